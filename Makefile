@@ -1,0 +1,40 @@
+# make paper   reproduce the paper's experiment into out/paper
+# make test    lint, types and all tests
+# make bench   the timed comparisons (minutes)
+# Everything runs in .venv, made on first use from nothing but Python (3.11 or newer) and pip.
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: paper test lint types bench clean
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("everystep needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+paper: .venv/installed
+	$(BIN)/everystep reproduce --out out/paper
+
+test: lint types
+	$(BIN)/python -m pytest
+
+lint: .venv/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/installed
+	$(BIN)/mypy
+
+.venv/benched: .venv/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	touch $@
+
+bench: .venv/benched
+	$(BIN)/python benchmarks/lake.py
+	$(BIN)/python benchmarks/dense.py
+	$(BIN)/python benchmarks/command.py
+
+clean:
+	rm -rf .venv out .pytest_cache .mypy_cache .ruff_cache

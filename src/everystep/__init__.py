@@ -1,0 +1,42 @@
+"""everystep: safe reinforcement learning whose constraints must hold at every step.
+
+    import everystep as es
+    problem = es.problems.frozen_lake()
+    result = es.run(problem, agents=["lsvi-ae", "lsvi"], episodes=1000, seeds=32)
+
+Names are looked up when first used, so that importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from everystep import agents, planner, problems
+    from everystep.errors import EverystepError
+    from everystep.experiment import Result, run
+    from everystep.problem import FiniteCMDP, Noise
+
+__version__ = "0.1.0"
+__all__ = ["EverystepError", "FiniteCMDP", "Noise", "Result", "agents", "planner", "problems", "run"]
+
+_HOME = {
+    "EverystepError": "errors",
+    "FiniteCMDP": "problem",
+    "Noise": "problem",
+    "Result": "experiment",
+    "run": "experiment",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(f"everystep.{_HOME[name]}"), name)
+    if name in __all__:
+        return import_module(f"everystep.{name}")
+    raise AttributeError(f"module 'everystep' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -1,0 +1,230 @@
+"""Named agents: each is one expression that names four parts.
+
+value model      counts (one-hot features) | linear (the problem's features)
+cost model       counts | linear
+penalty          rectified with a floor | virtual queue | none
+choice           penalised | greedy
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from everystep.errors import EverystepError, unknown
+from everystep.lsvi import Agent
+from everystep.parts import radii
+from everystep.parts.choices import Greedy, Penalised
+from everystep.parts.costs import CostModel, CountCosts, LinearCosts
+from everystep.parts.penalties import Floor, NoPenalty, Rectified, VirtualQueue
+from everystep.parts.values import Counts, Linear, ValueModel
+from everystep.problem import FiniteCMDP
+from everystep.settings import AUTO, BETA, BETA_COST, COST_SETTINGS, LAM, LAM_COST, SETTINGS, VALUE_SETTINGS
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """An agent to be: a name and what was set. `build` makes it for a problem."""
+
+    name: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.name not in REGISTERED:
+            raise unknown("agent", self.name, REGISTERED, "`everystep list` shows all.")
+        allowed = REGISTERED[self.name].settings
+        read = {}
+        for key, value in self.settings.items():
+            if key not in allowed:
+                raise unknown(f"setting of {self.name} called", key, allowed, "`everystep list` shows all.")
+            try:
+                read[key] = SETTINGS[key].read(value)
+            except ValueError as error:
+                raise EverystepError(f"setting {key} of {self.name} is {value!r}; {error}.") from None
+        object.__setattr__(self, "settings", read)
+
+    @property
+    def label(self) -> str:
+        """The name in results: 'lsvi-ae', or 'lsvi-ae(beta=0.3)' when something was set."""
+        if not self.settings:
+            return self.name
+        show = lambda value: "array" if isinstance(value, np.ndarray) else str(value)
+        return f"{self.name}({', '.join(f'{key}={show(value)}' for key, value in self.settings.items())})"
+
+    def resolve(self, problem: FiniteCMDP, episodes: int) -> Resolved:
+        """Every setting with its value on this problem; raises what does not fit."""
+        return Resolved.on(problem, episodes, self)
+
+
+class Built(NamedTuple):
+    """An agent made for a problem: the composition of parts, and which estimators are shared over steps."""
+
+    agent: Any
+    share_values: bool
+    share_costs: bool
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """Settings with every `auto` decided. Its methods make the parts."""
+
+    problem: FiniteCMDP
+    episodes: int
+    recipe: Recipe
+    values: Mapping[str, Any]
+    phi: np.ndarray | None
+
+    @classmethod
+    def on(cls, problem: FiniteCMDP, episodes: int, recipe: Recipe) -> Resolved:
+        s = {key: setting.default for key, setting in SETTINGS.items()} | dict(recipe.settings)
+        s["radius_cost"] = s["radius"] if s["radius_cost"] == AUTO else s["radius_cost"]
+        default = lambda key, value: value if s[key] == AUTO else s[key]
+        tuned, tuned_cost = s["radius"] == "tuned", s["radius_cost"] == "tuned"
+        s["beta"] = default("beta", BETA if tuned else 1.0)
+        s["lam"] = default("lam", LAM if tuned else 1.0)
+        s["beta_cost"] = default("beta_cost", BETA_COST if tuned_cost else 1.0)
+        s["lam_cost"] = default("lam_cost", {"tuned": LAM_COST, "coordinate": 0.5, "paper": 1.0}[s["radius_cost"]])
+        s["cap"] = default("cap", float(problem.horizon))
+        for key in ("share_values", "share_costs"):
+            if s[key] is True and not problem.stationary:
+                raise EverystepError(
+                    f"setting {key} of {recipe.name} is true, but the problem '{problem.name}' depends on the step; "
+                    "leave it at auto or set it to false."
+                )
+            s[key] = default(key, problem.stationary)
+        noise = problem.noise
+        s["sigma"] = default(
+            "sigma", float(np.max(noise.cost_sigma)) + (1.0 if noise.cost_on_arrival is not None else 0.0)
+        )
+        features = s["features"]
+        phi = features if isinstance(features, np.ndarray) else problem.features if features == AUTO else None
+        if phi is not None and phi.shape[:2] != (problem.states, problem.actions):
+            raise EverystepError(
+                f"setting features of {recipe.name} has shape {phi.shape}; "
+                f"the problem needs ({problem.states}, {problem.actions}, d)."
+            )
+        if phi is not None and (norm := float(np.linalg.norm(phi, axis=-1).max())) > 1 + 1e-9:
+            raise EverystepError(f"features have a norm of {norm:.6g}; scale them so that ||phi(x, a)|| <= 1.")
+        for key in ("radius", "radius_cost"):
+            if phi is not None and s[key] == "coordinate":
+                raise EverystepError(
+                    f"setting {key} of {recipe.name} is coordinate, which needs one-hot features; "
+                    "choose tuned or paper."
+                )
+        s["features"] = "one-hot" if phi is None else f"array {phi.shape}"
+        return cls(problem, episodes, recipe, s, phi)
+
+    def __getitem__(self, setting: str) -> Any:
+        return self.values[setting]
+
+    def shown(self) -> dict[str, Any]:
+        """The settings this agent has, resolved, ready for JSON."""
+        return {key: self.values[key] for key in REGISTERED[self.recipe.name].settings}
+
+    def build(self) -> Built:
+        """The composition itself, as JAX arrays; call it with 64-bit numbers on."""
+        self.problem.check(cap=self["cap"])
+        agent = REGISTERED[self.recipe.name].compose(self)
+        return Built(jax.tree.map(jnp.asarray, agent), self["share_values"], self["share_costs"])
+
+    # --- parts -----------------------------------------------------------------------------------------------------
+    @property
+    def _d(self) -> float:
+        return float(self.problem.states * self.problem.actions if self.phi is None else self.phi.shape[-1])
+
+    def value_model(self) -> ValueModel:
+        s, H, K = self.values, float(self.problem.horizon), float(self.episodes)
+        radius: radii.Radius
+        if s["radius"] == "tuned":
+            radius = radii.Tuned(s["beta"])
+        elif s["radius"] == "paper":
+            radius = radii.PaperValue(s["beta"], self._d, H, K, s["p"])
+        else:
+            radius = radii.CoordinateValue(s["beta"], s["lam"], s["cap"], math.log(self._d * H * K / s["p"]))
+        if self.phi is None:
+            return Counts(radius, s["lam"], s["cap"], self.problem.world.successors)
+        return Linear(radius, s["lam"], s["cap"], jnp.asarray(self.phi))
+
+    def cost_model(self) -> CostModel:
+        s, H, K, m = self.values, float(self.problem.horizon), float(self.episodes), float(self.problem.constraints)
+        radius: radii.Radius
+        if s["radius_cost"] == "tuned":
+            radius = radii.Tuned(s["beta_cost"])
+        elif s["radius_cost"] == "paper":
+            seen, estimators = (H, m) if s["share_costs"] else (1.0, m * H)
+            radius = radii.PaperCost(s["beta_cost"], self._d, s["lam_cost"], seen, estimators, s["p"])
+        else:
+            log_union = math.log(2 * m * self._d * H * K / s["p"])
+            radius = radii.CoordinateCost(s["beta_cost"], s["lam_cost"], 1.0, s["sigma"], log_union)
+        if self.phi is None:
+            return CountCosts(radius, s["lam_cost"])
+        return LinearCosts(radius, s["lam_cost"], jnp.asarray(self.phi))
+
+    def floor(self) -> Floor:
+        eta = self["floor"]
+        return Floor(1.0, 1.0) if eta == "k" else Floor(1.0, 0.5) if eta == "sqrt" else Floor(eta, 0.0)
+
+
+class Named(NamedTuple):
+    """A registered agent: its composition, its settings, what it must be told in advance, and its paper."""
+
+    compose: Callable[[Resolved], Any]
+    settings: tuple[str, ...]
+    needs: str
+    summary: str
+
+
+REGISTERED: dict[str, Named] = {
+    "lsvi-ae": Named(
+        lambda s: Agent(s.value_model(), s.cost_model(), Rectified(s.floor()), Penalised(rectify=True), s["optimism"]),
+        settings=(*VALUE_SETTINGS, *COST_SETTINGS, "floor"),
+        needs="nothing",
+        summary="optimistic values and costs, a growing price on harm",
+    ),
+    "lsvi": Named(
+        lambda s: Agent(s.value_model(), s.cost_model(), NoPenalty(), Greedy(), s["optimism"]),
+        settings=VALUE_SETTINGS,
+        needs="nothing",
+        summary="optimistic values, harm ignored (LSVI-UCB)",
+    ),
+    "lsvi-primal": Named(
+        lambda s: Agent(s.value_model(), s.cost_model(), VirtualQueue(), Penalised(s["rectify"]), s["optimism"]),
+        settings=(*VALUE_SETTINGS, *COST_SETTINGS, "rectify"),
+        needs="nothing",
+        summary="a virtual queue as price, the primal-dual rival",
+    ),
+}
+
+
+def lsvi_ae(**settings: Any) -> Recipe:
+    """LSVI-AE, Algorithm 1 of Wei, Liu and Ying: aggressive exploration under constraints that hold at every step.
+
+    a_h = argmax_a {Q_h(x, a) - Z_h [ghat_h(x, a)]_+},   Z_h <- max{Z_h + [g_h]_+, eta_k}
+
+    Rectified(floor) + Penalised(rectify) on the lower end of the cost interval. Settings: `everystep list`.
+    """
+    return Recipe("lsvi-ae", settings)
+
+
+def lsvi(**settings: Any) -> Recipe:
+    """LSVI(-UCB), Jin et al. 2020: the same value model, greedy, blind to harm. LSVI-AE with Z = 0."""
+    return Recipe("lsvi", settings)
+
+
+def lsvi_primal(**settings: Any) -> Recipe:
+    """LSVI-Primal, the paper's rival: a_h = argmax_a {Q_h - Z_h ghat_h},  Z_h <- max{Z_h + g_h, 0},  Z starts at 0.
+
+    `rectify=True` prices [ghat]_+ instead. The paper only describes this agent, by its eqs. (12) and (14).
+    """
+    return Recipe("lsvi-primal", settings)
+
+
+def recipe(agent: str | Recipe) -> Recipe:
+    """An agent from a name, or as it is."""
+    return agent if isinstance(agent, Recipe) else Recipe(str(agent))

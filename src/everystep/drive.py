@@ -1,0 +1,210 @@
+"""Two drivers of the same four functions: a compiled scan over episodes, and plain Python stepping.
+
+Randomness. What seed s does depends on (problem, agent, s) alone. The world's draws are keyed by (s, episode, step)
+and so are the same for every agent: comparisons over seeds pair. Ties are keyed by (s, episode).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, Int, UInt32
+
+from everystep import lsvi
+from everystep.lsvi import Agent, State
+from everystep.parts.choices import priorities
+from everystep.parts.experience import Episode
+from everystep.planner import policy_backup
+from everystep.problem import AnyArray, Sizes, World, start_state, step
+
+CHUNK = 500  # episodes in one compiled call
+
+
+class Draws(NamedTuple):
+    """All the randomness of one episode. Noise is None where the world has none."""
+
+    start: Float[Array, ""]
+    transition: Float[Array, " H"]
+    mixing: Float[Array, " H"]
+    tie_word: UInt32[Array, ""]
+    reward_noise: Float[Array, " H"] | None
+    cost_noise: Float[Array, "H m"] | None
+
+
+class Metrics(NamedTuple):
+    """What is recorded of an episode. `value` and `expected_violation` are exact, of the policy as planned."""
+
+    start: Int[Array, ""]
+    earned: Float[Array, ""]
+    value: Float[Array, ""]
+    expected_violation: Float[Array, ""]
+    violation: Float[Array, " m"]
+    unsafe_steps: Int[Array, ""]
+    soft_violation: Float[Array, ""]
+
+
+class Carry(NamedTuple):
+    """The agent's state and how often each state was visited so far."""
+
+    agent: State
+    visits: Int[Array, " S"]
+
+
+def draws(world: World, sizes: Sizes, seed: UInt32[Array, ""], k: Int[Array, ""]) -> Draws:
+    """The draws of episode k of a seed. Element h of each array is the draw of step h, whatever H is."""
+    H, m = sizes.horizon, sizes.constraints
+    root = jax.random.fold_in(jax.random.key(seed), k)
+    stream = lambda i: jax.random.fold_in(root, i)
+    return Draws(
+        start=jax.random.uniform(stream(0)),
+        transition=jax.random.uniform(stream(1), (H,)),
+        mixing=jax.random.uniform(stream(2), (H,)),
+        tie_word=jax.random.bits(stream(3), (), jnp.uint32),
+        reward_noise=None if world.reward_sigma is None else jax.random.normal(stream(4), (H,)),
+        cost_noise=None if world.cost_sigma is None else jax.random.normal(stream(5), (H, m)),
+    )
+
+
+def evaluate(world: World, policy: Float[Array, "H S A"]) -> tuple[Float[Array, " S"], Float[Array, " S"]]:
+    """V_1 and the expected hard violation of a policy, exactly, from every state."""
+    H, S, _ = policy.shape
+
+    def backward(VC, h):
+        return policy_backup(world, h, policy[h], *VC), None
+
+    return lax.scan(backward, (jnp.zeros(S), jnp.zeros(S)), jnp.arange(H), reverse=True)[0]
+
+
+def play(
+    world: World, policy: Float[Array, "H S A"], x: Int[Array, ""], draw: Draws
+) -> tuple[Episode, Float[Array, "H m"]]:
+    """Act for H steps from x; the episode as the agent saw it, and the true means g on its way."""
+    steps = jnp.arange(policy.shape[0])
+    nothing = jnp.zeros(())
+
+    def forward(x, h):
+        a = lsvi.act(policy[h, x], draw.mixing[h])
+        reward_noise = nothing if draw.reward_noise is None else draw.reward_noise[h]
+        cost_noise = nothing if draw.cost_noise is None else draw.cost_noise[h]
+        outcome = step(world, h, x, a, draw.transition[h], reward_noise, cost_noise)
+        seen = Episode(x, a, outcome.slot, outcome.x_next, outcome.reward, outcome.cost)
+        return outcome.x_next, (seen, outcome.g)
+
+    return lax.scan(forward, x, steps)[1]
+
+
+def tally(x: AnyArray, V: AnyArray, C: AnyArray, reward: AnyArray, g: AnyArray) -> Metrics:
+    """The books of one episode that started at x, for NumPy and JAX arrays alike; g is (H, m), the true means."""
+    return Metrics(
+        start=x,
+        earned=reward.sum(),
+        value=V[x],
+        expected_violation=C[x],
+        violation=g.clip(min=0).sum(0),
+        unsafe_steps=(g > 0).any(1).sum(dtype=np.int32),
+        soft_violation=g.sum(),
+    )
+
+
+def run_episode(agent: Agent, world: World, carry: Carry, draw: Draws) -> tuple[Carry, Metrics]:
+    """Plan, act, learn, and write down what happened."""
+    H, S, A = carry.agent.price.shape[1], world.r.shape[1], world.r.shape[2]
+    x = start_state(world, carry.agent.k, draw.start)
+    plan, _ = lsvi.plan(agent, carry.agent, priorities(draw.tie_word, (H, S, A)))
+    V, C = evaluate(world, plan.policy)
+    episode, g = play(world, plan.policy, x, draw)
+    visits = carry.visits + (episode.x[:, None] == jnp.arange(S, dtype=jnp.int32)[None]).sum(0, dtype=jnp.int32)
+    return Carry(lsvi.learn(agent, carry.agent, episode), visits), tally(x, V, C, episode.reward, g)
+
+
+def start(agent: Agent, sizes: Sizes, share_values: bool, share_costs: bool) -> Carry:
+    return Carry(lsvi.init(agent, sizes, share_values, share_costs), jnp.zeros(sizes.states, jnp.int32))
+
+
+def scan(
+    agent: Agent,
+    world: World,
+    sizes: Sizes,
+    carry: Carry,
+    seed: UInt32[Array, ""],
+    count: Int[Array, ""],
+    capacity: int,
+) -> tuple[Carry, Metrics]:
+    """`count` <= `capacity` episodes of one seed; the rows of `Metrics` after `count` are zeros.
+
+    The number of episodes is data, not a shape, so that another one compiles nothing.
+    """
+    episodes = carry.agent.k + jnp.arange(capacity, dtype=jnp.int32)
+    drawn = jax.vmap(lambda k: draws(world, sizes, seed, k))(episodes)
+    row = lambda i: jax.tree.map(lambda x: x[i], drawn)
+    shape = jax.eval_shape(lambda: run_episode(agent, world, carry, row(0))[1])
+    book = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), shape)
+
+    def body(i, loop):
+        carry, book = loop
+        carry, metrics = run_episode(agent, world, carry, row(i))
+        return carry, jax.tree.map(lambda rows, new: rows.at[i].set(new), book, metrics)
+
+    return lax.fori_loop(0, count, body, (carry, book))
+
+
+@partial(jax.jit, static_argnames=("sizes", "capacity", "together"))
+def scan_seeds(
+    agent: Agent,
+    world: World,
+    sizes: Sizes,
+    carries: Carry,
+    seeds: UInt32[Array, " n"],
+    count: Int[Array, ""],
+    capacity: int,
+    together: bool,
+) -> tuple[Carry, Metrics]:
+    """`scan` for many seeds: side by side on a GPU (`together`), one after another on a CPU."""
+    one = lambda carry, seed: scan(agent, world, sizes, carry, seed, count, capacity)
+    return jax.vmap(one)(carries, seeds) if together else lax.map(lambda each: one(*each), (carries, seeds))
+
+
+# --- the same four functions, stepped from Python ----------------------------------------------------------------
+_plan = jax.jit(
+    lambda agent, state, word, shape: lsvi.plan(agent, state, priorities(word, shape)), static_argnames="shape"
+)
+_learn = jax.jit(lsvi.learn)
+_draws = jax.jit(draws, static_argnames="sizes")
+_evaluate = jax.jit(evaluate)
+
+
+def stepping(
+    agent: Agent, world: World, sizes: Sizes, carry: Carry, seed: int, episodes: int
+) -> Iterator[tuple[Carry, Metrics, Episode]]:
+    """Episodes of one seed, one at a time, with a Python loop over steps: the same trajectory as `scan`.
+
+    Planning and learning are compiled once per episode; acting is a look-up in host arrays.
+    """
+    host = jax.tree.map(np.asarray, world)
+    for _ in range(episodes):
+        draw = jax.tree.map(np.asarray, _draws(world, sizes, jnp.uint32(seed), carry.agent.k))
+        plan, _ = _plan(agent, carry.agent, draw.tie_word, (sizes.horizon, sizes.states, sizes.actions))
+        policy = np.asarray(plan.policy)
+        V, C = _evaluate(world, plan.policy)
+        x = start_state(host, int(carry.agent.k), draw.start)
+        rows, g = [], []
+        first = x
+        for h in range(sizes.horizon):
+            a = int((draw.mixing[h] >= policy[h, x].cumsum()[:-1]).sum())
+            noise = 0.0 if draw.reward_noise is None else draw.reward_noise[h]
+            cost_noise = 0.0 if draw.cost_noise is None else draw.cost_noise[h]
+            outcome = step(host, h, x, a, draw.transition[h], noise, cost_noise)
+            rows.append((np.int32(x), np.int32(a), outcome.slot, outcome.x_next, outcome.reward, outcome.cost))
+            g.append(outcome.g)
+            x = outcome.x_next
+        episode = Episode(*(jnp.asarray(np.stack(column)) for column in zip(*rows, strict=True)))
+        metrics = tally(first, np.asarray(V), np.asarray(C), np.asarray(episode.reward), np.array(g))
+        visits = carry.visits + np.bincount(episode.x, minlength=sizes.states).astype(np.int32)
+        carry = Carry(_learn(agent, carry.agent, episode), jnp.asarray(visits))
+        yield carry, metrics, episode

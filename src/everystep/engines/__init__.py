@@ -1,0 +1,1 @@
+"""Engines: where the seeds of an experiment are run."""

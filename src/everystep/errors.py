@@ -1,0 +1,28 @@
+"""The one exception a person meets: a sentence with the field, the value and the remedy."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class EverystepError(ValueError):
+    """A wrong input. Its text is one sentence, ready to be shown; the command exits with status 2."""
+
+
+def unknown(kind: str, word: str, known: Iterable[str], remedy: str) -> EverystepError:
+    """The error for a name nobody knows, with the nearest names that exist."""
+    close = difflib.get_close_matches(word, sorted(known), n=3, cutoff=0.5)
+    hint = f" Did you mean {' or '.join(close)}?" if close else ""
+    return EverystepError(f"no {kind} '{word}'.{hint} {remedy}")
+
+
+def whole_number(field: str, value: object, at_least: int = 1) -> int:
+    """`value` as an integer of at least `at_least`, or the error that names `field`."""
+    try:
+        number = int(str(value))
+    except ValueError:
+        number = at_least - 1
+    if number < at_least:
+        raise EverystepError(f"{field} is {value}; give a whole number of at least {at_least}.")
+    return number

@@ -1,0 +1,203 @@
+"""Experiments: agents x seeds on a problem, validated, run by an engine, summed up.
+
+result = run(problem, agents=["lsvi-ae", "lsvi"], episodes=1000, seeds=32)
+result.summary; result.episodes; result.visits; result.save("out/mine")
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from everystep import planner, stats
+from everystep.agents import Recipe, recipe
+from everystep.drive import CHUNK
+from everystep.engines import local
+from everystep.errors import EverystepError, whole_number
+from everystep.problem import FiniteCMDP
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FINAL = 100  # "final" is the mean over this many last episodes
+COLUMNS = ("return", "value", "regret", "expected_violation", "violation", "unsafe_steps", "soft_violation")
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished experiment: everything a run folder holds, as Python objects."""
+
+    problem: FiniteCMDP
+    spec: dict[str, Any]
+    curves: dict[str, dict[str, np.ndarray]]
+    visits: dict[str, np.ndarray]
+
+    @property
+    def seeds(self) -> list[int]:
+        return list(self.spec["seeds"])
+
+    @property
+    def episodes(self) -> pa.Table:
+        """One row for each agent, seed and episode."""
+        import pyarrow as pa
+
+        K, n = self.spec["episodes"], len(self.seeds)
+        tables = []
+        for label, curves in self.curves.items():
+            columns: dict[str, Any] = {
+                "problem": pa.repeat(self.problem.name, n * K),
+                "agent": pa.repeat(label, n * K),
+                "seed": np.repeat(np.array(self.seeds, np.int64), K),
+                "episode": np.tile(np.arange(1, K + 1, dtype=np.int64), n),
+            }
+            tables.append(pa.table(columns | {name: curve.reshape(-1) for name, curve in curves.items()}))
+        return pa.concat_tables(tables)
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """Means over seeds with 95 % bootstrap intervals."""
+        return {
+            "problem": {
+                "name": self.problem.name,
+                "horizon": self.problem.horizon,
+                "optimal_value": planner.solve(self.problem).value,
+                "unconstrained_value": planner.solve(self.problem, safe=False).value,
+            },
+            "episodes": self.spec["episodes"],
+            "seeds": len(self.seeds),
+            "violation_of": "mean",
+            "agents": {label: _summary(curves) for label, curves in self.curves.items()},
+        }
+
+    def save(self, out: str | Path, figures: bool = True) -> Path:
+        """Write the run folder; refuse one that holds a different run."""
+        from everystep import store
+
+        return store.write(self, Path(out), figures)
+
+
+def run(
+    problem: FiniteCMDP,
+    agents: Sequence[str | Recipe] | str | Recipe = ("lsvi-ae",),
+    episodes: int = 1000,
+    seeds: int | Iterable[int] = 32,
+    seed0: int = 0,
+    progress: Callable[[int], None] | None = None,
+) -> Result:
+    """Run every agent on every seed. `seeds` is how many, counted from `seed0`, or the seeds themselves.
+
+    `progress(n)` is called as n more episodes (over all agents and seeds) are done.
+    """
+    episodes = whole_number("episodes", episodes)
+    numbers = _seeds(seeds, seed0)
+    recipes = [recipe(agent) for agent in ([agents] if isinstance(agents, str | Recipe) else agents)]
+    if not recipes:
+        raise EverystepError("agents is empty; give at least one, such as lsvi-ae.")
+    labels = [each.label for each in recipes]
+    if len(set(labels)) < len(labels):
+        twice = next(label for label in labels if labels.count(label) > 1)
+        raise EverystepError(f"agent '{twice}' is given twice; change a setting of one, or leave it out.")
+    if np.issubdtype(problem.start.dtype, np.integer) and 1 < len(problem.start) < episodes:
+        raise EverystepError(
+            f"start has {len(problem.start)} states for {episodes} episodes; give one for each, or a single one."
+        )
+    problem.check()
+
+    resolved = [each.resolve(problem, episodes) for each in recipes]
+    with jax.enable_x64(True):
+        cells = [local.Cell(problem, each.build()) for each in resolved]
+        traces = local.run(cells, numbers, episodes, progress or (lambda n: None))
+
+    optimal = planner.solve(problem).V[0]
+    early = min(CHUNK, episodes)
+    curves, visits = {}, {}
+    for label, trace in zip(labels, traces, strict=True):
+        curves[label] = _curves(trace.metrics, optimal)
+        visits[f"{label}_{CHUNK}"], visits[f"{label}_end"] = trace.visits_early, trace.visits_end
+    spec = {
+        "problem": {"name": problem.name, "horizon": problem.horizon, "digest": digest(problem)},
+        "agents": [
+            {"label": label, "agent": each.recipe.name, "settings": each.shown()}
+            for label, each in zip(labels, resolved, strict=True)
+        ],
+        "episodes": episodes,
+        "seeds": numbers,
+        "visits_after": early,
+        "versions": versions(),
+    }
+    return Result(problem, spec, curves, visits)
+
+
+def digest(problem: FiniteCMDP) -> str:
+    """A fingerprint of everything that decides what happens in a problem."""
+    noise = problem.noise
+    sha = hashlib.sha256(str(problem.horizon).encode())
+    parts = (
+        problem.P,
+        problem.r,
+        problem.g,
+        problem.start,
+        noise.reward_on_arrival,
+        noise.cost_on_arrival,
+        noise.reward_sigma,
+    )
+    for part in (*parts, noise.cost_sigma, problem.features):
+        sha.update(b"-" if part is None else np.ascontiguousarray(part).tobytes())
+    return sha.hexdigest()
+
+
+def versions() -> dict[str, str]:
+    packages = {name: metadata.version(name) for name in ("jax", "jaxlib", "numpy")}
+    from everystep import __version__
+
+    return {"everystep": __version__, "python": platform.python_version(), **packages}
+
+
+def _seeds(seeds: int | Iterable[int], seed0: int) -> list[int]:
+    first = whole_number("seed0", seed0, at_least=0)
+    if isinstance(seeds, int | np.integer | str):
+        numbers = list(range(first, first + whole_number("seeds", seeds)))
+    else:
+        numbers = [whole_number("seeds", seed, at_least=0) for seed in seeds]
+    if not numbers or len(set(numbers)) < len(numbers) or max(numbers) >= 2**32:
+        raise EverystepError(
+            f"seeds are {numbers[:5]}{'...' if len(numbers) > 5 else ''}; give different whole numbers below 2**32."
+        )
+    return numbers
+
+
+def _curves(metrics: Any, optimal: np.ndarray) -> dict[str, np.ndarray]:
+    """The recorded columns, each (seeds, K), from an engine's metrics and V* at the start of each episode."""
+    m = metrics.violation.shape[-1]
+    curves = {
+        "return": metrics.earned,
+        "value": metrics.value,
+        "regret": optimal[metrics.start] - metrics.value,
+        "expected_violation": metrics.expected_violation,
+        "violation": metrics.violation.sum(-1),
+        "unsafe_steps": metrics.unsafe_steps.astype(np.int64),
+        "soft_violation": metrics.soft_violation,
+    }
+    return curves | ({f"violation_{i + 1}": metrics.violation[..., i] for i in range(m)} if m > 1 else {})
+
+
+def _summary(curves: dict[str, np.ndarray]) -> dict[str, dict[str, float]]:
+    samples = {
+        "final_value": stats.last(curves["value"], FINAL),
+        "final_violation": stats.last(curves["violation"], FINAL),
+        "total_violation": curves["violation"].sum(-1),
+        "total_regret": curves["regret"].sum(-1),
+    }
+    # The same resamples of seeds for every number: they differ only by what was measured.
+    intervals = {name: stats.mean_over_seeds(values, np.random.default_rng(0)) for name, values in samples.items()}
+    return {
+        name: {key: float(value) for key, value in interval._asdict().items()} for name, interval in intervals.items()
+    }

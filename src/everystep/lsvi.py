@@ -1,0 +1,111 @@
+"""The algorithm: least-squares value iteration with swappable parts, beside Algorithm 1 of the paper.
+
+    Z_h^1 = 1
+    for episode k = 1..K:
+        for h = H..1:                                                                        plan
+            Lambda_h = sum_tau phi_tau phi_tau^T + lam I
+            w_h = Lambda_h^-1 sum_tau phi_tau [r_tau + V_{h+1}(x'_tau)]
+            Q_h = min{<w_h, phi> + beta ||phi||_{Lambda_h^-1}, H}
+            a_x = argmax_a {Q_h(x, a) - Z_h [ghat_h(x, a)]_+}                                eq. (11)
+            V_h(x) = Q_h(x, a_x)                 the price is never inside V
+        for h = 1..H: take a_{x_h}, observe x_{h+1} and the cost                             act
+        update ghat;  Z_h^{k+1} = max{Z_h^k + [g_h]_+, eta_k}                                learn, eq. (13)
+
+Symbols: Q, V, P keep their letters; Z is `price`, ghat is `ghat`, phi and Lambda live inside the models, eta is the
+floor of the penalty. Four parts are swapped to make every agent: see `agents.py`.
+
+Departures from the paper: estimators may be shared over steps (a stationary problem has one truth, not H of them);
+Q is clipped at `cap` (default H); the choice may be a distribution; ties break at random.
+
+This module imports no concrete part: it knows only what a value model, a cost model, a penalty and a choice do.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, Int, UInt32
+
+from everystep.problem import Sizes, at_step
+
+
+class Agent(NamedTuple):
+    """A composition of parts; every hyper-parameter is a leaf.
+
+    optimism: +1 trusts the lower end of each cost interval (the paper's aggressive exploration), 0 its middle, -1 the
+    upper end.
+    """
+
+    values: Any
+    costs: Any
+    penalty: Any
+    choice: Any
+    optimism: Float[Array, ""]
+
+
+class State(NamedTuple):
+    """What an agent carries from episode to episode; `k` is the number of the coming one, from 1."""
+
+    values: Any
+    costs: Any
+    price: Float[Array, "m H"]
+    k: Int[Array, ""]
+
+
+class Plan(NamedTuple):
+    """The policy of one episode, as a distribution over actions at every (h, x)."""
+
+    policy: Float[Array, "H S A"]
+
+
+class PlanInfo(NamedTuple):
+    """What the plan believed: V_h, for diagnosis. V_1 at the start is the optimistic value of the episode."""
+
+    V: Float[Array, "H S"]
+
+
+def init(agent: Agent, sizes: Sizes, share_values: bool, share_costs: bool) -> State:
+    """The state before the first episode. Shared estimators have a step axis of 1 instead of H."""
+    H = sizes.horizon
+    return State(
+        agent.values.init(sizes, 1 if share_values else H),
+        agent.costs.init(sizes, 1 if share_costs else H),
+        agent.penalty.init(sizes.constraints, H),
+        jnp.asarray(1, jnp.int32),
+    )
+
+
+def plan(agent: Agent, state: State, priority: UInt32[Array, "H S A"]) -> tuple[Plan, PlanInfo]:
+    """The backward pass over h: everything decided before the episode starts."""
+    H, S, _ = priority.shape
+    fit = agent.values.fit(state.values, state.k)
+    cost = agent.costs.estimate(state.costs, state.k)
+    ghat = cost.mean - agent.optimism * cost.width  # (T, m, S, A)
+    choose = jax.vmap(agent.choice, in_axes=(0, 1, None, 0))  # over states
+
+    def backward(V_next: Array, h: Array) -> tuple[Array, tuple[Array, Array]]:
+        Q = agent.values.estimate(fit, h, V_next)  # lines 5 to 7
+        pi = choose(Q, at_step(ghat, h), state.price[:, h], priority[h])  # eq. (11)
+        V = (pi * Q).sum(-1)  # line 9
+        return V, (pi, V)
+
+    _, (policy, V) = lax.scan(backward, jnp.zeros(S), jnp.arange(H), reverse=True)
+    return Plan(policy), PlanInfo(V)
+
+
+def act(policy: Float[Array, " A"], u: Float[Array, ""]) -> Int[Array, ""]:
+    """The action at one (h, x): drawn from its distribution by a uniform u, which a one-hot one ignores."""
+    return (u >= policy.cumsum()[:-1]).sum(dtype=jnp.int32)
+
+
+def learn(agent: Agent, state: State, episode: Any) -> State:
+    """One update per episode: both estimators, then the price."""
+    return State(
+        agent.values.update(state.values, episode),
+        agent.costs.update(state.costs, episode),
+        agent.penalty.update(state.price, episode.cost.T, state.k),  # eq. (13)
+        state.k + 1,
+    )

@@ -1,0 +1,97 @@
+"""Cost models: the estimate of g and its width, the line "update estimates of the cost" of Algorithm 1.
+
+    theta_h = Lambda_h^-1 sum_tau phi_tau g_tau,    mean = <theta_h, phi>,    width = radius ||phi||_{Lambda_h^-1}
+
+The agent then uses ghat = mean - optimism * width. A model has `init`, `update` and `estimate`; estimates carry a
+leading axis T (1: shared over steps, H: one for each) and one axis m of constraints.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from everystep.parts import linalg
+from everystep.parts.experience import Episode, step_index
+from everystep.parts.radii import Radius, Scalar
+from everystep.problem import Sizes
+
+
+class CostEstimate(NamedTuple):
+    """An interval for each constraint at each (x, a): mean - width to mean + width."""
+
+    mean: Float[Array, "T m S A"]
+    width: Float[Array, "T 1 S A"]
+
+
+class CountCostState(NamedTuple):
+    visits: Float[Array, "T S A"]
+    total: Float[Array, "T m S A"]
+
+
+class CountCosts(NamedTuple):
+    """One-hot features: the mean of what was seen at (x, a), shrunk to 0 as n / (n + lam).
+
+    Departures from the paper: none.
+    """
+
+    radius: Radius
+    lam: Scalar
+
+    def init(self, sizes: Sizes, steps: int) -> CountCostState:
+        S, A, m = sizes.states, sizes.actions, sizes.constraints
+        return CountCostState(jnp.zeros((steps, S, A)), jnp.zeros((steps, m, S, A)))
+
+    def update(self, state: CountCostState, episode: Episode) -> CountCostState:
+        h = step_index(state.visits, episode)
+        return CountCostState(
+            state.visits.at[h, episode.x, episode.a].add(1),
+            state.total.at[h, :, episode.x, episode.a].add(episode.cost),
+        )
+
+    def estimate(self, state: CountCostState, k: Int[Array, ""]) -> CostEstimate:
+        norm2 = 1 / (state.visits + self.lam)
+        return CostEstimate(state.total * norm2[:, None], self.radius.width(norm2, k)[:, None])
+
+
+class LinearCostState(NamedTuple):
+    gram: linalg.Gram
+    moment: Float[Array, "T m d"]
+
+
+class LinearCosts(NamedTuple):
+    """Dense features: ridge regression of each constraint on phi(x, a), one Gram matrix for all of them.
+
+    Departures from the paper: none; theta carries no (x, a), which is a misprint there.
+    """
+
+    radius: Radius
+    lam: Scalar
+    phi: Float[Array, "S A d"]
+
+    def init(self, sizes: Sizes, steps: int) -> LinearCostState:
+        gram = jax.tree.map(lambda x: jnp.broadcast_to(x, (steps, *x.shape)), linalg.fresh(self.phi, self.lam))
+        return LinearCostState(gram, jnp.zeros((steps, sizes.constraints, self.phi.shape[-1])))
+
+    def update(self, state: LinearCostState, episode: Episode) -> LinearCostState:
+        steps = state.moment.shape[0]
+        phi = self.phi[episode.x, episode.a]
+        X = phi.reshape(steps, -1, phi.shape[-1])
+        y = episode.cost.reshape(steps, -1, episode.cost.shape[-1])
+
+        def one(gram, moment, X, y):
+            return LinearCostState(linalg.add(gram, self.phi, X), moment + y.T @ X)
+
+        return jax.vmap(one)(*state, X, y)
+
+    def estimate(self, state: LinearCostState, k: Int[Array, ""]) -> CostEstimate:
+        theta = state.moment @ state.gram.inverse  # (T, m, d)
+        return CostEstimate(
+            jnp.einsum("tmd,sad->tmsa", theta, self.phi), self.radius.width(state.gram.norm2, k)[:, None]
+        )
+
+
+CostModel = CountCosts | LinearCosts

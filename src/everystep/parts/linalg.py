@@ -1,0 +1,37 @@
+"""Linear algebra behind one door: a regularised Gram matrix kept as its inverse, one batch of features at a time.
+
+    Lambda = lam I + sum_tau phi_tau phi_tau^T,      ||phi||^2_{Lambda^-1} = phi^T Lambda^-1 phi
+
+With the rows of X (n, d) added, Woodbury gives Lambda^-1 <- Lambda^-1 - U^T U with U = L^-1 X Lambda^-1 and
+L L^T = I + X Lambda^-1 X^T, so squared norms fall by |U phi|^2: O(n d) for each feature watched instead of O(d^2).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+
+class Gram(NamedTuple):
+    """The inverse of one regularised Gram matrix and the squared norms of the features watched."""
+
+    inverse: Float[Array, "d d"]
+    norm2: Float[Array, "S A"]
+
+
+def fresh(phi: Float[Array, "S A d"], lam: Float[Array, ""] | float) -> Gram:
+    """Lambda = lam I, watched at every phi(x, a)."""
+    d = phi.shape[-1]
+    return Gram(jnp.eye(d, dtype=phi.dtype) / lam, (phi**2).sum(-1) / lam)
+
+
+def add(gram: Gram, phi: Float[Array, "S A d"], X: Float[Array, "n d"]) -> Gram:
+    """Lambda <- Lambda + X^T X."""
+    XL = X @ gram.inverse
+    L = jnp.linalg.cholesky(jnp.eye(X.shape[0], dtype=X.dtype) + XL @ X.T)
+    U = jax.scipy.linalg.solve_triangular(L, XL, lower=True)
+    norm2 = gram.norm2 - ((phi @ U.T) ** 2).sum(-1)
+    return Gram(gram.inverse - U.T @ U, jnp.maximum(norm2, 0))

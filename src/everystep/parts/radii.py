@@ -1,0 +1,109 @@
+"""How far an estimate may be from the truth: the width of a confidence interval at (x, a).
+
+Every radius turns the squared norm ||phi||^2_{Lambda^-1} of a feature (1 / (n + lam) when features are one-hot and
+(x, a) was visited n times) into a width. Three families:
+
+    tuned        beta ||phi||                          a number chosen by a sweep; carries no probability
+    paper        the printed formulas                  `beta` is the constant in front of them
+    coordinate   one interval for each (x, a)          valid for one-hot features only; `beta` = 1 is the valid width
+
+Every quantity is an array leaf, so changing a number compiles nothing.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+Scalar = Float[Array, ""] | float  # a number until the agent is built, an array leaf from then on
+Norms = Float[Array, "..."]
+
+
+class Tuned(NamedTuple):
+    """beta ||phi||_{Lambda^-1}, for values and costs alike."""
+
+    beta: Scalar
+
+    def width(self, norm2: Norms, k: Int[Array, ""]) -> Norms:
+        return self.beta * jnp.sqrt(norm2)
+
+
+class PaperValue(NamedTuple):
+    """beta = c d H sqrt(iota), iota = log(2 d H K / p): the radius of Theorem 1.
+
+    Symbols: c is `beta`, K is `episodes`. Departures from the paper: none; it never says what c is.
+    """
+
+    beta: Scalar
+    d: Scalar
+    horizon: Scalar
+    episodes: Scalar
+    p: Scalar
+
+    def width(self, norm2: Norms, k: Int[Array, ""]) -> Norms:
+        iota = jnp.log(2 * self.d * self.horizon * self.episodes / self.p)
+        return self.beta * self.d * self.horizon * jnp.sqrt(iota) * jnp.sqrt(norm2)
+
+
+class PaperCost(NamedTuple):
+    """beta~_h^k(p / H) = sqrt(lam d) + sqrt(d log((1 + k / lam) H / p)): the linear cost radius.
+
+    Symbols: `observations` is how many each episode adds to one estimator, `estimators` how many there are.
+    Departures from the paper: with m constraints p is split over them; an estimator shared over steps has seen k H
+    observations and is one instead of H, so k becomes k H and p / H becomes p. `beta` multiplies the whole.
+    """
+
+    beta: Scalar
+    d: Scalar
+    lam: Scalar
+    observations: Scalar
+    estimators: Scalar
+    p: Scalar
+
+    def width(self, norm2: Norms, k: Int[Array, ""]) -> Norms:
+        seen = k.astype(norm2.dtype) * self.observations
+        radius = jnp.sqrt(self.lam * self.d) + jnp.sqrt(
+            self.d * jnp.log((1 + seen / self.lam) * self.estimators / self.p)
+        )
+        return self.beta * radius * jnp.sqrt(norm2)
+
+
+class CoordinateCost(NamedTuple):
+    """(lam B + sigma sqrt(2 n L)) / (n + lam), L = log(2 m S A H K / p): one interval for each (x, a).
+
+    |g| <= B shrinks by at most lam B / (n + lam); the mean of n observations with sigma-sub-Gaussian noise strays by
+    more than sigma sqrt(2 L / n) with probability 2 exp(-L), and a union over all (i, h, x, a) and all counts n that
+    K episodes allow makes it hold at all times. Without noise (sigma = 0) a cost of +1 is called unsafe after one
+    visit iff lam < 1. Symbols: B is `bound`, L is `log_union`.
+    """
+
+    beta: Scalar
+    lam: Scalar
+    bound: Scalar
+    sigma: Scalar
+    log_union: Scalar
+
+    def width(self, norm2: Norms, k: Int[Array, ""]) -> Norms:
+        n = jnp.maximum(1 / norm2 - self.lam, 0)
+        return self.beta * (self.lam * self.bound + self.sigma * jnp.sqrt(2 * n * self.log_union)) * norm2
+
+
+class CoordinateValue(NamedTuple):
+    """(lam cap + cap sqrt((n / 2) L)) / (n + lam), L = log(S A H K / p): Hoeffding for values in [0, cap].
+
+    One-sided, because only optimism needs it. Symbols: L is `log_union`.
+    """
+
+    beta: Scalar
+    lam: Scalar
+    cap: Scalar
+    log_union: Scalar
+
+    def width(self, norm2: Norms, k: Int[Array, ""]) -> Norms:
+        n = jnp.maximum(1 / norm2 - self.lam, 0)
+        return self.beta * self.cap * (self.lam + jnp.sqrt(n / 2 * self.log_union)) * norm2
+
+
+Radius = Tuned | PaperValue | PaperCost | CoordinateCost | CoordinateValue

@@ -1,0 +1,124 @@
+"""Value models: the least-squares estimate of Q and its width, lines 5 to 7 of Algorithm 1.
+
+    Lambda_h = sum_tau phi_tau phi_tau^T + lam I                                     line 5
+    w_h = Lambda_h^-1 sum_tau phi_tau [r_tau + V_{h+1}(x'_tau)]                      line 6
+    Q_h = min{<w_h, phi> + beta ||phi||_{Lambda_h^-1}, cap}                          line 7
+
+A model is a NamedTuple of hyper-parameters (all leaves of a pytree). It has `init` (a state that knows nothing),
+`update` (one episode more), `fit` (what a plan needs and V does not change) and `estimate` (Q at one step, given
+V at the next). T, the leading axis of every state array, is 1 when the estimator is shared over steps and H when
+there is one for each step.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from everystep.parts import linalg
+from everystep.parts.experience import Episode, step_index
+from everystep.parts.radii import Radius, Scalar
+from everystep.problem import Sizes, at_step, expected
+
+
+class CountState(NamedTuple):
+    """N(x, a, j), how often each successor followed, and the sum of rewards."""
+
+    arrivals: Float[Array, "T S A J"]
+    rewards: Float[Array, "T S A"]
+
+
+class CountFit(NamedTuple):
+    """Estimated transitions (they sum to n / (n + lam), the ridge's shrinkage) and reward plus bonus."""
+
+    P: Float[Array, "T S A J"]
+    optimistic_reward: Float[Array, "T S A"]
+
+
+class Counts(NamedTuple):
+    """One-hot features phi = e_{x,a}: Lambda is diagonal, so tables of counts replace matrices.
+
+    Q = min{(sum r + sum_j N_j V(x_j)) / (n + lam) + width, cap}. Departures from the paper: none; this is lines 5
+    to 7 with Lambda = diag(n + lam). The successor lists only say where to store counts, never what is likely.
+    """
+
+    radius: Radius
+    lam: Scalar
+    cap: Scalar
+    successors: Int[Array, "S J"] | None
+
+    def init(self, sizes: Sizes, steps: int) -> CountState:
+        S, A, J = sizes.states, sizes.actions, sizes.successors
+        return CountState(jnp.zeros((steps, S, A, J)), jnp.zeros((steps, S, A)))
+
+    def update(self, state: CountState, episode: Episode) -> CountState:
+        h = step_index(state.rewards, episode)
+        return CountState(
+            state.arrivals.at[h, episode.x, episode.a, episode.slot].add(1),
+            state.rewards.at[h, episode.x, episode.a].add(episode.reward),
+        )
+
+    def fit(self, state: CountState, k: Int[Array, ""]) -> CountFit:
+        norm2 = 1 / (state.arrivals.sum(-1) + self.lam)  # line 5
+        return CountFit(state.arrivals * norm2[..., None], state.rewards * norm2 + self.radius.width(norm2, k))
+
+    def estimate(self, fit: CountFit, h: Int[Array, ""], V_next: Float[Array, " S"]) -> Float[Array, "S A"]:
+        continuation = expected(at_step(fit.P, h), self.successors, V_next)  # line 6
+        return jnp.minimum(at_step(fit.optimistic_reward, h) + continuation, self.cap)  # line 7
+
+
+class LinearState(NamedTuple):
+    """Lambda^-1 and norms; sum phi r; and sum phi 1[x' = y] for each y, which turns V into regression targets."""
+
+    gram: linalg.Gram
+    rewards: Float[Array, "T d"]
+    arrivals: Float[Array, "T d S"]
+
+
+class LinearFit(NamedTuple):
+    state: LinearState
+    width: Float[Array, "T S A"]
+
+
+class Linear(NamedTuple):
+    """Dense features phi(x, a) on finitely many states: ridge regression with a running inverse.
+
+    sum_tau phi_tau V(x'_tau) = M V with M = `arrivals` (d, S), so a plan costs O(H d (S + S A)), whatever k is.
+    Departures from the paper: none.
+    """
+
+    radius: Radius
+    lam: Scalar
+    cap: Scalar
+    phi: Float[Array, "S A d"]
+
+    def init(self, sizes: Sizes, steps: int) -> LinearState:
+        d = self.phi.shape[-1]
+        gram = jax.tree.map(lambda x: jnp.broadcast_to(x, (steps, *x.shape)), linalg.fresh(self.phi, self.lam))
+        return LinearState(gram, jnp.zeros((steps, d)), jnp.zeros((steps, d, sizes.states)))
+
+    def update(self, state: LinearState, episode: Episode) -> LinearState:
+        steps = state.rewards.shape[0]
+        phi = self.phi[episode.x, episode.a]  # (H, d)
+        X = phi.reshape(steps, -1, phi.shape[-1])  # rows of each estimator
+        y = episode.reward.reshape(steps, -1)
+        x_next = episode.x_next.reshape(steps, -1)
+
+        def one(gram, rewards, arrivals, X, y, x_next):
+            return LinearState(linalg.add(gram, self.phi, X), rewards + X.T @ y, arrivals.at[:, x_next].add(X.T))
+
+        return jax.vmap(one)(*state, X, y, x_next)
+
+    def fit(self, state: LinearState, k: Int[Array, ""]) -> LinearFit:
+        return LinearFit(state, self.radius.width(state.gram.norm2, k))
+
+    def estimate(self, fit: LinearFit, h: Int[Array, ""], V_next: Float[Array, " S"]) -> Float[Array, "S A"]:
+        state = jax.tree.map(lambda x: at_step(x, h), fit.state)
+        w = state.gram.inverse @ (state.rewards + state.arrivals @ V_next)  # line 6
+        return jnp.minimum(self.phi @ w + at_step(fit.width, h), self.cap)  # line 7
+
+
+ValueModel = Counts | Linear

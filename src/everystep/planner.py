@@ -1,0 +1,128 @@
+"""Exact answers when the problem is known: the safe optimum, the value of a policy, where it goes.
+
+    V_h(x) = max_{a : g_h(x,a) <= 0} [r_h + P_h V_{h+1}](x, a),   V_{H+1} = 0        (optimum under eqs. 6 and 7)
+
+Everything learnt is measured against this module, so it is plain NumPy and does nothing clever. The one formula
+that the compiled drivers need as well, `policy_backup`, is written once for NumPy and JAX arrays.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from everystep.errors import EverystepError
+from everystep.problem import AnyArray, FiniteCMDP, World, at_step, expected
+
+
+class Solution(NamedTuple):
+    """An optimum: its value from the start, a policy (H, S) that attains it, and V (H + 1, S)."""
+
+    value: float
+    policy: np.ndarray
+    V: np.ndarray
+
+
+class Evaluation(NamedTuple):
+    """The exact value and expected hard violation of a policy, from the start and from every (h, x)."""
+
+    value: float
+    violation: float
+    V: np.ndarray
+    C: np.ndarray
+
+
+def solve(problem: FiniteCMDP, safe: bool = True) -> Solution:
+    """Backward induction over the actions with g <= 0 (`safe`), or over all of them.
+
+    States that `problem.exempt` excuses may use any action; they are never entered.
+    """
+    world, H, S = problem.world, problem.horizon, problem.states
+    V = np.zeros((H + 1, S))
+    policy = np.zeros((H, S), np.int32)
+    for h in reversed(range(H)):
+        Q = at_step(world.r, h) + expected(at_step(world.P, h), world.successors, V[h + 1])
+        if safe:
+            allowed = (at_step(world.g, h) <= 0).all(0) | problem.exempt[:, None]
+            if not allowed.any(-1).all():
+                x = int(np.flatnonzero(~allowed.any(-1))[0])
+                raise EverystepError(
+                    f"{problem.describe(x)} has no safe action at step {h + 1}: give it one with g <= 0 (Assumption 1)."
+                )
+            Q = np.where(allowed, Q, -np.inf)
+        policy[h] = Q.argmax(-1)
+        V[h] = Q.max(-1)
+    return Solution(from_start(problem, V[0]), policy, V)
+
+
+def evaluate(problem: FiniteCMDP, policy: np.ndarray) -> Evaluation:
+    """The exact value and expected hard violation, sum_h E[sum_i max(g_i, 0)], of a policy.
+
+    `policy` is (H, S) actions, or (H, S, A) probabilities; a leading H may be left out of a stationary one.
+    """
+    pi = distribution(problem, policy)
+    world, H, S = problem.world, problem.horizon, problem.states
+    V, C = np.zeros((H + 1, S)), np.zeros((H + 1, S))
+    for h in reversed(range(H)):
+        V[h], C[h] = policy_backup(world, h, pi[h], V[h + 1], C[h + 1])
+    return Evaluation(from_start(problem, V[0]), from_start(problem, C[0]), V, C)
+
+
+def policy_backup(world: World, h: AnyArray, pi: AnyArray, V: AnyArray, C: AnyArray) -> tuple[Any, Any]:
+    """One step back for value and hard violation together, under the distribution pi (S, A).
+
+    V(x) <- sum_a pi(a|x) [r + P V](x, a)   and the same with max(g, 0) in place of r.
+    """
+    P = (pi[:, :, None] * at_step(world.P, h)).sum(1)
+    harm = at_step(world.g, h).clip(min=0).sum(0)
+    successors = world.successors
+    V_next, C_next = (V[None, :], C[None, :]) if successors is None else (V[successors], C[successors])
+    return (
+        (pi * at_step(world.r, h)).sum(1) + (P * V_next).sum(1),
+        (pi * harm).sum(1) + (P * C_next).sum(1),
+    )
+
+
+def occupancy(problem: FiniteCMDP, policy: np.ndarray) -> np.ndarray:
+    """(H, S, A): the probability of being at x and doing a at step h. Each step sums to 1."""
+    pi = distribution(problem, policy)
+    rho = np.zeros_like(pi)
+    here = start_distribution(problem)
+    for h in range(problem.horizon):
+        rho[h] = here[:, None] * pi[h]
+        here = np.einsum("xa,xay->y", rho[h], at_step(problem.P, h))
+    return rho
+
+
+def distribution(problem: FiniteCMDP, policy: np.ndarray) -> np.ndarray:
+    """A policy in any accepted form as (H, S, A) probabilities."""
+    H, S, A = problem.horizon, problem.states, problem.actions
+    policy = np.asarray(policy)
+    if (
+        np.issubdtype(policy.dtype, np.integer)
+        and policy.shape in ((S,), (H, S))
+        and (policy >= 0).all()
+        and (policy < A).all()
+    ):
+        return np.broadcast_to(np.eye(A)[policy], (H, S, A))
+    ok = policy.shape in ((S, A), (H, S, A)) and np.issubdtype(policy.dtype, np.floating)
+    if not ok or (policy < 0).any() or (np.abs(policy.sum(-1) - 1) > 1e-9).any():
+        raise EverystepError(
+            f"policy has shape {policy.shape}; give ({H}, {S}) actions or ({H}, {S}, {A}) probabilities that sum to 1."
+        )
+    return np.broadcast_to(policy, (H, S, A))
+
+
+def start_distribution(problem: FiniteCMDP) -> np.ndarray:
+    """Where episodes start, on average: a sequence of starts counts each of its states alike."""
+    if np.issubdtype(problem.start.dtype, np.integer):
+        return np.bincount(problem.start, minlength=problem.states) / len(problem.start)
+    return problem.start
+
+
+def from_start(problem: FiniteCMDP, V: np.ndarray) -> float:
+    """E[V(x_1)]."""
+    if len(problem.start) == 1 and np.issubdtype(problem.start.dtype, np.integer):
+        return float(V[problem.start[0]])
+    return float(start_distribution(problem) @ V)

@@ -1,0 +1,408 @@
+"""A finite constrained MDP as plain arrays, what is wrong with one, and one step in it.
+
+The paper's problem (its equations 6 and 7): maximise V_1(x_1) subject to g_h(x_h, a_h) <= 0 at every step h.
+
+Two forms of the same thing live here. `FiniteCMDP` is what a person gives: NumPy arrays in the shapes they
+think in. `World` is what the algorithms run on: the same arrays with a step axis of length 1 (stationary) or H
+in front, and next states compressed to the list of states that can follow each state, so that an expectation
+over the next state costs J products instead of S.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from everystep.errors import EverystepError, whole_number
+
+# Inside this module, and wherever a function serves NumPy and JAX alike, an array is typed as Any.
+AnyArray = Any
+
+
+class World(NamedTuple):
+    """The compressed form: T is 1 for a stationary quantity and H for one that depends on the step.
+
+    successors  (S, J)        states that can follow each state under some action; None when all S can
+    P           (T, S, A, J)  probability of each successor
+    cumulative  (T, S, A, J)  its running sum, above 1 from the last possible successor on
+    r           (T, S, A)     mean reward
+    g           (T, m, S, A)  mean constraint, safe iff <= 0
+    reward_seen (T, S, A, J)  the reward observed on arrival; None when the mean itself is observed
+    cost_seen   (T, S, A, J, m) the constraint observed on arrival; None likewise
+    reward_sigma ()           standard deviation of the normal noise on observed rewards; None for none
+    cost_sigma  (m,)          likewise on observed constraints
+    start       (L,)          integers: the start of episode k is start[(k - 1) % L]; floats: a running sum
+    """
+
+    successors: AnyArray | None
+    P: AnyArray
+    cumulative: AnyArray
+    r: AnyArray
+    g: AnyArray
+    reward_seen: AnyArray | None
+    cost_seen: AnyArray | None
+    reward_sigma: AnyArray | None
+    cost_sigma: AnyArray | None
+    start: AnyArray
+
+
+class Sizes(NamedTuple):
+    """The numbers every shape is made of."""
+
+    states: int
+    actions: int
+    successors: int
+    horizon: int
+    constraints: int
+
+
+class Outcome(NamedTuple):
+    """What one step gives: the agent sees `reward` and `cost`; `g` is the true mean, for the books only."""
+
+    slot: AnyArray
+    x_next: AnyArray
+    reward: AnyArray
+    cost: AnyArray
+    g: AnyArray
+
+
+def at_step(array: AnyArray, h: AnyArray) -> AnyArray:
+    """The slice of step h from an array whose leading axis is 1 (the same at every step) or H."""
+    return array[0] if array.shape[0] == 1 else array[h]
+
+
+def expected(P: AnyArray, successors: AnyArray | None, V: AnyArray) -> AnyArray:
+    """[P V](x, a) = sum_j P(x, a, j) V(successors(x, j)), for one step: P is (S, A, J), V is (S,)."""
+    if successors is None:
+        return P @ V
+    return (P * V[successors][:, None, :]).sum(-1)
+
+
+def start_state(world: World, k: AnyArray, u: AnyArray) -> AnyArray:
+    """x_1^k, for episode k counted from 1 and a uniform draw u."""
+    if np.issubdtype(world.start.dtype, np.integer):
+        return world.start[(k - 1) % world.start.shape[0]]
+    return (u >= world.start).sum(dtype=np.int32)
+
+
+def step(
+    world: World, h: AnyArray, x: AnyArray, a: AnyArray, u: AnyArray, reward_noise: AnyArray, cost_noise: AnyArray
+) -> Outcome:
+    """One step from (x, a) with a uniform draw u and standard normal draws; NumPy and JAX arrays alike."""
+    slot = (u >= at_step(world.cumulative, h)[x, a, :-1]).sum(dtype=np.int32)
+    g = at_step(world.g, h)[:, x, a]
+    reward = at_step(world.r, h)[x, a] if world.reward_seen is None else at_step(world.reward_seen, h)[x, a, slot]
+    cost = g if world.cost_seen is None else at_step(world.cost_seen, h)[x, a, slot]
+    if world.reward_sigma is not None:
+        reward = reward + world.reward_sigma * reward_noise
+    if world.cost_sigma is not None:
+        cost = cost + world.cost_sigma * cost_noise
+    x_next = slot if world.successors is None else world.successors[x, slot]
+    return Outcome(slot, x_next, reward, cost, g)
+
+
+@dataclass(frozen=True, eq=False)
+class Noise:
+    """What is observed, when it is not the mean itself.
+
+    reward_on_arrival: (S, A, S) or (H, S, A, S), the reward seen when (x, a) leads to x'. Its mean must be r.
+    cost_on_arrival:   the same shape, with a leading axis m for several constraints. Its mean must be g.
+    reward_sigma, cost_sigma: standard deviation of normal noise added to what is seen (cost: one, or one each).
+    """
+
+    reward_on_arrival: np.ndarray | None = None
+    cost_on_arrival: np.ndarray | None = None
+    reward_sigma: float = 0.0
+    cost_sigma: float | Sequence[float] | np.ndarray = 0.0
+
+
+@dataclass(frozen=True)
+class Grid:
+    """How to draw a problem whose states are cells: its rows of text, state = row * width + column."""
+
+    rows: tuple[str, ...]
+
+    @property
+    def width(self) -> int:
+        return len(self.rows[0])
+
+
+@dataclass(frozen=True, eq=False)
+class FiniteCMDP:
+    """A constrained MDP with finitely many states and actions, as plain arrays of means.
+
+    P         (S, A, S) or (H, S, A, S)   transition probabilities
+    r         (S, A) or (H, S, A)         mean reward
+    g         (S, A), (m, S, A), (H, S, A) or (m, H, S, A)   mean constraint, safe iff <= 0; with three axes
+              the first is the step iff P has a step axis, else the constraint
+    start     a state, a distribution over states (floats), or a sequence of states, one an episode (integers)
+    horizon   H, the number of steps of an episode
+    noise     what is observed instead of the means
+    features  (S, A, d), optional: phi(x, a) for linear models; without it features are one-hot
+    exempt    (S,) booleans, optional: states that are never entered and need no safe action
+    """
+
+    P: np.ndarray
+    r: np.ndarray
+    g: np.ndarray
+    start: Any = 0
+    horizon: int = 15
+    noise: Noise = field(default_factory=Noise)
+    features: np.ndarray | None = None
+    name: str = "problem"
+    state_names: tuple[str, ...] | None = None
+    action_names: tuple[str, ...] | None = None
+    exempt: Any = None
+    grid: Grid | None = None
+    remarks: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        put = lambda name, value: object.__setattr__(self, name, value)
+        put("horizon", whole_number("horizon", self.horizon))
+        put("P", _numbers("P", self.P))
+        put("r", _numbers("r", self.r))
+        if self.P.ndim not in (3, 4) or self.P.shape[-1] != self.P.shape[-3] or 0 in self.P.shape:
+            raise EverystepError(
+                f"P has shape {self.P.shape}; give (S, A, S), or (H, S, A, S) when it depends on the step."
+            )
+        put("r", self._with_step_axis("r", self.r, self.P.shape[-3:-1]))
+        put("g", self._constraint_axes(_numbers("g", self.g), self.P.shape[-3:-1], "g"))
+        put("P", self._with_step_axis("P", self.P, self.P.shape[-3:]))
+        put("start", self._start(self.start))
+        put("exempt", np.zeros(self.states, bool) if self.exempt is None else np.asarray(self.exempt, bool))
+        if self.features is not None:
+            phi = _numbers("features", self.features)
+            if phi.ndim != 3 or phi.shape[:2] != (self.states, self.actions):
+                raise EverystepError(
+                    f"features have shape {phi.shape}; "
+                    f"give ({self.states}, {self.actions}, d), a vector for every state and action."
+                )
+            put("features", phi)
+
+    # --- sizes -------------------------------------------------------------------------------------------------
+    @property
+    def states(self) -> int:
+        return int(self.P.shape[1])
+
+    @property
+    def actions(self) -> int:
+        return int(self.P.shape[2])
+
+    @property
+    def constraints(self) -> int:
+        return int(self.g.shape[0])
+
+    @property
+    def stationary(self) -> bool:
+        """Whether nothing carries a step axis."""
+        return self.P.shape[0] == self.r.shape[0] == self.g.shape[1] == 1
+
+    @property
+    def sizes(self) -> Sizes:
+        J = self.world.P.shape[-1]
+        return Sizes(self.states, self.actions, J, self.horizon, self.constraints)
+
+    def describe(self, x: int) -> str:
+        """The name a person knows state x by."""
+        return self.state_names[x] if self.state_names else f"state {x}"
+
+    def describe_action(self, a: int) -> str:
+        return self.action_names[a] if self.action_names else f"action {a}"
+
+    # --- shapes ------------------------------------------------------------------------------------------------
+    def _with_step_axis(self, name: str, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        """`array` as (T, *shape) with T = 1 or H."""
+        if array.shape == shape:
+            return array[None]
+        if array.shape == (self.horizon, *shape):
+            return array
+        raise EverystepError(
+            f"{name} has shape {array.shape}; give {shape}, or {(self.horizon, *shape)} when it depends on the step."
+        )
+
+    def _constraint_axes(self, array: np.ndarray, shape: tuple[int, ...], name: str) -> np.ndarray:
+        """`array` as (m, T, *shape); three axes mean steps iff P has a step axis."""
+        stepped = self.P.ndim == 4 and (self.P.shape[0] == self.horizon)
+        extra = array.ndim - len(shape)
+        if array.shape[extra:] != shape or extra not in (0, 1, 2):
+            raise EverystepError(
+                f"{name} has shape {array.shape}; its last axes must be {shape}, after an optional m and an optional H."
+            )
+        if extra == 0:
+            return array[None, None]
+        if extra == 1 and not stepped:
+            return array[:, None]
+        array = array[None] if extra == 1 else array
+        if array.shape[1] not in (1, self.horizon):
+            raise EverystepError(f"{name} has {array.shape[1]} steps; the horizon is {self.horizon}: give as many.")
+        return array
+
+    def _start(self, start: Any) -> np.ndarray:
+        array = np.asarray(start)
+        if np.issubdtype(array.dtype, np.integer):
+            array = array.reshape(-1).astype(np.int32)
+            wrong = array[(array < 0) | (array >= self.states)]
+            if len(array) == 0 or len(wrong):
+                shown = int(wrong[0]) if len(wrong) else "empty"
+                raise EverystepError(f"start is {shown}; give states between 0 and {self.states - 1}.")
+            return array
+        array = _numbers("start", array)
+        if array.shape != (self.states,) or (array < 0).any() or abs(array.sum() - 1) > 1e-9:
+            raise EverystepError(
+                f"start has shape {array.shape} and sum {array.sum():.6g}; "
+                f"give a state, a sequence of states, or {self.states} probabilities that sum to 1."
+            )
+        return array
+
+    # --- what is wrong -----------------------------------------------------------------------------------------
+    def check(self, cap: float | None = None) -> tuple[str, ...]:
+        """Raise the first thing that is wrong, by name; return remarks on what is odd but allowed.
+
+        With `cap`, also that Q-values clipped at `cap` can still represent the unconstrained optimum.
+        """
+        from everystep import planner
+
+        for name in ("P", "r", "g"):
+            array = getattr(self, name)
+            if not np.isfinite(array).all():
+                raise EverystepError(
+                    f"{name} is {array[~np.isfinite(array)][0]} at {self._where(name, ~np.isfinite(array))}; "
+                    "every entry must be finite."
+                )
+        if (self.P < 0).any():
+            raise EverystepError(
+                f"P is {self.P[self.P < 0][0]:.6g} at {self._where('P', self.P < 0)}; probabilities cannot be negative."
+            )
+        sums = self.P.sum(-1)
+        if (bad := np.abs(sums - 1) > 1e-9).any():
+            raise EverystepError(
+                f"P sums to {sums[bad][0]:.9g} over the next states at {self._where('P', bad)}; make it sum to 1."
+            )
+        if (bad := np.abs(self.g) > 1).any():
+            raise EverystepError(
+                f"g is {self.g[bad][0]:.6g} at {self._where('g', bad)}; "
+                "scale it into [-1, 1] (its sign decides safety)."
+            )
+        self._check_noise()
+        safe = (self.g <= 0).all(0).any(-1) | self.exempt
+        if not safe.all():
+            h, x = (int(i) for i in np.argwhere(~safe)[0])
+            step = f" at step {h + 1}" if len(safe) > 1 else ""
+            more = f" ({int((~safe).any(0).sum()) - 1} more such states)" if (~safe).any(0).sum() > 1 else ""
+            raise EverystepError(
+                f"{self.describe(x)} has no safe action{step}{more}: give it one with g <= 0 (Assumption 1)."
+            )
+        if cap is not None:
+            best = planner.solve(self, safe=False)
+            if cap < best.value - 1e-9:
+                raise EverystepError(
+                    f"cap is {cap:g}, below the unconstrained optimum {best.value:.6g}; "
+                    "set cap to at least that (the default is the horizon)."
+                )
+        return self.remarks
+
+    def _where(self, name: str, bad: np.ndarray) -> str:
+        """'state 3, action 1' for the first True of `bad`, whose axes are ([m], T, S, A, ...)."""
+        first = [int(i) for i in np.argwhere(bad)[0]]
+        constraint = f", constraint {first.pop(0) + 1}" if name == "g" and self.constraints > 1 else ""
+        if name == "g" and self.constraints == 1:
+            first.pop(0)
+        step = f", step {first[0] + 1}" if bad.shape[1 if name == "g" else 0] > 1 else ""
+        return f"{self.describe(first[1])}, {self.describe_action(first[2])}{step}{constraint}"
+
+    def _check_noise(self) -> None:
+        for name, letter, seen, mean in (
+            ("reward", "r", self._reward_seen, self.r),
+            ("cost", "g", self._cost_seen, self.g),
+        ):
+            if seen is None:
+                continue
+            error = np.abs((self.P * seen).sum(-1) - mean)
+            if not np.isfinite(seen).all() or error.max() > 1e-9:
+                raise EverystepError(
+                    f"{name}_on_arrival has a mean that differs from {letter} by {error.max():.3g}; make them agree."
+                )
+        for name in ("reward_sigma", "cost_sigma"):
+            sigma = np.asarray(getattr(self.noise, name), float)
+            if not np.isfinite(sigma).all() or (sigma < 0).any():
+                raise EverystepError(f"{name} is {getattr(self.noise, name)}; give a standard deviation of at least 0.")
+        if np.ndim(self.noise.cost_sigma) and np.shape(self.noise.cost_sigma) != (self.constraints,):
+            raise EverystepError(
+                f"cost_sigma has shape {np.shape(self.noise.cost_sigma)}; give one number, or {self.constraints}."
+            )
+
+    # --- the compressed form -----------------------------------------------------------------------------------
+    @cached_property
+    def _reward_seen(self) -> np.ndarray | None:
+        seen = self.noise.reward_on_arrival
+        return (
+            None
+            if seen is None
+            else self._with_step_axis("reward_on_arrival", _numbers("reward_on_arrival", seen), self.P.shape[1:])
+        )
+
+    @cached_property
+    def _cost_seen(self) -> np.ndarray | None:
+        seen = self.noise.cost_on_arrival
+        if seen is None:
+            return None
+        seen = _numbers("cost_on_arrival", seen)
+        if seen.ndim == 3:
+            return seen[None, None]
+        return (
+            seen[:, None]
+            if seen.ndim == 4 and not self.P.shape[0] > 1
+            else seen.reshape(self.constraints, -1, *self.P.shape[1:])
+        )
+
+    @cached_property
+    def world(self) -> World:
+        """The same problem, compressed to successor lists, as NumPy arrays."""
+        S = self.states
+        possible = (self.P > 0).any((0, 2))
+        J = int(possible.sum(1).max())
+        if J == S:
+            successors, compress = None, lambda full: full
+        else:
+            # Rows with fewer successors are filled with a state of their own at probability 0.
+            successors = np.argsort(~possible, axis=1, kind="stable")[:, :J].astype(np.int32)
+            index = successors[:, None, :].astype(np.int64)
+            compress = lambda full: np.take_along_axis(full, np.broadcast_to(index, (*full.shape[:-1], J)), axis=-1)
+        P = compress(self.P)
+        last = J - 1 - (P > 0)[..., ::-1].argmax(-1)
+        cumulative = np.where(np.arange(J) >= last[..., None], 2.0, np.cumsum(P, -1))
+        cost_sigma = np.broadcast_to(np.asarray(self.noise.cost_sigma, float), (self.constraints,)).copy()
+        start = self.start
+        if not np.issubdtype(start.dtype, np.integer):
+            running = np.cumsum(start)
+            start = (
+                np.where(np.arange(S) >= np.flatnonzero(start)[-1], 2.0, running)[:-1]
+                if S > 1
+                else np.zeros(1, np.int32)
+            )
+        return World(
+            successors=successors,
+            P=P,
+            cumulative=cumulative,
+            r=self.r,
+            g=np.ascontiguousarray(self.g.swapaxes(0, 1)),
+            reward_seen=None if self._reward_seen is None else compress(self._reward_seen),
+            cost_seen=None
+            if self._cost_seen is None
+            else np.ascontiguousarray(np.moveaxis(compress(self._cost_seen), 0, -1)),
+            reward_sigma=np.float64(self.noise.reward_sigma) if self.noise.reward_sigma else None,
+            cost_sigma=cost_sigma if cost_sigma.any() else None,
+            start=start,
+        )
+
+
+def _numbers(name: str, value: Any) -> np.ndarray:
+    try:
+        array = np.asarray(value, np.float64)
+    except (TypeError, ValueError):
+        raise EverystepError(f"{name} is not an array of numbers; give one.") from None
+    return array

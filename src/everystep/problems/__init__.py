@@ -1,0 +1,92 @@
+"""Problems that can be asked for by name, and problems read from a person's own file."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from everystep.errors import EverystepError, unknown, whole_number
+from everystep.problem import FiniteCMDP, Noise
+from everystep.problems.frozen_lake import from_map, frozen_lake
+
+REGISTERED: dict[str, Callable[..., FiniteCMDP]] = {"frozen-lake": frozen_lake}
+
+ARRAYS = ("P", "r", "g", "start", "horizon")
+OPTIONAL_ARRAYS = ("features", "reward_on_arrival", "cost_on_arrival", "reward_sigma", "cost_sigma")
+
+__all__ = ["REGISTERED", "from_arrays", "from_map", "frozen_lake", "load", "summary"]
+
+
+def load(name: str, horizon: int | None = None) -> FiniteCMDP:
+    """A problem from what a person types: a registered name, a map (.txt) or arrays (.npz)."""
+    path = Path(name)
+    if name in REGISTERED:
+        return REGISTERED[name]() if horizon is None else REGISTERED[name](horizon=horizon)
+    if path.suffix not in (".txt", ".npz"):
+        raise unknown(
+            "problem", name, REGISTERED, "`everystep list` shows all; a file must end in .txt (a map) or .npz (arrays)."
+        )
+    if not path.is_file():
+        raise EverystepError(f"problem '{name}': there is no such file. Check the path.")
+    if path.suffix == ".npz":
+        return from_arrays(path, horizon)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise EverystepError(
+            f"problem '{name}': the file cannot be read as text. Give a map with one row a line."
+        ) from None
+    rows = [line.rstrip("\r") for line in text.rstrip("\n").split("\n")]
+    try:
+        return from_map(rows, horizon=15 if horizon is None else horizon, name=path.stem)
+    except EverystepError as error:
+        raise EverystepError(f"problem '{name}': {error}") from None
+
+
+def from_arrays(path: str | Path, horizon: int | None = None) -> FiniteCMDP:
+    """A problem from an .npz file with P, r, g, start and horizon. Nothing in it is ever unpickled."""
+    name = str(path)
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {key: file[key] for key in (*ARRAYS, *OPTIONAL_ARRAYS) if key in file.files}
+    except ValueError as error:
+        if "pickle" in str(error).lower() or "object" in str(error).lower():
+            raise EverystepError(
+                f"problem '{name}': it holds Python objects, which are never unpickled. Save plain number arrays."
+            ) from None
+        raise EverystepError(f"problem '{name}': it cannot be read as .npz. Write it with numpy.savez.") from None
+    except Exception:  # zipfile, zlib and numpy raise many kinds for a broken file; all mean the same to a person
+        raise EverystepError(f"problem '{name}': it cannot be read as .npz. Write it with numpy.savez.") from None
+    missing = [key for key in ARRAYS if key not in arrays and not (key == "horizon" and horizon is not None)]
+    if missing:
+        raise EverystepError(f"problem '{name}': it has no {' and no '.join(missing)}. Save {', '.join(ARRAYS)} in it.")
+    if horizon is None and arrays["horizon"].ndim != 0:
+        raise EverystepError(f"problem '{name}': horizon has shape {arrays['horizon'].shape}; save one whole number.")
+    try:
+        problem = FiniteCMDP(
+            arrays["P"],
+            arrays["r"],
+            arrays["g"],
+            start=arrays["start"],
+            horizon=whole_number("horizon", arrays["horizon"][()] if horizon is None else horizon),
+            noise=Noise(
+                reward_on_arrival=arrays.get("reward_on_arrival"),
+                cost_on_arrival=arrays.get("cost_on_arrival"),
+                reward_sigma=float(arrays.get("reward_sigma", 0.0)),
+                cost_sigma=np.asarray(arrays.get("cost_sigma", 0.0), float),
+            ),
+            features=arrays.get("features"),
+            name=Path(path).stem,
+        )
+        problem.check()
+    except EverystepError as error:
+        raise EverystepError(f"problem '{name}': {error}") from None
+    return problem
+
+
+def summary(name: str) -> str:
+    """The first sentence of a registered problem's documentation."""
+    return (inspect.getdoc(REGISTERED[name]) or "").split("\n")[0]

@@ -1,0 +1,163 @@
+"""The Frozen Lake of the paper's simulation, and any lake drawn as rows of text."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from everystep.errors import EverystepError, whole_number
+from everystep.problem import FiniteCMDP, Grid, Noise
+
+# The 10 x 10 map of CISR (Turchetta et al., NeurIPS 2020), from which the paper's experiment descends.
+PAPER_MAP = (
+    "SFFFFFFFFF",
+    "FFFFFFFFFF",
+    "HFFFFFFFFF",
+    "FFHFFFFFFF",
+    "HFFFFHFFFF",
+    "FFHFFFHFFF",
+    "HFFFFHFFFF",
+    "FFHFFFFFFF",
+    "HFFFFFFFFF",
+    "FFFGFFFFFF",
+)
+ACTIONS = ("left", "down", "right", "up")
+MOVES = ((0, -1), (1, 0), (0, 1), (-1, 0))
+GOAL_REWARD, STEP_REWARD = 6.0, 0.01
+CELLS = "SF.HG#"
+
+
+def frozen_lake(
+    horizon: int = 15,
+    reward: Literal["once", "at_goal"] = "once",
+    cost: Literal["intended", "realised"] = "intended",
+) -> FiniteCMDP:
+    """The paper's 10 x 10 lake: reach the goal in 15 slippery steps, never walking towards a hazard.
+
+    States      100 cells, row * 10 + column.      Actions  0 left, 1 down, 2 right, 3 up.
+    Transitions 0.9 as intended, 0.05 to each side; leaving the grid keeps the place; the goal is absorbing.
+    Reward      6 on the step that enters the goal, 0.01 on every other step.
+    Constraint  g = +1 if the intended cell is a hazard, else -1. Hazards do not end the episode.
+    Optimum     5.2256161694573 under the constraint, 5.8231480984017 without it (H = 15).
+    Origin      CISR's `small` map; the paper prints neither its map nor these choices (docs/paper.md).
+    """
+    return from_map(PAPER_MAP, horizon=horizon, reward=reward, cost=cost, name="frozen-lake")
+
+
+def from_map(
+    rows: Sequence[str],
+    horizon: int = 15,
+    reward: Literal["once", "at_goal"] = "once",
+    cost: Literal["intended", "realised"] = "intended",
+    name: str = "map",
+) -> FiniteCMDP:
+    """A lake from rows of text: S start, F or . ice, H hazard, G goal (one or more), # wall (never entered).
+
+    `reward="at_goal"` pays 6 on each step spent at a goal instead of once on entering it. `cost="realised"`
+    observes +1 when the cell landed on is a hazard and -1 otherwise, so that g = 2 P(hit) - 1.
+    """
+    rows = tuple(rows)
+    whole_number("horizon", horizon)
+    _check_rows(rows)
+    for field, value, options in (("reward", reward, ("once", "at_goal")), ("cost", cost, ("intended", "realised"))):
+        if value not in options:
+            raise EverystepError(f"{field} is '{value}'; choose {' or '.join(options)}.")
+
+    cells = np.array([list(row) for row in rows]).reshape(-1)
+    goal, hazard, wall = cells == "G", cells == "H", cells == "#"
+    landing = _landing_cells(rows)
+    S, A = landing.shape
+
+    P = np.zeros((S, A, S))
+    x = np.arange(S)
+    for a in range(A):
+        for direction, probability in ((a, 0.9), ((a + 1) % 4, 0.05), ((a - 1) % 4, 0.05)):
+            P[x, a, landing[:, direction]] += probability
+    P[goal] = np.eye(S)[goal][:, None, :]
+
+    # Observed on arrival: the reward of a step depends on where it leads; so does the cost, if realised.
+    earned = np.full((S, A, S), STEP_REWARD)
+    if reward == "once":
+        earned[np.ix_(~goal, range(A), goal)] = GOAL_REWARD
+    else:
+        earned[goal] = GOAL_REWARD
+    hit = np.where(np.broadcast_to(hazard, (S, A, S)), 1.0, -1.0)
+    hit[goal] = -1.0
+    aimed = np.where(hazard[landing], 1.0, -1.0)
+    aimed[goal] = -1.0
+
+    steps = _steps_to_goal(landing, cells)
+    remarks: tuple[str, ...] = ()
+    if steps is None:
+        remarks = ("no path leads from S to G: the goal can never be reached.",)
+    elif steps > horizon:
+        remarks = (
+            f"the horizon {horizon} is shorter than the {steps} steps from S to G: the goal can never be reached.",
+        )
+
+    lake = FiniteCMDP(
+        P,
+        (P * earned).sum(-1),
+        aimed if cost == "intended" else (P * hit).sum(-1),
+        start=int(np.flatnonzero(cells == "S")[0]),
+        horizon=horizon,
+        noise=Noise(reward_on_arrival=earned, cost_on_arrival=hit if cost == "realised" else None),
+        name=name,
+        state_names=tuple(f"the cell in row {i // len(rows[0]) + 1}, column {i % len(rows[0]) + 1}" for i in range(S)),
+        action_names=ACTIONS,
+        exempt=wall,
+        grid=Grid(rows),
+        remarks=remarks,
+    )
+    lake.check()
+    return lake
+
+
+def _check_rows(rows: tuple[str, ...]) -> None:
+    if not rows or not any(row.strip() for row in rows):
+        raise EverystepError("the map is empty. Draw it as rows of S, F, H, G and #.")
+    for number, row in enumerate(rows, 1):
+        if len(row) != len(rows[0]):
+            raise EverystepError(
+                f"row {number} has {len(row)} cells, row 1 has {len(rows[0])}. Make all rows equally long."
+            )
+        for column, letter in enumerate(row, 1):
+            if letter not in CELLS:
+                raise EverystepError(f"row {number}, column {column} is '{letter}'. Use S, F or ., H, G and # only.")
+    text = "".join(rows)
+    if text.count("S") != 1:
+        raise EverystepError(f"the map has {text.count('S')} cells S. Give it exactly one start.")
+    if "G" not in text:
+        raise EverystepError("the map has no cell G. Give it a goal.")
+
+
+def _landing_cells(rows: tuple[str, ...]) -> np.ndarray:
+    """(S, A): where each action aims, after walls and the edge of the grid."""
+    height, width = len(rows), len(rows[0])
+    landing = np.zeros((height * width, len(MOVES)), np.int64)
+    for i in range(height):
+        for j in range(width):
+            for a, (down, right) in enumerate(MOVES):
+                y, x = i + down, j + right
+                blocked = not (0 <= y < height and 0 <= x < width) or rows[y][x] == "#"
+                landing[i * width + j, a] = i * width + j if blocked else y * width + x
+    return landing
+
+
+def _steps_to_goal(landing: np.ndarray, cells: np.ndarray) -> int | None:
+    """The number of steps of a shortest path from S to G."""
+    start = int(np.flatnonzero(cells == "S")[0])
+    distance = {start: 0}
+    queue = deque([start])
+    while queue:
+        x = queue.popleft()
+        if cells[x] == "G":
+            return distance[x]
+        for y in landing[x].tolist():
+            if y not in distance:
+                distance[y] = distance[x] + 1
+                queue.append(y)
+    return None

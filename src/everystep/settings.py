@@ -1,0 +1,131 @@
+"""Settings: the knobs of every agent, how a text or a value becomes their value, and what they do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+# Chosen by `benchmarks/sweep.py` over the lake and generated maps, on seeds that no report uses: docs/sweep.md.
+BETA, LAM, BETA_COST, LAM_COST = 0.3, 0.1, 0.3, 0.1
+
+RADII = ("tuned", "paper", "coordinate")
+AUTO = "auto"
+
+
+class Setting(NamedTuple):
+    """One knob: how a text or a value becomes its value, its default, and what it does."""
+
+    read: Callable[[Any], Any]
+    default: Any
+    help: str
+
+
+def _number(at_least: float = -math.inf, at_most: float = math.inf, above: float = -math.inf) -> Callable[[Any], float]:
+    low = f"above {above:g}" if above > -math.inf else f"at least {at_least:g}" if at_least > -math.inf else ""
+    high = f"at most {at_most:g}" if at_most < math.inf else ""
+    wanted = " and ".join(part for part in (low, high) if part)
+
+    def read(value: Any) -> float:
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            number = math.nan
+        if not math.isfinite(number) or number < at_least or number > at_most or number <= above:
+            raise ValueError(f"give a number {wanted}".rstrip())
+        return number
+
+    return read
+
+
+def _one_of(*options: str) -> Callable[[Any], str]:
+    def read(value: Any) -> str:
+        if value not in options:
+            raise ValueError(f"choose {', '.join(options[:-1])} or {options[-1]}")
+        return str(value)
+
+    return read
+
+
+def _yes_no(value: Any) -> bool:
+    words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if str(value).lower() not in words:
+        raise ValueError("choose true or false")
+    return words[str(value).lower()]
+
+
+def _or(word: Any, read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """`read`, or the word that leaves the choice to the problem."""
+
+    def either(value: Any) -> Any:
+        if value is None or value == word:
+            return word
+        try:
+            return read(value)
+        except ValueError as error:
+            raise ValueError(f"{error}, or {word}") from None
+
+    return either
+
+
+def _floor(value: Any) -> Any:
+    if value in ("k", "sqrt"):
+        return value
+    try:
+        return _number(at_least=0)(value)
+    except ValueError:
+        raise ValueError("choose k, sqrt or a number of at least 0") from None
+
+
+def _features(value: Any) -> Any:
+    if isinstance(value, str) or value is None:
+        return _one_of(AUTO, "one-hot")(AUTO if value is None else value)
+    array = np.asarray(value, np.float64)
+    if array.ndim != 3 or not np.isfinite(array).all():
+        raise ValueError("give a finite array of shape (S, A, d)")
+    return array
+
+
+SETTINGS: dict[str, Setting] = {
+    "beta": Setting(
+        _or(AUTO, _number(at_least=0)),
+        AUTO,
+        f"width of Q; a factor on the formula of other radii (auto: {BETA} tuned, else 1)",
+    ),
+    "lam": Setting(_or(AUTO, _number(above=0)), AUTO, f"ridge of the value model (auto: {LAM} tuned, else 1)"),
+    "radius": Setting(
+        _one_of(*RADII), "tuned", "widths: tuned, paper (printed formulas) or coordinate (valid for each (x, a))"
+    ),
+    "p": Setting(_number(above=0, at_most=1), 0.05, "probability with which intervals may fail (paper, coordinate)"),
+    "cap": Setting(_or(AUTO, _number(above=0)), AUTO, "Q is clipped at this (auto: the horizon)"),
+    "features": Setting(
+        _features, AUTO, "auto (the problem's, else one-hot), one-hot, or from Python an array (S, A, d)"
+    ),
+    "share_values": Setting(
+        _or(AUTO, _yes_no), AUTO, "one value estimator for all steps (auto: iff the problem is stationary)"
+    ),
+    "beta_cost": Setting(
+        _or(AUTO, _number(at_least=0)), AUTO, f"width of the cost estimate, like beta (auto: {BETA_COST} tuned, else 1)"
+    ),
+    "lam_cost": Setting(
+        _or(AUTO, _number(above=0)), AUTO, f"ridge of the cost model (auto: {LAM_COST} tuned, 0.5 coordinate, 1 paper)"
+    ),
+    "radius_cost": Setting(_or(AUTO, _one_of(*RADII)), AUTO, "widths of the cost model (auto: as radius)"),
+    "sigma": Setting(
+        _or(AUTO, _number(at_least=0)), AUTO, "noise of observed costs in coordinate widths (auto: the problem's)"
+    ),
+    "share_costs": Setting(
+        _or(AUTO, _yes_no), AUTO, "one cost estimator for all steps (auto: iff the problem is stationary)"
+    ),
+    "optimism": Setting(
+        _number(-1, 1), 1.0, "end of the cost interval believed: 1 lower (aggressive), 0 middle, -1 upper"
+    ),
+    "floor": Setting(_floor, "k", "least price of harm in episode k: k (as printed), sqrt, or a constant"),
+    "rectify": Setting(_yes_no, False, "price estimated harm only, instead of also crediting estimated safety"),
+}
+VALUE_SETTINGS = ("beta", "lam", "radius", "p", "cap", "features", "share_values")
+COST_SETTINGS = ("beta_cost", "lam_cost", "radius_cost", "sigma", "share_costs", "optimism")

@@ -1,0 +1,23 @@
+"""Strict everywhere: shapes checked at run time, no silent promotion of types or ranks, 64-bit numbers."""
+
+import jax
+import pytest
+from jaxtyping import install_import_hook
+
+install_import_hook(["everystep.parts", "everystep.lsvi", "everystep.drive"], "beartype.beartype")
+
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+@pytest.fixture(autouse=True)
+def _double_precision():
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture(scope="session")
+def lake():
+    from everystep.problems import frozen_lake
+
+    return frozen_lake()
