@@ -51,7 +51,7 @@ class Recipe:
 
     @property
     def label(self) -> str:
-        """The name in results: 'lsvi-ae', or 'lsvi-ae(beta=0.3)' when something was set."""
+        """The name that tells it from its namesakes: 'lsvi-ae', or 'lsvi-ae(beta=0.3)' when something was set."""
         if not self.settings:
             return self.name
         show = lambda value: "array" if isinstance(value, np.ndarray) else str(value)
@@ -129,7 +129,6 @@ class Resolved:
 
     def build(self) -> Built:
         """The composition itself, as JAX arrays; call it with 64-bit numbers on."""
-        self.problem.check(cap=self["cap"])
         agent = REGISTERED[self.recipe.name].compose(self)
         return Built(jax.tree.map(jnp.asarray, agent), self["share_values"], self["share_costs"])
 

@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 from everystep import planner, stats
-from everystep.agents import Recipe, recipe
+from everystep.agents import Recipe, Resolved, recipe
 from everystep.drive import CHUNK
 from everystep.engines import local
 from everystep.errors import EverystepError, whole_number
@@ -81,7 +81,30 @@ class Result:
         """Write the run folder; refuse one that holds a different run."""
         from everystep import store
 
-        return store.write(self, Path(out), figures)
+        with store.folder(Path(out), self.spec) as folder:
+            store.fill(self, folder, figures)
+        return Path(out)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What to run: a problem, and agents with every setting decided. `spec` is all of it, ready for JSON."""
+
+    problem: FiniteCMDP
+    spec: dict[str, Any]
+    agents: dict[str, Resolved]
+
+    def run(self, progress: Callable[[int], None] | None = None) -> Result:
+        problem, episodes = self.problem, self.spec["episodes"]
+        with jax.enable_x64(True):
+            cells = [local.Cell(problem, each.build()) for each in self.agents.values()]
+            traces = local.run(cells, self.spec["seeds"], episodes, progress or (lambda n: None))
+        optimal = planner.solve(problem).V[0]
+        curves, visits = {}, {}
+        for label, trace in zip(self.agents, traces, strict=True):
+            curves[label] = _curves(trace.metrics, optimal)
+            visits[f"{label}_{CHUNK}"], visits[f"{label}_end"] = trace.visits_early, trace.visits_end
+        return Result(problem, self.spec, curves, visits)
 
 
 def run(
@@ -96,12 +119,24 @@ def run(
 
     `progress(n)` is called as n more episodes (over all agents and seeds) are done.
     """
+    return prepare(problem, agents, episodes, seeds, seed0).run(progress)
+
+
+def prepare(
+    problem: FiniteCMDP,
+    agents: Sequence[str | Recipe] | str | Recipe,
+    episodes: int,
+    seeds: int | Iterable[int],
+    seed0: int = 0,
+) -> Experiment:
+    """What `run` would do, checked in every way that needs no running."""
     episodes = whole_number("episodes", episodes)
     numbers = _seeds(seeds, seed0)
     recipes = [recipe(agent) for agent in ([agents] if isinstance(agents, str | Recipe) else agents)]
     if not recipes:
         raise EverystepError("agents is empty; give at least one, such as lsvi-ae.")
-    labels = [each.label for each in recipes]
+    names = [each.name for each in recipes]
+    labels = [each.name if names.count(each.name) == 1 else each.label for each in recipes]
     if len(set(labels)) < len(labels):
         twice = next(label for label in labels if labels.count(label) > 1)
         raise EverystepError(f"agent '{twice}' is given twice; change a setting of one, or leave it out.")
@@ -109,31 +144,20 @@ def run(
         raise EverystepError(
             f"start has {len(problem.start)} states for {episodes} episodes; give one for each, or a single one."
         )
-    problem.check()
-
-    resolved = [each.resolve(problem, episodes) for each in recipes]
-    with jax.enable_x64(True):
-        cells = [local.Cell(problem, each.build()) for each in resolved]
-        traces = local.run(cells, numbers, episodes, progress or (lambda n: None))
-
-    optimal = planner.solve(problem).V[0]
-    early = min(CHUNK, episodes)
-    curves, visits = {}, {}
-    for label, trace in zip(labels, traces, strict=True):
-        curves[label] = _curves(trace.metrics, optimal)
-        visits[f"{label}_{CHUNK}"], visits[f"{label}_end"] = trace.visits_early, trace.visits_end
+    resolved = {label: each.resolve(problem, episodes) for label, each in zip(labels, recipes, strict=True)}
+    for each in resolved.values():
+        problem.check(cap=each["cap"])
     spec = {
         "problem": {"name": problem.name, "horizon": problem.horizon, "digest": digest(problem)},
         "agents": [
-            {"label": label, "agent": each.recipe.name, "settings": each.shown()}
-            for label, each in zip(labels, resolved, strict=True)
+            {"label": label, "agent": each.recipe.name, "settings": each.shown()} for label, each in resolved.items()
         ],
         "episodes": episodes,
         "seeds": numbers,
-        "visits_after": early,
+        "visits_after": min(CHUNK, episodes),
         "versions": versions(),
     }
-    return Result(problem, spec, curves, visits)
+    return Experiment(problem, spec, resolved)
 
 
 def digest(problem: FiniteCMDP) -> str:

@@ -9,15 +9,16 @@ from pathlib import Path
 import numpy as np
 
 from everystep.errors import EverystepError, unknown, whole_number
-from everystep.problem import FiniteCMDP, Noise
-from everystep.problems.frozen_lake import from_map, frozen_lake
+from everystep.problem import FiniteCMDP, Grid, Noise
+from everystep.problems.frozen_lake import from_map, frozen_lake, random_lake
 
 REGISTERED: dict[str, Callable[..., FiniteCMDP]] = {"frozen-lake": frozen_lake}
 
 ARRAYS = ("P", "r", "g", "start", "horizon")
-OPTIONAL_ARRAYS = ("features", "reward_on_arrival", "cost_on_arrival", "reward_sigma", "cost_sigma")
+NOISE_ARRAYS = ("reward_on_arrival", "cost_on_arrival", "reward_sigma", "cost_sigma")
+OPTIONAL_ARRAYS = (*NOISE_ARRAYS, "features", "exempt", "rows", "name")
 
-__all__ = ["REGISTERED", "from_arrays", "from_map", "frozen_lake", "load", "summary"]
+__all__ = ["REGISTERED", "from_arrays", "from_map", "frozen_lake", "load", "random_lake", "summary"]
 
 
 def load(name: str, horizon: int | None = None) -> FiniteCMDP:
@@ -79,7 +80,9 @@ def from_arrays(path: str | Path, horizon: int | None = None) -> FiniteCMDP:
                 cost_sigma=np.asarray(arrays.get("cost_sigma", 0.0), float),
             ),
             features=arrays.get("features"),
-            name=Path(path).stem,
+            exempt=arrays.get("exempt"),
+            grid=Grid(tuple(str(row) for row in arrays["rows"])) if "rows" in arrays else None,
+            name=str(arrays.get("name", Path(path).stem)),
         )
         problem.check()
     except EverystepError as error:

@@ -116,6 +116,33 @@ def from_map(
     return lake
 
 
+def random_lake(seed: int, size: int = 10, hazards: float = 0.12, horizon: int = 15) -> FiniteCMDP:
+    """A lake drawn at random, with a safe way to the goal that leaves at least three steps to spare.
+
+    States, actions, reward and constraint as `frozen_lake`. Each cell but S and G is a hazard with probability
+    `hazards`; S and G are drawn until the shortest way around hazards is between half of H and H - 3 steps long and
+    every cell has a safe action.
+    """
+    rng = np.random.default_rng(whole_number("seed", seed, at_least=0))
+    size, horizon = whole_number("size", size, at_least=2), whole_number("horizon", horizon, at_least=4)
+    for _ in range(10_000):
+        cells = np.where(rng.random((size, size)) < hazards, "H", "F")
+        start, goal = rng.choice(size * size, 2, replace=False)
+        cells.flat[start], cells.flat[goal] = "S", "G"
+        rows = tuple("".join(row) for row in cells)
+        around = tuple(row.replace("H", "#") for row in rows)
+        steps = _steps_to_goal(_landing_cells(around), np.array(list("".join(around))))
+        if steps is None or not horizon / 2 <= steps <= horizon - 3:
+            continue
+        try:
+            return from_map(rows, horizon=horizon, name=f"random-lake-{seed}")
+        except EverystepError:
+            continue  # a cell without a safe action
+    raise EverystepError(
+        f"no lake of size {size} with hazards {hazards} fits a horizon of {horizon}; change one of them."
+    )
+
+
 def _check_rows(rows: tuple[str, ...]) -> None:
     if not rows or not any(row.strip() for row in rows):
         raise EverystepError("the map is empty. Draw it as rows of S, F, H, G and #.")

@@ -1,0 +1,217 @@
+"""The yardstick: LSVI-AE on the lake as a loop written by hand in Numba, for `lake.py` to measure everystep against.
+
+What is compared. `run` does in one compiled function what `everystep.drive.scan` does with the agent lsvi-ae (count
+models shared over steps, tuned radii, the floor k): the estimates of every (x, a), the plan of every (h, x, a) with
+ties broken by the same hashed priorities, the exact value and expected violation of that policy from every state, the
+episode, the update, and every recorded number.
+
+How. It is what a careful person would write for this one problem and this one agent: four actions and four successors
+are constants that unroll, one constraint, no noise on top of the arrival, one start, tables laid out so that the inner
+loop runs over neighbouring states, priorities only where there is a tie. It gives up what everystep keeps: any
+problem, any part, one file of equations. `check` gives it everystep's own draws and requires the same episodes.
+
+Only ratios within one run mean anything; the speed of either side alone is a fact about a machine.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+A = J = 4  # actions and successors of the lake, known when this is compiled
+COLUMNS = ("return", "value", "expected_violation", "violation", "unsafe_steps", "soft_violation")
+LONE = np.full(1 << A, -1)  # the action when only one is best, from the set of the best as bits
+LONE[[1 << a for a in range(A)]] = range(A)
+GOLDEN, MIX_1, MIX_2 = np.uint32(0x9E3779B9), np.uint32(0x85EBCA6B), np.uint32(0xC2B2AE35)
+
+
+class Lake(NamedTuple):
+    """The problem as the loop reads it: x is a state, j one of its successors."""
+
+    successors: np.ndarray  # (S, J)
+    P: np.ndarray  # (S, A, J)
+    cumulative: np.ndarray  # (S, A, J)
+    means: np.ndarray  # (S, A, 2): r, max(g, 0)
+    reward_seen: np.ndarray  # (S, A, J)
+    g: np.ndarray  # (S, A)
+    start: int
+    horizon: int
+
+
+class Knobs(NamedTuple):
+    """The settings of the agent."""
+
+    beta: float
+    lam: float
+    beta_cost: float
+    lam_cost: float
+    cap: float
+
+
+def lake(problem) -> Lake:
+    """The tables of a problem of this shape."""
+    world = problem.world
+    fits = problem.sizes[1:3] == (A, J) and problem.constraints == 1 and problem.stationary and len(world.start) == 1
+    if not fits or world.reward_seen is None or world.cost_seen is not None:
+        raise ValueError("the yardstick is cut for the paper's lake")
+    means = np.stack([world.r[0], np.maximum(world.g[0, 0], 0)], -1)
+    tables = (world.successors.astype(np.int64), world.P[0], world.cumulative[0], means, world.reward_seen[0])
+    return Lake(*tables, world.g[0, 0].copy(), int(world.start[0]), problem.horizon)
+
+
+@njit(inline="always")
+def mix(x):
+    """The finaliser of MurmurHash3, as in everystep.parts.choices; Numba widens products, so each is cut back."""
+    x = np.uint32((x ^ (x >> np.uint32(16))) * MIX_1)
+    x = np.uint32((x ^ (x >> np.uint32(13))) * MIX_2)
+    return x ^ (x >> np.uint32(16))
+
+
+@njit(inline="always")
+def break_tie(best, counter, word):
+    """Of the actions in the bits of `best`, the one whose priority is highest."""
+    chosen, highest = 0, np.uint32(0)
+    for a in range(A):
+        if best >> a & 1:
+            priority = mix(np.uint32(np.uint32(counter + a) * GOLDEN + word)) | np.uint32(1)
+            if priority > highest:
+                chosen, highest = a, priority
+    return chosen
+
+
+@njit
+def draw(seed, episodes, horizon):
+    """The draws of one seed from Numba's own generator: a uniform for each step, a word for each episode's ties."""
+    np.random.seed(seed)
+    u, words = np.empty((episodes, horizon)), np.empty(episodes, np.uint32)
+    for k in range(episodes):
+        words[k] = np.random.randint(0, 1 << 32)
+        for h in range(horizon):
+            u[k, h] = np.random.random()
+    return u, words
+
+
+@njit(error_model="numpy", fastmath={"contract"})  # multiply-adds may fuse, as XLA's do; nothing is reordered
+def run(lake, knobs, u, words):
+    """All episodes of one seed from given draws: the columns (K, 6), and how often each state was visited."""
+    succ, P, cumulative, means, reward_seen, g, start, H = lake
+    beta, lam, beta_cost, lam_cost, cap = knobs
+    S, K = len(succ), len(words)
+    succ_T = succ.T.copy()
+    N, rewards, visits, costs = np.zeros((A, J, S)), np.zeros((A, S)), np.zeros((A, S)), np.zeros((A, S))
+    price, seen = np.ones(H), np.zeros(S, np.int64)
+    P_hat, optimistic_reward, harm = np.empty((A, J, S)), np.empty((A, S)), np.empty((A, S))
+    V, V_next, Q, score = np.empty(S), np.empty((J, S)), np.empty((A, S)), np.empty((A, S))
+    exact, exact_next = np.empty((S, 2)), np.empty((S, 2))  # value and expected violation, side by side
+    best, policy, book = np.empty(S, np.int64), np.empty((H, S), np.int64), np.empty((K, 6))
+    for k in range(K):
+        word = words[k]
+        for a in range(A):
+            for x in range(S):
+                n = 0.0
+                for j in range(J):
+                    n += N[a, j, x]
+                norm2 = 1 / (n + lam)
+                for j in range(J):
+                    P_hat[a, j, x] = N[a, j, x] * norm2
+                optimistic_reward[a, x] = rewards[a, x] * norm2 + beta * np.sqrt(norm2)
+                norm2 = 1 / (visits[a, x] + lam_cost)
+                harm[a, x] = max(costs[a, x] * norm2 - beta_cost * np.sqrt(norm2), 0.0)
+
+        V[:] = 0
+        exact_next[:] = 0
+        for h in range(H - 1, -1, -1):
+            pi, Z = policy[h], price[h]
+            for j in range(J):
+                for x in range(S):
+                    V_next[j, x] = V[succ_T[j, x]]
+            for a in range(A):
+                for x in range(S):
+                    q = optimistic_reward[a, x]
+                    for j in range(J):
+                        q += P_hat[a, j, x] * V_next[j, x]
+                    Q[a, x] = min(q, cap)
+                    score[a, x] = Q[a, x] - Z * harm[a, x]
+            for x in range(S):
+                top = max(max(score[0, x], score[1, x]), max(score[2, x], score[3, x]))
+                level = top - 1e-9 * max(abs(top), 1.0)
+                best[x] = 0
+                for a in range(A):
+                    best[x] += (score[a, x] >= level) << a
+            for x in range(S):
+                a = LONE[best[x]]
+                pi[x] = a if a >= 0 else break_tie(best[x], (h * S + x) * A, word)
+            for x in range(S):
+                V[x] = Q[pi[x], x]
+            for x in range(S):
+                a = pi[x]
+                v, c = means[x, a, 0], means[x, a, 1]
+                for j in range(J):
+                    v += P[x, a, j] * exact_next[succ[x, j], 0]
+                    c += P[x, a, j] * exact_next[succ[x, j], 1]
+                exact[x, 0], exact[x, 1] = v, c
+            exact, exact_next = exact_next, exact
+
+        x = start
+        earned, violation, unsafe_steps, soft_violation = 0.0, 0.0, 0, 0.0
+        for h in range(H):
+            a, j = policy[h, x], 0
+            while j < J - 1 and u[k, h] >= cumulative[x, a, j]:
+                j += 1
+            reward, cost = reward_seen[x, a, j], g[x, a]
+            N[a, j, x] += 1
+            rewards[a, x] += reward
+            visits[a, x] += 1
+            costs[a, x] += cost
+            seen[x] += 1
+            price[h] = max(price[h] + max(cost, 0.0), k + 1.0)
+            earned += reward
+            violation += max(cost, 0.0)
+            unsafe_steps += cost > 0
+            soft_violation += cost
+            x = succ[x, j]
+        book[k, 0], book[k, 1], book[k, 2] = earned, exact_next[start, 0], exact_next[start, 1]
+        book[k, 3], book[k, 4], book[k, 5] = violation, unsafe_steps, soft_violation
+    return book, seen
+
+
+@njit
+def run_seeds(lake, knobs, seeds, episodes):
+    """Seeds one after another, each with draws of its own: what is timed."""
+    books = np.empty((len(seeds), episodes, 6))
+    seen = np.empty((len(seeds), len(lake.successors)), np.int64)
+    for i, seed in enumerate(seeds):
+        u, words = draw(seed, episodes, lake.horizon)
+        books[i], seen[i] = run(lake, knobs, u, words)
+    return books, seen
+
+
+def check(problem, knobs: Knobs, seeds=(0, 1, 2), episodes: int = 500) -> float:
+    """Give the loop everystep's draws and require everystep's episodes; the largest difference of any number."""
+    import everystep as es
+
+    result = es.run(problem, "lsvi-ae", episodes=episodes, seeds=seeds)
+    largest = 0.0
+    for i, seed in enumerate(seeds):
+        book, seen = run(lake(problem), knobs, *draws_of_everystep(problem, seed, episodes))
+        for column, name in enumerate(COLUMNS):
+            expected = result.curves["lsvi-ae"][name][i]
+            np.testing.assert_allclose(book[:, column], expected, rtol=0, atol=1e-9, err_msg=f"{name}, seed {seed}")
+            largest = max(largest, float(np.abs(book[:, column] - expected).max()))
+        np.testing.assert_array_equal(seen, result.visits["lsvi-ae_end"][i])
+    return largest
+
+
+def draws_of_everystep(problem, seed: int, episodes: int) -> tuple[np.ndarray, np.ndarray]:
+    """(K, H) uniforms of the transitions and (K,) words of the ties that everystep uses for a seed."""
+    import jax
+    import jax.numpy as jnp
+    from everystep import drive
+
+    with jax.enable_x64(True):
+        world = jax.tree.map(jnp.asarray, problem.world)
+        one = lambda k: drive.draws(world, problem.sizes, jnp.uint32(seed), k)
+        drawn = jax.jit(jax.vmap(one))(jnp.arange(1, episodes + 1, dtype=jnp.int32))
+    return np.asarray(drawn.transition), np.asarray(drawn.tie_word)

@@ -1,0 +1,240 @@
+"""Figures: arrays in, matplotlib out. The same colour for the same agent everywhere, safe for colour-blind readers.
+
+Every figure holds one idea and is written as PNG and SVG. Bands are 95 % bootstrap intervals over seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.patheffects import Normal, Stroke
+
+from everystep import planner, stats
+from everystep.problem import FiniteCMDP, Grid
+
+if TYPE_CHECKING:
+    from everystep.experiment import Result
+
+# Okabe and Ito's palette; dashes tell agents apart in grey print.
+LOOKS = {"lsvi-ae": ("#0072B2", "-"), "lsvi": ("#D55E00", (0, (5, 2))), "lsvi-primal": ("#009E73", (0, (2, 1.5)))}
+SPARE = (("#CC79A7", "-"), ("#E69F00", "-."), ("#56B4E9", "-"), ("#000000", ":"))
+TITLES = {"lsvi-ae": "LSVI-AE", "lsvi": "LSVI", "lsvi-primal": "LSVI-Primal"}
+INK, FAINT = "#222222", "#888888"
+CELLS = {"H": "#C9453B", "G": "#3C8D5A", "S": "#F0C75E", "#": "#4A4A4A"}
+STYLE: dict[str, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 10,
+    "axes.titlesize": 10.5,
+    "axes.labelsize": 10,
+    "axes.edgecolor": FAINT,
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "lines.linewidth": 1.8,
+    "svg.hashsalt": "everystep",
+}
+HALO = [Stroke(linewidth=2.2, foreground="white"), Normal()]  # keeps words legible on top of anything
+WINDOW = 50  # episodes in a moving average
+
+
+def write(result: Result, folder: Path) -> list[Path]:
+    """All figures of a run; those of the map only for problems drawn on a grid."""
+    problem, curves = result.problem, result.curves
+    with mpl.rc_context(STYLE):  # type: ignore[arg-type]
+        drawn = {"learning": learning(problem, curves), "regret": regret(curves)}
+        if problem.grid is not None:
+            after = result.spec["visits_after"]
+            visits = {label: result.visits[f"{label}_500"].mean(0) for label in curves}
+            shown = [label for label in ("lsvi-ae", "lsvi-primal") if label in visits] or list(visits)[:2]
+            drawn |= {
+                "map": lake_map(problem),
+                "heatmap": heatmap(problem.grid, {label: visits[label] for label in shown}, after, len(result.seeds)),
+            }
+        return [path for name, figure in drawn.items() for path in save(figure, folder / name)]
+
+
+def save(figure: Figure, stem: Path) -> list[Path]:
+    """`stem`.png and `stem`.svg, the same bytes for the same data."""
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    paths = [stem.with_name(stem.name + ending) for ending in (".png", ".svg")]
+    figure.savefig(paths[0], dpi=200, facecolor="white")
+    figure.savefig(paths[1], facecolor="white", metadata={"Date": None})
+    return paths
+
+
+def learning(problem: FiniteCMDP, curves: Mapping[str, Mapping[str, np.ndarray]]) -> Figure:
+    """Moving averages of the return and of the hard violation per episode: the paper's Figure 2."""
+    figure = Figure(figsize=(9.6, 3.9), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    bands(left, {label: stats.moving_average(curve["return"], WINDOW) for label, curve in curves.items()})
+    bands(right, {label: stats.moving_average(curve["violation"], WINDOW) for label, curve in curves.items()})
+    safe, free = planner.solve(problem).value, planner.solve(problem, safe=False).value
+    reference(left, safe, f"safe optimum {safe:.2f}")
+    if free > safe + 1e-6:
+        reference(left, free, f"unconstrained {free:.2f}")
+    left.set(title="Reward per episode", xlabel="episode", ylabel=f"mean of the last {WINDOW} episodes")
+    right.set(title="Hard violation per episode", xlabel="episode", ylabel=f"mean of the last {WINDOW} episodes")
+    right.set_ylim(bottom=0)
+    name_ends(left)
+    name_ends(right)
+    return figure
+
+
+def regret(curves: Mapping[str, Mapping[str, np.ndarray]]) -> Figure:
+    """Cumulative regret against the safe optimum, and cumulative hard violation."""
+    figure = Figure(figsize=(9.6, 3.9), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    bands(left, {label: np.cumsum(curve["regret"], -1) for label, curve in curves.items()})
+    left.axhline(0, color=FAINT, linewidth=0.8, zorder=0)
+    right.set_yscale("symlog", linthresh=10)
+    bands(right, {label: np.cumsum(curve["violation"], -1) for label, curve in curves.items()})
+    left.set(title="Cumulative regret", xlabel="episode", ylabel="against the safe optimum")
+    right.set(title="Cumulative hard violation", xlabel="episode", ylabel="logarithmic above 10")
+    right.set_ylim(bottom=0)
+    name_ends(left)
+    name_ends(right)
+    return figure
+
+
+def lake_map(problem: FiniteCMDP) -> Figure:
+    """The map, with the way the safe optimum most likely goes."""
+    assert problem.grid is not None
+    figure = Figure(figsize=(4.4, 4.6), layout="constrained")
+    axes = figure.subplots()
+    cells(axes, problem.grid, fill=True)
+    width = problem.grid.width
+    best = planner.solve(problem)
+    x, path = int(np.argmax(planner.start_distribution(problem))), []
+    for h in range(problem.horizon):
+        path.append((x % width, x // width))
+        x = int(problem.P[h if len(problem.P) > 1 else 0, x, best.policy[h, x]].argmax())
+    path.append((x % width, x // width))
+    axes.plot(*np.transpose(path), color=INK, linewidth=2, zorder=1.5, solid_capstyle="round")
+    axes.set_title(f"The likeliest way of the safe optimum\n(value {best.value:.3f} in {problem.horizon} steps)")
+    return figure
+
+
+def heatmap(grid: Grid, visits: Mapping[str, np.ndarray], after: int, seeds: int) -> Figure:
+    """Mean visits of each cell, darker = fewer: the paper's Figure 3."""
+    figure = Figure(figsize=(4.3 * len(visits) + 0.9, 4.6), layout="constrained")
+    panels = figure.subplots(1, len(visits), squeeze=False)[0]
+    norm = LogNorm(vmin=0.1, vmax=max(float(v.max()) for v in visits.values()))
+    image = None
+    for axes, (label, counts) in zip(panels, visits.items(), strict=True):
+        shape = (len(grid.rows), grid.width)
+        image = axes.imshow(np.maximum(counts.reshape(shape), 0.1), cmap="cividis", norm=norm)
+        cells(axes, grid, fill=False)
+        axes.set_title(title(label))
+    assert image is not None
+    bar = figure.colorbar(image, ax=list(panels), shrink=0.8, pad=0.02)
+    bar.set_label("mean visits of a cell, 0.1 and fewer at the bottom")
+    figure.suptitle(f"Visits after {after} episodes, mean of {seeds} seeds (darker = fewer)", fontsize=10.5)
+    return figure
+
+
+def write_literal(main: Result, literal: Result, longer: Result, folder: Path) -> list[Path]:
+    """The step-indexed Algorithm 1 beside the shared one: exact value and violation per episode, log episodes."""
+    with mpl.rc_context(STYLE):  # type: ignore[arg-type]
+        figure = Figure(figsize=(9.6, 3.9), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        tuned, printed = literal.curves
+        for axes, column in ((left, "value"), (right, "violation")):
+            shown = {
+                "shared": (main.curves["lsvi-ae"], "#0072B2", "-"),
+                "step-indexed": (longer.curves[tuned], "#D55E00", (0, (5, 2))),
+                "printed widths": (longer.curves[printed], "#009E73", (0, (2, 1.5))),
+            }
+            for name, (curves, colour, dash) in shown.items():
+                smooth = stats.moving_average(curves[column], WINDOW)
+                interval = stats.mean_over_seeds(smooth, np.random.default_rng(0), resamples=200)
+                episode = np.arange(1, len(interval.mean) + 1)
+                thin = np.unique(np.geomspace(1, len(episode), 600).astype(int)) - 1
+                axes.plot(episode[thin], interval.mean[thin], color=colour, linestyle=dash, label=name)
+                axes.fill_between(
+                    episode[thin], interval.low[thin], interval.high[thin], color=colour, alpha=0.22, linewidth=0
+                )
+            axes.set(xscale="log", xlabel="episode (logarithmic)", xlim=(1, longer.spec["episodes"]))
+            axes.set_ylim(bottom=0)
+        reference(left, planner.solve(main.problem).value, "safe optimum")
+        left.set(title="Value of the policy", ylabel=f"mean of the last {WINDOW} episodes")
+        right.set(title="Hard violation per episode", ylabel=f"mean of the last {WINDOW} episodes")
+        name_ends(left)
+        name_ends(right)
+        return save(figure, folder / "literal")
+
+
+# --- the pieces figures are made of ----------------------------------------------------------------------------------
+def title(label: str) -> str:
+    return TITLES.get(label, label)
+
+
+def looks(labels: Sequence[str]) -> dict[str, tuple[str, Any]]:
+    """A colour and a dash for each agent: its own if it has one."""
+    spare = iter(SPARE * (1 + len(labels) // len(SPARE)))
+    return {label: LOOKS[label] if label in LOOKS else next(spare) for label in labels}
+
+
+def bands(axes: Axes, curves: Mapping[str, np.ndarray]) -> None:
+    """A curve with its interval for each agent; (seeds, K) each."""
+    for label, (colour, dash) in looks(list(curves)).items():
+        interval = stats.mean_over_seeds(curves[label], np.random.default_rng(0), resamples=1000)
+        episode = np.arange(1, len(interval.mean) + 1)
+        axes.plot(episode, interval.mean, color=colour, linestyle=dash, label=title(label))
+        axes.fill_between(episode, interval.low, interval.high, color=colour, alpha=0.22, linewidth=0)
+    axes.set_xlim(0, len(next(iter(curves.values()))[0]))
+
+
+def name_ends(axes: Axes, apart: float = 0.075) -> None:
+    """Names beside the right ends of curves, moved apart where they would overlap. Call it when limits are final."""
+    to_fraction = axes.transData + axes.transAxes.inverted()
+    curves = [line for line in axes.get_lines() if not str(line.get_label()).startswith("_")]
+    height = lambda line: float(to_fraction.transform((0, np.asarray(line.get_ydata())[-1]))[1])
+    curves.sort(key=height)
+    at = np.array([height(line) for line in curves])
+    for _ in range(50):  # push neighbours away from each other until none is too close
+        gap = np.maximum(apart - np.diff(at), 0) / 2
+        at[:-1] -= gap
+        at[1:] += gap
+    for line, y in zip(curves, at, strict=True):
+        axes.annotate(
+            str(line.get_label()), (1, y), xycoords="axes fraction", xytext=(4, 0), textcoords="offset points",
+            color=str(line.get_color()), va="center", fontsize=9.5, annotation_clip=False,
+        )  # fmt: skip
+
+
+def reference(axes: Axes, value: float, name: str) -> None:
+    """A thin line to compare with, named on it."""
+    axes.axhline(value, color=FAINT, linewidth=0.8, zorder=0)
+    axes.annotate(
+        name, (0.01, value), xycoords=("axes fraction", "data"), xytext=(0, 2), textcoords="offset points",
+        color=FAINT, fontsize=8.5, zorder=4, path_effects=HALO,
+    )  # fmt: skip
+
+
+def cells(axes: Axes, grid: Grid, fill: bool) -> None:
+    """The cells of a map: letters on S, G and H, filled or outlined."""
+    height, width = len(grid.rows), grid.width
+    for i, row in enumerate(grid.rows):
+        for j, letter in enumerate(row):
+            special = letter in CELLS
+            if fill or special:
+                colour = CELLS[letter] if special else "#EAF2F8"
+                face = colour if fill or letter == "#" else "none"
+                edge = "white" if fill else colour
+                box = Rectangle((j - 0.46, i - 0.46), 0.92, 0.92, facecolor=face, edgecolor=edge, linewidth=1.4)
+                axes.add_patch(box)
+            if letter in "SGH":
+                axes.text(j, i, letter, ha="center", va="center", color=INK, weight="bold", path_effects=HALO, zorder=4)
+    axes.set(xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5), xticks=[], yticks=[], aspect="equal")
+    for spine in axes.spines.values():
+        spine.set_visible(False)

@@ -1,0 +1,120 @@
+"""The run folder: Parquet, JSON, npz and figures, written whole or not at all. Nothing in it is ever unpickled.
+
+episodes.parquet  a row for each agent, seed and episode      spec.json     everything needed to run it again
+summary.json      means over seeds with intervals             problem.npz   the problem itself, as arrays
+visits.npz        visits of each state, half-way and at the end             figures/   PNG and SVG
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from everystep.errors import EverystepError
+from everystep.problem import FiniteCMDP
+
+if TYPE_CHECKING:
+    from everystep.experiment import Result
+
+
+def claim(out: Path, spec: dict[str, Any]) -> None:
+    """Refuse a folder that cannot be written, or that holds anything but this very run."""
+    if out.exists() and not out.is_dir():
+        raise EverystepError(f"out '{out}' is a file; choose a folder.")
+    if out.is_dir() and any(out.iterdir()):
+        if not (out / "spec.json").is_file():
+            raise EverystepError(f"out '{out}' holds other files; choose an empty or a new folder.")
+        if not _same_run(read_spec(out), spec):
+            raise EverystepError(
+                f"out '{out}' already holds a different run; choose another folder, or remove that one."
+            )
+    home = next(folder for folder in (out, *out.absolute().parents) if folder.is_dir())
+    if not os.access(home, os.W_OK):
+        raise EverystepError(f"out '{out}' cannot be written; choose a folder you may write to.")
+
+
+def read_spec(folder: Path) -> dict[str, Any]:
+    """The spec.json of a run folder."""
+    try:
+        spec = json.loads((folder / "spec.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        spec = None
+    if not isinstance(spec, dict):
+        raise EverystepError(f"out '{folder}' has a spec.json that cannot be read; choose another folder.")
+    return spec
+
+
+@contextmanager
+def folder(out: Path, spec: dict[str, Any]) -> Iterator[Path]:
+    """A folder to fill beside `out`, moved there when it is full; on any error nothing is left."""
+    claim(out, spec)
+    partial = out.absolute().parent / f".{out.name}.{uuid.uuid4().hex[:12]}.partial"
+    try:
+        partial.mkdir(parents=True)
+        yield partial
+        _move(partial, out)
+    except OSError as error:
+        raise EverystepError(f"out '{out}' cannot be written ({error.strerror}); nothing was changed there.") from None
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def fill(result: Result, folder: Path, figures: bool = True) -> None:
+    """Everything a result holds, as files in an existing folder."""
+    import pyarrow.parquet as pq
+
+    pq.write_table(result.episodes, folder / "episodes.parquet", compression="zstd")
+    np.savez_compressed(folder / "visits.npz", **result.visits)  # type: ignore[arg-type]
+    save_problem(result.problem, folder / "problem.npz")
+    for name, content in (("summary.json", result.summary), ("spec.json", result.spec)):
+        (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    if figures:
+        from everystep import figures as draw
+
+        draw.write(result, folder / "figures")
+
+
+def save_problem(problem: FiniteCMDP, path: Path) -> None:
+    """The problem as arrays that `everystep run --problem` reads back."""
+    noise = problem.noise
+    arrays: dict[str, Any] = {
+        "P": problem.P if problem.P.shape[0] > 1 else problem.P[0],
+        "r": problem.r if problem.r.shape[0] > 1 else problem.r[0],
+        "g": problem.g,
+        "start": problem.start if problem.start.size > 1 else problem.start[0],
+        "horizon": problem.horizon,
+        "reward_on_arrival": noise.reward_on_arrival,
+        "cost_on_arrival": noise.cost_on_arrival,
+        "reward_sigma": noise.reward_sigma,
+        "cost_sigma": np.asarray(noise.cost_sigma, float),
+        "features": problem.features,
+        "exempt": problem.exempt,
+        "rows": None if problem.grid is None else np.array(problem.grid.rows),
+        "name": np.array(problem.name),
+    }
+    np.savez_compressed(path, **{key: value for key, value in arrays.items() if value is not None})
+
+
+def _same_run(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether two specs ask for the same work; versions may differ."""
+    strip = lambda spec: {key: value for key, value in json.loads(json.dumps(spec)).items() if key != "versions"}
+    return bool(strip(one) == strip(other))
+
+
+def _move(partial: Path, out: Path) -> None:
+    """Put the finished folder in place. A folder of the same run is replaced file by file, each one whole."""
+    if not out.exists() or not any(out.iterdir()):
+        os.replace(partial, out)
+        return
+    for source in sorted(path for path in partial.rglob("*") if path.is_file()):
+        target = out / source.relative_to(partial)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(source, target)

@@ -1,0 +1,48 @@
+"""Tables for a terminal: summaries in, text out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+COLUMNS = ("final_value", "final_violation", "total_violation", "total_regret")
+
+
+def summary(content: Mapping[str, Any]) -> str:
+    """The summary of a run: one line an agent, means over seeds with their intervals."""
+    problem = content["problem"]
+    rows = [
+        [label, *(_interval(numbers[column]) for column in COLUMNS)] for label, numbers in content["agents"].items()
+    ]
+    head = ["agent", *(column.replace("_", " ") for column in COLUMNS)]
+    return "\n".join(
+        [
+            f"{problem['name']}, H = {problem['horizon']}: safe optimum {problem['optimal_value']:.4f}, "
+            f"unconstrained {problem['unconstrained_value']:.4f}; "
+            f"{content['episodes']} episodes, {content['seeds']} seeds",
+            "",
+            aligned([head, *rows]),
+            "",
+            "final: mean over the last 100 episodes; in brackets: 95 % bootstrap interval over seeds",
+        ]
+    )
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Columns made equally wide: the first to the left, the others to the right; a rule under the head."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    cells = [
+        [cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))]
+        for row in rows
+    ]
+    lines = ["  ".join(row).rstrip() for row in cells]
+    return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])
+
+
+def _interval(numbers: Mapping[str, float]) -> str:
+    return f"{number(numbers['mean'])} [{number(numbers['low'])}, {number(numbers['high'])}]"
+
+
+def number(value: float) -> str:
+    """A number short enough to read: three digits that matter, no exponent."""
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.3f}"

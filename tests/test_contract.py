@@ -1,0 +1,175 @@
+"""One contract for every part and every named agent."""
+
+import inspect
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from everystep import agents, drive
+from everystep.lsvi import Agent, init, learn, plan
+from everystep.parts.choices import Greedy, Penalised, priorities
+from everystep.parts.costs import CountCosts, LinearCosts
+from everystep.parts.experience import Episode
+from everystep.parts.penalties import Floor, NoPenalty, Rectified, VirtualQueue
+from everystep.parts.radii import CoordinateCost, CoordinateValue, PaperCost, PaperValue, Tuned
+from everystep.parts.values import Counts, Linear
+from everystep.problem import FiniteCMDP, Sizes
+from everystep.settings import SETTINGS
+
+SIZES = Sizes(states=5, actions=3, successors=2, horizon=4, constraints=2)
+SUCCESSORS = np.array([[0, 1], [1, 2], [2, 3], [3, 4], [4, 0]], np.int32)
+PHI = np.random.default_rng(0).dirichlet(np.ones(6), size=(5, 3))
+VALUE_MODELS = {
+    "counts": Counts(Tuned(0.5), 0.1, 4.0, jnp.asarray(SUCCESSORS)),
+    "linear": Linear(Tuned(0.5), 0.1, 4.0, jnp.asarray(PHI, jnp.float32)),
+}
+COST_MODELS = {
+    "counts": CountCosts(Tuned(0.5), 0.1),
+    "linear": LinearCosts(Tuned(0.5), 0.1, jnp.asarray(PHI, jnp.float32)),
+}
+PENALTIES = {"rectified": Rectified(Floor(1.0, 1.0)), "queue": VirtualQueue(), "none": NoPenalty()}
+CHOICES = {"greedy": Greedy(), "penalised": Penalised(True), "lagrangian": Penalised(False)}
+RADII = {
+    "tuned": Tuned(0.3),
+    "paper value": PaperValue(1.0, 15.0, 4.0, 100.0, 0.05),
+    "paper cost": PaperCost(1.0, 15.0, 0.1, 4.0, 2.0, 0.05),
+    "coordinate cost": CoordinateCost(1.0, 0.1, 1.0, 0.2, 8.0),
+    "coordinate value": CoordinateValue(1.0, 0.1, 4.0, 8.0),
+}
+
+
+def arrays(part):
+    return jax.tree.map(
+        lambda leaf: jnp.asarray(leaf, None if jnp.asarray(leaf).dtype.kind in "ib" else jnp.float64), part
+    )
+
+
+def episode(seed: int) -> Episode:
+    rng = np.random.default_rng(seed)
+    x, a, slot = rng.integers(0, 5, 4), rng.integers(0, 3, 4), rng.integers(0, 2, 4)
+    index = lambda values: jnp.asarray(values, jnp.int32)
+    cost = jnp.asarray(rng.uniform(-1, 1, (4, 2)))
+    return Episode(index(x), index(a), index(slot), index(SUCCESSORS[x, slot]), jnp.asarray(rng.random(4)), cost)
+
+
+def same_shapes(before, after) -> bool:
+    shape = lambda tree: jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), tree)
+    return jax.tree.all(jax.tree.map(lambda a, b: a == b, shape(before), shape(after)))
+
+
+@pytest.mark.parametrize("steps", [1, 4], ids=["shared", "step-indexed"])
+@pytest.mark.parametrize("name", VALUE_MODELS)
+def test_a_value_model_learns_without_changing_shape_and_its_width_shrinks(name, steps):
+    model = arrays(VALUE_MODELS[name])
+    state = model.init(SIZES, steps)
+    one = jnp.asarray(1, jnp.int32)
+    zero = jnp.zeros(5)
+    before = model.estimate(model.fit(state, one), jnp.asarray(0), zero)
+    learnt = model.update(state, episode(1)._replace(reward=jnp.zeros(4)))
+    after = model.estimate(model.fit(learnt, one), jnp.asarray(0), zero)
+    assert same_shapes(state, learnt)
+    assert before.shape == (5, 3)
+    assert before.dtype == jnp.float64
+    assert (after <= before + 1e-12).all()
+    assert (after < before - 1e-6).any()
+    assert (model.estimate(model.fit(state, one), jnp.asarray(0), zero + 1e6) <= 4.0).all()
+
+
+@pytest.mark.parametrize("steps", [1, 4], ids=["shared", "step-indexed"])
+@pytest.mark.parametrize("name", COST_MODELS)
+def test_a_cost_model_learns_without_changing_shape_and_its_width_shrinks(name, steps):
+    model = arrays(COST_MODELS[name])
+    state = model.init(SIZES, steps)
+    one = jnp.asarray(1, jnp.int32)
+    before = model.estimate(state, one)
+    learnt = model.update(state, episode(2))
+    after = model.estimate(learnt, one)
+    assert same_shapes(state, learnt)
+    assert before.mean.shape == (steps, 2, 5, 3)
+    assert before.width.shape == (steps, 1, 5, 3)
+    assert (before.mean == 0).all()
+    assert (after.width <= before.width + 1e-12).all()
+    assert (after.width < before.width - 1e-6).any()
+    assert (after.mean != 0).any()
+
+
+@pytest.mark.parametrize("name", PENALTIES)
+def test_a_price_is_never_negative_and_keeps_its_shape(name):
+    penalty = arrays(PENALTIES[name])
+    price = penalty.init(2, 4)
+    rng = np.random.default_rng(3)
+    for k in range(1, 20):
+        price = penalty.update(price, jnp.asarray(rng.uniform(-1, 1, (2, 4))), jnp.asarray(k, jnp.int32))
+        assert price.shape == (2, 4)
+        assert (price >= 0).all()
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_a_choice_is_a_distribution_over_the_actions(name):
+    rng = np.random.default_rng(4)
+    choice = arrays(CHOICES[name])
+    for i in range(20):
+        Q, ghat = jnp.asarray(rng.integers(0, 2, 3).astype(float)), jnp.asarray(rng.uniform(-1, 1, (2, 3)))
+        pi = choice(Q, ghat, jnp.asarray(rng.random(2)), priorities(jnp.uint32(i), (3,)))
+        assert pi.shape == (3,)
+        assert (pi >= 0).all()
+        assert pi.sum() == 1
+
+
+@pytest.mark.parametrize("name", RADII)
+def test_a_width_falls_with_every_visit(name):
+    n = jnp.arange(0.0, 50.0)
+    width = arrays(RADII[name]).width(1 / (n + 0.1), jnp.asarray(7, jnp.int32))
+    assert width.shape == n.shape
+    assert (width > 0).all()
+    assert (jnp.diff(width[1:]) < 0).all()
+
+
+@pytest.fixture(scope="module")
+def small():
+    rng = np.random.default_rng(5)
+    P = rng.dirichlet(np.ones(5), size=(5, 3))
+    g = rng.uniform(-1, 1, (2, 5, 3))
+    g[:, :, 0] = -0.5
+    return FiniteCMDP(P, rng.random((5, 3)), g, start=0, horizon=4)
+
+
+@pytest.mark.parametrize("features", ["one-hot", PHI], ids=["one-hot", "dense"])
+@pytest.mark.parametrize("name", agents.REGISTERED)
+def test_an_agent_is_a_pytree_of_arrays_that_plans_and_learns(name, features, small):
+    built = agents.Recipe(name, {"features": features}).resolve(small, 10).build()
+    assert isinstance(built.agent, Agent)
+    assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(built.agent))
+    state = init(built.agent, small.sizes, built.share_values, built.share_costs)
+    made, info = plan(built.agent, state, priorities(jnp.uint32(1), (4, 5, 3)))
+    assert made.policy.shape == (4, 5, 3)
+    np.testing.assert_array_equal(made.policy.sum(-1), 1)
+    assert info.V.shape == (4, 5)
+    seen = episode(6)
+    learnt = learn(built.agent, state, seen._replace(slot=seen.x_next))
+    assert same_shapes(state, learnt)
+    assert learnt.k == 2
+
+
+@pytest.mark.parametrize("name", agents.REGISTERED)
+def test_every_setting_of_an_agent_exists_and_its_default_can_be_set(name):
+    named = agents.REGISTERED[name]
+    for key in named.settings:
+        agents.Recipe(name, {key: SETTINGS[key].default})
+    assert named.summary
+    assert named.needs
+    assert inspect.getdoc(getattr(agents, name.replace("-", "_")))
+
+
+def test_changing_a_number_compiles_nothing(small):
+    def advance(beta):
+        built = agents.lsvi_ae(beta=beta, floor="sqrt" if beta > 1 else "k").resolve(small, 10).build()
+        carry = drive.start(built.agent, small.sizes, built.share_values, built.share_costs)
+        carries = jax.tree.map(lambda leaf: leaf[None], carry)
+        world = jax.tree.map(jnp.asarray, small.world)
+        drive.scan_seeds(built.agent, world, small.sizes, carries, jnp.zeros(1, jnp.uint32), jnp.int32(3), 500, False)
+        return drive.scan_seeds._cache_size()
+
+    assert advance(0.5) == advance(2.0)
