@@ -23,8 +23,10 @@ from matplotlib.figure import Figure
 import everystep as es
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-VALUES = {"beta": (0.1, 0.2, 0.3, 0.5, 1.0, 2.0), "lam": (0.01, 0.03, 0.1, 0.3, 1.0)}
+VALUES = {"beta": (0.1, 0.2, 0.3, 0.5, 1.0, 2.0), "lam": (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)}
 COSTS = {"beta_cost": (0.0, 0.1, 0.3, 0.6, 0.9), "lam_cost": (0.01, 0.1, 0.3)}
+SHAPE = (len(VALUES["beta"]), len(VALUES["lam"]))
+PAIRS = SHAPE[0] * SHAPE[1]
 CHOSEN_COSTS = {"beta_cost": 0.3, "lam_cost": 0.1}
 EPISODES = 1000
 
@@ -80,8 +82,8 @@ def write(rows: list[dict[str, float]], best: dict[str, float], problems: list[e
         table = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
         table.writeheader()
         table.writerows({key: f"{value:.6g}" for key, value in row.items()} for row in rows)
-    grid = np.array([row["regret_share"] for row in rows[: 6 * 5]]).reshape(6, 5)
-    ends = np.array([row["worst_end"] for row in rows[: 6 * 5]]).reshape(6, 5)
+    grid = np.array([row["regret_share"] for row in rows[:PAIRS]]).reshape(SHAPE)
+    ends = np.array([row["worst_end"] for row in rows[:PAIRS]]).reshape(SHAPE)
     draw(grid, ends, best)
     shown = {key: best[key] for key in ("beta", "lam", "beta_cost", "lam_cost")}
     (DOCS / "sweep.md").write_text(
@@ -89,8 +91,8 @@ def write(rows: list[dict[str, float]], best: dict[str, float], problems: list[e
 
 Made by `python benchmarks/sweep.py --seeds {seeds} --maps {len(problems) - 1}`; every row is in `sweep.csv`.
 
-LSVI-AE, K = {EPISODES}, H = 15, {seeds} seeds from 10,000 on, on the paper's lake and {len(problems) - 1} generated ones
-(`es.problems.random_lake(10000)` and on) together. No report uses these seeds.
+LSVI-AE, K = {EPISODES}, H = 15, {seeds} seeds from 10,000 on, on the paper's lake and {len(problems) - 1} generated
+ones (`es.problems.random_lake(10000)` and on) together. No report uses these seeds.
 
 The rule: among the beta and lam with which LSVI-AE ends at 97 % of the safe optimum or more, and at 0.01 violations per
 episode or fewer, on every map, the pair with the least regret averaged over maps. It serves every agent.
@@ -104,13 +106,13 @@ episode or fewer, on every map, the pair with the least regret averaged over map
 
 Widths of the value model (beta_cost = 0.3, lam_cost = 0.1):
 
-{markdown(rows[:30], ("beta", "lam"))}
+{markdown(rows[:PAIRS], ("beta", "lam"))}
 
 Widths of the cost model, at the chosen beta and lam. Costs on a lake are seen without noise: a hazard is called unsafe
 after one visit iff beta_cost < 1 / sqrt(1 + lam_cost), and below that the widths hardly matter, so the defaults stand
 in the middle of the flat part. Noisy costs want `radius_cost=coordinate`, whose widths are valid:
 
-{markdown(rows[30:], ("beta_cost", "lam_cost"))}
+{markdown(rows[PAIRS:], ("beta_cost", "lam_cost"))}
 """,
         encoding="utf-8",
     )
@@ -129,14 +131,14 @@ def draw(regret: np.ndarray, ends: np.ndarray, best: dict[str, float]) -> None:
     titles = ("regret per episode / safe optimum", "worst final value / safe optimum")
     for axes, cells, title in zip(panels, (regret, ends), titles, strict=True):
         image = axes.imshow(cells, cmap="cividis", aspect="auto")
-        axes.set(title=title, xlabel="lam", ylabel="beta", xticks=range(5), yticks=range(6))
+        axes.set(title=title, xlabel="lam", ylabel="beta", xticks=range(SHAPE[1]), yticks=range(SHAPE[0]))
         axes.set_xticklabels([f"{lam:g}" for lam in VALUES["lam"]])
         axes.set_yticklabels([f"{beta:g}" for beta in VALUES["beta"]])
         middle = (cells.min() + cells.max()) / 2
         for (i, j), value in np.ndenumerate(cells):
             axes.text(j, i, f"{value:.2f}", ha="center", va="center", color="white" if value < middle else "black")
         at = (VALUES["lam"].index(best["lam"]), VALUES["beta"].index(best["beta"]))
-        axes.plot(*at, marker="s", markersize=30, markerfacecolor="none", markeredgecolor="#D55E00", markeredgewidth=2.5)
+        axes.plot(*at, marker="s", markersize=30, markerfacecolor="none", markeredgecolor="#D55E00", markeredgewidth=2)
         figure.colorbar(image, ax=axes)
     (DOCS / "figures").mkdir(parents=True, exist_ok=True)
     figure.savefig(DOCS / "figures" / "sweep.png", dpi=140, facecolor="white")

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from everystep import planner
 from everystep.errors import EverystepError, unknown
 from everystep.lsvi import Agent
 from everystep.parts import radii
@@ -90,7 +91,9 @@ class Resolved:
         s["lam"] = default("lam", LAM if tuned else 1.0)
         s["beta_cost"] = default("beta_cost", BETA_COST if tuned_cost else 1.0)
         s["lam_cost"] = default("lam_cost", {"tuned": LAM_COST, "coordinate": 0.5, "paper": 1.0}[s["radius_cost"]])
-        s["cap"] = default("cap", float(problem.horizon))
+        # The paper clips at H because its rewards are at most 1; larger ones need a larger clip where H is too low.
+        H, best = float(problem.horizon), planner.solve(problem, safe=False).V[0].max()
+        s["cap"] = default("cap", H if best <= H else H * float(problem.r.max()))
         for key in ("share_values", "share_costs"):
             if s[key] is True and not problem.stationary:
                 raise EverystepError(

@@ -84,7 +84,7 @@ def learning(problem: FiniteCMDP, curves: Mapping[str, Mapping[str, np.ndarray]]
         reference(left, free, f"unconstrained {free:.2f}")
     left.set(title="Reward per episode", xlabel="episode", ylabel=f"mean of the last {WINDOW} episodes")
     right.set(title="Hard violation per episode", xlabel="episode", ylabel=f"mean of the last {WINDOW} episodes")
-    right.set_ylim(bottom=0)
+    from_zero(right)
     name_ends(left)
     name_ends(right)
     return figure
@@ -100,7 +100,7 @@ def regret(curves: Mapping[str, Mapping[str, np.ndarray]]) -> Figure:
     bands(right, {label: np.cumsum(curve["violation"], -1) for label, curve in curves.items()})
     left.set(title="Cumulative regret", xlabel="episode", ylabel="against the safe optimum")
     right.set(title="Cumulative hard violation", xlabel="episode", ylabel="logarithmic above 10")
-    right.set_ylim(bottom=0)
+    from_zero(right)
     name_ends(left)
     name_ends(right)
     return figure
@@ -164,12 +164,12 @@ def write_literal(main: Result, literal: Result, longer: Result, folder: Path) -
                     episode[thin], interval.low[thin], interval.high[thin], color=colour, alpha=0.22, linewidth=0
                 )
             axes.set(xscale="log", xlabel="episode (logarithmic)", xlim=(1, longer.spec["episodes"]))
-            axes.set_ylim(bottom=0)
         reference(left, planner.solve(main.problem).value, "safe optimum")
         left.set(title="Value of the policy", ylabel=f"mean of the last {WINDOW} episodes")
         right.set(title="Hard violation per episode", ylabel=f"mean of the last {WINDOW} episodes")
-        name_ends(left)
-        name_ends(right)
+        for axes in (left, right):
+            from_zero(axes)
+            name_ends(axes)
         return save(figure, folder / "literal")
 
 
@@ -198,9 +198,9 @@ def name_ends(axes: Axes, apart: float = 0.075) -> None:
     """Names beside the right ends of curves, moved apart where they would overlap. Call it when limits are final."""
     to_fraction = axes.transData + axes.transAxes.inverted()
     curves = [line for line in axes.get_lines() if not str(line.get_label()).startswith("_")]
-    height = lambda line: float(to_fraction.transform((0, np.asarray(line.get_ydata())[-1]))[1])
+    height = lambda line: float(to_fraction.transform((1, np.asarray(line.get_ydata())[-1]))[1])
     curves.sort(key=height)
-    at = np.array([height(line) for line in curves])
+    at = np.clip([height(line) for line in curves], 0, 1)
     for _ in range(50):  # push neighbours away from each other until none is too close
         gap = np.maximum(apart - np.diff(at), 0) / 2
         at[:-1] -= gap
@@ -210,6 +210,11 @@ def name_ends(axes: Axes, apart: float = 0.075) -> None:
             str(line.get_label()), (1, y), xycoords="axes fraction", xytext=(4, 0), textcoords="offset points",
             color=str(line.get_color()), va="center", fontsize=9.5, annotation_clip=False,
         )  # fmt: skip
+
+
+def from_zero(axes: Axes) -> None:
+    """Start the vertical axis at zero, with room above it even if nothing ever happened."""
+    axes.set_ylim(0, max(axes.get_ylim()[1], 1e-3))
 
 
 def reference(axes: Axes, value: float, name: str) -> None:

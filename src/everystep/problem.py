@@ -301,7 +301,7 @@ class FiniteCMDP:
             if cap < best.value - 1e-9:
                 raise EverystepError(
                     f"cap is {cap:g}, below the unconstrained optimum {best.value:.6g}; "
-                    "set cap to at least that (the default is the horizon)."
+                    "set cap to at least that, or leave it at auto."
                 )
         return self.remarks
 

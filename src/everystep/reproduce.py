@@ -82,7 +82,7 @@ class Findings(NamedTuple):
             f"LSVI-AE ends at {ae['final_value']['mean']:.2f} of the safe optimum {optimum:.2f} with "
             f"{ae['final_violation']['mean']:.3f} violations per episode and {total:.0f} in all, while LSVI and "
             f"LSVI-Primal suffer {ratio[0]:.0f} and {ratio[1]:.0f} times as many and never stop.",
-            "Its sentence that LSVI-AE earns a reward comparable to unconstrained LSVI holds up to the price of safety: "
+            "That LSVI-AE earns a reward comparable to unconstrained LSVI's holds up to the price of safety: "
             f"the best safe policy earns {optimum:.2f}, the best policy {free:.2f}.",
             f"LSVI-Primal does learn here (final value {primal['final_value']['mean']:.2f}); that it makes limited "
             f"progress, as the paper says, does not reproduce with shared estimators.",

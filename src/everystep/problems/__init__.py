@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -50,17 +52,20 @@ def load(name: str, horizon: int | None = None) -> FiniteCMDP:
 def from_arrays(path: str | Path, horizon: int | None = None) -> FiniteCMDP:
     """A problem from an .npz file with P, r, g, start and horizon. Nothing in it is ever unpickled."""
     name = str(path)
+    broken = EverystepError(f"problem '{name}': it cannot be read as .npz. Write it with numpy.savez.")
+    if not zipfile.is_zipfile(path):  # numpy takes any other file for a pickle
+        raise broken
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {key: file[key] for key in (*ARRAYS, *OPTIONAL_ARRAYS) if key in file.files}
     except ValueError as error:
-        if "pickle" in str(error).lower() or "object" in str(error).lower():
-            raise EverystepError(
-                f"problem '{name}': it holds Python objects, which are never unpickled. Save plain number arrays."
-            ) from None
-        raise EverystepError(f"problem '{name}': it cannot be read as .npz. Write it with numpy.savez.") from None
-    except Exception:  # zipfile, zlib and numpy raise many kinds for a broken file; all mean the same to a person
-        raise EverystepError(f"problem '{name}': it cannot be read as .npz. Write it with numpy.savez.") from None
+        if "allow_pickle" not in str(error):
+            raise broken from None
+        raise EverystepError(
+            f"problem '{name}': it holds Python objects, which are never unpickled. Save plain number arrays."
+        ) from None
+    except (OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error):
+        raise broken from None
     missing = [key for key in ARRAYS if key not in arrays and not (key == "horizon" and horizon is not None)]
     if missing:
         raise EverystepError(f"problem '{name}': it has no {' and no '.join(missing)}. Save {', '.join(ARRAYS)} in it.")

@@ -1,0 +1,188 @@
+"""The command, used as a person would: on a map of one's own, and with everything one can get wrong."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from everystep import cli
+
+MAP = "SFFF\nFHFH\nF.#G\n"
+
+
+@pytest.fixture
+def desk(tmp_path, monkeypatch):
+    """A folder of one's own with a map in it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pond.txt").write_text(MAP)
+    return tmp_path
+
+
+def everystep(*arguments, cwd):
+    return subprocess.run(
+        [sys.executable, "-m", "everystep.cli", *arguments], cwd=cwd, capture_output=True, text=True, timeout=300
+    )
+
+
+def test_a_person_runs_agents_on_a_map_of_their_own(desk):
+    done = everystep(
+        "run", "--problem", "pond.txt", "--agents", "lsvi-ae,lsvi", "--episodes", "40", "--seeds", "3",
+        "--horizon", "8", "--set", "beta=0.4", "--set", "lsvi-ae.floor=sqrt", "--out", "mine", cwd=desk,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "safe optimum" in done.stdout
+    assert "lsvi-ae" in done.stdout
+    assert done.stderr == ""  # no progress bar where nobody watches
+    table = pq.read_table(desk / "mine" / "episodes.parquet")
+    assert table.num_rows == 2 * 3 * 40
+    assert set(table["problem"].to_pylist()) == {"pond"}
+    spec = json.loads((desk / "mine" / "spec.json").read_text())
+    assert [agent["settings"]["beta"] for agent in spec["agents"]] == [0.4, 0.4]
+    assert spec["agents"][0]["settings"]["floor"] == "sqrt"
+    assert spec["seeds"] == [0, 1, 2]
+    summary = json.loads((desk / "mine" / "summary.json").read_text())
+    assert set(summary["agents"]) == {"lsvi-ae", "lsvi"}
+    assert summary["problem"]["horizon"] == 8
+
+
+def test_help_needs_neither_jax_nor_matplotlib(desk):
+    code = "import sys; from everystep import cli; cli.parser().format_help(); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"jax", "numpy", "matplotlib", "pyarrow", "tqdm"} & set(done.stdout.split())
+
+
+def test_list_shows_problems_agents_and_settings(capsys):
+    assert cli.main(["list"]) == 0
+    shown = capsys.readouterr().out
+    for word in ("frozen-lake", "lsvi-ae", "lsvi-primal", "beta_cost", "share_values", "optimism", "needs", "default"):
+        assert word in shown
+
+
+def test_reproduce_runs_small_and_says_what_it_found(desk, capsys):
+    assert cli.main(["reproduce", "--seeds", "2", "--episodes", "6", "--out", "paper"]) == 0
+    shown = capsys.readouterr().out
+    assert "step-indexed Algorithm 1" in shown
+    assert "does not reproduce" in shown
+    held = {str(path.relative_to(desk / "paper")) for path in (desk / "paper").rglob("*") if path.is_file()}
+    for name in ("episodes.parquet", "summary.json", "spec.json", "visits.npz", "findings.txt", "literal/spec.json"):
+        assert name in held
+    for stem in ("map", "learning", "heatmap", "regret", "literal"):
+        assert {f"figures/{stem}.png", f"figures/{stem}.svg"} <= held
+
+
+RUN = ["run", "--problem", "pond.txt", "--agents", "lsvi-ae", "--episodes", "5", "--seeds", "1", "--out", "out"]
+
+
+def without(option):
+    at = RUN.index(option)
+    return RUN[:at] + RUN[at + 2 :]
+
+
+WRONG = {
+    "unknown agent": ([*without("--agents"), "--agents", "lsvi-a"], "no agent 'lsvi-a'. Did you mean lsvi-ae"),
+    "no agent": ([*without("--agents"), "--agents", ","], "agents is empty"),
+    "agent twice": ([*without("--agents"), "--agents", "lsvi,lsvi"], "agent 'lsvi' is given twice"),
+    "unknown problem": ([*without("--problem"), "--problem", "frozen-lak"], "Did you mean frozen-lake"),
+    "no such map": ([*without("--problem"), "--problem", "sea.txt"], "there is no such file"),
+    "zero episodes": ([*without("--episodes"), "--episodes", "0"], "episodes is 0"),
+    "words for episodes": ([*without("--episodes"), "--episodes", "many"], "episodes is many"),
+    "negative seeds": ([*without("--seeds"), "--seeds", "-2"], "seeds is -2"),
+    "half a seed": ([*without("--seeds"), "--seeds", "1.5"], "seeds is 1.5"),
+    "negative first seed": ([*RUN, "--seed0", "-1"], "seed0 is -1"),
+    "zero horizon": ([*RUN, "--horizon", "0"], "horizon is 0"),
+    "bad key": ([*RUN, "--set", "bta=1"], "Did you mean beta"),
+    "bad value": ([*RUN, "--set", "beta=wide"], "setting beta of lsvi-ae is 'wide'"),
+    "no value": ([*RUN, "--set", "beta"], "write key=value"),
+    "setting of nobody": ([*RUN, "--set", "lsvi.beta=1"], "no agent in this run called 'lsvi'"),
+    "setting the agent lacks": ([*RUN, "--set", "rectify=true"], "no setting 'rectify'"),
+    "cap too low": ([*RUN, "--set", "cap=0.001"], "below the unconstrained optimum"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_argument_ends_in_one_sentence_and_writes_nothing(case, desk, capsys):
+    arguments, message = WRONG[case]
+    assert cli.main(arguments) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("everystep: ")
+    assert said.count("\n") == 1
+    assert message in said
+    assert sorted(os.listdir(desk)) == ["pond.txt"]
+
+
+BAD_MAPS = {
+    "ragged": ("SFF\nFF\nFFG", "row 2 has 2 cells, row 1 has 3"),
+    "empty": ("", "the map is empty"),
+    "unknown letter": ("SFX\nFFG", "row 1, column 3 is 'X'"),
+    "no start": ("FFF\nFFG", "the map has 0 cells S"),
+    "two starts": ("SFS\nFFG", "the map has 2 cells S"),
+    "no goal": ("SFF\nFFF", "no cell G"),
+    "no safe action": ("SHG\nHHH\nFHF", "has no safe action"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_MAPS)
+def test_a_wrong_map_is_explained_with_its_name(case, desk, capsys):
+    rows, message = BAD_MAPS[case]
+    (desk / "pond.txt").write_text(rows)
+    assert cli.main(RUN) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("everystep: problem 'pond.txt': ")
+    assert message in said
+    assert sorted(os.listdir(desk)) == ["pond.txt"]
+
+
+class Bomb:
+    """Leaves a trace if it is ever unpickled."""
+
+    def __reduce__(self):
+        return os.mkdir, ("exploded",)
+
+
+def test_arrays_are_read_and_objects_in_them_are_refused_never_unpickled(desk, capsys):
+    rng = np.random.default_rng(0)
+    arrays = {"P": rng.dirichlet(np.ones(3), size=(3, 2)), "r": rng.random((3, 2)), "g": -np.ones((3, 2)), "start": 0}
+    options = ["--agents", "lsvi-ae", "--episodes", "5", "--seeds", "1"]
+    np.savez("good.npz", horizon=4, **arrays)
+    assert cli.main(["run", "--problem", "good.npz", *options, "--out", "good"]) == 0
+    np.savez("short.npz", **{key: arrays[key] for key in ("P", "r", "start")})
+    np.savez("bomb.npz", horizon=4, **(arrays | {"g": np.array([Bomb()], dtype=object)}))
+    np.savez("sum.npz", horizon=4, **(arrays | {"P": arrays["P"] * 0.9}))
+    (desk / "text.npz").write_text("not an archive")
+    wrong = {
+        "short.npz": "it has no g and no horizon",
+        "bomb.npz": "never unpickled",
+        "sum.npz": "P sums to 0.9 over the next states at state 0, action 0",
+        "text.npz": "cannot be read as .npz",
+    }
+    for name, message in wrong.items():
+        capsys.readouterr()
+        assert cli.main(["run", "--problem", name, *options, "--out", "bad"]) == 2
+        assert message in capsys.readouterr().err
+    assert not (desk / "exploded").exists()
+    assert not (desk / "bad").exists()
+
+
+def test_a_folder_with_a_different_run_is_refused_before_running(desk, capsys):
+    assert cli.main(RUN) == 0
+    assert cli.main(RUN) == 0
+    capsys.readouterr()
+    assert cli.main([*without("--episodes"), "--episodes", "6"]) == 2
+    assert "out 'out' already holds a different run" in capsys.readouterr().err
+
+
+def test_a_horizon_too_short_for_the_goal_is_said_and_allowed(desk, capsys):
+    assert cli.main([*RUN, "--horizon", "2"]) == 0
+    assert "note: the horizon 2 is shorter than the" in capsys.readouterr().err
+
+
+def test_a_missing_option_or_command_is_one_sentence_too(capsys):
+    for arguments in ([], ["run", "--out", "x"], ["fly"]):
+        with pytest.raises(SystemExit) as stopped:
+            cli.main(arguments)
+        assert stopped.value.code == 2
+        assert capsys.readouterr().err.count("\n") == 1
