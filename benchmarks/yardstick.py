@@ -25,6 +25,8 @@ COLUMNS = ("return", "value", "expected_violation", "violation", "unsafe_steps",
 LONE = np.full(1 << A, -1)  # the action when only one is best, from the set of the best as bits
 LONE[[1 << a for a in range(A)]] = range(A)
 GOLDEN, MIX_1, MIX_2 = np.uint32(0x9E3779B9), np.uint32(0x85EBCA6B), np.uint32(0xC2B2AE35)
+ODD = (np.random.default_rng(1).integers(0, 2**31, A) * 2 + 1).astype(np.uint32)
+NAME_BITS = np.uint32((1 << A.bit_length()) - 1)
 
 
 class Lake(NamedTuple):
@@ -56,9 +58,12 @@ def lake(problem) -> Lake:
     fits = problem.sizes[1:3] == (A, J) and problem.constraints == 1 and problem.stationary and len(world.start) == 1
     if not fits or world.reward_seen is None or world.cost_seen is not None:
         raise ValueError("the yardstick is cut for the paper's lake")
-    means = np.stack([world.r[0], np.maximum(world.g[0, 0], 0)], -1)
-    tables = (world.successors.astype(np.int64), world.P[0], world.cumulative[0], means, world.reward_seen[0])
-    return Lake(*tables, world.g[0, 0].copy(), int(world.start[0]), problem.horizon)
+    states_first = lambda array: np.ascontiguousarray(np.moveaxis(array, -1, 0))
+    means = np.stack([world.r[0].T, np.maximum(world.g[0, 0].T, 0)], -1)
+    listed = (states_first(array[0]) for array in (world.P, world.cumulative))
+    seen, g = states_first(world.reward_seen[0]), states_first(world.g[0, 0])
+    successors = states_first(world.successors).astype(np.int64)
+    return Lake(successors, *listed, means, seen, g, int(world.start[0]), problem.horizon)
 
 
 @njit(inline="always")
@@ -73,24 +78,13 @@ def mix(x):
 def break_tie(best, counter, word):
     """Of the actions in the bits of `best`, the one whose priority is highest."""
     chosen, highest = 0, np.uint32(0)
+    tie = mix(np.uint32(np.uint32(counter) * GOLDEN + word))
     for a in range(A):
         if best >> a & 1:
-            priority = mix(np.uint32(np.uint32(counter + a) * GOLDEN + word)) | np.uint32(1)
+            priority = np.uint32(np.uint32(tie * ODD[a]) & ~NAME_BITS) | np.uint32(a + 1)
             if priority > highest:
                 chosen, highest = a, priority
     return chosen
-
-
-@njit
-def draw(seed, episodes, horizon):
-    """The draws of one seed from Numba's own generator: a uniform for each step, a word for each episode's ties."""
-    np.random.seed(seed)
-    u, words = np.empty((episodes, horizon)), np.empty(episodes, np.uint32)
-    for k in range(episodes):
-        words[k] = np.random.randint(0, 1 << 32)
-        for h in range(horizon):
-            u[k, h] = np.random.random()
-    return u, words
 
 
 @njit(error_model="numpy", fastmath={"contract"})  # multiply-adds may fuse, as XLA's do; nothing is reordered
@@ -142,7 +136,7 @@ def run(lake, knobs, u, words):
                     best[x] += (score[a, x] >= level) << a
             for x in range(S):
                 a = LONE[best[x]]
-                pi[x] = a if a >= 0 else break_tie(best[x], (h * S + x) * A, word)
+                pi[x] = a if a >= 0 else break_tie(best[x], h * S + x, word)
             for x in range(S):
                 V[x] = Q[pi[x], x]
             for x in range(S):
@@ -177,15 +171,14 @@ def run(lake, knobs, u, words):
     return book, seen
 
 
-@njit
-def run_seeds(lake, knobs, seeds, episodes):
-    """Seeds one after another, each with draws of its own: what is timed."""
-    books = np.empty((len(seeds), episodes, 6))
-    seen = np.empty((len(seeds), len(lake.successors)), np.int64)
-    for i, seed in enumerate(seeds):
-        u, words = draw(seed, episodes, lake.horizon)
-        books[i], seen[i] = run(lake, knobs, u, words)
-    return books, seen
+def run_seeds(lake: Lake, knobs: Knobs, seeds: int, episodes: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Seeds one after another, each with draws of its own from NumPy: what is timed."""
+    books = []
+    for seed in range(seeds):
+        rng = np.random.default_rng(seed)
+        u, words = rng.random((episodes, lake.horizon)), rng.integers(0, 1 << 32, episodes, np.uint32)
+        books.append(run(lake, knobs, u, words))
+    return books
 
 
 def check(problem, knobs: Knobs, seeds=(0, 1, 2), episodes: int = 500) -> float:
@@ -208,6 +201,7 @@ def draws_of_everystep(problem, seed: int, episodes: int) -> tuple[np.ndarray, n
     """(K, H) uniforms of the transitions and (K,) words of the ties that everystep uses for a seed."""
     import jax
     import jax.numpy as jnp
+
     from everystep import drive
 
     with jax.enable_x64(True):

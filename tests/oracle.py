@@ -169,7 +169,7 @@ def draw(probabilities, u):
 
 
 def evaluate(P, r, policy):
-    """The value at every state of a deterministic policy (H, S) for the payment r (H, S, A), by the Bellman equation."""
+    """What a deterministic policy (H, S) is worth from every state when r (H, S, A) is paid: the Bellman equation."""
     H, S = policy.shape
     V = np.zeros(S)
     for h in reversed(range(H)):

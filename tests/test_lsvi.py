@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from everystep import agents, drive, lsvi
-from everystep.parts.choices import best, priorities
+from everystep.parts.choices import best, priorities, ties
 from everystep.parts.penalties import Floor, NoPenalty, Rectified, VirtualQueue
 from everystep.problem import FiniteCMDP
 from everystep.problems import from_map
@@ -37,7 +37,7 @@ def ghat_of(built, state):
 
 def test_an_unvisited_action_looks_safe_and_valuable(pond):
     built, carry = build(pond, agents.lsvi_ae())
-    _, info = lsvi.plan(built.agent, carry.agent, priorities(jnp.uint32(0), (6, 9, 4)))
+    _, info = lsvi.plan(built.agent, carry.agent, ties(jnp.uint32(0), 6, 9))
     assert (ghat_of(built, carry.agent) < 0).all()
     assert (info.V > 0).all()
 
@@ -52,7 +52,7 @@ def test_a_hazard_is_called_unsafe_after_one_visit_without_noise(pond):
         )  # fmt: skip
         once = built.agent.costs.update(carry.agent.costs, jax.tree.map(lambda leaf: leaf[:1], seen))
         ghat = ghat_of(built, carry.agent._replace(costs=once))
-        assert ghat[0, 0, x, a] > 0
+        assert ghat[0, 0, a, x] > 0
         assert (ghat[0, 0] > 0).sum() == 1
 
 
@@ -78,7 +78,7 @@ def test_without_a_price_the_algorithm_is_lsvi_exactly(pond):
 
 def test_the_price_of_harm_is_never_inside_the_value(pond):
     built, carry = build(pond, agents.lsvi_ae())
-    word = priorities(jnp.uint32(5), (6, 9, 4))
+    word = ties(jnp.uint32(5), 6, 9)
     cheap, info = lsvi.plan(built.agent, carry.agent, word)
     dear, dear_info = lsvi.plan(built.agent, carry.agent._replace(price=carry.agent.price * 1e6), word)
     # Nothing is known to be unsafe yet, so the price changes neither choice nor value.
@@ -92,7 +92,7 @@ def test_linear_models_with_one_hot_features_agree_with_counts(pond, shared):
     settings = {"share_values": shared, "share_costs": shared}
     counts, carry = build(pond, agents.lsvi_ae(**settings))
     linear, other = build(pond, agents.lsvi_ae(features=one_hot, **settings))
-    word = priorities(jnp.uint32(9), (6, 9, 4))
+    word = ties(jnp.uint32(9), 6, 9)
     plan, learn = jax.jit(lsvi.plan), jax.jit(lsvi.learn)
     state, dense = carry.agent, other.agent
     for _, _, episode in trajectory(pond, agents.lsvi_ae(**settings), seed=2, episodes=60):
@@ -123,12 +123,21 @@ def test_the_virtual_queue_lets_safety_pay_harm_back():
     )
 
 
-def test_ties_are_broken_evenly_and_near_ties_count_as_ties():
-    words = jax.vmap(lambda i: priorities(i, (1, 1, 4)))(jax.random.bits(jax.random.key(0), (4000,), jnp.uint32))
+def test_near_ties_count_as_ties_and_are_broken_evenly():
+    words = ties(jnp.uint32(1), 1, 6000)[0]
     score = jnp.array([1.0, 1.0 + 5e-10, 0.5, 1.0 - 3e-10])
-    wins = jax.vmap(lambda word: best(score, word[0, 0]))(words).sum(0)
+    wins = best(jnp.broadcast_to(score[:, None], (4, 6000)), words).sum(1)
     assert wins[2] == 0
-    np.testing.assert_allclose(wins[jnp.array([0, 1, 3])] / 4000, 1 / 3, atol=0.03)
+    np.testing.assert_allclose(wins[jnp.array([0, 1, 3])] / 6000, 1 / 3, atol=0.03)
+
+
+@pytest.mark.parametrize("actions", [2, 3, 4, 7, 16])
+def test_every_action_comes_first_equally_often_and_no_two_rank_alike(actions):
+    ranks = np.asarray(priorities(ties(jnp.uint32(7), 10, 4000), actions))
+    assert (ranks > 0).all()
+    assert (np.diff(np.sort(ranks, axis=0), axis=0) > 0).all()
+    first = np.bincount(ranks.argmax(0).ravel(), minlength=actions) * actions / 40_000
+    np.testing.assert_allclose(first, 1, atol=0.1)
 
 
 def test_several_constraints_are_priced_apart():

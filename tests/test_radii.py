@@ -25,7 +25,7 @@ def share_of_runs_with_a_miss(problem: FiniteCMDP, recipe: agents.Recipe, sigma:
     """How often g leaves [ghat, ghat + 2 width] at any (k, h, x, a), over runs of a policy that acts at random."""
     built = recipe.resolve(problem, EPISODES).build()
     costs = built.agent.costs
-    g = jnp.asarray(problem.g[:, 0])[None]
+    g = jnp.asarray(problem.g[:, 0].swapaxes(-1, -2))[None]  # (1, m, A, S)
 
     def run(key):
         def episode(state_k, key):
@@ -35,7 +35,7 @@ def share_of_runs_with_a_miss(problem: FiniteCMDP, recipe: agents.Recipe, sigma:
             keys = jax.random.split(key, 3)
             x = jax.random.randint(keys[0], (3,), 0, 3, jnp.int32)
             a = jax.random.randint(keys[1], (3,), 0, 2, jnp.int32)
-            cost = g[0, 0][x, a] + sigma * jax.random.normal(keys[2], (3,))
+            cost = g[0, 0][a, x] + sigma * jax.random.normal(keys[2], (3,))
             seen = Episode(x, a, x, x, jnp.zeros(3), cost[:, None])
             return (costs.update(state, seen), k + 1), missed
 

@@ -92,7 +92,7 @@ class Resolved:
         s["beta_cost"] = default("beta_cost", BETA_COST if tuned_cost else 1.0)
         s["lam_cost"] = default("lam_cost", {"tuned": LAM_COST, "coordinate": 0.5, "paper": 1.0}[s["radius_cost"]])
         # The paper clips at H because its rewards are at most 1; larger ones need a larger clip where H is too low.
-        H, best = float(problem.horizon), planner.solve(problem, safe=False).V[0].max()
+        H, best = float(problem.horizon), planner.solve(problem, safe=False).V.max()
         s["cap"] = default("cap", H if best <= H else H * float(problem.r.max()))
         for key in ("share_values", "share_costs"):
             if s[key] is True and not problem.stationary:
@@ -151,7 +151,7 @@ class Resolved:
             radius = radii.CoordinateValue(s["beta"], s["lam"], s["cap"], math.log(self._d * H * K / s["p"]))
         if self.phi is None:
             return Counts(radius, s["lam"], s["cap"], self.problem.world.successors)
-        return Linear(radius, s["lam"], s["cap"], jnp.asarray(self.phi))
+        return Linear(radius, s["lam"], s["cap"], jnp.asarray(self.phi.swapaxes(0, 1)))
 
     def cost_model(self) -> CostModel:
         s, H, K, m = self.values, float(self.problem.horizon), float(self.episodes), float(self.problem.constraints)
@@ -166,7 +166,7 @@ class Resolved:
             radius = radii.CoordinateCost(s["beta_cost"], s["lam_cost"], 1.0, s["sigma"], log_union)
         if self.phi is None:
             return CountCosts(radius, s["lam_cost"])
-        return LinearCosts(radius, s["lam_cost"], jnp.asarray(self.phi))
+        return LinearCosts(radius, s["lam_cost"], jnp.asarray(self.phi.swapaxes(0, 1)))
 
     def floor(self) -> Floor:
         eta = self["floor"]

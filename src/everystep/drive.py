@@ -14,15 +14,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float, Int, UInt32
+from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from everystep import lsvi
 from everystep.lsvi import Agent, State
-from everystep.parts.choices import priorities
+from everystep.parts.choices import ties
 from everystep.parts.experience import Episode
 from everystep.planner import policy_backup
 from everystep.problem import AnyArray, Sizes, World, start_state, step
 
+Policy = Bool[Array, "H A S"] | Float[Array, "H A S"]
 CHUNK = 500  # episodes in one compiled call
 
 
@@ -71,25 +72,23 @@ def draws(world: World, sizes: Sizes, seed: UInt32[Array, ""], k: Int[Array, ""]
     )
 
 
-def evaluate(world: World, policy: Float[Array, "H S A"]) -> tuple[Float[Array, " S"], Float[Array, " S"]]:
+def evaluate(world: World, policy: Policy) -> tuple[Float[Array, " S"], Float[Array, " S"]]:
     """V_1 and the expected hard violation of a policy, exactly, from every state."""
-    H, S, _ = policy.shape
+    H, _, S = policy.shape
 
     def backward(VC, h):
-        return policy_backup(world, h, policy[h], *VC), None
+        return policy_backup(world, h, policy[h].astype(world.r.dtype), *VC), None
 
     return lax.scan(backward, (jnp.zeros(S), jnp.zeros(S)), jnp.arange(H), reverse=True)[0]
 
 
-def play(
-    world: World, policy: Float[Array, "H S A"], x: Int[Array, ""], draw: Draws
-) -> tuple[Episode, Float[Array, "H m"]]:
+def play(world: World, policy: Policy, x: Int[Array, ""], draw: Draws) -> tuple[Episode, Float[Array, "H m"]]:
     """Act for H steps from x; the episode as the agent saw it, and the true means g on its way."""
     steps = jnp.arange(policy.shape[0])
     nothing = jnp.zeros(())
 
     def forward(x, h):
-        a = lsvi.act(policy[h, x], draw.mixing[h])
+        a = lsvi.act(policy[h, :, x], draw.mixing[h])
         reward_noise = nothing if draw.reward_noise is None else draw.reward_noise[h]
         cost_noise = nothing if draw.cost_noise is None else draw.cost_noise[h]
         outcome = step(world, h, x, a, draw.transition[h], reward_noise, cost_noise)
@@ -114,9 +113,9 @@ def tally(x: AnyArray, V: AnyArray, C: AnyArray, reward: AnyArray, g: AnyArray) 
 
 def run_episode(agent: Agent, world: World, carry: Carry, draw: Draws) -> tuple[Carry, Metrics]:
     """Plan, act, learn, and write down what happened."""
-    H, S, A = carry.agent.price.shape[1], world.r.shape[1], world.r.shape[2]
+    H, S = carry.agent.price.shape[1], world.r.shape[-1]
     x = start_state(world, carry.agent.k, draw.start)
-    plan, _ = lsvi.plan(agent, carry.agent, priorities(draw.tie_word, (H, S, A)))
+    plan, _ = lsvi.plan(agent, carry.agent, ties(draw.tie_word, H, S))
     V, C = evaluate(world, plan.policy)
     episode, g = play(world, plan.policy, x, draw)
     visits = carry.visits + (episode.x[:, None] == jnp.arange(S, dtype=jnp.int32)[None]).sum(0, dtype=jnp.int32)
@@ -171,9 +170,7 @@ def scan_seeds(
 
 
 # --- the same four functions, stepped from Python ----------------------------------------------------------------
-_plan = jax.jit(
-    lambda agent, state, word, shape: lsvi.plan(agent, state, priorities(word, shape)), static_argnames="shape"
-)
+_plan = jax.jit(lambda agent, state, word, shape: lsvi.plan(agent, state, ties(word, *shape)), static_argnames="shape")
 _learn = jax.jit(lsvi.learn)
 _draws = jax.jit(draws, static_argnames="sizes")
 _evaluate = jax.jit(evaluate)
@@ -189,14 +186,14 @@ def stepping(
     host = jax.tree.map(np.asarray, world)
     for _ in range(episodes):
         draw = jax.tree.map(np.asarray, _draws(world, sizes, jnp.uint32(seed), carry.agent.k))
-        plan, _ = _plan(agent, carry.agent, draw.tie_word, (sizes.horizon, sizes.states, sizes.actions))
+        plan, _ = _plan(agent, carry.agent, draw.tie_word, (sizes.horizon, sizes.states))
         policy = np.asarray(plan.policy)
         V, C = _evaluate(world, plan.policy)
         x = start_state(host, int(carry.agent.k), draw.start)
         rows, g = [], []
         first = x
         for h in range(sizes.horizon):
-            a = int((draw.mixing[h] >= policy[h, x].cumsum()[:-1]).sum())
+            a = int((draw.mixing[h] >= policy[h, :, x].cumsum()[:-1]).sum())
             noise = 0.0 if draw.reward_noise is None else draw.reward_noise[h]
             cost_noise = 0.0 if draw.cost_noise is None else draw.cost_noise[h]
             outcome = step(host, h, x, a, draw.transition[h], noise, cost_noise)

@@ -24,10 +24,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float, Int, UInt32
+from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from everystep.problem import Sizes, at_step
 
@@ -56,9 +55,9 @@ class State(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The policy of one episode, as a distribution over actions at every (h, x)."""
+    """The policy of one episode: a distribution over actions at every (h, x), booleans when it is one-hot."""
 
-    policy: Float[Array, "H S A"]
+    policy: Bool[Array, "H A S"] | Float[Array, "H A S"]
 
 
 class PlanInfo(NamedTuple):
@@ -78,27 +77,26 @@ def init(agent: Agent, sizes: Sizes, share_values: bool, share_costs: bool) -> S
     )
 
 
-def plan(agent: Agent, state: State, priority: UInt32[Array, "H S A"]) -> tuple[Plan, PlanInfo]:
+def plan(agent: Agent, state: State, ties: UInt32[Array, "H S"]) -> tuple[Plan, PlanInfo]:
     """The backward pass over h: everything decided before the episode starts."""
-    H, S, _ = priority.shape
+    H, S = ties.shape
     fit = agent.values.fit(state.values, state.k)
     cost = agent.costs.estimate(state.costs, state.k)
-    ghat = cost.mean - agent.optimism * cost.width  # (T, m, S, A)
-    choose = jax.vmap(agent.choice, in_axes=(0, 1, None, 0))  # over states
+    ghat = cost.mean - agent.optimism * cost.width  # (T, m, A, S)
 
     def backward(V_next: Array, h: Array) -> tuple[Array, tuple[Array, Array]]:
         Q = agent.values.estimate(fit, h, V_next)  # lines 5 to 7
-        pi = choose(Q, at_step(ghat, h), state.price[:, h], priority[h])  # eq. (11)
-        V = (pi * Q).sum(-1)  # line 9
+        pi = agent.choice(Q, at_step(ghat, h), state.price[:, h], ties[h])  # eq. (11)
+        V = (pi.astype(Q.dtype) * Q).sum(0)  # line 9
         return V, (pi, V)
 
     _, (policy, V) = lax.scan(backward, jnp.zeros(S), jnp.arange(H), reverse=True)
     return Plan(policy), PlanInfo(V)
 
 
-def act(policy: Float[Array, " A"], u: Float[Array, ""]) -> Int[Array, ""]:
+def act(policy: Bool[Array, " A"] | Float[Array, " A"], u: Float[Array, ""]) -> Int[Array, ""]:
     """The action at one (h, x): drawn from its distribution by a uniform u, which a one-hot one ignores."""
-    return (u >= policy.cumsum()[:-1]).sum(dtype=jnp.int32)
+    return (u >= policy.astype(u.dtype).cumsum()[:-1]).sum(dtype=jnp.int32)
 
 
 def learn(agent: Agent, state: State, episode: Any) -> State:

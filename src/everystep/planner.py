@@ -44,16 +44,27 @@ def solve(problem: FiniteCMDP, safe: bool = True) -> Solution:
     for h in reversed(range(H)):
         Q = at_step(world.r, h) + expected(at_step(world.P, h), world.successors, V[h + 1])
         if safe:
-            allowed = (at_step(world.g, h) <= 0).all(0) | problem.exempt[:, None]
-            if not allowed.any(-1).all():
-                x = int(np.flatnonzero(~allowed.any(-1))[0])
+            allowed = (at_step(world.g, h) <= 0).all(0) | problem.exempt
+            if not allowed.any(0).all():
+                x = int(np.flatnonzero(~allowed.any(0))[0])
                 raise EverystepError(
                     f"{problem.describe(x)} has no safe action at step {h + 1}: give it one with g <= 0 (Assumption 1)."
                 )
             Q = np.where(allowed, Q, -np.inf)
-        policy[h] = Q.argmax(-1)
-        V[h] = Q.max(-1)
+        policy[h] = Q.argmax(0)
+        V[h] = Q.max(0)
     return Solution(from_start(problem, V[0]), policy, V)
+
+
+def highest(problem: FiniteCMDP) -> float:
+    """The highest unconstrained V_h(x) that an episode can meet: what Q-values must be able to show."""
+    V = solve(problem, safe=False).V
+    here = start_distribution(problem) > 0
+    top = -np.inf
+    for h in range(problem.horizon):
+        top = max(top, V[h][here].max())
+        here = (at_step(problem.P, h)[here] > 0).any((0, 1))
+    return float(top)
 
 
 def evaluate(problem: FiniteCMDP, policy: np.ndarray) -> Evaluation:
@@ -65,22 +76,20 @@ def evaluate(problem: FiniteCMDP, policy: np.ndarray) -> Evaluation:
     world, H, S = problem.world, problem.horizon, problem.states
     V, C = np.zeros((H + 1, S)), np.zeros((H + 1, S))
     for h in reversed(range(H)):
-        V[h], C[h] = policy_backup(world, h, pi[h], V[h + 1], C[h + 1])
+        V[h], C[h] = policy_backup(world, h, pi[h].T, V[h + 1], C[h + 1])
     return Evaluation(from_start(problem, V[0]), from_start(problem, C[0]), V, C)
 
 
 def policy_backup(world: World, h: AnyArray, pi: AnyArray, V: AnyArray, C: AnyArray) -> tuple[Any, Any]:
-    """One step back for value and hard violation together, under the distribution pi (S, A).
+    """One step back for value and hard violation together, under the distribution pi (A, S).
 
-    V(x) <- sum_a pi(a|x) [r + P V](x, a)   and the same with max(g, 0) in place of r.
+    V(x) <- sum_a pi(a|x) [r + P V](a, x)   and the same with max(g, 0) in place of r.
     """
-    P = (pi[:, :, None] * at_step(world.P, h)).sum(1)
-    harm = at_step(world.g, h).clip(min=0).sum(0)
-    successors = world.successors
-    V_next, C_next = (V[None, :], C[None, :]) if successors is None else (V[successors], C[successors])
+    P, harm = at_step(world.P, h), at_step(world.g, h).clip(min=0).sum(0)
+    under_pi = lambda Q: (pi * Q).sum(0)
     return (
-        (pi * at_step(world.r, h)).sum(1) + (P * V_next).sum(1),
-        (pi * harm).sum(1) + (P * C_next).sum(1),
+        under_pi(at_step(world.r, h) + expected(P, world.successors, V)),
+        under_pi(harm + expected(P, world.successors, C)),
     )
 
 
@@ -107,7 +116,7 @@ def distribution(problem: FiniteCMDP, policy: np.ndarray) -> np.ndarray:
     ):
         return np.broadcast_to(np.eye(A)[policy], (H, S, A))
     ok = policy.shape in ((S, A), (H, S, A)) and np.issubdtype(policy.dtype, np.floating)
-    if not ok or (policy < 0).any() or (np.abs(policy.sum(-1) - 1) > 1e-9).any():
+    if not ok or (policy < 0).any() or not (np.abs(policy.sum(-1) - 1) <= 1e-9).all():
         raise EverystepError(
             f"policy has shape {policy.shape}; give ({H}, {S}) actions or ({H}, {S}, {A}) probabilities that sum to 1."
         )

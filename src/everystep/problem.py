@@ -4,8 +4,8 @@ The paper's problem (its equations 6 and 7): maximise V_1(x_1) subject to g_h(x_
 
 Two forms of the same thing live here. `FiniteCMDP` is what a person gives: NumPy arrays in the shapes they
 think in. `World` is what the algorithms run on: the same arrays with a step axis of length 1 (stationary) or H
-in front, and next states compressed to the list of states that can follow each state, so that an expectation
-over the next state costs J products instead of S.
+in front and states last, so that a step of a plan is one pass over neighbouring numbers; and next states compressed to
+the list of states that can follow each state, so that an expectation over them costs J products instead of S.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ AnyArray = Any
 class World(NamedTuple):
     """The compressed form: T is 1 for a stationary quantity and H for one that depends on the step.
 
-    successors  (S, J)        states that can follow each state under some action; None when all S can
-    P           (T, S, A, J)  probability of each successor
-    cumulative  (T, S, A, J)  its running sum, above 1 from the last possible successor on
-    r           (T, S, A)     mean reward
-    g           (T, m, S, A)  mean constraint, safe iff <= 0
-    reward_seen (T, S, A, J)  the reward observed on arrival; None when the mean itself is observed
-    cost_seen   (T, S, A, J, m) the constraint observed on arrival; None likewise
+    successors  (J, S)        states that can follow each state under some action; None when all S can
+    P           (T, A, J, S)  probability of each successor
+    cumulative  (T, A, J, S)  its running sum, above 1 from the last possible successor on
+    r           (T, A, S)     mean reward
+    g           (T, m, A, S)  mean constraint, safe iff <= 0
+    reward_seen (T, A, J, S)  the reward observed on arrival; None when the mean itself is observed
+    cost_seen   (T, m, A, J, S) the constraint observed on arrival; None likewise
     reward_sigma ()           standard deviation of the normal noise on observed rewards; None for none
     cost_sigma  (m,)          likewise on observed constraints
     start       (L,)          integers: the start of episode k is start[(k - 1) % L]; floats: a running sum
@@ -76,10 +76,13 @@ def at_step(array: AnyArray, h: AnyArray) -> AnyArray:
 
 
 def expected(P: AnyArray, successors: AnyArray | None, V: AnyArray) -> AnyArray:
-    """[P V](x, a) = sum_j P(x, a, j) V(successors(x, j)), for one step: P is (S, A, J), V is (S,)."""
+    """[P V](a, x) = sum_j P(a, j, x) V(successors(j, x)), for one step: P is (A, J, S), V is (S,)."""
     if successors is None:
-        return P @ V
-    return (P * V[successors][:, None, :]).sum(-1)
+        return V @ P
+    V_next = V[successors]
+    # A sum of a few terms is written out, because the compiler turns it into vector instructions and a reduction over
+    # a short axis it does not: twice as fast.
+    return sum(P[:, j] * V_next[j : j + 1] for j in range(len(V_next)))
 
 
 def start_state(world: World, k: AnyArray, u: AnyArray) -> AnyArray:
@@ -93,15 +96,15 @@ def step(
     world: World, h: AnyArray, x: AnyArray, a: AnyArray, u: AnyArray, reward_noise: AnyArray, cost_noise: AnyArray
 ) -> Outcome:
     """One step from (x, a) with a uniform draw u and standard normal draws; NumPy and JAX arrays alike."""
-    slot = (u >= at_step(world.cumulative, h)[x, a, :-1]).sum(dtype=np.int32)
-    g = at_step(world.g, h)[:, x, a]
-    reward = at_step(world.r, h)[x, a] if world.reward_seen is None else at_step(world.reward_seen, h)[x, a, slot]
-    cost = g if world.cost_seen is None else at_step(world.cost_seen, h)[x, a, slot]
+    slot = (u >= at_step(world.cumulative, h)[a, :-1, x]).sum(dtype=np.int32)
+    g = at_step(world.g, h)[:, a, x]
+    reward = at_step(world.r, h)[a, x] if world.reward_seen is None else at_step(world.reward_seen, h)[a, slot, x]
+    cost = g if world.cost_seen is None else at_step(world.cost_seen, h)[:, a, slot, x]
     if world.reward_sigma is not None:
         reward = reward + world.reward_sigma * reward_noise
     if world.cost_sigma is not None:
         cost = cost + world.cost_sigma * cost_noise
-    x_next = slot if world.successors is None else world.successors[x, slot]
+    x_next = slot if world.successors is None else world.successors[slot, x]
     return Outcome(slot, x_next, reward, cost, g)
 
 
@@ -159,6 +162,7 @@ class FiniteCMDP:
     exempt: Any = None
     grid: Grid | None = None
     remarks: tuple[str, ...] = ()
+    _stepped: bool = field(init=False, repr=False, default=False)
 
     def __post_init__(self) -> None:
         put = lambda name, value: object.__setattr__(self, name, value)
@@ -169,11 +173,14 @@ class FiniteCMDP:
             raise EverystepError(
                 f"P has shape {self.P.shape}; give (S, A, S), or (H, S, A, S) when it depends on the step."
             )
+        put("_stepped", self.P.ndim == 4)  # what three axes of g mean
         put("r", self._with_step_axis("r", self.r, self.P.shape[-3:-1]))
         put("g", self._constraint_axes(_numbers("g", self.g), self.P.shape[-3:-1], "g"))
         put("P", self._with_step_axis("P", self.P, self.P.shape[-3:]))
         put("start", self._start(self.start))
         put("exempt", np.zeros(self.states, bool) if self.exempt is None else np.asarray(self.exempt, bool))
+        if self.exempt.shape != (self.states,):
+            raise EverystepError(f"exempt has shape {self.exempt.shape}; give ({self.states},), one for each state.")
         if self.features is not None:
             phi = _numbers("features", self.features)
             if phi.ndim != 3 or phi.shape[:2] != (self.states, self.actions):
@@ -181,6 +188,8 @@ class FiniteCMDP:
                     f"features have shape {phi.shape}; "
                     f"give ({self.states}, {self.actions}, d), a vector for every state and action."
                 )
+            if not np.isfinite(phi).all():
+                raise EverystepError("features are not all finite; give finite numbers.")
             put("features", phi)
 
     # --- sizes -------------------------------------------------------------------------------------------------
@@ -203,7 +212,7 @@ class FiniteCMDP:
 
     @property
     def sizes(self) -> Sizes:
-        J = self.world.P.shape[-1]
+        J = self.world.P.shape[2]
         return Sizes(self.states, self.actions, J, self.horizon, self.constraints)
 
     def describe(self, x: int) -> str:
@@ -226,7 +235,6 @@ class FiniteCMDP:
 
     def _constraint_axes(self, array: np.ndarray, shape: tuple[int, ...], name: str) -> np.ndarray:
         """`array` as (m, T, *shape); three axes mean steps iff P has a step axis."""
-        stepped = self.P.ndim == 4 and (self.P.shape[0] == self.horizon)
         extra = array.ndim - len(shape)
         if array.shape[extra:] != shape or extra not in (0, 1, 2):
             raise EverystepError(
@@ -234,7 +242,7 @@ class FiniteCMDP:
             )
         if extra == 0:
             return array[None, None]
-        if extra == 1 and not stepped:
+        if extra == 1 and not self._stepped:
             return array[:, None]
         array = array[None] if extra == 1 else array
         if array.shape[1] not in (1, self.horizon):
@@ -244,14 +252,14 @@ class FiniteCMDP:
     def _start(self, start: Any) -> np.ndarray:
         array = np.asarray(start)
         if np.issubdtype(array.dtype, np.integer):
-            array = array.reshape(-1).astype(np.int32)
+            array = array.reshape(-1)
             wrong = array[(array < 0) | (array >= self.states)]
             if len(array) == 0 or len(wrong):
                 shown = int(wrong[0]) if len(wrong) else "empty"
                 raise EverystepError(f"start is {shown}; give states between 0 and {self.states - 1}.")
-            return array
+            return array.astype(np.int32)
         array = _numbers("start", array)
-        if array.shape != (self.states,) or (array < 0).any() or abs(array.sum() - 1) > 1e-9:
+        if array.shape != (self.states,) or (array < 0).any() or not abs(array.sum() - 1) <= 1e-9:
             raise EverystepError(
                 f"start has shape {array.shape} and sum {array.sum():.6g}; "
                 f"give a state, a sequence of states, or {self.states} probabilities that sum to 1."
@@ -292,15 +300,16 @@ class FiniteCMDP:
         if not safe.all():
             h, x = (int(i) for i in np.argwhere(~safe)[0])
             step = f" at step {h + 1}" if len(safe) > 1 else ""
-            more = f" ({int((~safe).any(0).sum()) - 1} more such states)" if (~safe).any(0).sum() > 1 else ""
+            others = int((~safe).any(0).sum()) - 1
+            more = f" (nor have {others} others)" if others else ""
             raise EverystepError(
                 f"{self.describe(x)} has no safe action{step}{more}: give it one with g <= 0 (Assumption 1)."
             )
         if cap is not None:
-            best = planner.solve(self, safe=False)
-            if cap < best.value - 1e-9:
+            highest = planner.highest(self)
+            if cap < highest - 1e-9:
                 raise EverystepError(
-                    f"cap is {cap:g}, below the unconstrained optimum {best.value:.6g}; "
+                    f"cap is {cap:g}, below the unconstrained optimum {highest:.6g}; "
                     "set cap to at least that, or leave it at auto."
                 )
         return self.remarks
@@ -330,6 +339,8 @@ class FiniteCMDP:
             sigma = np.asarray(getattr(self.noise, name), float)
             if not np.isfinite(sigma).all() or (sigma < 0).any():
                 raise EverystepError(f"{name} is {getattr(self.noise, name)}; give a standard deviation of at least 0.")
+        if np.ndim(self.noise.reward_sigma):
+            raise EverystepError(f"reward_sigma has shape {np.shape(self.noise.reward_sigma)}; give one number.")
         if np.ndim(self.noise.cost_sigma) and np.shape(self.noise.cost_sigma) != (self.constraints,):
             raise EverystepError(
                 f"cost_sigma has shape {np.shape(self.noise.cost_sigma)}; give one number, or {self.constraints}."
@@ -350,14 +361,12 @@ class FiniteCMDP:
         seen = self.noise.cost_on_arrival
         if seen is None:
             return None
-        seen = _numbers("cost_on_arrival", seen)
-        if seen.ndim == 3:
-            return seen[None, None]
-        return (
-            seen[:, None]
-            if seen.ndim == 4 and not self.P.shape[0] > 1
-            else seen.reshape(self.constraints, -1, *self.P.shape[1:])
-        )
+        seen = self._constraint_axes(_numbers("cost_on_arrival", seen), self.P.shape[1:], "cost_on_arrival")
+        if len(seen) != self.constraints:
+            raise EverystepError(
+                f"cost_on_arrival has {len(seen)} constraints, g has {self.constraints}: give as many."
+            )
+        return seen
 
     @cached_property
     def world(self) -> World:
@@ -384,16 +393,15 @@ class FiniteCMDP:
                 if S > 1
                 else np.zeros(1, np.int32)
             )
+        last_axis = lambda array: np.ascontiguousarray(np.moveaxis(array, -3, -1))
         return World(
-            successors=successors,
-            P=P,
-            cumulative=cumulative,
-            r=self.r,
-            g=np.ascontiguousarray(self.g.swapaxes(0, 1)),
-            reward_seen=None if self._reward_seen is None else compress(self._reward_seen),
-            cost_seen=None
-            if self._cost_seen is None
-            else np.ascontiguousarray(np.moveaxis(compress(self._cost_seen), 0, -1)),
+            successors=None if successors is None else np.ascontiguousarray(successors.T),
+            P=last_axis(P),
+            cumulative=last_axis(cumulative),
+            r=np.ascontiguousarray(self.r.swapaxes(-1, -2)),
+            g=np.ascontiguousarray(np.moveaxis(self.g, 0, 1).swapaxes(-1, -2)),
+            reward_seen=None if self._reward_seen is None else last_axis(compress(self._reward_seen)),
+            cost_seen=None if self._cost_seen is None else np.moveaxis(last_axis(compress(self._cost_seen)), 0, 1),
             reward_sigma=np.float64(self.noise.reward_sigma) if self.noise.reward_sigma else None,
             cost_sigma=cost_sigma if cost_sigma.any() else None,
             start=start,

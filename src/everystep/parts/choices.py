@@ -1,15 +1,17 @@
-"""Choices: from Q, estimated costs and prices at one state to a distribution over its actions.
+"""Choices: from Q, estimated costs and prices at a state to a distribution over its actions.
 
-A deterministic choice returns a one-hot distribution. Where several actions score the same, and untried ones always
+The action axis comes first; written so, the same lines serve one state and, with states last, all of them at once.
+
+A deterministic choice returns a one-hot one, as booleans. Where several actions score the same, and untried ones always
 do, the run's own random priorities decide: taking the first would walk into the left wall for ever.
 """
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, UInt32
 
 TIE = 1e-9
@@ -19,9 +21,9 @@ class Greedy(NamedTuple):
     """a = argmax_a Q(x, a)."""
 
     def __call__(
-        self, Q: Float[Array, " A"], ghat: Float[Array, "m A"], price: Float[Array, " m"], priority: UInt32[Array, " A"]
-    ) -> Float[Array, " A"]:
-        return best(Q, priority)
+        self, Q: Float[Array, "A *S"], ghat: Float[Array, "m A *S"], price: Float[Array, " m"], tie: UInt32[Array, "*S"]
+    ) -> Bool[Array, "A *S"]:
+        return best(Q, tie)
 
 
 class Penalised(NamedTuple):
@@ -33,30 +35,55 @@ class Penalised(NamedTuple):
     rectify: Bool[Array, ""] | bool
 
     def __call__(
-        self, Q: Float[Array, " A"], ghat: Float[Array, "m A"], price: Float[Array, " m"], priority: UInt32[Array, " A"]
-    ) -> Float[Array, " A"]:
+        self, Q: Float[Array, "A *S"], ghat: Float[Array, "m A *S"], price: Float[Array, " m"], tie: UInt32[Array, "*S"]
+    ) -> Bool[Array, "A *S"]:
         harm = jnp.where(self.rectify, jnp.maximum(ghat, 0), ghat)
-        return best(Q - (price[:, None] * harm).sum(0), priority)  # eq. (11)
+        return best(Q - sum(price[i] * harm[i] for i in range(len(harm))), tie)  # eq. (11)
 
 
-def best(score: Float[Array, " A"], priority: UInt32[Array, " A"]) -> Float[Array, " A"]:
-    """One-hot at the highest score; scores within 1e-9 of it, relative to max(1, |score|), tie."""
-    top = score.max()
+def best(score: Float[Array, "A *S"], tie: UInt32[Array, "*S"]) -> Bool[Array, "A *S"]:
+    """One-hot at the highest score; scores within 1e-9 of it, relative to max(1, |score|), tie.
+
+    The winner is read off the highest priority itself, whose low bits name its action: exactly one, and faster than
+    comparing every action with it.
+    """
+    top = score.max(0, keepdims=True)
     tied = score >= top - TIE * jnp.maximum(jnp.abs(top), 1)
-    rank = jnp.where(tied, priority | 1, jnp.zeros_like(priority))
-    return (jnp.arange(score.shape[0]) == jnp.argmax(rank)).astype(score.dtype)
+    priority = priorities(tie, len(score))
+    winner = jnp.where(tied, priority, jnp.zeros_like(priority)).max(0, keepdims=True)
+    return (winner & _name_bits(len(score))) == _names(len(score), tie.ndim)
 
 
-def priorities(word: UInt32[Array, ""], shape: tuple[int, ...]) -> UInt32[Array, ...]:
-    """Random-looking numbers, one for every (h, x, a), all from one random word an episode.
+def ties(word: UInt32[Array, ""], steps: int, states: int) -> UInt32[Array, "H S"]:
+    """A random-looking word for every (h, x), all from one random word an episode.
 
     A counter times an odd constant plus the word, through an invertible 32-bit mixer (the finaliser of MurmurHash3).
-    Drawing them one by one would cost more than the whole plan.
     """
-    x = jnp.arange(math.prod(shape), dtype=jnp.uint32).reshape(shape) * jnp.uint32(0x9E3779B9) + word
+    x = jnp.arange(steps * states, dtype=jnp.uint32).reshape(steps, states) * jnp.uint32(0x9E3779B9) + word
     x = (x ^ (x >> 16)) * jnp.uint32(0x85EBCA6B)
     x = (x ^ (x >> 13)) * jnp.uint32(0xC2B2AE35)
     return x ^ (x >> 16)
+
+
+def priorities(tie: UInt32[Array, "*S"], actions: int) -> UInt32[Array, "A *S"]:
+    """The rank of every action where scores tie: the state's word times an odd number of each action's own.
+
+    One product instead of a draw, which for all (h, x, a) would cost more than the rest of the plan; every action comes
+    first equally often (a test counts). The low bits name the action, so that no two are equal and none is 0.
+    """
+    odd = jnp.asarray(np.random.default_rng(1).integers(0, 2**31, actions) * 2 + 1, jnp.uint32)
+    mixed = tie[None] * odd.reshape(-1, *[1] * tie.ndim)
+    return (mixed & ~_name_bits(actions)) | _names(actions, tie.ndim)
+
+
+def _name_bits(actions: int) -> UInt32[Array, ""]:
+    """A mask of as many low bits as hold the numbers 1 to `actions`."""
+    return jnp.uint32((1 << actions.bit_length()) - 1)
+
+
+def _names(actions: int, axes: int) -> UInt32[Array, "A *one"]:
+    """1 to A along the first axis, before `axes` axes of states."""
+    return jnp.arange(1, actions + 1, dtype=jnp.uint32).reshape(-1, *[1] * axes)
 
 
 Choice = Greedy | Penalised

@@ -23,13 +23,13 @@ from everystep.problem import Sizes
 class CostEstimate(NamedTuple):
     """An interval for each constraint at each (x, a): mean - width to mean + width."""
 
-    mean: Float[Array, "T m S A"]
-    width: Float[Array, "T 1 S A"]
+    mean: Float[Array, "T m A S"]
+    width: Float[Array, "T 1 A S"]
 
 
 class CountCostState(NamedTuple):
-    visits: Float[Array, "T S A"]
-    total: Float[Array, "T m S A"]
+    visits: Float[Array, "T A S"]
+    total: Float[Array, "T m A S"]
 
 
 class CountCosts(NamedTuple):
@@ -43,13 +43,13 @@ class CountCosts(NamedTuple):
 
     def init(self, sizes: Sizes, steps: int) -> CountCostState:
         S, A, m = sizes.states, sizes.actions, sizes.constraints
-        return CountCostState(jnp.zeros((steps, S, A)), jnp.zeros((steps, m, S, A)))
+        return CountCostState(jnp.zeros((steps, A, S)), jnp.zeros((steps, m, A, S)))
 
     def update(self, state: CountCostState, episode: Episode) -> CountCostState:
         h = step_index(state.visits, episode)
         return CountCostState(
-            state.visits.at[h, episode.x, episode.a].add(1),
-            state.total.at[h, :, episode.x, episode.a].add(episode.cost),
+            state.visits.at[h, episode.a, episode.x].add(1),
+            state.total.at[h, :, episode.a, episode.x].add(episode.cost),
         )
 
     def estimate(self, state: CountCostState, k: Int[Array, ""]) -> CostEstimate:
@@ -70,7 +70,7 @@ class LinearCosts(NamedTuple):
 
     radius: Radius
     lam: Scalar
-    phi: Float[Array, "S A d"]
+    phi: Float[Array, "A S d"]
 
     def init(self, sizes: Sizes, steps: int) -> LinearCostState:
         gram = jax.tree.map(lambda x: jnp.broadcast_to(x, (steps, *x.shape)), linalg.fresh(self.phi, self.lam))
@@ -78,7 +78,7 @@ class LinearCosts(NamedTuple):
 
     def update(self, state: LinearCostState, episode: Episode) -> LinearCostState:
         steps = state.moment.shape[0]
-        phi = self.phi[episode.x, episode.a]
+        phi = self.phi[episode.a, episode.x]
         X = phi.reshape(steps, -1, phi.shape[-1])
         y = episode.cost.reshape(steps, -1, episode.cost.shape[-1])
 
@@ -90,7 +90,7 @@ class LinearCosts(NamedTuple):
     def estimate(self, state: LinearCostState, k: Int[Array, ""]) -> CostEstimate:
         theta = state.moment @ state.gram.inverse  # (T, m, d)
         return CostEstimate(
-            jnp.einsum("tmd,sad->tmsa", theta, self.phi), self.radius.width(state.gram.norm2, k)[:, None]
+            jnp.einsum("tmd,asd->tmas", theta, self.phi), self.radius.width(state.gram.norm2, k)[:, None]
         )
 
 

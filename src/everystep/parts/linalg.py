@@ -19,16 +19,16 @@ class Gram(NamedTuple):
     """The inverse of one regularised Gram matrix and the squared norms of the features watched."""
 
     inverse: Float[Array, "d d"]
-    norm2: Float[Array, "S A"]
+    norm2: Float[Array, "A S"]
 
 
-def fresh(phi: Float[Array, "S A d"], lam: Float[Array, ""] | float) -> Gram:
+def fresh(phi: Float[Array, "A S d"], lam: Float[Array, ""] | float) -> Gram:
     """Lambda = lam I, watched at every phi(x, a)."""
     d = phi.shape[-1]
     return Gram(jnp.eye(d, dtype=phi.dtype) / lam, (phi**2).sum(-1) / lam)
 
 
-def add(gram: Gram, phi: Float[Array, "S A d"], X: Float[Array, "n d"]) -> Gram:
+def add(gram: Gram, phi: Float[Array, "A S d"], X: Float[Array, "n d"]) -> Gram:
     """Lambda <- Lambda + X^T X."""
     XL = X @ gram.inverse
     L = jnp.linalg.cholesky(jnp.eye(X.shape[0], dtype=X.dtype) + XL @ X.T)

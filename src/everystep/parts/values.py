@@ -25,17 +25,17 @@ from everystep.problem import Sizes, at_step, expected
 
 
 class CountState(NamedTuple):
-    """N(x, a, j), how often each successor followed, and the sum of rewards."""
+    """N(a, j, x), how often each successor followed, and the sum of rewards."""
 
-    arrivals: Float[Array, "T S A J"]
-    rewards: Float[Array, "T S A"]
+    arrivals: Float[Array, "T A J S"]
+    rewards: Float[Array, "T A S"]
 
 
 class CountFit(NamedTuple):
     """Estimated transitions (they sum to n / (n + lam), the ridge's shrinkage) and reward plus bonus."""
 
-    P: Float[Array, "T S A J"]
-    optimistic_reward: Float[Array, "T S A"]
+    P: Float[Array, "T A J S"]
+    optimistic_reward: Float[Array, "T A S"]
 
 
 class Counts(NamedTuple):
@@ -48,24 +48,24 @@ class Counts(NamedTuple):
     radius: Radius
     lam: Scalar
     cap: Scalar
-    successors: Int[Array, "S J"] | None
+    successors: Int[Array, "J S"] | None
 
     def init(self, sizes: Sizes, steps: int) -> CountState:
         S, A, J = sizes.states, sizes.actions, sizes.successors
-        return CountState(jnp.zeros((steps, S, A, J)), jnp.zeros((steps, S, A)))
+        return CountState(jnp.zeros((steps, A, J, S)), jnp.zeros((steps, A, S)))
 
     def update(self, state: CountState, episode: Episode) -> CountState:
         h = step_index(state.rewards, episode)
         return CountState(
-            state.arrivals.at[h, episode.x, episode.a, episode.slot].add(1),
-            state.rewards.at[h, episode.x, episode.a].add(episode.reward),
+            state.arrivals.at[h, episode.a, episode.slot, episode.x].add(1),
+            state.rewards.at[h, episode.a, episode.x].add(episode.reward),
         )
 
     def fit(self, state: CountState, k: Int[Array, ""]) -> CountFit:
-        norm2 = 1 / (state.arrivals.sum(-1) + self.lam)  # line 5
-        return CountFit(state.arrivals * norm2[..., None], state.rewards * norm2 + self.radius.width(norm2, k))
+        norm2 = 1 / (state.arrivals.sum(2) + self.lam)  # line 5
+        return CountFit(state.arrivals * norm2[:, :, None], state.rewards * norm2 + self.radius.width(norm2, k))
 
-    def estimate(self, fit: CountFit, h: Int[Array, ""], V_next: Float[Array, " S"]) -> Float[Array, "S A"]:
+    def estimate(self, fit: CountFit, h: Int[Array, ""], V_next: Float[Array, " S"]) -> Float[Array, "A S"]:
         continuation = expected(at_step(fit.P, h), self.successors, V_next)  # line 6
         return jnp.minimum(at_step(fit.optimistic_reward, h) + continuation, self.cap)  # line 7
 
@@ -80,20 +80,20 @@ class LinearState(NamedTuple):
 
 class LinearFit(NamedTuple):
     state: LinearState
-    width: Float[Array, "T S A"]
+    width: Float[Array, "T A S"]
 
 
 class Linear(NamedTuple):
     """Dense features phi(x, a) on finitely many states: ridge regression with a running inverse.
 
-    sum_tau phi_tau V(x'_tau) = M V with M = `arrivals` (d, S), so a plan costs O(H d (S + S A)), whatever k is.
+    sum_tau phi_tau V(x'_tau) = M V with M = `arrivals` (d, S), so a plan costs O(H d S A), whatever k is.
     Departures from the paper: none.
     """
 
     radius: Radius
     lam: Scalar
     cap: Scalar
-    phi: Float[Array, "S A d"]
+    phi: Float[Array, "A S d"]
 
     def init(self, sizes: Sizes, steps: int) -> LinearState:
         d = self.phi.shape[-1]
@@ -102,7 +102,7 @@ class Linear(NamedTuple):
 
     def update(self, state: LinearState, episode: Episode) -> LinearState:
         steps = state.rewards.shape[0]
-        phi = self.phi[episode.x, episode.a]  # (H, d)
+        phi = self.phi[episode.a, episode.x]  # (H, d)
         X = phi.reshape(steps, -1, phi.shape[-1])  # rows of each estimator
         y = episode.reward.reshape(steps, -1)
         x_next = episode.x_next.reshape(steps, -1)
@@ -115,7 +115,7 @@ class Linear(NamedTuple):
     def fit(self, state: LinearState, k: Int[Array, ""]) -> LinearFit:
         return LinearFit(state, self.radius.width(state.gram.norm2, k))
 
-    def estimate(self, fit: LinearFit, h: Int[Array, ""], V_next: Float[Array, " S"]) -> Float[Array, "S A"]:
+    def estimate(self, fit: LinearFit, h: Int[Array, ""], V_next: Float[Array, " S"]) -> Float[Array, "A S"]:
         state = jax.tree.map(lambda x: at_step(x, h), fit.state)
         w = state.gram.inverse @ (state.rewards + state.arrivals @ V_next)  # line 6
         return jnp.minimum(self.phi @ w + at_step(fit.width, h), self.cap)  # line 7

@@ -7,6 +7,7 @@ import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -37,7 +38,7 @@ def load(name: str, horizon: int | None = None) -> FiniteCMDP:
     if path.suffix == ".npz":
         return from_arrays(path, horizon)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError):
         raise EverystepError(
             f"problem '{name}': the file cannot be read as text. Give a map with one row a line."
@@ -56,7 +57,7 @@ def from_arrays(path: str | Path, horizon: int | None = None) -> FiniteCMDP:
     if not zipfile.is_zipfile(path):  # numpy takes any other file for a pickle
         raise broken
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
             arrays = {key: file[key] for key in (*ARRAYS, *OPTIONAL_ARRAYS) if key in file.files}
     except ValueError as error:
         if "allow_pickle" not in str(error):
@@ -64,7 +65,7 @@ def from_arrays(path: str | Path, horizon: int | None = None) -> FiniteCMDP:
         raise EverystepError(
             f"problem '{name}': it holds Python objects, which are never unpickled. Save plain number arrays."
         ) from None
-    except (OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error):
+    except (OSError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error):
         raise broken from None
     missing = [key for key in ARRAYS if key not in arrays and not (key == "horizon" and horizon is not None)]
     if missing:
@@ -81,8 +82,8 @@ def from_arrays(path: str | Path, horizon: int | None = None) -> FiniteCMDP:
             noise=Noise(
                 reward_on_arrival=arrays.get("reward_on_arrival"),
                 cost_on_arrival=arrays.get("cost_on_arrival"),
-                reward_sigma=float(arrays.get("reward_sigma", 0.0)),
-                cost_sigma=np.asarray(arrays.get("cost_sigma", 0.0), float),
+                reward_sigma=_sigma(arrays, "reward_sigma"),
+                cost_sigma=_sigma(arrays, "cost_sigma"),
             ),
             features=arrays.get("features"),
             exempt=arrays.get("exempt"),
@@ -98,3 +99,12 @@ def from_arrays(path: str | Path, horizon: int | None = None) -> FiniteCMDP:
 def summary(name: str) -> str:
     """The first sentence of a registered problem's documentation."""
     return (inspect.getdoc(REGISTERED[name]) or "").split("\n")[0]
+
+
+def _sigma(arrays: dict[str, np.ndarray], name: str) -> Any:
+    """A standard deviation from a file: one number, or one for each constraint."""
+    try:
+        value = np.asarray(arrays.get(name, 0.0), float)
+    except ValueError:
+        raise EverystepError(f"{name} is not a number; give one.") from None
+    return value if value.ndim else float(value)

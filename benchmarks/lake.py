@@ -1,0 +1,114 @@
+"""How fast LSVI-AE runs on the paper's lake, against a loop written by hand and against a published implementation.
+
+What is compared. (a) everystep's compiled scan with `yardstick.py`, the same work as one Numba function: one seed and
+32 seeds of 1000 episodes. (b) everystep with LSVIUCBAgent of rlberry-scool, LSVI-UCB on the same lake with the same
+one-hot features (d = 400); that agent keeps no costs and no books, so everystep does the larger job.
+
+How. Everything on one core, XLA's threads as well; compilation is timed apart; each side makes its own random draws
+while the clock runs; the sides take turns and the best of the repeats counts. Before anything is timed the yardstick
+must reproduce everystep's episodes from everystep's draws. The peer's cost grows with the episode's number: a few
+episodes are measured and the rest is extrapolated, and the output says so.
+
+The figures are ratios within one run; seconds alone are a fact about a machine.
+
+    python benchmarks/lake.py [--peer-python PYTHON] [--repeats 5]
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import common
+import jax
+import jax.numpy as jnp
+import numpy as np
+import yardstick
+
+from everystep import drive
+from everystep.agents import lsvi_ae
+from everystep.engines.local import BATCH
+from everystep.problems import frozen_lake
+
+EPISODES = 1000
+
+
+class Everystep:
+    """The compiled scan, called as the local engine calls it: batches of seeds, chunks of episodes."""
+
+    def __init__(self, problem: Any, episodes: int) -> None:
+        self.sizes, self.episodes = problem.sizes, episodes
+        self.world = jax.tree.map(jnp.asarray, problem.world)
+        self.built = lsvi_ae().resolve(problem, episodes).build()
+
+    def run(self, seeds: int) -> None:
+        for first in range(0, seeds, BATCH):
+            self.batch(np.arange(first, min(first + BATCH, seeds), dtype=np.uint32), self.episodes)
+
+    def batch(self, seeds: np.ndarray, episodes: int) -> None:
+        agent, share_values, share_costs = self.built
+        one = drive.start(agent, self.sizes, share_values, share_costs)
+        carry = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(seeds), *x.shape)), one)
+        for done in range(0, max(episodes, 1), drive.CHUNK):
+            count = jnp.int32(min(drive.CHUNK, episodes - done))
+            carry, metrics = drive.scan_seeds(
+                agent, self.world, self.sizes, carry, jnp.asarray(seeds), count, drive.CHUNK, False
+            )
+            jax.tree.map(np.asarray, (metrics, carry.visits))
+
+    def compile(self, seeds: int) -> None:
+        self.batch(np.arange(min(seeds, BATCH), dtype=np.uint32), 0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--peer-python", type=Path, default=common.PEER_PYTHON, help="one with rlberry-scool")
+    parser.add_argument("--repeats", type=int, default=5)
+    args = parser.parse_args()
+    common.pin()
+    problem = frozen_lake()
+    with jax.enable_x64(True):
+        measure(problem, args.peer_python, args.repeats)
+
+
+def measure(problem: Any, peer_python: Path, repeats: int) -> None:
+    mine = Everystep(problem, EPISODES)
+    settings = lsvi_ae().resolve(problem, EPISODES)
+    knobs = yardstick.Knobs(*(float(settings[name]) for name in yardstick.Knobs._fields))
+    tables = yardstick.lake(problem)
+
+    compiling = common.seconds(lambda: yardstick.run_seeds(tables, knobs, 1, 1))
+    difference = yardstick.check(problem, knobs)
+    print(f"The yardstick repeats 3 seeds x 500 episodes of everystep; the largest difference is {difference:.0e}.")
+    print(f"Compiling: yardstick {compiling:.1f} s", end="")
+    rows, one_seed = [], 0.0
+    for seeds in (1, 32):
+        print(f"; everystep for {seeds} x {EPISODES} {common.seconds(lambda n=seeds: mine.compile(n)):.1f} s", end="")
+        calls = {
+            "everystep": lambda n=seeds: mine.run(n),
+            "yardstick": lambda n=seeds: yardstick.run_seeds(tables, knobs, n, EPISODES),
+        }
+        # A single seed is over in a blink: more turns, so that its best is as steady as that of 32.
+        best = common.best_of(repeats * (8 if seeds == 1 else 1), calls)
+        speed = {name: seeds * EPISODES / time for name, time in best.items()}
+        speeds = f"{speed['everystep']:,.0f} / {speed['yardstick']:,.0f} episodes/s"
+        ratio = speed["everystep"] / speed["yardstick"]
+        rows.append(common.at_least(f"{seeds} x {EPISODES}: everystep / yardstick ({speeds})", ratio, 0.8))
+        one_seed = one_seed or best["everystep"]
+    print(".")
+    if strays := common.threads_elsewhere():
+        print(f"Careful: {strays} threads were not confined to one core.")
+
+    one_hot = np.eye(problem.states * problem.actions).reshape(problem.states, problem.actions, -1)
+    found = common.peer(peer_python, one_hot, problem, EPISODES, at=(5, 10, 20, 40, 80))
+    if found:
+        print(common.describe_peer(found) + f"; everystep {one_seed:.3f} s.")
+        rows.append(
+            common.at_least("1 x 1000: LSVIUCBAgent's time / everystep's", found["total"] / one_seed, 10_000, ",.0f")
+        )
+    common.table("the paper's lake, one core", rows)
+
+
+if __name__ == "__main__":
+    main()
