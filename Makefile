@@ -1,12 +1,13 @@
 # make paper   reproduce the paper's experiment into out/paper
 # make test    lint, types and all tests
 # make bench   the timed comparisons (minutes)
+# make figures the pictures of the README and docs, from a fresh run of the paper's experiment
 # Everything runs in .venv, made on first use from nothing but Python (3.11 or newer) and pip.
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: paper test lint types bench clean
+.PHONY: paper figures test lint types bench clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("everystep needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
@@ -27,14 +28,24 @@ lint: .venv/installed
 types: .venv/installed
 	$(BIN)/mypy
 
+.venv-peers/installed: benchmarks/peers.txt
+	test -x .venv-peers/bin/python || $(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/peers.txt
+	touch $@
+
 .venv/benched: .venv/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	touch $@
 
-bench: .venv/benched
+bench: .venv/benched .venv-peers/installed
 	$(BIN)/python benchmarks/lake.py
 	$(BIN)/python benchmarks/dense.py
 	$(BIN)/python benchmarks/command.py
 
+figures: paper
+	mkdir -p docs/figures
+	cp out/paper/figures/learning.png out/paper/figures/heatmap.png out/paper/figures/map.png docs/figures/
+	cp out/paper/figures/regret.png out/paper/figures/literal.png docs/figures/
+
 clean:
-	rm -rf .venv out .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-peers out .pytest_cache .mypy_cache .ruff_cache

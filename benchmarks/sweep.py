@@ -4,9 +4,11 @@
 
 The paper's lake and six generated ones together, seeds from 10,000 on: no report uses a seed or, but for the first, a
 map of this sweep. The rule for beta and lam: among the settings with which LSVI-AE ends at 97 % of the safe optimum
-or more and at 0.01 violations per episode or fewer on every map, the one with the least regret (as a share of the safe
-optimum, averaged over maps). The same beta and lam then serve every agent. Costs on a lake are seen without noise, so
-there the cost widths hardly matter; they are varied to show it, and stand in the middle of the flat part.
+or more and at 0.01 violations per episode or fewer on every map, those whose regret (as a share of the safe optimum,
+averaged over maps) is within 5 % of the least, which is what the seeds can tell apart; of these the most optimistic at
+the untried, the largest beta / sqrt(lam). The same beta and lam then serve every agent. Costs on a lake are seen
+without noise, so there the cost widths hardly matter; they are varied to show it, and stand in the middle of the flat
+part.
 """
 
 from __future__ import annotations
@@ -74,7 +76,11 @@ def measure(problems: list[es.FiniteCMDP], setting: dict[str, float], seeds: int
 def choose(rows: list[dict[str, float]]) -> dict[str, float]:
     """The rule of the docstring; where no setting qualifies, the one that ends nearest to the optimum."""
     fit = [row for row in rows if row["worst_end"] >= 0.97 and row["worst_final_violation"] <= 0.01]
-    return min(fit, key=lambda row: row["regret_share"]) if fit else max(rows, key=lambda row: row["worst_end"])
+    if not fit:
+        return max(rows, key=lambda row: row["worst_end"])
+    least = min(row["regret_share"] for row in fit)
+    near = [row for row in fit if row["regret_share"] <= 1.05 * least]
+    return max(near, key=lambda row: row["beta"] / row["lam"] ** 0.5)
 
 
 def write(rows: list[dict[str, float]], best: dict[str, float], problems: list[es.FiniteCMDP], seeds: int) -> None:
@@ -95,7 +101,8 @@ LSVI-AE, K = {EPISODES}, H = 15, {seeds} seeds from 10,000 on, on the paper's la
 ones (`es.problems.random_lake(10000)` and on) together. No report uses these seeds.
 
 The rule: among the beta and lam with which LSVI-AE ends at 97 % of the safe optimum or more, and at 0.01 violations per
-episode or fewer, on every map, the pair with the least regret averaged over maps. It serves every agent.
+episode or fewer, on every map, those whose regret averaged over maps is within 5 % of the least (what the seeds can
+tell apart); of these the most optimistic at the untried, the largest beta / sqrt(lam). It serves every agent.
 
 **Chosen: {", ".join(f"{key} = {value:g}" for key, value in shown.items())}**: worst end
 {best["worst_end"]:.3f} of the optimum, worst final violation {best["worst_final_violation"]:.4f}, regret

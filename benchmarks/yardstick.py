@@ -5,10 +5,12 @@ models shared over steps, tuned radii, the floor k): the estimates of every (x, 
 ties broken by the same hashed priorities, the exact value and expected violation of that policy from every state, the
 episode, the update, and every recorded number.
 
-How. It is what a careful person would write for this one problem and this one agent: four actions and four successors
-are constants that unroll, one constraint, no noise on top of the arrival, one start, tables laid out so that the inner
-loop runs over neighbouring states, priorities only where there is a tie. It gives up what everystep keeps: any
-problem, any part, one file of equations. `check` gives it everystep's own draws and requires the same episodes.
+How. It is what a careful person would write for this one agent: one constraint, no noise on top of the arrival, one
+start, tables laid out so that the inner loop runs over neighbouring states, priorities only where there is a tie. It is
+compiled twice from one source: `run` for the paper's lake alone, whose four actions and four successors are constants
+that unroll, and `run_any`, which reads those numbers off the tables and so serves any lake. It gives up what everystep
+keeps: any problem, any part, one file of equations. `check` gives both everystep's own draws and requires the same
+episodes.
 
 Only ratios within one run mean anything; the speed of either side alone is a fact about a machine.
 """
@@ -75,7 +77,7 @@ def mix(x):
 
 
 @njit(inline="always")
-def break_tie(best, counter, word):
+def break_tie(best, counter, word, A):
     """Of the actions in the bits of `best`, the one whose priority is highest."""
     chosen, highest = 0, np.uint32(0)
     tie = mix(np.uint32(np.uint32(counter) * GOLDEN + word))
@@ -87,97 +89,110 @@ def break_tie(best, counter, word):
     return chosen
 
 
-@njit(error_model="numpy", fastmath={"contract"})  # multiply-adds may fuse, as XLA's do; nothing is reordered
-def run(lake, knobs, u, words):
-    """All episodes of one seed from given draws: the columns (K, 6), and how often each state was visited."""
-    succ, P, cumulative, means, reward_seen, g, start, H = lake
-    beta, lam, beta_cost, lam_cost, cap = knobs
-    S, K = len(succ), len(words)
-    succ_T = succ.T.copy()
-    N, rewards, visits, costs = np.zeros((A, J, S)), np.zeros((A, S)), np.zeros((A, S)), np.zeros((A, S))
-    price, seen = np.ones(H), np.zeros(S, np.int64)
-    P_hat, optimistic_reward, harm = np.empty((A, J, S)), np.empty((A, S)), np.empty((A, S))
-    V, V_next, Q, score = np.empty(S), np.empty((J, S)), np.empty((A, S)), np.empty((A, S))
-    exact, exact_next = np.empty((S, 2)), np.empty((S, 2))  # value and expected violation, side by side
-    best, policy, book = np.empty(S, np.int64), np.empty((H, S), np.int64), np.empty((K, 6))
-    for k in range(K):
-        word = words[k]
-        for a in range(A):
-            for x in range(S):
-                n = 0.0
-                for j in range(J):
-                    n += N[a, j, x]
-                norm2 = 1 / (n + lam)
-                for j in range(J):
-                    P_hat[a, j, x] = N[a, j, x] * norm2
-                optimistic_reward[a, x] = rewards[a, x] * norm2 + beta * np.sqrt(norm2)
-                norm2 = 1 / (visits[a, x] + lam_cost)
-                harm[a, x] = max(costs[a, x] * norm2 - beta_cost * np.sqrt(norm2), 0.0)
+def compiled(actions: int | None, successors: int | None):
+    """The loop, with the numbers of actions and successors known to its compiler, or read off the tables."""
 
-        V[:] = 0
-        exact_next[:] = 0
-        for h in range(H - 1, -1, -1):
-            pi, Z = policy[h], price[h]
-            for j in range(J):
-                for x in range(S):
-                    V_next[j, x] = V[succ_T[j, x]]
+    @njit(error_model="numpy", fastmath={"contract"})  # multiply-adds may fuse, as XLA's do; nothing is reordered
+    def run(lake, knobs, u, words):
+        """All episodes of one seed from given draws: the columns (K, 6), and how often each state was visited."""
+        succ, P, cumulative, means, reward_seen, g, start, H = lake
+        beta, lam, beta_cost, lam_cost, cap = knobs
+        S, K = len(succ), len(words)
+        A = P.shape[1] if actions is None else actions
+        J = P.shape[2] if successors is None else successors
+        succ_T = succ.T.copy()
+        N, rewards, visits, costs = np.zeros((A, J, S)), np.zeros((A, S)), np.zeros((A, S)), np.zeros((A, S))
+        price, seen = np.ones(H), np.zeros(S, np.int64)
+        P_hat, optimistic_reward, harm = np.empty((A, J, S)), np.empty((A, S)), np.empty((A, S))
+        V, V_next, Q, score = np.empty(S), np.empty((J, S)), np.empty((A, S)), np.empty((A, S))
+        exact, exact_next = np.empty((S, 2)), np.empty((S, 2))  # value and expected violation, side by side
+        best, policy, book = np.empty(S, np.int64), np.empty((H, S), np.int64), np.empty((K, 6))
+        for k in range(K):
+            word = words[k]
             for a in range(A):
                 for x in range(S):
-                    q = optimistic_reward[a, x]
+                    n = 0.0
                     for j in range(J):
-                        q += P_hat[a, j, x] * V_next[j, x]
-                    Q[a, x] = min(q, cap)
-                    score[a, x] = Q[a, x] - Z * harm[a, x]
-            for x in range(S):
-                top = max(max(score[0, x], score[1, x]), max(score[2, x], score[3, x]))
-                level = top - 1e-9 * max(abs(top), 1.0)
-                best[x] = 0
-                for a in range(A):
-                    best[x] += (score[a, x] >= level) << a
-            for x in range(S):
-                a = LONE[best[x]]
-                pi[x] = a if a >= 0 else break_tie(best[x], h * S + x, word)
-            for x in range(S):
-                V[x] = Q[pi[x], x]
-            for x in range(S):
-                a = pi[x]
-                v, c = means[x, a, 0], means[x, a, 1]
+                        n += N[a, j, x]
+                    norm2 = 1 / (n + lam)
+                    for j in range(J):
+                        P_hat[a, j, x] = N[a, j, x] * norm2
+                    optimistic_reward[a, x] = rewards[a, x] * norm2 + beta * np.sqrt(norm2)
+                    norm2 = 1 / (visits[a, x] + lam_cost)
+                    harm[a, x] = max(costs[a, x] * norm2 - beta_cost * np.sqrt(norm2), 0.0)
+
+            V[:] = 0
+            exact_next[:] = 0
+            for h in range(H - 1, -1, -1):
+                pi, Z = policy[h], price[h]
                 for j in range(J):
-                    v += P[x, a, j] * exact_next[succ[x, j], 0]
-                    c += P[x, a, j] * exact_next[succ[x, j], 1]
-                exact[x, 0], exact[x, 1] = v, c
-            exact, exact_next = exact_next, exact
+                    for x in range(S):
+                        V_next[j, x] = V[succ_T[j, x]]
+                for a in range(A):
+                    for x in range(S):
+                        q = optimistic_reward[a, x]
+                        for j in range(J):
+                            q += P_hat[a, j, x] * V_next[j, x]
+                        Q[a, x] = min(q, cap)
+                        score[a, x] = Q[a, x] - Z * harm[a, x]
+                for x in range(S):
+                    top = score[0, x]
+                    for a in range(1, A):
+                        top = max(top, score[a, x])
+                    level = top - 1e-9 * max(abs(top), 1.0)
+                    best[x] = 0
+                    for a in range(A):
+                        best[x] += (score[a, x] >= level) << a
+                for x in range(S):
+                    a = LONE[best[x]]
+                    pi[x] = a if a >= 0 else break_tie(best[x], h * S + x, word, A)
+                for x in range(S):
+                    V[x] = Q[pi[x], x]
+                for x in range(S):
+                    a = pi[x]
+                    v, c = means[x, a, 0], means[x, a, 1]
+                    for j in range(J):
+                        v += P[x, a, j] * exact_next[succ[x, j], 0]
+                        c += P[x, a, j] * exact_next[succ[x, j], 1]
+                    exact[x, 0], exact[x, 1] = v, c
+                exact, exact_next = exact_next, exact
 
-        x = start
-        earned, violation, unsafe_steps, soft_violation = 0.0, 0.0, 0, 0.0
-        for h in range(H):
-            a, j = policy[h, x], 0
-            while j < J - 1 and u[k, h] >= cumulative[x, a, j]:
-                j += 1
-            reward, cost = reward_seen[x, a, j], g[x, a]
-            N[a, j, x] += 1
-            rewards[a, x] += reward
-            visits[a, x] += 1
-            costs[a, x] += cost
-            seen[x] += 1
-            price[h] = max(price[h] + max(cost, 0.0), k + 1.0)
-            earned += reward
-            violation += max(cost, 0.0)
-            unsafe_steps += cost > 0
-            soft_violation += cost
-            x = succ[x, j]
-        book[k, 0], book[k, 1], book[k, 2] = earned, exact_next[start, 0], exact_next[start, 1]
-        book[k, 3], book[k, 4], book[k, 5] = violation, unsafe_steps, soft_violation
-    return book, seen
+            x = start
+            earned, violation, unsafe_steps, soft_violation = 0.0, 0.0, 0, 0.0
+            for h in range(H):
+                a, j = policy[h, x], 0
+                while j < J - 1 and u[k, h] >= cumulative[x, a, j]:
+                    j += 1
+                reward, cost = reward_seen[x, a, j], g[x, a]
+                N[a, j, x] += 1
+                rewards[a, x] += reward
+                visits[a, x] += 1
+                costs[a, x] += cost
+                seen[x] += 1
+                price[h] = max(price[h] + max(cost, 0.0), k + 1.0)
+                earned += reward
+                violation += max(cost, 0.0)
+                unsafe_steps += cost > 0
+                soft_violation += cost
+                x = succ[x, j]
+            book[k, 0], book[k, 1], book[k, 2] = earned, exact_next[start, 0], exact_next[start, 1]
+            book[k, 3], book[k, 4], book[k, 5] = violation, unsafe_steps, soft_violation
+        return book, seen
+
+    return run
 
 
-def run_seeds(lake: Lake, knobs: Knobs, seeds: int, episodes: int) -> list[tuple[np.ndarray, np.ndarray]]:
+run = compiled(A, J)
+run_any = compiled(None, None)
+
+
+def run_seeds(lake: Lake, knobs: Knobs, seeds: int, episodes: int, loop=run) -> list[tuple[np.ndarray, np.ndarray]]:
     """Seeds one after another, each with draws of its own from NumPy: what is timed."""
     books = []
     for seed in range(seeds):
         rng = np.random.default_rng(seed)
         u, words = rng.random((episodes, lake.horizon)), rng.integers(0, 1 << 32, episodes, np.uint32)
-        books.append(run(lake, knobs, u, words))
+        books.append(loop(lake, knobs, u, words))
     return books
 
 
@@ -188,7 +203,9 @@ def check(problem, knobs: Knobs, seeds=(0, 1, 2), episodes: int = 500) -> float:
     result = es.run(problem, "lsvi-ae", episodes=episodes, seeds=seeds)
     largest = 0.0
     for i, seed in enumerate(seeds):
-        book, seen = run(lake(problem), knobs, *draws_of_everystep(problem, seed, episodes))
+        drawn = draws_of_everystep(problem, seed, episodes)
+        book, seen = run(lake(problem), knobs, *drawn)
+        np.testing.assert_array_equal(book, run_any(lake(problem), knobs, *drawn)[0])
         for column, name in enumerate(COLUMNS):
             expected = result.curves["lsvi-ae"][name][i]
             np.testing.assert_allclose(book[:, column], expected, rtol=0, atol=1e-9, err_msg=f"{name}, seed {seed}")

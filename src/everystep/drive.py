@@ -118,7 +118,7 @@ def run_episode(agent: Agent, world: World, carry: Carry, draw: Draws) -> tuple[
     plan, _ = lsvi.plan(agent, carry.agent, ties(draw.tie_word, H, S))
     V, C = evaluate(world, plan.policy)
     episode, g = play(world, plan.policy, x, draw)
-    visits = carry.visits + (episode.x[:, None] == jnp.arange(S, dtype=jnp.int32)[None]).sum(0, dtype=jnp.int32)
+    visits = carry.visits.at[episode.x].add(1)
     return Carry(lsvi.learn(agent, carry.agent, episode), visits), tally(x, V, C, episode.reward, g)
 
 

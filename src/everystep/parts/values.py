@@ -21,7 +21,7 @@ from jaxtyping import Array, Float, Int
 from everystep.parts import linalg
 from everystep.parts.experience import Episode, step_index
 from everystep.parts.radii import Radius, Scalar
-from everystep.problem import Sizes, at_step, expected
+from everystep.problem import Sizes, at_step, expected, over_successors
 
 
 class CountState(NamedTuple):
@@ -32,9 +32,10 @@ class CountState(NamedTuple):
 
 
 class CountFit(NamedTuple):
-    """Estimated transitions (they sum to n / (n + lam), the ridge's shrinkage) and reward plus bonus."""
+    """The counts, 1 / (n + lam), and mean reward plus bonus."""
 
-    P: Float[Array, "T A J S"]
+    arrivals: Float[Array, "T A J S"]
+    norm2: Float[Array, "T A S"]
     optimistic_reward: Float[Array, "T A S"]
 
 
@@ -62,11 +63,12 @@ class Counts(NamedTuple):
         )
 
     def fit(self, state: CountState, k: Int[Array, ""]) -> CountFit:
-        norm2 = 1 / (state.arrivals.sum(2) + self.lam)  # line 5
-        return CountFit(state.arrivals * norm2[:, :, None], state.rewards * norm2 + self.radius.width(norm2, k))
+        norm2 = 1 / (over_successors(state.arrivals) + self.lam)  # line 5
+        return CountFit(state.arrivals, norm2, state.rewards * norm2 + self.radius.width(norm2, k))
 
     def estimate(self, fit: CountFit, h: Int[Array, ""], V_next: Float[Array, " S"]) -> Float[Array, "A S"]:
-        continuation = expected(at_step(fit.P, h), self.successors, V_next)  # line 6
+        V_after = expected(at_step(fit.arrivals, h), self.successors, V_next)
+        continuation = V_after * at_step(fit.norm2, h)  # line 6
         return jnp.minimum(at_step(fit.optimistic_reward, h) + continuation, self.cap)  # line 7
 
 
