@@ -56,9 +56,7 @@ class Findings(NamedTuple):
         for result in (self.literal, self.longer):
             for label, name in ((TUNED.label, "tuned widths"), (PRINTED.label, "printed widths")):
                 numbers = result.summary["agents"][label]
-                value = result.curves[label]["value"]
-                half = value.shape[1] // 2
-                middle = value[:, max(half - 50, 0) : half].mean()
+                middle = _middle(result, label)[1]
                 means = [numbers[key]["mean"] for key in ("final_value", "final_violation", "total_violation")]
                 rows.append(
                     [name, str(result.spec["episodes"]), str(len(result.seeds)), *map(tables.number, [middle, *means])]
@@ -75,11 +73,13 @@ class Findings(NamedTuple):
         short, later = self._final(self.literal, TUNED), self._final(self.longer, TUNED)
         printed = self._final(self.longer, PRINTED)
         K, long = self.literal.spec["episodes"], self.longer.spec["episodes"]
+        (first, last), value = _middle(self.main, "lsvi-ae")
         learnt = ae["final_value"]["mean"] >= 0.97 * optimum
         claims = [
             "With estimators shared over steps the paper's picture "
             f"{'reproduces' if learnt else 'is not reached in so few episodes'}: "
-            f"LSVI-AE ends at {ae['final_value']['mean']:.2f} of the safe optimum {optimum:.2f} with "
+            f"LSVI-AE is at {value:.2f} in episodes {first} to {last} and ends at {ae['final_value']['mean']:.2f} "
+            f"(the safe optimum is {optimum:.2f}), with "
             f"{ae['final_violation']['mean']:.3f} violations per episode and {total:.0f} in all, while LSVI and "
             f"LSVI-Primal suffer {ratio[0]:.0f} and {ratio[1]:.0f} times as many and never stop.",
             "That LSVI-AE earns a reward comparable to unconstrained LSVI's holds up to the price of safety: "
@@ -96,6 +96,14 @@ class Findings(NamedTuple):
     @staticmethod
     def _final(result: Result, recipe: agents.Recipe) -> float:
         return float(result.summary["agents"][recipe.label]["final_value"]["mean"])
+
+
+def _middle(result: Result, label: str) -> tuple[tuple[int, int], float]:
+    """The last 51 episodes of the first half, first and last counted from 1, and the mean value of their policies."""
+    value = result.curves[label]["value"]
+    last = max(value.shape[1] // 2, 1)
+    first = max(last - 50, 1)
+    return (first, last), float(value[:, first - 1 : last].mean())
 
 
 class Plan(NamedTuple):
