@@ -83,6 +83,11 @@ def test_core_dependencies_are_exactly_what_is_imported():
     assert not [line for line in declared if "==" in line or "<" in line]
 
 
+def test_the_package_holds_nothing_but_source():
+    strays = [path for path in SOURCE.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")]
+    assert strays == [SOURCE / "py.typed"]
+
+
 def test_every_version_is_pinned_by_name_without_addresses():
     lines = (ROOT / "constraints.txt").read_text().split()
     assert lines

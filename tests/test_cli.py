@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -87,18 +89,25 @@ WRONG = {
     "no agent": ([*without("--agents"), "--agents", ","], "agents is empty"),
     "agent twice": ([*without("--agents"), "--agents", "lsvi,lsvi"], "agent 'lsvi' is given twice"),
     "unknown problem": ([*without("--problem"), "--problem", "frozen-lak"], "Did you mean frozen-lake"),
-    "no such map": ([*without("--problem"), "--problem", "sea.txt"], "there is no such file"),
+    "no such map": ([*without("--problem"), "--problem", "sea.txt"], "No such file or directory"),
     "zero episodes": ([*without("--episodes"), "--episodes", "0"], "episodes is 0"),
     "words for episodes": ([*without("--episodes"), "--episodes", "many"], "episodes is many"),
     "negative seeds": ([*without("--seeds"), "--seeds", "-2"], "seeds is -2"),
+    "no whole number": ([*RUN, "--horizon", "inf"], "horizon is inf"),
     "half a seed": ([*without("--seeds"), "--seeds", "1.5"], "seeds is 1.5"),
     "negative first seed": ([*RUN, "--seed0", "-1"], "seed0 is -1"),
     "zero horizon": ([*RUN, "--horizon", "0"], "horizon is 0"),
     "bad key": ([*RUN, "--set", "bta=1"], "Did you mean beta"),
     "bad value": ([*RUN, "--set", "beta=wide"], "setting beta of lsvi-ae is 'wide'"),
     "no value": ([*RUN, "--set", "beta"], "write key=value"),
-    "setting of nobody": ([*RUN, "--set", "lsvi.beta=1"], "no agent in this run called 'lsvi'"),
-    "setting the agent lacks": ([*RUN, "--set", "rectify=true"], "no setting 'rectify'"),
+    "setting of nobody": ([*RUN, "--set", "lsvi.beta=1"], "lsvi is not in this run; add it to --agents"),
+    "setting the agent lacks": ([*RUN, "--set", "rectify=true"], "lsvi-ae has no setting rectify; lsvi-primal has"),
+    "too many seeds": ([*without("--seeds"), "--seeds", "99999999999"], "they must stay below 2**32"),
+    "a folder as a map": ([*without("--problem"), "--problem", "."], "no problem '.'"),
+    "a problem with an endless name": ([*without("--problem"), "--problem", "a" * 300 + ".txt"], "File name too long"),
+    "out inside a file": ([*without("--out"), "--out", "pond.txt/x"], "Not a directory"),
+    "out with an endless name": ([*without("--out"), "--out", "a" * 300], "File name too long"),
+    "out is a file": ([*without("--out"), "--out", "pond.txt"], "is a file; choose a folder"),
     "cap too low": ([*RUN, "--set", "cap=0.001"], "below the unconstrained optimum"),
 }
 
@@ -178,6 +187,46 @@ def test_a_folder_with_a_different_run_is_refused_before_running(desk, capsys):
 def test_a_horizon_too_short_for_the_goal_is_said_and_allowed(desk, capsys):
     assert cli.main([*RUN, "--horizon", "2"]) == 0
     assert "note: the horizon 2 is shorter than the" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("place", [".", "link", "dangling", "deep/er/still"])
+def test_a_run_may_go_to_any_folder_that_can_be_made(place, desk, tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (desk / "maps").mkdir()
+    (desk / "pond.txt").rename(desk / "maps" / "pond.txt")
+    home = desk / "home"
+    home.mkdir()
+    os.chdir(home)
+    (home / "link").symlink_to(elsewhere) if place == "link" else None
+    (home / "dangling").symlink_to(elsewhere / "new") if place == "dangling" else None
+    options = ["--agents", "lsvi-ae", "--episodes", "5", "--seeds", "1", "--out", place]
+    assert cli.main(["run", "--problem", "../maps/pond.txt", *options]) == 0
+    assert (home / place / "spec.json").is_file()
+    assert not list(desk.rglob("*.partial"))
+
+
+@pytest.mark.parametrize("arguments", [["list"], ["--help"]])
+def test_a_reader_that_has_gone_is_no_error(arguments, desk):
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as nobody:
+        done = subprocess.run(
+            [sys.executable, "-m", "everystep.cli", *arguments], stdout=nobody, stderr=subprocess.PIPE, env=environment
+        )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_stopping_a_run_leaves_nothing_behind(desk):
+    arguments = [*without("--episodes"), "--episodes", "2000000"]
+    running = subprocess.Popen(
+        [sys.executable, "-m", "everystep.cli", *arguments], cwd=desk, stderr=subprocess.PIPE, text=True
+    )
+    time.sleep(4)
+    running.send_signal(signal.SIGINT)
+    _, said = running.communicate(timeout=120)
+    assert (running.returncode, said) == (130, "everystep: stopped.\n")
+    assert sorted(os.listdir(desk)) == ["pond.txt"]
 
 
 def test_a_missing_option_or_command_is_one_sentence_too(capsys):

@@ -386,7 +386,7 @@ def test_a_bad_map_file_is_named_with_what_is_wrong_in_it(tmp_path, content, sen
 
 @pytest.mark.parametrize("suffix", ["txt", "npz"])
 def test_a_file_that_is_not_there_is_named(tmp_path, suffix):
-    with pytest.raises(EverystepError, match=r"there is no such file\. Check the path\.$"):
+    with pytest.raises(EverystepError, match=r"\(No such file or directory\)\. Check the path\.$"):
         load(str(tmp_path / f"pond.{suffix}"))
 
 

@@ -226,7 +226,7 @@ WRONG = [
     ),
     (
         {"g": np.full((S, A), 0.5)},
-        "state 0 has no safe action (nor have 2 others): give it one with g <= 0 (Assumption 1).",
+        "state 0 has no safe action (nor 2 more): give it one with g <= 0 (Assumption 1).",
     ),
     (
         {"noise": Noise(reward_on_arrival=altered(np.zeros((S, A, S)), (1, 0, 2), 0.3))},

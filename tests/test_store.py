@@ -1,7 +1,6 @@
 """A run folder is whole, can be run again from itself, and is never overwritten by another run."""
 
 import json
-import os
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -74,11 +73,23 @@ def test_a_failure_while_writing_leaves_nothing_behind(result, tmp_path, monkeyp
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere, so nothing can be refused")
 def test_a_folder_that_cannot_be_written_is_said_before_running(result, tmp_path):
-    tmp_path.chmod(0o500)
-    with pytest.raises(es.EverystepError, match="cannot be written"):
-        store.claim(tmp_path / "run", result.spec)
+    (tmp_path / "file").write_text("")
+    for place in ("file/run", "a" * 300):
+        with pytest.raises(es.EverystepError, match="cannot be written"):
+            store.claim(tmp_path / place, result.spec)
+
+
+def test_other_features_are_another_run_and_are_kept_with_it(tmp_path):
+    rng = np.random.default_rng(0)
+    problem = es.FiniteCMDP(rng.dirichlet(np.ones(3), size=(3, 2)), rng.random((3, 2)), -np.ones((3, 2)), horizon=2)
+    one, two = (es.agents.lsvi_ae(features=rng.dirichlet(np.ones(4), size=(3, 2))) for _ in range(2))
+    out = es.run(problem, one, episodes=5, seeds=1).save(tmp_path / "run", figures=False)
+    with np.load(out / "features.npz", allow_pickle=False) as kept:
+        np.testing.assert_array_equal(kept["lsvi-ae"], one.settings["features"])
+    with pytest.raises(es.EverystepError, match="already holds a different run"):
+        es.run(problem, two, episodes=5, seeds=1).save(out)
+    assert len(es.run(problem, [one, two], episodes=5, seeds=1).curves) == 2
 
 
 def test_a_problem_without_a_map_gets_the_figures_it_can_have(tmp_path):

@@ -8,6 +8,7 @@ choice           penalised | greedy
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -55,12 +56,18 @@ class Recipe:
         """The name that tells it from its namesakes: 'lsvi-ae', or 'lsvi-ae(beta=0.3)' when something was set."""
         if not self.settings:
             return self.name
-        show = lambda value: "array" if isinstance(value, np.ndarray) else str(value)
+        show = lambda value: _fingerprint(value) if isinstance(value, np.ndarray) else str(value)
         return f"{self.name}({', '.join(f'{key}={show(value)}' for key, value in self.settings.items())})"
 
     def resolve(self, problem: FiniteCMDP, episodes: int) -> Resolved:
         """Every setting with its value on this problem; raises what does not fit."""
         return Resolved.on(problem, episodes, self)
+
+
+def _fingerprint(phi: np.ndarray) -> str:
+    """A short name for an array of features: its shape and a hash of its numbers."""
+    digest = hashlib.sha256(np.ascontiguousarray(phi).tobytes()).hexdigest()[:16]
+    return f"{'x'.join(map(str, phi.shape))}:{digest}"
 
 
 class Built(NamedTuple):
@@ -92,7 +99,7 @@ class Resolved:
         s["beta_cost"] = default("beta_cost", BETA_COST if tuned_cost else 1.0)
         s["lam_cost"] = default("lam_cost", {"tuned": LAM_COST, "coordinate": 0.5, "paper": 1.0}[s["radius_cost"]])
         # The paper clips at H because its rewards are at most 1; larger ones need a larger clip where H is too low.
-        H, best = float(problem.horizon), planner.solve(problem, safe=False).V.max()
+        H, best = float(problem.horizon), planner.highest(problem)
         s["cap"] = default("cap", H if best <= H else H * float(problem.r.max()))
         for key in ("share_values", "share_costs"):
             if s[key] is True and not problem.stationary:
@@ -102,9 +109,7 @@ class Resolved:
                 )
             s[key] = default(key, problem.stationary)
         noise = problem.noise
-        s["sigma"] = default(
-            "sigma", float(np.max(noise.cost_sigma)) + (1.0 if noise.cost_on_arrival is not None else 0.0)
-        )
+        s["sigma"] = default("sigma", float(np.max(noise.cost_sigma)) + problem.arrival_spread)
         features = s["features"]
         phi = features if isinstance(features, np.ndarray) else problem.features if features == AUTO else None
         if phi is not None and phi.shape[:2] != (problem.states, problem.actions):
@@ -120,7 +125,7 @@ class Resolved:
                     f"setting {key} of {recipe.name} is coordinate, which needs one-hot features; "
                     "choose tuned or paper."
                 )
-        s["features"] = "one-hot" if phi is None else f"array {phi.shape}"
+        s["features"] = "one-hot" if phi is None else _fingerprint(phi)
         return cls(problem, episodes, recipe, s, phi)
 
     def __getitem__(self, setting: str) -> Any:

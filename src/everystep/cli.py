@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from everystep import __version__
-from everystep.errors import EverystepError
+from everystep.errors import EverystepError, unknown, whole_number
 
 if TYPE_CHECKING:
     from everystep.agents import Recipe
@@ -20,19 +21,35 @@ AGENTS = "lsvi-ae,lsvi,lsvi-primal"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; a wrong input ends in one sentence and exit status 2."""
-    options = parser().parse_args(arguments)
     try:
-        options.command(options)
+        try:
+            options = parser().parse_args(arguments)
+            options.command(options)
+        finally:
+            sys.stdout.flush()  # here, where a reader that has gone can still be answered
     except EverystepError as error:
-        print(f"everystep: {error}", file=sys.stderr)
-        return 2
+        return _refuse(str(error))
     except KeyboardInterrupt:
-        print("everystep: stopped; nothing was written.", file=sys.stderr)
+        print("everystep: stopped.", file=sys.stderr)
         return 130
+    except MemoryError:
+        return _refuse("there is not enough memory for this problem; make it smaller, or its horizon shorter.")
     except BrokenPipeError:
-        # The reader of our output has gone; point it at nothing so that closing it cannot fail again.
-        sys.stdout = open("/dev/null", "w")  # noqa: SIM115
+        _silence_output()
+    except OSError as error:
+        _silence_output()
+        return _refuse(f"the output cannot be written ({error.strerror or error}); send it elsewhere.")
     return 0
+
+
+def _refuse(sentence: str) -> int:
+    print(f"everystep: {sentence}", file=sys.stderr)
+    return 2
+
+
+def _silence_output() -> None:
+    """Point standard output at nothing, so that closing it at the end cannot fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -75,8 +92,6 @@ class Parser(argparse.ArgumentParser):
 
 # --- commands --------------------------------------------------------------------------------------------------------
 def _run(options: argparse.Namespace) -> None:
-    from everystep.errors import whole_number
-
     episodes, seeds = whole_number("episodes", options.episodes), whole_number("seeds", options.seeds)
     seed0 = whole_number("seed0", options.seed0, at_least=0)
     horizon = None if options.horizon is None else whole_number("horizon", options.horizon)
@@ -97,8 +112,6 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _reproduce(options: argparse.Namespace) -> None:
-    from everystep.errors import whole_number
-
     episodes, seeds = whole_number("episodes", options.episodes), whole_number("seeds", options.seeds)
 
     from everystep import reproduce
@@ -134,7 +147,7 @@ def _list(options: argparse.Namespace) -> None:
 def with_settings(names: Sequence[str], settings: Sequence[str]) -> list[Recipe]:
     """Agents by name with every `key=value` given to those that have it, and `agent.key=value` to one."""
     from everystep.agents import REGISTERED, Recipe
-    from everystep.errors import unknown
+    from everystep.settings import SETTINGS
 
     for name in names:
         Recipe(name)  # an unknown name is said before anything else
@@ -145,11 +158,16 @@ def with_settings(names: Sequence[str], settings: Sequence[str]) -> list[Recipe]
         if not equals or not setting:
             raise EverystepError(f"--set is '{text}'; write key=value, such as beta=0.5.")
         if dot and agent not in given:
-            raise unknown("agent in this run called", agent, given, f"--set is '{text}'.")
-        having = [name for name in ([agent] if dot else names) if setting in REGISTERED[name].settings]
+            raise EverystepError(f"--set is '{text}', but {agent} is not in this run; add it to --agents.")
+        candidates = [agent] if dot else names
+        having = [name for name in candidates if setting in REGISTERED[name].settings]
+        if not having and setting in SETTINGS:
+            owners = ", ".join(name for name, each in REGISTERED.items() if setting in each.settings)
+            raise EverystepError(
+                f"--set is '{text}', but {', '.join(candidates)} has no setting {setting}; {owners} has."
+            )
         if not having:
-            known = {key for name in names for key in REGISTERED[name].settings}
-            raise unknown("setting", setting, known, "`everystep list` shows all.")
+            raise unknown("setting", setting, SETTINGS, "`everystep list` shows all.")
         for name in having:
             given[name][setting] = value.strip()
     return [Recipe(name, given[name]) for name in names]

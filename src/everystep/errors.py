@@ -13,16 +13,22 @@ class EverystepError(ValueError):
 def unknown(kind: str, word: str, known: Iterable[str], remedy: str) -> EverystepError:
     """The error for a name nobody knows, with the nearest names that exist."""
     close = difflib.get_close_matches(word, sorted(known), n=3, cutoff=0.5)
-    hint = f" Did you mean {' or '.join(close)}?" if close else ""
+    hint = f" Did you mean {', '.join(close)}?" if close else ""
     return EverystepError(f"no {kind} '{word}'.{hint} {remedy}")
 
 
 def whole_number(field: str, value: object, at_least: int = 1) -> int:
-    """`value` as an integer of at least `at_least`, or the error that names `field`."""
+    """`value` as an integer of at least `at_least`, or the error that names `field`; 5.0 is whole, 5.5 is not."""
     try:
         number = int(str(value))
     except ValueError:
-        number = at_least - 1
-    if number < at_least:
+        number = None
+    if number is None:
+        try:
+            real = float(str(value))
+            number = int(real) if real.is_integer() else None
+        except (ValueError, OverflowError):
+            number = None
+    if number is None or number < at_least:
         raise EverystepError(f"{field} is {value}; give a whole number of at least {at_least}.")
     return number

@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import platform
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from everystep import planner, stats
+from everystep import planner, problems, stats
 from everystep.agents import Recipe, Resolved, recipe
 from everystep.drive import CHUNK
 from everystep.engines import local
@@ -39,6 +40,7 @@ class Result:
     spec: dict[str, Any]
     curves: dict[str, dict[str, np.ndarray]]
     visits: dict[str, np.ndarray]
+    features: dict[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def seeds(self) -> list[int]:
@@ -61,7 +63,7 @@ class Result:
             tables.append(pa.table(columns | {name: curve.reshape(-1) for name, curve in curves.items()}))
         return pa.concat_tables(tables)
 
-    @property
+    @cached_property
     def summary(self) -> dict[str, Any]:
         """Means over seeds with 95 % bootstrap intervals."""
         return {
@@ -104,11 +106,13 @@ class Experiment:
         for label, trace in zip(self.agents, traces, strict=True):
             curves[label] = _curves(trace.metrics, optimal)
             visits[f"{label}_{CHUNK}"], visits[f"{label}_end"] = trace.visits_early, trace.visits_end
-        return Result(problem, self.spec, curves, visits)
+        given = {label: each.phi for label, each in self.agents.items() if "features" in each.recipe.settings}
+        features = {label: phi for label, phi in given.items() if phi is not None}
+        return Result(problem, self.spec, curves, visits, features)
 
 
 def run(
-    problem: FiniteCMDP,
+    problem: FiniteCMDP | str,
     agents: Sequence[str | Recipe] | str | Recipe = ("lsvi-ae",),
     episodes: int = 1000,
     seeds: int | Iterable[int] = 32,
@@ -117,19 +121,22 @@ def run(
 ) -> Result:
     """Run every agent on every seed. `seeds` is how many, counted from `seed0`, or the seeds themselves.
 
+    `problem` may also be what the command takes: a registered name, a map or arrays by path.
+
     `progress(n)` is called as n more episodes (over all agents and seeds) are done.
     """
     return prepare(problem, agents, episodes, seeds, seed0).run(progress)
 
 
 def prepare(
-    problem: FiniteCMDP,
+    problem: FiniteCMDP | str,
     agents: Sequence[str | Recipe] | str | Recipe,
     episodes: int,
     seeds: int | Iterable[int],
     seed0: int = 0,
 ) -> Experiment:
     """What `run` would do, checked in every way that needs no running."""
+    problem = problems.load(problem) if isinstance(problem, str) else problem
     episodes = whole_number("episodes", episodes)
     numbers = _seeds(seeds, seed0)
     recipes = [recipe(agent) for agent in ([agents] if isinstance(agents, str | Recipe) else agents)]
@@ -173,8 +180,8 @@ def digest(problem: FiniteCMDP) -> str:
         noise.cost_on_arrival,
         noise.reward_sigma,
     )
-    for part in (*parts, noise.cost_sigma, problem.features):
-        sha.update(b"-" if part is None else np.ascontiguousarray(part).tobytes())
+    for part in (*parts, noise.cost_sigma, problem.features, problem.exempt):
+        sha.update(b"-" if part is None else str(np.shape(part)).encode() + np.ascontiguousarray(part).tobytes())
     return sha.hexdigest()
 
 
@@ -188,7 +195,12 @@ def versions() -> dict[str, str]:
 def _seeds(seeds: int | Iterable[int], seed0: int) -> list[int]:
     first = whole_number("seed0", seed0, at_least=0)
     if isinstance(seeds, int | np.integer | str):
-        numbers = list(range(first, first + whole_number("seeds", seeds)))
+        count = whole_number("seeds", seeds)
+        if first + count > 2**32:
+            raise EverystepError(f"seeds is {seeds} from {first} on; give fewer, they must stay below 2**32.")
+        numbers = list(range(first, first + count))
+    elif not isinstance(seeds, Iterable):
+        raise EverystepError(f"seeds is {seeds}; give how many, or the seeds themselves.")
     else:
         numbers = [whole_number("seeds", seed, at_least=0) for seed in seeds]
     if not numbers or len(set(numbers)) < len(numbers) or max(numbers) >= 2**32:

@@ -142,17 +142,18 @@ def heatmap(grid: Grid, visits: Mapping[str, np.ndarray], after: int, seeds: int
     return figure
 
 
-def write_literal(main: Result, literal: Result, longer: Result, folder: Path) -> list[Path]:
+def write_literal(main: Result, longer: Result, folder: Path) -> list[Path]:
     """The step-indexed Algorithm 1 beside the shared one: exact value and violation per episode, log episodes."""
     with mpl.rc_context(STYLE):  # type: ignore[arg-type]
         figure = Figure(figsize=(9.6, 3.9), layout="constrained")
         left, right = figure.subplots(1, 2)
-        tuned, printed = literal.curves
+        same, wider, printed = longer.curves
         for axes, column in ((left, "value"), (right, "violation")):
             shown = {
                 "shared": (main.curves["lsvi-ae"], "#0072B2", "-"),
-                "step-indexed": (longer.curves[tuned], "#D55E00", (0, (5, 2))),
-                "printed widths": (longer.curves[printed], "#009E73", (0, (2, 1.5))),
+                "step-indexed": (longer.curves[same], "#D55E00", (0, (5, 2))),
+                "  wider bonus": (longer.curves[wider], "#CC79A7", "-."),
+                "  printed radii": (longer.curves[printed], "#009E73", (0, (2, 1.5))),
             }
             for name, (curves, colour, dash) in shown.items():
                 smooth = stats.moving_average(curves[column], WINDOW)
@@ -205,6 +206,7 @@ def name_ends(axes: Axes, apart: float = 0.075) -> None:
         gap = np.maximum(apart - np.diff(at), 0) / 2
         at[:-1] -= gap
         at[1:] += gap
+    at += max(0.0, -float(at.min())) - max(0.0, float(at.max()) - 1)  # all of them back beside the axis
     for line, y in zip(curves, at, strict=True):
         axes.annotate(
             str(line.get_label()), (1, y), xycoords="axes fraction", xytext=(4, 0), textcoords="offset points",

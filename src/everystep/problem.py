@@ -195,9 +195,11 @@ class FiniteCMDP:
                     f"features have shape {phi.shape}; "
                     f"give ({self.states}, {self.actions}, d), a vector for every state and action."
                 )
-            if not np.isfinite(phi).all():
-                raise EverystepError("features are not all finite; give finite numbers.")
+            if not np.isfinite(phi).all() or phi.shape[-1] == 0:
+                raise EverystepError(f"features of shape {phi.shape} are empty or not all finite; give finite numbers.")
             put("features", phi)
+        if self.grid is not None and {len(row) * len(self.grid.rows) for row in self.grid.rows} != {self.states}:
+            raise EverystepError(f"rows draw {self.grid.rows}; give equally long ones with {self.states} cells in all.")
 
     # --- sizes -------------------------------------------------------------------------------------------------
     @property
@@ -247,6 +249,8 @@ class FiniteCMDP:
             raise EverystepError(
                 f"{name} has shape {array.shape}; its last axes must be {shape}, after an optional m and an optional H."
             )
+        if 0 in array.shape:
+            raise EverystepError(f"{name} has shape {array.shape}; give at least one constraint.")
         if extra == 0:
             return array[None, None]
         if extra == 1 and not self._stepped:
@@ -308,7 +312,7 @@ class FiniteCMDP:
             h, x = (int(i) for i in np.argwhere(~safe)[0])
             step = f" at step {h + 1}" if len(safe) > 1 else ""
             others = int((~safe).any(0).sum()) - 1
-            more = f" (nor have {others} others)" if others else ""
+            more = f" (nor {others} more)" if others else ""
             raise EverystepError(
                 f"{self.describe(x)} has no safe action{step}{more}: give it one with g <= 0 (Assumption 1)."
             )
@@ -375,6 +379,15 @@ class FiniteCMDP:
             )
         return seen
 
+    @property
+    def arrival_spread(self) -> float:
+        """Half the largest range of the costs that one (x, a) can show on arrival: they are so sub-Gaussian."""
+        if self._cost_seen is None:
+            return 0.0
+        high = np.where(self.P > 0, self._cost_seen, -np.inf).max(-1)
+        low = np.where(self.P > 0, self._cost_seen, np.inf).min(-1)
+        return float((high - low).max() / 2)
+
     @cached_property
     def world(self) -> World:
         """The same problem, compressed to successor lists, as NumPy arrays."""
@@ -384,7 +397,7 @@ class FiniteCMDP:
         if J == S:
             successors, compress = None, lambda full: full
         else:
-            # Rows with fewer successors are filled with a state of their own at probability 0.
+            # States with fewer successors are filled up with impossible ones, at probability 0.
             successors = np.argsort(~possible, axis=1, kind="stable")[:, :J].astype(np.int32)
             index = successors[:, None, :].astype(np.int64)
             compress = lambda full: np.take_along_axis(full, np.broadcast_to(index, (*full.shape[:-1], J)), axis=-1)
@@ -417,7 +430,10 @@ class FiniteCMDP:
 
 def _numbers(name: str, value: Any) -> np.ndarray:
     try:
-        array = np.asarray(value, np.float64)
+        array = np.asarray(value)
+        if array.dtype.kind not in "biuf":
+            raise TypeError
+        array = array.astype(np.float64)
     except (TypeError, ValueError):
         raise EverystepError(f"{name} is not an array of numbers; give one.") from None
     return array

@@ -24,21 +24,22 @@ from everystep.problem import FiniteCMDP
 if TYPE_CHECKING:
     from everystep.experiment import Result
 
+PARTIAL = ".partial"
+
 
 def claim(out: Path, spec: dict[str, Any]) -> None:
-    """Refuse a folder that cannot be written, or that holds anything but this very run."""
-    if out.exists() and not out.is_dir():
-        raise EverystepError(f"out '{out}' is a file; choose a folder.")
-    if out.is_dir() and any(out.iterdir()):
-        if not (out / "spec.json").is_file():
-            raise EverystepError(f"out '{out}' holds other files; choose an empty or a new folder.")
-        if not _same_run(read_spec(out), spec):
-            raise EverystepError(
-                f"out '{out}' already holds a different run; choose another folder, or remove that one."
-            )
-    home = next(folder for folder in (out, *out.absolute().parents) if folder.is_dir())
-    if not os.access(home, os.W_OK):
-        raise EverystepError(f"out '{out}' cannot be written; choose a folder you may write to.")
+    """Refuse a folder that cannot be written, or that holds anything but this very run, before any work is done."""
+    try:
+        if out.is_dir() and any(not path.name.endswith(PARTIAL) for path in out.iterdir()):
+            if not (out / "spec.json").is_file():
+                raise EverystepError(f"out '{out}' holds other files; choose an empty or a new folder.")
+            if not _same_run(read_spec(out), spec):
+                raise EverystepError(f"out '{out}' already holds a different run; choose another folder, or remove it.")
+        probe = _partial(out)
+        probe.mkdir()
+        probe.rmdir()
+    except OSError as error:
+        raise _unusable(out, error) from None
 
 
 def read_spec(folder: Path) -> dict[str, Any]:
@@ -56,13 +57,13 @@ def read_spec(folder: Path) -> dict[str, Any]:
 def folder(out: Path, spec: dict[str, Any]) -> Iterator[Path]:
     """A folder to fill beside `out`, moved there when it is full; on any error nothing is left."""
     claim(out, spec)
-    partial = out.absolute().parent / f".{out.name}.{uuid.uuid4().hex[:12]}.partial"
+    partial = _partial(out)
     try:
-        partial.mkdir(parents=True)
+        partial.mkdir()
         yield partial
         _move(partial, out)
     except OSError as error:
-        raise EverystepError(f"out '{out}' cannot be written ({error.strerror}); nothing was changed there.") from None
+        raise _unusable(out, error) from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
@@ -74,6 +75,8 @@ def fill(result: Result, folder: Path, figures: bool = True) -> None:
     pq.write_table(result.episodes, folder / "episodes.parquet", compression="zstd")
     np.savez_compressed(folder / "visits.npz", **result.visits)  # type: ignore[arg-type]
     save_problem(result.problem, folder / "problem.npz")
+    if result.features:
+        np.savez_compressed(folder / "features.npz", **result.features)  # type: ignore[arg-type]
     for name, content in (("summary.json", result.summary), ("spec.json", result.spec)):
         (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     if figures:
@@ -109,9 +112,26 @@ def _same_run(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return bool(strip(one) == strip(other))
 
 
+def _partial(out: Path) -> Path:
+    """Where a folder is filled: inside `out` if it is there, else in the nearest folder above it that is."""
+    out = out.resolve()
+    if out.exists() and not out.is_dir():
+        raise EverystepError(f"out '{out}' is a file; choose a folder.")
+    home = next(path for path in (out, *out.parents) if path.exists())
+    return home / f".everystep-{uuid.uuid4().hex[:12]}{PARTIAL}"
+
+
+def _unusable(out: Path, error: OSError) -> EverystepError:
+    return EverystepError(
+        f"out '{out}' cannot be written ({error.strerror or error}); choose a folder you may write to."
+    )
+
+
 def _move(partial: Path, out: Path) -> None:
-    """Put the finished folder in place. A folder of the same run is replaced file by file, each one whole."""
-    if not out.exists() or not any(out.iterdir()):
+    """Put the finished folder in place: at once where there is none, else file by file, each one whole."""
+    out = out.resolve()
+    if not out.exists():
+        out.parent.mkdir(parents=True, exist_ok=True)
         os.replace(partial, out)
         return
     for source in sorted(path for path in partial.rglob("*") if path.is_file()):

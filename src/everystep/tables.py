@@ -23,7 +23,8 @@ def summary(content: Mapping[str, Any]) -> str:
             "",
             aligned([head, *rows]),
             "",
-            "final: mean over the last 100 episodes; in brackets: 95 % bootstrap interval over seeds",
+            f"final: mean over the last {min(100, content['episodes'])} episodes; "
+            "in brackets: 95 % bootstrap interval over seeds",
         ]
     )
 

@@ -49,8 +49,11 @@ def run(cells: Sequence[Cell], seeds: Sequence[int], episodes: int, advanced: Ca
             return _run_batch(cell, batch, episodes, together, stop, advanced)
 
     with ThreadPoolExecutor(workers) as pool:
-        # A run of no episodes compiles: once for each cell, and several cells at a time.
-        compiled = [pool.submit(job, cell, batches[0], 0) for cell in cells]
+        # A run of no episodes compiles: once for each structure of agent, and several of them at a time.
+        structures = [str(jax.tree.map(np.shape, cell.built)) for cell in cells]
+        one_of_each = dict(zip(structures, cells, strict=True))
+        ready_when = {structure: pool.submit(job, cell, batches[0], 0) for structure, cell in one_of_each.items()}
+        compiled = [ready_when[structure] for structure in structures]
         jobs: list[list[Future[Trace | None]]] = []
         try:
             for cell, ready in zip(cells, compiled, strict=True):

@@ -93,7 +93,8 @@ class CoordinateCost(NamedTuple):
 class CoordinateValue(NamedTuple):
     """(lam cap + cap sqrt((n / 2) L)) / (n + lam), L = log(S A H K / p): Hoeffding for values in [0, cap].
 
-    One-sided, because only optimism needs it. Symbols: L is `log_union`.
+    One-sided, because only optimism needs it. Valid where rewards are not negative and targets stay below the cap,
+    so not with normal noise on rewards. Symbols: L is `log_union`.
     """
 
     beta: Scalar

@@ -33,13 +33,18 @@ def load(name: str, horizon: int | None = None) -> FiniteCMDP:
         raise unknown(
             "problem", name, REGISTERED, "`everystep list` shows all; a file must end in .txt (a map) or .npz (arrays)."
         )
-    if not path.is_file():
-        raise EverystepError(f"problem '{name}': there is no such file. Check the path.")
+    try:
+        with path.open("rb"):
+            pass
+    except OSError as error:
+        raise EverystepError(
+            f"problem '{name}': the file cannot be opened ({error.strerror}). Check the path."
+        ) from None
     if path.suffix == ".npz":
         return from_arrays(path, horizon)
     try:
         text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError):
+    except UnicodeDecodeError:
         raise EverystepError(
             f"problem '{name}': the file cannot be read as text. Give a map with one row a line."
         ) from None
@@ -87,7 +92,7 @@ def from_arrays(path: str | Path, horizon: int | None = None) -> FiniteCMDP:
             ),
             features=arrays.get("features"),
             exempt=arrays.get("exempt"),
-            grid=Grid(tuple(str(row) for row in arrays["rows"])) if "rows" in arrays else None,
+            grid=Grid(tuple(str(row) for row in arrays["rows"].reshape(-1))) if "rows" in arrays else None,
             name=str(arrays.get("name", Path(path).stem)),
         )
         problem.check()

@@ -59,7 +59,7 @@ def from_map(
     `reward="at_goal"` pays 6 on each step spent at a goal instead of once on entering it. `cost="realised"`
     observes +1 when the cell landed on is a hazard and -1 otherwise, so that g = 2 P(hit) - 1.
     """
-    rows = tuple(rows.split("\n")) if isinstance(rows, str) else tuple("".join(row) for row in rows)
+    rows = tuple(rows.rstrip("\n").split("\n")) if isinstance(rows, str) else tuple("".join(row) for row in rows)
     horizon = whole_number("horizon", horizon)
     _check_rows(rows)
     for field, value, options in (("reward", reward, ("once", "at_goal")), ("cost", cost, ("intended", "realised"))):
