@@ -152,8 +152,8 @@ def write_literal(main: Result, longer: Result, folder: Path) -> list[Path]:
             shown = {
                 "shared": (main.curves["lsvi-ae"], "#0072B2", "-"),
                 "step-indexed": (longer.curves[same], "#D55E00", (0, (5, 2))),
-                "  wider bonus": (longer.curves[wider], "#CC79A7", "-."),
-                "  printed radii": (longer.curves[printed], "#009E73", (0, (2, 1.5))),
+                "wider bonus": (longer.curves[wider], "#CC79A7", "-."),
+                "printed radii": (longer.curves[printed], "#009E73", (0, (2, 1.5))),
             }
             for name, (curves, colour, dash) in shown.items():
                 smooth = stats.moving_average(curves[column], WINDOW)
@@ -206,7 +206,8 @@ def name_ends(axes: Axes, apart: float = 0.075) -> None:
         gap = np.maximum(apart - np.diff(at), 0) / 2
         at[:-1] -= gap
         at[1:] += gap
-    at += max(0.0, -float(at.min())) - max(0.0, float(at.max()) - 1)  # all of them back beside the axis
+    for i in range(len(at)):  # and none below the axis
+        at[i] = max(at[i], 0.0 if i == 0 else at[i - 1] + apart)
     for line, y in zip(curves, at, strict=True):
         axes.annotate(
             str(line.get_label()), (1, y), xycoords="axes fraction", xytext=(4, 0), textcoords="offset points",
