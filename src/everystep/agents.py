@@ -32,7 +32,7 @@ from everystep.settings import AUTO, BETA, BETA_COST, COST_SETTINGS, LAM, LAM_CO
 
 @dataclass(frozen=True)
 class Recipe:
-    """An agent to be: a name and what was set. `build` makes it for a problem."""
+    """An agent to be: a name and what was set. `resolve(problem, episodes).build()` makes it."""
 
     name: str
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -179,7 +179,7 @@ class Resolved:
 
 
 class Named(NamedTuple):
-    """A registered agent: its composition, its settings, what it must be told in advance, and its paper."""
+    """A registered agent: its composition, its settings, what it must be told in advance, and a line on it."""
 
     compose: Callable[[Resolved], Any]
     settings: tuple[str, ...]

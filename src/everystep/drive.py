@@ -24,7 +24,7 @@ from everystep.planner import policy_backup
 from everystep.problem import AnyArray, Sizes, World, start_state, step
 
 Policy = Bool[Array, "H A S"] | Float[Array, "H A S"]
-CHUNK = 500  # episodes in one compiled call
+CHUNK = 500  # episodes in one compiled call; visits are also kept after the first, as <agent>_500
 
 
 class Draws(NamedTuple):
@@ -193,11 +193,11 @@ def stepping(
         rows, g = [], []
         first = x
         for h in range(sizes.horizon):
-            a = int((draw.mixing[h] >= policy[h, :, x].cumsum()[:-1]).sum())
+            a = lsvi.act(policy[h, :, x], draw.mixing[h])
             noise = 0.0 if draw.reward_noise is None else draw.reward_noise[h]
             cost_noise = 0.0 if draw.cost_noise is None else draw.cost_noise[h]
             outcome = step(host, h, x, a, draw.transition[h], noise, cost_noise)
-            rows.append((np.int32(x), np.int32(a), outcome.slot, outcome.x_next, outcome.reward, outcome.cost))
+            rows.append((np.int32(x), a, outcome.slot, outcome.x_next, outcome.reward, outcome.cost))
             g.append(outcome.g)
             x = outcome.x_next
         episode = Episode(*(jnp.asarray(np.stack(column)) for column in zip(*rows, strict=True)))

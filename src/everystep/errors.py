@@ -20,15 +20,10 @@ def unknown(kind: str, word: str, known: Iterable[str], remedy: str) -> Everyste
 def whole_number(field: str, value: object, at_least: int = 1) -> int:
     """`value` as an integer of at least `at_least`, or the error that names `field`; 5.0 is whole, 5.5 is not."""
     try:
-        number = int(str(value))
-    except ValueError:
+        text = str(value)
+        number = int(text) if text.lstrip("+-").isdigit() else int(float(text)) if float(text).is_integer() else None
+    except (ValueError, OverflowError):
         number = None
-    if number is None:
-        try:
-            real = float(str(value))
-            number = int(real) if real.is_integer() else None
-        except (ValueError, OverflowError):
-            number = None
     if number is None or number < at_least:
         raise EverystepError(f"{field} is {value}; give a whole number of at least {at_least}.")
     return number

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from everystep import planner, problems, stats
+from everystep import __version__, planner, problems, stats
 from everystep.agents import Recipe, Resolved, recipe
 from everystep.drive import CHUNK
 from everystep.engines import local
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FINAL = 100  # "final" is the mean over this many last episodes
-COLUMNS = ("return", "value", "regret", "expected_violation", "violation", "unsafe_steps", "soft_violation")
 
 
 @dataclass(frozen=True)
@@ -187,8 +186,6 @@ def digest(problem: FiniteCMDP) -> str:
 
 def versions() -> dict[str, str]:
     packages = {name: metadata.version(name) for name in ("jax", "jaxlib", "numpy")}
-    from everystep import __version__
-
     return {"everystep": __version__, "python": platform.python_version(), **packages}
 
 

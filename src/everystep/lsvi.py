@@ -25,10 +25,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
-from everystep.problem import Sizes, at_step
+from everystep.problem import AnyArray, Sizes, at_step
 
 
 class Agent(NamedTuple):
@@ -94,9 +95,12 @@ def plan(agent: Agent, state: State, ties: UInt32[Array, "H S"]) -> tuple[Plan, 
     return Plan(policy), PlanInfo(V)
 
 
-def act(policy: Bool[Array, " A"] | Float[Array, " A"], u: Float[Array, ""]) -> Int[Array, ""]:
-    """The action at one (h, x): drawn from its distribution by a uniform u, which a one-hot one ignores."""
-    return (u >= policy.astype(u.dtype).cumsum()[:-1]).sum(dtype=jnp.int32)
+def act(policy: AnyArray, u: AnyArray) -> AnyArray:
+    """The action at one (h, x): drawn from its distribution (A,) by a uniform u, which a one-hot one ignores.
+
+    For NumPy and JAX arrays alike: the compiled driver and the stepping one share it.
+    """
+    return (u >= policy.astype(u.dtype).cumsum()[:-1]).sum(dtype=np.int32)
 
 
 def learn(agent: Agent, state: State, episode: Any) -> State:

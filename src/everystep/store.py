@@ -2,7 +2,8 @@
 
 episodes.parquet  a row for each agent, seed and episode      spec.json     everything needed to run it again
 summary.json      means over seeds with intervals             problem.npz   the problem itself, as arrays
-visits.npz        visits of each state, half-way and at the end             figures/   PNG and SVG
+visits.npz        visits of each state, after 500 and at the end  figures/  PNG and SVG
+features.npz      features given to an agent from Python, if any were
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class Cell(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """What a cell left behind: metrics (seeds, K, ...), and visits (seeds, S) half-way and at the end."""
+    """What a cell left behind: metrics (seeds, K, ...), and visits (seeds, S) after the first chunk and at the end."""
 
     metrics: Metrics
     visits_early: np.ndarray
@@ -50,7 +50,8 @@ def run(cells: Sequence[Cell], seeds: Sequence[int], episodes: int, advanced: Ca
 
     with ThreadPoolExecutor(workers) as pool:
         # A run of no episodes compiles: once for each structure of agent, and several of them at a time.
-        structures = [str(jax.tree.map(np.shape, cell.built)) for cell in cells]
+        shapes = lambda built: (str(jax.tree.map(np.shape, built.agent)), built.share_values, built.share_costs)
+        structures = [shapes(cell.built) for cell in cells]
         one_of_each = dict(zip(structures, cells, strict=True))
         ready_when = {structure: pool.submit(job, cell, batches[0], 0) for structure, cell in one_of_each.items()}
         compiled = [ready_when[structure] for structure in structures]
