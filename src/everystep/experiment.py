@@ -179,6 +179,8 @@ def digest(problem: FiniteCMDP) -> str:
         noise.cost_on_arrival,
         noise.reward_sigma,
     )
+    for name, array in sorted(problem.coordinates.items()):
+        sha.update(name.encode() + np.ascontiguousarray(array).tobytes())
     for part in (*parts, noise.cost_sigma, problem.features, problem.exempt):
         sha.update(b"-" if part is None else str(np.shape(part)).encode() + np.ascontiguousarray(part).tobytes())
     return sha.hexdigest()

@@ -10,7 +10,7 @@ the list of states that can follow each state, so that an expectation over them 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -130,11 +130,15 @@ class Noise:
     cost_sigma: float | Sequence[float] | np.ndarray = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Grid:
-    """How to draw a problem whose states are cells: its rows of text, state = row * width + column."""
+    """How to draw a problem whose states are cells: its rows of text, state = row * width + column.
+
+    heights: (rows, columns), optional: what to shade the cells by.
+    """
 
     rows: tuple[str, ...]
+    heights: np.ndarray | None = None
 
     @property
     def width(self) -> int:
@@ -154,6 +158,8 @@ class FiniteCMDP:
     noise     what is observed instead of the means
     features  (S, A, d), optional: phi(x, a) for linear models; without it features are one-hot
     exempt    (S,) booleans, optional: states that are never entered and need no safe action
+    coordinates  named numbers (S, A) or vectors (S, A, d) of every (x, a), optional: what a cost kernel may look at
+    kernel    the cost kernel that suits the problem, optional: what `cost=gp` takes when none is given
     """
 
     P: np.ndarray
@@ -169,6 +175,8 @@ class FiniteCMDP:
     exempt: Any = None
     grid: Grid | None = None
     remarks: tuple[str, ...] = ()
+    coordinates: Mapping[str, Any] = field(default_factory=dict)
+    kernel: str | None = None
     _stepped: bool = field(init=False, repr=False, default=False)
 
     def __post_init__(self) -> None:
@@ -198,8 +206,26 @@ class FiniteCMDP:
             if not np.isfinite(phi).all() or phi.shape[-1] == 0:
                 raise EverystepError(f"features of shape {phi.shape} are empty or not all finite; give finite numbers.")
             put("features", phi)
+        put("coordinates", {name: self._coordinate(name, given) for name, given in self.coordinates.items()})
         if self.grid is not None and {len(row) * len(self.grid.rows) for row in self.grid.rows} != {self.states}:
             raise EverystepError(f"rows draw {self.grid.rows}; give equally long ones with {self.states} cells in all.")
+
+    def _coordinate(self, name: str, given: Any) -> np.ndarray:
+        array = _numbers(f"coordinates '{name}'", given)
+        array = array[..., None] if array.ndim == 2 else array
+        if array.ndim != 3 or array.shape[:2] != (self.states, self.actions) or not np.isfinite(array).all():
+            raise EverystepError(
+                f"coordinates '{name}' have shape {array.shape}; "
+                f"give finite numbers ({self.states}, {self.actions}) or vectors ({self.states}, {self.actions}, d)."
+            )
+        return array
+
+    @property
+    def points(self) -> dict[str, np.ndarray]:
+        """Everything a cost kernel may look at, (S, A, d) each: `state`, `action`, `features`, and the coordinates."""
+        x, a = np.meshgrid(np.arange(float(self.states)), np.arange(float(self.actions)), indexing="ij")
+        points = {"state": x[..., None], "action": a[..., None]}
+        return points | ({} if self.features is None else {"features": self.features}) | dict(self.coordinates)
 
     # --- sizes -------------------------------------------------------------------------------------------------
     @property

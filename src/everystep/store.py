@@ -102,6 +102,9 @@ def save_problem(problem: FiniteCMDP, path: Path) -> None:
         "features": problem.features,
         "exempt": problem.exempt,
         "rows": None if problem.grid is None else np.array(problem.grid.rows),
+        "heights": None if problem.grid is None else problem.grid.heights,
+        "kernel": None if problem.kernel is None else np.array(problem.kernel),
+        **{f"coordinate_{name}": array for name, array in problem.coordinates.items()},
         "name": np.array(problem.name),
     }
     np.savez_compressed(path, **{key: value for key, value in arrays.items() if value is not None})

@@ -19,7 +19,8 @@ REGISTERED: dict[str, Callable[..., FiniteCMDP]] = {"frozen-lake": frozen_lake}
 
 ARRAYS = ("P", "r", "g", "start", "horizon")
 NOISE_ARRAYS = ("reward_on_arrival", "cost_on_arrival", "reward_sigma", "cost_sigma")
-OPTIONAL_ARRAYS = (*NOISE_ARRAYS, "features", "exempt", "rows", "name")
+OPTIONAL_ARRAYS = (*NOISE_ARRAYS, "features", "exempt", "rows", "heights", "kernel", "name")
+COORDINATE = "coordinate_"  # how a named coordinate is called in a file
 
 __all__ = ["REGISTERED", "from_arrays", "from_map", "frozen_lake", "load", "random_lake", "summary"]
 
@@ -63,7 +64,8 @@ def from_arrays(path: str | Path, horizon: int | None = None) -> FiniteCMDP:
         raise broken
     try:
         with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
-            arrays = {key: file[key] for key in (*ARRAYS, *OPTIONAL_ARRAYS) if key in file.files}
+            known = (*ARRAYS, *OPTIONAL_ARRAYS, *(key for key in file.files if key.startswith(COORDINATE)))
+            arrays = {key: file[key] for key in known if key in file.files}
     except ValueError as error:
         if "allow_pickle" not in str(error):
             raise broken from None
@@ -92,7 +94,13 @@ def from_arrays(path: str | Path, horizon: int | None = None) -> FiniteCMDP:
             ),
             features=arrays.get("features"),
             exempt=arrays.get("exempt"),
-            grid=Grid(tuple(str(row) for row in arrays["rows"].reshape(-1))) if "rows" in arrays else None,
+            grid=Grid(tuple(str(row) for row in arrays["rows"].reshape(-1)), arrays.get("heights"))
+            if "rows" in arrays
+            else None,
+            coordinates={
+                key.removeprefix(COORDINATE): array for key, array in arrays.items() if key.startswith(COORDINATE)
+            },
+            kernel=str(arrays["kernel"]) if "kernel" in arrays else None,
             name=str(arrays.get("name", Path(path).stem)),
         )
         problem.check()

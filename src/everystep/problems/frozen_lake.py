@@ -111,6 +111,8 @@ def from_map(
         exempt=wall,
         grid=Grid(rows),
         remarks=remarks,
+        coordinates=grid_coordinates(landing, len(rows[0])),
+        kernel="categorical(on=landing)" if cost == "intended" else None,
     )
     lake.check()
     return lake
@@ -172,6 +174,13 @@ def _landing_cells(rows: tuple[str, ...]) -> np.ndarray:
                 blocked = not (0 <= y < height and 0 <= x < width) or rows[y][x] == "#"
                 landing[i * width + j, a] = i * width + j if blocked else y * width + x
     return landing
+
+
+def grid_coordinates(landing: np.ndarray, width: int) -> dict[str, np.ndarray]:
+    """Where each (x, a) is (`position`), where it aims (`landing`), as rows and columns, and both (`move`)."""
+    place = lambda cell: np.stack([cell // width, cell % width], -1).astype(float)
+    position = place(np.broadcast_to(np.arange(len(landing))[:, None], landing.shape))
+    return {"position": position, "landing": place(landing), "move": np.concatenate([position, place(landing)], -1)}
 
 
 def _steps_to_goal(landing: np.ndarray, cells: np.ndarray) -> int | None:
