@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,8 +16,9 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
-from everystep import lsvi
-from everystep.lsvi import Agent, State
+from everystep import certificates, lsvi
+from everystep.lsvi import Agent, Plan, State
+from everystep.parts import gp_costs
 from everystep.parts.choices import ties
 from everystep.parts.experience import Episode
 from everystep.planner import policy_backup
@@ -48,6 +49,7 @@ class Metrics(NamedTuple):
     violation: Float[Array, " m"]
     unsafe_steps: Int[Array, ""]
     soft_violation: Float[Array, ""]
+    labels: certificates.Counts | None = None  # what the cost intervals certify before the episode, if asked for
 
 
 class Carry(NamedTuple):
@@ -82,20 +84,31 @@ def evaluate(world: World, policy: Policy) -> tuple[Float[Array, " S"], Float[Ar
     return lax.scan(backward, (jnp.zeros(S), jnp.zeros(S)), jnp.arange(H), reverse=True)[0]
 
 
-def play(world: World, policy: Policy, x: Int[Array, ""], draw: Draws) -> tuple[Episode, Float[Array, "H m"]]:
-    """Act for H steps from x; the episode as the agent saw it, and the true means g on its way."""
-    steps = jnp.arange(policy.shape[0])
-    nothing = jnp.zeros(())
+def play(
+    agent: Agent, world: World, state: State, plan: Plan, tie: UInt32[Array, "H S"], x: Int[Array, ""], draw: Draws
+) -> tuple[Episode, Float[Array, "H m"], Any]:
+    """Act for H steps from x: the episode as the agent saw it, the true means g on its way, and its cost model's state.
 
-    def forward(x, h):
-        a = lsvi.act(policy[h, :, x], draw.mixing[h])
+    That state is None unless the agent reacts: then it has learnt every step of the episode already.
+    """
+    nothing = jnp.zeros(())
+    reacts = agent.choice.reacts
+
+    def forward(carry, h):
+        x, costs = carry
+        pi = lsvi.react(agent, state, plan, costs, h, x, tie[h, x]) if reacts else plan.policy[h, :, x]
+        a = lsvi.act(pi, draw.mixing[h])
         reward_noise = nothing if draw.reward_noise is None else draw.reward_noise[h]
         cost_noise = nothing if draw.cost_noise is None else draw.cost_noise[h]
         outcome = step(world, h, x, a, draw.transition[h], reward_noise, cost_noise)
         seen = Episode(x, a, outcome.slot, outcome.x_next, outcome.reward, outcome.cost)
-        return outcome.x_next, (seen, outcome.g)
+        if reacts:
+            costs = agent.costs.update(costs, jax.tree.map(lambda leaf: leaf[None], seen))
+        return (outcome.x_next, costs), (seen, outcome.g)
 
-    return lax.scan(forward, x, steps)[1]
+    before = (x, state.costs if reacts else None)
+    (_, costs), (episode, g) = lax.scan(forward, before, jnp.arange(plan.policy.shape[0]))
+    return episode, g, costs
 
 
 def tally(x: AnyArray, V: AnyArray, C: AnyArray, reward: AnyArray, g: AnyArray) -> Metrics:
@@ -111,15 +124,29 @@ def tally(x: AnyArray, V: AnyArray, C: AnyArray, reward: AnyArray, g: AnyArray) 
     )
 
 
-def run_episode(agent: Agent, world: World, carry: Carry, draw: Draws) -> tuple[Carry, Metrics]:
+def run_episode(agent: Agent, world: World, carry: Carry, draw: Draws, certify: bool = False) -> tuple[Carry, Metrics]:
     """Plan, act, learn, and write down what happened."""
     H, S = carry.agent.price.shape[1], world.r.shape[-1]
-    x = start_state(world, carry.agent.k, draw.start)
-    plan, _ = lsvi.plan(agent, carry.agent, ties(draw.tie_word, H, S))
+    x, tie = start_state(world, carry.agent.k, draw.start), ties(draw.tie_word, H, S)
+    plan, _ = lsvi.plan(agent, carry.agent, tie)
     V, C = evaluate(world, plan.policy)
-    episode, g = play(world, plan.policy, x, draw)
+    episode, g, costs = play(agent, world, carry.agent, plan, tie, x, draw)
     visits = carry.visits.at[episode.x].add(1)
-    return Carry(lsvi.learn(agent, carry.agent, episode), visits), tally(x, V, C, episode.reward, g)
+    metrics = tally(x, V, C, episode.reward, g)
+    if certify:
+        label = certificates.labels(*bounds(agent, carry.agent))
+        metrics = metrics._replace(labels=certificates.count(label, world.g, jnp.ones((1, 1, S), bool)))
+    return Carry(lsvi.learn(agent, carry.agent, episode, costs), visits), metrics
+
+
+def bounds(agent: Agent, state: State) -> tuple[Float[Array, "T m A S"], Float[Array, "T m A S"]]:
+    """The lower and the upper end of every cost interval; an action known to be safe is at most 0."""
+    mean, width = agent.costs.estimate(state.costs, state.k)
+    lower, upper = mean - width, mean + width
+    if agent.known_safe is None:
+        return lower, upper
+    known = agent.known_safe[None, None]
+    return jnp.where(known, jnp.minimum(lower, 0), lower), jnp.where(known, jnp.minimum(upper, 0), upper)
 
 
 def start(agent: Agent, sizes: Sizes, share_values: bool, share_costs: bool) -> Carry:
@@ -134,6 +161,7 @@ def scan(
     seed: UInt32[Array, ""],
     count: Int[Array, ""],
     capacity: int,
+    certify: bool = False,
 ) -> tuple[Carry, Metrics]:
     """`count` <= `capacity` episodes of one seed; the rows of `Metrics` after `count` are zeros.
 
@@ -142,18 +170,24 @@ def scan(
     episodes = carry.agent.k + jnp.arange(capacity, dtype=jnp.int32)
     drawn = jax.vmap(lambda k: draws(world, sizes, seed, k))(episodes)
     row = lambda i: jax.tree.map(lambda x: x[i], drawn)
-    shape = jax.eval_shape(lambda: run_episode(agent, world, carry, row(0))[1])
+    shape = jax.eval_shape(lambda: run_episode(agent, world, carry, row(0), certify)[1])
     book = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), shape)
 
     def body(i, loop):
         carry, book = loop
-        carry, metrics = run_episode(agent, world, carry, row(i))
+        carry, metrics = run_episode(agent, world, carry, row(i), certify)
         return carry, jax.tree.map(lambda rows, new: rows.at[i].set(new), book, metrics)
 
     return lax.fori_loop(0, count, body, (carry, book))
 
 
-@partial(jax.jit, static_argnames=("sizes", "capacity", "together"))
+def with_room(agent: Agent, sizes: Sizes, carries: Carry, episodes: int) -> Carry:
+    """Room for so many episodes more in a cost model that grows, for many seeds at once. Not for compiled code."""
+    costs = gp_costs.with_room(agent.costs, carries.agent.costs, episodes, sizes.horizon)
+    return carries._replace(agent=carries.agent._replace(costs=costs))
+
+
+@partial(jax.jit, static_argnames=("sizes", "capacity", "together", "certify"))
 def scan_seeds(
     agent: Agent,
     world: World,
@@ -163,15 +197,18 @@ def scan_seeds(
     count: Int[Array, ""],
     capacity: int,
     together: bool,
+    certify: bool = False,
 ) -> tuple[Carry, Metrics]:
     """`scan` for many seeds: side by side on a GPU (`together`), one after another on a CPU."""
-    one = lambda carry, seed: scan(agent, world, sizes, carry, seed, count, capacity)
+    one = lambda carry, seed: scan(agent, world, sizes, carry, seed, count, capacity, certify)
     return jax.vmap(one)(carries, seeds) if together else lax.map(lambda each: one(*each), (carries, seeds))
 
 
 # --- the same four functions, stepped from Python ----------------------------------------------------------------
 _plan = jax.jit(lambda agent, state, word, shape: lsvi.plan(agent, state, ties(word, *shape)), static_argnames="shape")
 _learn = jax.jit(lsvi.learn)
+_react = jax.jit(lsvi.react)
+_observe = jax.jit(lambda agent, costs, row: agent.costs.update(costs, row))
 _draws = jax.jit(draws, static_argnames="sizes")
 _evaluate = jax.jit(evaluate)
 
@@ -187,21 +224,29 @@ def stepping(
     for _ in range(episodes):
         draw = jax.tree.map(np.asarray, _draws(world, sizes, jnp.uint32(seed), carry.agent.k))
         plan, _ = _plan(agent, carry.agent, draw.tie_word, (sizes.horizon, sizes.states))
+        reacts = agent.choice.reacts
+        tie = np.asarray(ties(jnp.asarray(draw.tie_word), sizes.horizon, sizes.states)) if reacts else None
+        costs = carry.agent.costs if reacts else None
         policy = np.asarray(plan.policy)
         V, C = _evaluate(world, plan.policy)
         x = start_state(host, int(carry.agent.k), draw.start)
         rows, g = [], []
         first = x
         for h in range(sizes.horizon):
-            a = lsvi.act(policy[h, :, x], draw.mixing[h])
+            pi = policy[h, :, x]
+            if tie is not None:
+                pi = np.asarray(_react(agent, carry.agent, plan, costs, np.int32(h), np.int32(x), tie[h, x]))
+            a = lsvi.act(pi, draw.mixing[h])
             noise = 0.0 if draw.reward_noise is None else draw.reward_noise[h]
             cost_noise = 0.0 if draw.cost_noise is None else draw.cost_noise[h]
             outcome = step(host, h, x, a, draw.transition[h], noise, cost_noise)
             rows.append((np.int32(x), a, outcome.slot, outcome.x_next, outcome.reward, outcome.cost))
             g.append(outcome.g)
+            if reacts:
+                costs = _observe(agent, costs, Episode(*(jnp.asarray(each)[None] for each in rows[-1])))
             x = outcome.x_next
         episode = Episode(*(jnp.asarray(np.stack(column)) for column in zip(*rows, strict=True)))
         metrics = tally(first, np.asarray(V), np.asarray(C), np.asarray(episode.reward), np.array(g))
         visits = carry.visits + np.bincount(episode.x, minlength=sizes.states).astype(np.int32)
-        carry = Carry(_learn(agent, carry.agent, episode), jnp.asarray(visits))
+        carry = Carry(_learn(agent, carry.agent, episode, costs), jnp.asarray(visits))
         yield carry, metrics, episode

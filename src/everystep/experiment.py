@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from everystep import __version__, planner, problems, stats
-from everystep.agents import Recipe, Resolved, recipe
+from everystep import __version__, certificates, planner, problems, stats
+from everystep.agents import REGISTERED, Recipe, Resolved, recipe
 from everystep.drive import CHUNK
 from everystep.engines import local
 from everystep.errors import EverystepError, whole_number
@@ -40,6 +40,8 @@ class Result:
     curves: dict[str, dict[str, np.ndarray]]
     visits: dict[str, np.ndarray]
     features: dict[str, np.ndarray] = field(default_factory=dict)
+    certificates: dict[str, np.ndarray] = field(default_factory=dict)  # <agent>_lower and _upper, (seeds, T, m, S, A)
+    fits: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # of agents that fit their kernel
 
     @property
     def seeds(self) -> list[int]:
@@ -75,7 +77,26 @@ class Result:
             "episodes": self.spec["episodes"],
             "seeds": len(self.seeds),
             "violation_of": "mean",
+            "remarks": self.spec["remarks"],
             "agents": {label: _summary(curves) for label, curves in self.curves.items()},
+            "certificates": self.certified,
+        }
+
+    @cached_property
+    def certified(self) -> dict[str, dict[str, Any]]:
+        """How many (h, x, a) the cost intervals of each agent call safe and unsafe at the end; false ones by true g.
+
+        `p` is the probability with which any of them may be false; None says that they are a heuristic.
+        """
+        g, counted = self.problem.world.g, ~self.problem.exempt
+        p = {each["label"]: each["confidence"] for each in self.spec["agents"]}
+        inside = lambda label, end: self.certificates[f"{label}_{end}"].swapaxes(-1, -2)
+        return {
+            label: {"p": p[label]}
+            | certificates.summary(inside(label, "lower"), inside(label, "upper"), g, counted)
+            | _any_time(self.curves[label])
+            for label in self.curves
+            if f"{label}_lower" in self.certificates
         }
 
     def save(self, out: str | Path, figures: bool = True) -> Path:
@@ -94,20 +115,26 @@ class Experiment:
     problem: FiniteCMDP
     spec: dict[str, Any]
     agents: dict[str, Resolved]
+    certify: bool = False
 
     def run(self, progress: Callable[[int], None] | None = None) -> Result:
         problem, episodes = self.problem, self.spec["episodes"]
         with jax.enable_x64(True):
             cells = [local.Cell(problem, each.build()) for each in self.agents.values()]
-            traces = local.run(cells, self.spec["seeds"], episodes, progress or (lambda n: None))
+            traces = local.run(cells, self.spec["seeds"], episodes, progress or (lambda n: None), self.certify)
         optimal = planner.solve(problem).V[0]
-        curves, visits = {}, {}
+        curves, visits, bounds, fits = {}, {}, {}, {}
         for label, trace in zip(self.agents, traces, strict=True):
             curves[label] = _curves(trace.metrics, optimal)
             visits[f"{label}_{CHUNK}"], visits[f"{label}_end"] = trace.visits_early, trace.visits_end
+            if "cost" in REGISTERED[self.agents[label].recipe.name].settings:
+                bounds[f"{label}_lower"] = trace.lower.swapaxes(-1, -2)
+                bounds[f"{label}_upper"] = trace.upper.swapaxes(-1, -2)
+            if trace.fits:
+                fits[label] = [_told(fitted) for fitted in trace.fits]
         given = {label: each.phi for label, each in self.agents.items() if "features" in each.recipe.settings}
         features = {label: phi for label, phi in given.items() if phi is not None}
-        return Result(problem, self.spec, curves, visits, features)
+        return Result(problem, self.spec, curves, visits, features, bounds, fits)
 
 
 def run(
@@ -117,14 +144,16 @@ def run(
     seeds: int | Iterable[int] = 32,
     seed0: int = 0,
     progress: Callable[[int], None] | None = None,
+    certify: bool = False,
 ) -> Result:
     """Run every agent on every seed. `seeds` is how many, counted from `seed0`, or the seeds themselves.
 
     `problem` may also be what the command takes: a registered name, a map or arrays by path.
 
-    `progress(n)` is called as n more episodes (over all agents and seeds) are done.
+    `progress(n)` is called as n more episodes (over all agents and seeds) are done. `certify` also records, for every
+    episode, how many actions the cost intervals call safe and unsafe and how many of these labels are false.
     """
-    return prepare(problem, agents, episodes, seeds, seed0).run(progress)
+    return prepare(problem, agents, episodes, seeds, seed0, certify).run(progress)
 
 
 def prepare(
@@ -133,6 +162,7 @@ def prepare(
     episodes: int,
     seeds: int | Iterable[int],
     seed0: int = 0,
+    certify: bool = False,
 ) -> Experiment:
     """What `run` would do, checked in every way that needs no running."""
     problem = problems.load(problem) if isinstance(problem, str) else problem
@@ -156,14 +186,22 @@ def prepare(
     spec = {
         "problem": {"name": problem.name, "horizon": problem.horizon, "digest": digest(problem)},
         "agents": [
-            {"label": label, "agent": each.recipe.name, "settings": each.shown()} for label, each in resolved.items()
+            {
+                "label": label,
+                "agent": each.recipe.name,
+                "settings": each.shown(),
+                "confidence": each.confidence if "cost" in REGISTERED[each.recipe.name].settings else None,
+            }
+            for label, each in resolved.items()
         ],
         "episodes": episodes,
         "seeds": numbers,
         "visits_after": min(CHUNK, episodes),
+        "remarks": list(dict.fromkeys(remark for each in resolved.values() for remark in each.remarks)),
+        **({"certify": True} if certify else {}),
         "versions": versions(),
     }
-    return Experiment(problem, spec, resolved)
+    return Experiment(problem, spec, resolved, certify)
 
 
 def digest(problem: FiniteCMDP) -> str:
@@ -221,7 +259,26 @@ def _curves(metrics: Any, optimal: np.ndarray) -> dict[str, np.ndarray]:
         "unsafe_steps": metrics.unsafe_steps.astype(np.int64),
         "soft_violation": metrics.soft_violation,
     }
-    return curves | ({f"violation_{i + 1}": metrics.violation[..., i] for i in range(m)} if m > 1 else {})
+    each = {f"violation_{i + 1}": metrics.violation[..., i] for i in range(m)} if m > 1 else {}
+    labels = {} if metrics.labels is None else metrics.labels._asdict()
+    return curves | each | {f"{name}_labels": counts.astype(np.int64) for name, counts in labels.items()}
+
+
+def _any_time(curves: dict[str, np.ndarray]) -> dict[str, int]:
+    """How many seeds had a false label before any episode, where that was recorded."""
+    false = curves.get("false_labels")
+    return {} if false is None else {"seeds_with_a_false_label_at_any_time": int((false > 0).any(1).sum())}
+
+
+def _told(fitted: Any) -> dict[str, Any]:
+    return {
+        "seed": fitted.seed,
+        "after": fitted.after,
+        "model": fitted.model + 1,
+        "kernel": str(fitted.fit.kernel),
+        "noise": fitted.fit.lam,
+        "log_likelihood": fitted.fit.log_likelihood,
+    }
 
 
 def _summary(curves: dict[str, np.ndarray]) -> dict[str, dict[str, float]]:

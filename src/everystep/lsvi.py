@@ -15,7 +15,8 @@ Symbols: Q, V, P keep their letters; Z is `price`, ghat is `ghat`, phi and Lambd
 floor of the penalty. Four parts are swapped to make every agent: see `agents.py`.
 
 Departures from the paper: estimators may be shared over steps (a stationary problem has one truth, not H of them);
-Q is clipped at `cap` (default H); the choice may be a distribution; ties break at random.
+Q is clipped at `cap` (default H); the choice may be a distribution; ties break at random. Printed, ghat is updated
+inside the loop over steps; here after the episode, or inside it by agents that react.
 
 This module imports no concrete part: it knows only what a value model, a cost model, a penalty and a choice do.
 """
@@ -36,7 +37,7 @@ class Agent(NamedTuple):
     """A composition of parts; every hyper-parameter is a leaf.
 
     optimism: +1 trusts the lower end of each cost interval (the paper's aggressive exploration), 0 its middle, -1 the
-    upper end.
+    upper end. known_safe: actions told to be safe, whatever the estimate says.
     """
 
     values: Any
@@ -44,6 +45,7 @@ class Agent(NamedTuple):
     penalty: Any
     choice: Any
     optimism: Float[Array, ""]
+    known_safe: Bool[Array, "A S"] | None = None
 
 
 class State(NamedTuple):
@@ -56,9 +58,13 @@ class State(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The policy of one episode: a distribution over actions at every (h, x), booleans when it is one-hot."""
+    """The policy of one episode: a distribution over actions at every (h, x), booleans when it is one-hot.
+
+    An agent that reacts within the episode also keeps the Q it was made from.
+    """
 
     policy: Bool[Array, "H A S"] | Float[Array, "H A S"]
+    Q: Float[Array, "H A S"] | None = None
 
 
 class PlanInfo(NamedTuple):
@@ -78,21 +84,36 @@ def init(agent: Agent, sizes: Sizes, share_values: bool, share_costs: bool) -> S
     )
 
 
+def believed(agent: Agent, costs: Any, k: Int[Array, ""]) -> Float[Array, "T m A S"]:
+    """ghat = mean - optimism * width, and at most 0 where an action is known to be safe."""
+    cost = agent.costs.estimate(costs, k)
+    ghat = cost.mean - agent.optimism * cost.width
+    return ghat if agent.known_safe is None else jnp.where(agent.known_safe[None, None], jnp.minimum(ghat, 0), ghat)
+
+
 def plan(agent: Agent, state: State, ties: UInt32[Array, "H S"]) -> tuple[Plan, PlanInfo]:
     """The backward pass over h: everything decided before the episode starts."""
     H, S = ties.shape
     fit = agent.values.fit(state.values, state.k)
-    cost = agent.costs.estimate(state.costs, state.k)
-    ghat = cost.mean - agent.optimism * cost.width  # (T, m, A, S)
+    ghat = believed(agent, state.costs, state.k)
 
-    def backward(V_next: Array, h: Array) -> tuple[Array, tuple[Array, Array]]:
+    def backward(V_next: Array, h: Array) -> tuple[Array, tuple[Array, Array, Array | None]]:
         Q = agent.values.estimate(fit, h, V_next)  # lines 5 to 7
         pi = agent.choice(Q, at_step(ghat, h), state.price[:, h], ties[h])  # eq. (11)
         V = (pi.astype(Q.dtype) * Q).sum(0)  # line 9
-        return V, (pi, V)
+        return V, (pi, V, Q if agent.choice.reacts else None)
 
-    _, (policy, V) = lax.scan(backward, jnp.zeros(S), jnp.arange(H), reverse=True)
-    return Plan(policy), PlanInfo(V)
+    _, (policy, V, Q) = lax.scan(backward, jnp.zeros(S), jnp.arange(H), reverse=True)
+    return Plan(policy, Q), PlanInfo(V)
+
+
+def react(
+    agent: Agent, state: State, plan: Plan, costs: Any, h: Int[Array, ""], x: Int[Array, ""], tie: UInt32[Array, ""]
+) -> Bool[Array, " A"] | Float[Array, " A"]:
+    """The choice at (h, x) made again with costs seen until now: eq. (11) with the newest ghat, Q and Z as planned."""
+    assert plan.Q is not None
+    ghat = at_step(believed(agent, costs, state.k), h)
+    return agent.choice(plan.Q[h, :, x], ghat[:, :, x], state.price[:, h], tie)
 
 
 def act(policy: AnyArray, u: AnyArray) -> AnyArray:
@@ -103,11 +124,11 @@ def act(policy: AnyArray, u: AnyArray) -> AnyArray:
     return (u >= policy.astype(u.dtype).cumsum()[:-1]).sum(dtype=np.int32)
 
 
-def learn(agent: Agent, state: State, episode: Any) -> State:
-    """One update per episode: both estimators, then the price."""
+def learn(agent: Agent, state: State, episode: Any, costs: Any = None) -> State:
+    """One update per episode: both estimators, then the price. `costs` is the cost model's state if it is done."""
     return State(
         agent.values.update(state.values, episode),
-        agent.costs.update(state.costs, episode),
+        agent.costs.update(state.costs, episode) if costs is None else costs,
         agent.penalty.update(state.price, episode.cost.T, state.k),  # eq. (13)
         state.k + 1,
     )

@@ -8,11 +8,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from everystep import models
+from everystep.models import AUTO
+
 # Chosen by `benchmarks/sweep.py` over the lake and generated maps, on seeds that no report uses: docs/sweep.md.
 BETA, LAM, BETA_COST, LAM_COST = 0.2, 0.01, 0.3, 0.1
+# Of a Gaussian process: widths in standard deviations, and the least variance of noise that keeps the algebra sound.
+BETA_GP, LAM_GP = 1.0, 0.01
 
 RADII = ("tuned", "paper", "coordinate")
-AUTO = "auto"
 
 
 class Setting(NamedTuple):
@@ -90,6 +94,15 @@ def _features(value: Any) -> Any:
     return array
 
 
+def _known_safe(value: Any) -> Any:
+    if value is None or isinstance(value, str):
+        return _one_of("none", "safest")("none" if value is None else value)
+    array = np.asarray(value)
+    if array.ndim not in (1, 2) or array.dtype.kind not in "bi":
+        raise ValueError("choose none, safest, or from Python give an action for each state, or booleans (S, A)")
+    return array
+
+
 SETTINGS: dict[str, Setting] = {
     "beta": Setting(
         _or(AUTO, _number(at_least=0)),
@@ -120,7 +133,13 @@ SETTINGS: dict[str, Setting] = {
     ),
     "radius_cost": Setting(_or(AUTO, _one_of(*RADII)), AUTO, "widths of the cost model (auto: as radius)"),
     "sigma": Setting(
-        _or(AUTO, _number(at_least=0)), AUTO, "noise of observed costs in coordinate widths (auto: the problem's)"
+        _or(AUTO, _number(at_least=0)), AUTO, "noise of observed costs in valid widths (auto: the problem's)"
+    ),
+    "bound": Setting(
+        _number(above=0), 1.0, "bound of |g| (coordinate), or of its norm in the kernel (gp with radius paper)"
+    ),
+    "cost": Setting(
+        models.read, AUTO, "cost model: auto (by features), counts, linear, gp, gp(kernel), or a list, one a constraint"
     ),
     "share_costs": Setting(
         _or(AUTO, _yes_no), AUTO, "one cost estimator for all steps (auto: iff the problem is stationary)"
@@ -128,8 +147,15 @@ SETTINGS: dict[str, Setting] = {
     "optimism": Setting(
         _number(-1, 1), 1.0, "end of the cost interval believed: 1 lower (aggressive), 0 middle, -1 upper"
     ),
+    "known_safe": Setting(
+        _known_safe, "none", "safe actions told in advance: none, safest (the one of lowest g), or from Python an array"
+    ),
+    "react": Setting(_yes_no, False, "use costs seen earlier in the same episode at each step (needs share_costs)"),
     "floor": Setting(_floor, "k", "least price of harm in episode k: k (as printed), sqrt, or a constant"),
     "rectify": Setting(_yes_no, False, "price estimated harm only, instead of also crediting estimated safety"),
 }
 VALUE_SETTINGS = ("beta", "lam", "radius", "p", "cap", "features", "share_values")
-COST_SETTINGS = ("beta_cost", "lam_cost", "radius_cost", "sigma", "share_costs", "optimism")
+COST_SETTINGS = (
+    *("cost", "beta_cost", "lam_cost", "radius_cost", "sigma", "bound", "share_costs"),
+    *("optimism", "known_safe", "react"),
+)

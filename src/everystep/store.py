@@ -4,6 +4,7 @@ episodes.parquet  a row for each agent, seed and episode      spec.json     ever
 summary.json      means over seeds with intervals             problem.npz   the problem itself, as arrays
 visits.npz        visits of each state, after 500 and at the end  figures/  PNG and SVG
 features.npz      features given to an agent from Python, if any were
+certificates.npz  the ends of every cost interval at the end    kernels.json  fitted kernels, if any were fitted
 """
 
 from __future__ import annotations
@@ -78,7 +79,10 @@ def fill(result: Result, folder: Path, figures: bool = True) -> None:
     save_problem(result.problem, folder / "problem.npz")
     if result.features:
         np.savez_compressed(folder / "features.npz", **result.features)  # type: ignore[arg-type]
-    for name, content in (("summary.json", result.summary), ("spec.json", result.spec)):
+    if result.certificates:
+        np.savez_compressed(folder / "certificates.npz", **result.certificates)  # type: ignore[arg-type]
+    texts = {"summary.json": result.summary, "spec.json": result.spec}
+    for name, content in (texts | ({"kernels.json": result.fits} if result.fits else {})).items():
         (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     if figures:
         from everystep import figures as draw

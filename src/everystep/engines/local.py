@@ -6,14 +6,14 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from everystep import drive
-from everystep.agents import Built
+from everystep import drive, fitting
+from everystep.agents import Built, FitEvery
 from everystep.drive import CHUNK, Carry, Metrics
 from everystep.problem import FiniteCMDP, World
 
@@ -27,15 +27,37 @@ class Cell(NamedTuple):
     built: Built
 
 
+class Fitted(NamedTuple):
+    """One fit of one cost model: after how many episodes, and what came out."""
+
+    seed: int
+    after: int
+    model: int
+    fit: fitting.Fit
+
+
 class Trace(NamedTuple):
-    """What a cell left behind: metrics (seeds, K, ...), and visits (seeds, S) after the first chunk and at the end."""
+    """What a cell left behind.
+
+    metrics (seeds, K, ...); visits (seeds, S) after the first chunk and at the end; the ends of every cost interval
+    (seeds, T, m, A, S) at the end; and what was fitted on the way.
+    """
 
     metrics: Metrics
     visits_early: np.ndarray
     visits_end: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    fits: tuple[Fitted, ...]
 
 
-def run(cells: Sequence[Cell], seeds: Sequence[int], episodes: int, advanced: Callable[[int], None]) -> list[Trace]:
+def run(
+    cells: Sequence[Cell],
+    seeds: Sequence[int],
+    episodes: int,
+    advanced: Callable[[int], None],
+    certify: bool = False,
+) -> list[Trace]:
     """Run every cell on every seed. `advanced(n)` is told whenever n more episodes are done."""
     together = jax.default_backend() != "cpu"
     workers = (
@@ -46,7 +68,7 @@ def run(cells: Sequence[Cell], seeds: Sequence[int], episodes: int, advanced: Ca
 
     def job(cell: Cell, batch: np.ndarray, episodes: int) -> Trace | None:
         with jax.enable_x64(True):  # the setting is one of each thread
-            return _run_batch(cell, batch, episodes, together, stop, advanced)
+            return _run_batch(cell, batch, episodes, together, certify, stop, advanced)
 
     with ThreadPoolExecutor(workers) as pool:
         # A run of no episodes compiles: once for each structure of agent, and several of them at a time.
@@ -66,8 +88,15 @@ def run(cells: Sequence[Cell], seeds: Sequence[int], episodes: int, advanced: Ca
             for future in [*compiled, *(future for futures in jobs for future in futures)]:
                 future.cancel()
             raise
-    join = lambda *parts: np.concatenate(parts)[: len(seeds)]
-    return [jax.tree.map(join, *parts) for parts in traces]
+    return [_joined(parts, len(seeds)) for parts in traces]
+
+
+def _joined(parts: Sequence[Any], seeds: int) -> Trace:
+    """The traces of batches as one; seeds that filled up the last batch are dropped."""
+    arrays = [trace._replace(fits=()) for trace in parts]
+    joined: Trace = jax.tree.map(lambda *each: np.concatenate(each)[:seeds], *arrays)
+    fits = {(fit.seed, fit.after, fit.model): fit for trace in parts for fit in trace.fits}
+    return joined._replace(fits=tuple(fits[key] for key in sorted(fits)))
 
 
 def _batches(seeds: Sequence[int], workers: int, together: bool) -> list[np.ndarray]:
@@ -80,25 +109,66 @@ def _batches(seeds: Sequence[int], workers: int, together: bool) -> list[np.ndar
 
 
 def _run_batch(
-    cell: Cell, seeds: np.ndarray, episodes: int, together: bool, stop: threading.Event, advanced: Callable[[int], None]
+    cell: Cell,
+    seeds: np.ndarray,
+    episodes: int,
+    together: bool,
+    certify: bool,
+    stop: threading.Event,
+    advanced: Callable[[int], None],
 ) -> Trace | None:
     """All episodes of a batch of seeds, a chunk at a time. None when there were no episodes to run."""
     sizes, built = cell.problem.sizes, cell.built
     world: World = jax.tree.map(jnp.asarray, cell.problem.world)
     one = drive.start(built.agent, sizes, built.share_values, built.share_costs)
     carry: Carry = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(seeds), *x.shape)), one)
-    chunks, visits_early = [], None
-    for done in range(0, max(episodes, 1), CHUNK):
+    chunks, visits_early = [], np.zeros((len(seeds), sizes.states), np.int32)
+    fits: list[Fitted] = []
+    stops = sorted({0, *range(0, episodes, CHUNK), *(n for each in built.fits if each for n in _every(each, episodes))})
+    for done, until in zip(stops, [*stops[1:], episodes], strict=True):
         if stop.is_set():
             return None
-        count = min(CHUNK, episodes - done)
+        carry = drive.with_room(built.agent, sizes, carry, min(until - done, CHUNK))
         carry, metrics = drive.scan_seeds(
-            built.agent, world, sizes, carry, jnp.asarray(seeds), jnp.int32(count), CHUNK, together
+            built.agent, world, sizes, carry, jnp.asarray(seeds), jnp.int32(until - done), CHUNK, together, certify
         )
         if episodes == 0:
             return None
-        chunks.append(jax.tree.map(lambda x, n=count: np.asarray(x[:, :n]), metrics))
-        visits_early = np.asarray(carry.visits) if visits_early is None else visits_early
-        advanced(count * len(seeds))
-    assert visits_early is not None
-    return Trace(jax.tree.map(lambda *parts: np.concatenate(parts, 1), *chunks), visits_early, np.asarray(carry.visits))
+        chunks.append(jax.tree.map(lambda x, n=until - done: np.asarray(x[:, :n]), metrics))
+        if until <= CHUNK:
+            visits_early = np.asarray(carry.visits)
+        carry, new = _fit(built, carry, seeds, until)
+        fits += new
+        advanced((until - done) * len(seeds))
+    lower, upper = _bounds(built.agent, carry.agent)
+    together_all = jax.tree.map(lambda *parts: np.concatenate(parts, 1), *chunks)
+    return Trace(
+        together_all, visits_early, np.asarray(carry.visits), np.asarray(lower), np.asarray(upper), tuple(fits)
+    )
+
+
+_bounds = jax.jit(jax.vmap(drive.bounds, in_axes=(None, 0)))
+
+
+def _every(each: FitEvery, episodes: int) -> range:
+    return range(each.episodes, episodes, each.episodes)
+
+
+def _fit(built: Built, carry: Carry, seeds: np.ndarray, done: int) -> tuple[Carry, list[Fitted]]:
+    """Fit the kernels that are due after `done` episodes, for each seed from what it saw."""
+    due = [i for i, each in enumerate(built.fits) if each is not None and done % each.episodes == 0]
+    if not due:
+        return carry, []
+    fits, states = [], []
+    for s, seed in enumerate(seeds):
+        costs = jax.tree.map(lambda leaf, s=s: leaf[s], carry.agent.costs)
+        models = list(costs) if len(built.fits) > 1 else [costs]
+        for i in due:
+            each = built.fits[i]
+            assert each is not None
+            fit = fitting.fit(each.kernel, float(models[i].lam), each.points.named, models[i].tally)
+            models[i] = fitting.refitted(fit.kernel, fit.lam, each.points.named, models[i].tally)
+            fits.append(Fitted(int(seed), done, i, fit))
+        states.append(tuple(models) if len(built.fits) > 1 else models[0])
+    costs = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+    return carry._replace(agent=carry.agent._replace(costs=costs)), fits

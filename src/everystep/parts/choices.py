@@ -20,6 +20,11 @@ TIE = 1e-9
 class Greedy(NamedTuple):
     """a = argmax_a Q(x, a)."""
 
+    @property
+    def reacts(self) -> bool:
+        """Whether it is made again at every step of an episode."""
+        return False
+
     def __call__(
         self, Q: Float[Array, "A *S"], ghat: Float[Array, "m A *S"], price: Float[Array, " m"], tie: UInt32[Array, "*S"]
     ) -> Bool[Array, "A *S"]:
@@ -34,11 +39,35 @@ class Penalised(NamedTuple):
 
     rectify: Bool[Array, ""] | bool
 
+    @property
+    def reacts(self) -> bool:
+        """Whether it is made again at every step of an episode."""
+        return False
+
     def __call__(
         self, Q: Float[Array, "A *S"], ghat: Float[Array, "m A *S"], price: Float[Array, " m"], tie: UInt32[Array, "*S"]
     ) -> Bool[Array, "A *S"]:
         harm = jnp.where(self.rectify, jnp.maximum(ghat, 0), ghat)
         return best(Q - sum(price[i] * harm[i] for i in range(len(harm))), tie)  # eq. (11)
+
+
+class Reacting(NamedTuple):
+    """The same choice made again at every step of the episode, with the newest estimate of costs and Q as planned.
+
+    Algorithm 1 updates ghat inside its loop over steps; with one estimator for all steps that is felt at once.
+    """
+
+    choice: Penalised
+
+    @property
+    def reacts(self) -> bool:
+        """Whether it is made again at every step of an episode."""
+        return True
+
+    def __call__(
+        self, Q: Float[Array, "A *S"], ghat: Float[Array, "m A *S"], price: Float[Array, " m"], tie: UInt32[Array, "*S"]
+    ) -> Bool[Array, "A *S"]:
+        return self.choice(Q, ghat, price, tie)
 
 
 def best(score: Float[Array, "A *S"], tie: UInt32[Array, "*S"]) -> Bool[Array, "A *S"]:
@@ -86,4 +115,4 @@ def _names(actions: int, axes: int) -> UInt32[Array, "A *one"]:
     return jnp.arange(1, actions + 1, dtype=jnp.uint32).reshape(-1, *[1] * axes)
 
 
-Choice = Greedy | Penalised
+Choice = Greedy | Penalised | Reacting

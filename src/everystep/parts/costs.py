@@ -24,7 +24,7 @@ class CostEstimate(NamedTuple):
     """An interval for each constraint at each (x, a): mean - width to mean + width."""
 
     mean: Float[Array, "T m A S"]
-    width: Float[Array, "T 1 A S"]
+    width: Float[Array, "T w A S"]  # w is 1 where all constraints share it, else m
 
 
 class CountCostState(NamedTuple):
@@ -92,6 +92,3 @@ class LinearCosts(NamedTuple):
         return CostEstimate(
             jnp.einsum("tmd,asd->tmas", theta, self.phi), self.radius.width(state.gram.norm2, k)[:, None]
         )
-
-
-CostModel = CountCosts | LinearCosts

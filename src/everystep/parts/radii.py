@@ -5,6 +5,7 @@ Every radius turns the squared norm ||phi||^2_{Lambda^-1} of a feature (1 / (n +
 
     tuned        beta ||phi||                          a number chosen by a sweep; carries no probability
     paper        the printed formulas                  `beta` is the constant in front of them
+                 (of a Gaussian process, its posterior variance stands for the squared norm)
     coordinate   one interval for each (x, a)          valid for one-hot features only; `beta` = 1 is the valid width
 
 Every quantity is an array leaf, so changing a number compiles nothing.
@@ -22,11 +23,11 @@ Norms = Float[Array, "..."]
 
 
 class Tuned(NamedTuple):
-    """beta ||phi||_{Lambda^-1}, for values and costs alike."""
+    """beta ||phi||_{Lambda^-1}, for values and costs alike; beta sigma(y) with the variance of a Gaussian process."""
 
     beta: Scalar
 
-    def width(self, norm2: Norms, k: Int[Array, ""]) -> Norms:
+    def width(self, norm2: Norms, k: Int[Array, ""], gain: Norms | None = None) -> Norms:
         return self.beta * jnp.sqrt(norm2)
 
 
@@ -107,4 +108,23 @@ class CoordinateValue(NamedTuple):
         return self.beta * self.cap * (self.lam + jnp.sqrt(n / 2 * self.log_union)) * norm2
 
 
+class PaperGP(NamedTuple):
+    """beta_h^k(p / H) = B + sigma sqrt(2 (gamma + 1 + ln(2 m H / p))), times sigma_h^k(y): the radius of IGP-UCB.
+
+    Symbols: B >= ||g||_k is `bound`, sigma the noise level, ln(2 m H / p) is `log_union` (no H when shared), gamma
+    is `gain`, (x, a)'s variance is `variance`. It holds with lam = 1 + 2 / T, T all observations of the estimator.
+    Departures from the paper: it prints B = sigma = 1, and m = 1; gamma is the realised gain, which is what the proof
+    needs, not its maximum over all sets. `beta` multiplies the whole.
+    """
+
+    beta: Scalar
+    bound: Scalar
+    sigma: Scalar
+    log_union: Scalar
+
+    def width(self, variance: Norms, k: Int[Array, ""], gain: Norms) -> Norms:
+        return self.beta * (self.bound + self.sigma * jnp.sqrt(2 * (gain + 1 + self.log_union))) * jnp.sqrt(variance)
+
+
 Radius = Tuned | PaperValue | PaperCost | CoordinateCost | CoordinateValue
+GPRadius = Tuned | PaperGP

@@ -111,7 +111,7 @@ def from_map(
         exempt=wall,
         grid=Grid(rows),
         remarks=remarks,
-        coordinates=grid_coordinates(landing, len(rows[0])),
+        coordinates=grid_coordinates(np.where(goal[:, None], x[:, None], landing), len(rows[0])),
         kernel="categorical(on=landing)" if cost == "intended" else None,
     )
     lake.check()
@@ -177,7 +177,10 @@ def _landing_cells(rows: tuple[str, ...]) -> np.ndarray:
 
 
 def grid_coordinates(landing: np.ndarray, width: int) -> dict[str, np.ndarray]:
-    """Where each (x, a) is (`position`), where it aims (`landing`), as rows and columns, and both (`move`)."""
+    """Where each (x, a) is (`position`), where it aims (`landing`), as rows and columns, and both (`move`).
+
+    At an absorbing goal every action aims at the goal itself.
+    """
     place = lambda cell: np.stack([cell // width, cell % width], -1).astype(float)
     position = place(np.broadcast_to(np.arange(len(landing))[:, None], landing.shape))
     return {"position": position, "landing": place(landing), "move": np.concatenate([position, place(landing)], -1)}

@@ -1,0 +1,62 @@
+"""Certificates: which actions the cost intervals call safe, which unsafe, and how often they are wrong.
+
+    safe     upper bound <= 0 for every constraint        unsafe   lower bound > 0 for some        unknown   neither
+
+With valid radii (`paper`, `coordinate`) all intervals hold at once with probability 1 - p, and so do all labels at all
+times. With `tuned` radii labels are a heuristic and carry no p. For NumPy and JAX arrays alike.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from everystep.problem import AnyArray
+
+SAFE, UNKNOWN, UNSAFE = 1, 0, -1
+
+
+class Counts(NamedTuple):
+    """How many (h, x, a) are called safe and unsafe, and how many of these labels are false."""
+
+    safe: AnyArray
+    unsafe: AnyArray
+    false: AnyArray
+
+
+def labels(lower: AnyArray, upper: AnyArray) -> AnyArray:
+    """(..., T, m, A, S) bounds to (..., T, A, S) labels."""
+    safe, unsafe = (upper <= 0).all(-3), (lower > 0).any(-3)
+    return safe.astype(np.int8) - unsafe.astype(np.int8)
+
+
+def count(label: AnyArray, g: AnyArray, counted: AnyArray) -> Counts:
+    """Against the true g (T, m, A, S), over the states that are `counted` (S,); leading axes are kept.
+
+    An estimator shared over steps speaks for every step: it counts once, and is false if it is at any step.
+    """
+    safe_step = (g <= 0).all(-3)
+    if label.shape[-3] == 1:
+        always, ever = safe_step.all(0, keepdims=True), safe_step.any(0, keepdims=True)
+    else:
+        always = ever = safe_step
+    total = lambda mask: (mask & counted).sum((-3, -2, -1), dtype=np.int32)
+    safe, unsafe = label == SAFE, label == UNSAFE
+    return Counts(total(safe), total(unsafe), total((safe & ~always) | (unsafe & ever)))
+
+
+def summary(lower: np.ndarray, upper: np.ndarray, g: np.ndarray, counted: np.ndarray) -> dict[str, Any]:
+    """Of many seeds (leading axis): mean numbers of labels, and how many seeds have a false one."""
+    label = labels(lower, upper)
+    counts = count(label, g, counted)
+    of = int(label[0].size // label.shape[-1] * counted.sum())
+    return {
+        "actions": of,
+        "safe": float(np.mean(counts.safe)),
+        "unsafe": float(np.mean(counts.unsafe)),
+        "unknown": float(of - np.mean(counts.safe) - np.mean(counts.unsafe)),
+        "false": float(np.mean(counts.false)),
+        "seeds_with_a_false_label": int((np.asarray(counts.false) > 0).sum()),
+        "seeds": len(lower),
+    }

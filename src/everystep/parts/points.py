@@ -1,0 +1,61 @@
+"""Where a kernel sees a problem: the distinct points among all (x, a), and what the true costs are like there."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from everystep.parts import kernels
+from everystep.parts.kernels import Kernel
+from everystep.problem import FiniteCMDP
+
+NEGLIGIBLE = 1e-10  # eigenvalues of a Gram matrix below this share of the largest are rounding
+
+
+class Points(NamedTuple):
+    """N distinct points: named (N, d), `which` (A, S) of them each (x, a) is, and the kernel of all pairs (N, N).
+
+    Fewer than (x, a) where several look alike: a kernel on landing cells sees 100 points on a lake with 400 actions.
+    """
+
+    named: dict[str, np.ndarray]
+    which: np.ndarray
+    gram: np.ndarray
+
+    @classmethod
+    def of(cls, problem: FiniteCMDP, kernel: Kernel) -> Points:
+        all_named = problem.points
+        names = sorted(name for name in kernels.looks_at(kernel) if name is not None) or sorted(all_named)
+        stacked = np.concatenate([all_named[name].swapaxes(0, 1) for name in names], -1)  # (A, S, d)
+        A, S, d = stacked.shape
+        distinct, which = np.unique(stacked.reshape(-1, d), axis=0, return_inverse=True)
+        ends = np.cumsum([all_named[name].shape[-1] for name in names])[:-1]
+        named = dict(zip(names, np.split(distinct, ends, axis=1), strict=True))
+        with jax.enable_x64(True):
+            gram = np.asarray(_gram(kernel, named))
+        return cls(named, which.reshape(A, S).astype(np.int32), gram)
+
+    def norm(self, g: np.ndarray) -> float:
+        """The largest norm of the costs g (..., S, A) in the space of the kernel; inf where they are not in it.
+
+        ||g||^2 = g^T K^+ g over the points; a lower bound of the norm of any function that agrees with g there.
+        """
+        eigenvalues, Q = np.linalg.eigh(self.gram)
+        used = eigenvalues > NEGLIGIBLE * max(eigenvalues[-1], 1e-300)
+        largest = 0.0
+        for each in g.reshape(-1, *g.shape[-2:]):
+            values = np.zeros(len(self.gram))
+            values[self.which] = each.T
+            if np.abs(values[self.which] - each.T).max() > 1e-9:
+                return math.inf  # two actions look the same and cost differently
+            along = Q.T @ values
+            if np.abs(Q[:, ~used] @ along[~used]).max(initial=0) > 1e-4:
+                return math.inf
+            largest = max(largest, float(np.sqrt((along[used] ** 2 / eigenvalues[used]).sum())))
+        return largest
+
+
+_gram = jax.jit(lambda kernel, named: kernels.gram(kernel, named, named))
