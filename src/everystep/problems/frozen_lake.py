@@ -15,6 +15,7 @@ from everystep.problems.grids import (
     SPARE,
     STEP_REWARD,
     cell_name,
+    check_equally_long,
     entering_rewards,
     grid_coordinates,
     landing_cells,
@@ -149,11 +150,8 @@ def random_lake(seed: int, size: int = 10, hazards: float = 0.12, horizon: int =
 def _check_rows(rows: tuple[str, ...]) -> None:
     if not rows or not any(row.strip() for row in rows):
         raise EverystepError("the map is empty. Draw it as rows of S, F, H, G and #.")
+    check_equally_long(rows)
     for number, row in enumerate(rows, 1):
-        if len(row) != len(rows[0]):
-            raise EverystepError(
-                f"row {number} has {len(row)} cells, row 1 has {len(rows[0])}. Make all rows equally long."
-            )
         for column, letter in enumerate(row, 1):
             if letter not in CELLS:
                 raise EverystepError(f"row {number}, column {column} is '{letter}'. Use S, F or ., H, G and # only.")

@@ -1,12 +1,16 @@
 """What every problem on a grid of cells shares: slippery moves, the reward of a goal, coordinates, shortest routes.
 
-A state is a cell, row * width + column; an action is a direction. Everything is built on `landing` (S, A), the cell that
-each action aims at: a problem that blocks a move changes `landing` and nothing else.
+A state is a cell, row * width + column; an action is a direction. Everything is built on `landing` (S, A), the cell
+that each action aims at: a problem that blocks a move changes `landing` and nothing else.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+
+from everystep.errors import EverystepError
 
 ACTIONS = ("left", "down", "right", "up")
 MOVES = ((0, -1), (1, 0), (0, 1), (-1, 0))
@@ -42,25 +46,26 @@ def slippery_moves(landing: np.ndarray, goal: np.ndarray) -> np.ndarray:
 def entering_rewards(goal: np.ndarray, actions: int) -> np.ndarray:
     """(S, A, S), observed on arrival: 6 on the step that enters a goal, 0.01 on every other."""
     earned = np.full((len(goal), actions, len(goal)), STEP_REWARD)
-    earned[np.ix_(~goal, range(actions), goal)] = GOAL_REWARD
+    earned[np.ix_(~goal, np.arange(actions), goal)] = GOAL_REWARD
     return earned
 
 
 def steps_to(goal: np.ndarray, landing: np.ndarray, at_most: float = np.inf) -> np.ndarray:
     """The steps of a shortest route from every cell to `goal`, inf where none leads there in `at_most` steps.
 
-    D(x) = 0 at a goal, else 1 + min_a D(landing(x, a)). `goal` is (S,), or (S, n) for n questions at once; so is D.
+    `goal` is (S,), or (S, n) for n questions at once; so is the answer.
     """
-    D = np.where(goal, 0.0, np.inf)
-    found = 0
-    while found < at_most:
-        nearer = D.copy()
-        for a in range(landing.shape[1]):
-            np.minimum(nearer, 1 + D[landing[:, a]], out=nearer)
-        if np.array_equal(nearer, D):
+    near = goal
+    steps = np.where(goal, 0.0, np.inf)
+    ring = 1
+    while ring <= at_most:
+        nearer = np.logical_or.reduce([near, *(near[landing[:, a]] for a in range(landing.shape[1]))])
+        new = nearer & ~near
+        if not new.any():
             break
-        D, found = nearer, found + 1
-    return D
+        steps[new] = ring
+        near, ring = nearer, ring + 1
+    return steps
 
 
 def grid_coordinates(landing: np.ndarray, width: int) -> dict[str, np.ndarray]:
@@ -73,3 +78,12 @@ def grid_coordinates(landing: np.ndarray, width: int) -> dict[str, np.ndarray]:
 def cell_name(x: int, width: int) -> str:
     """How messages call a cell; people count rows and columns from 1."""
     return f"the cell in row {x // width + 1}, column {x % width + 1}"
+
+
+def check_equally_long(rows: Sequence[Sequence[str]]) -> None:
+    """Refuse rows of different lengths, with the first that differs."""
+    for number, row in enumerate(rows, 1):
+        if len(row) != len(rows[0]):
+            raise EverystepError(
+                f"row {number} has {len(row)} cells, row 1 has {len(rows[0])}. Make all rows equally long."
+            )
