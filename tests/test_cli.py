@@ -60,7 +60,18 @@ def test_help_needs_neither_jax_nor_matplotlib(desk):
 def test_list_shows_problems_agents_and_settings(capsys):
     assert cli.main(["list"]) == 0
     shown = capsys.readouterr().out
-    for word in ("frozen-lake", "lsvi-ae", "lsvi-primal", "beta_cost", "share_values", "optimism", "needs", "default"):
+    for word in (
+        "frozen-lake",
+        "terrain",
+        ".csv",
+        "lsvi-ae",
+        "lsvi-primal",
+        "beta_cost",
+        "share_values",
+        "optimism",
+        "needs",
+        "default",
+    ):
         assert word in shown
 
 

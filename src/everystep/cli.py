@@ -64,12 +64,16 @@ def parser() -> argparse.ArgumentParser:
     reproduce.set_defaults(command=_reproduce)
 
     run = commands.add_parser("run", help="run agents on a problem")
-    run.add_argument("--problem", required=True, metavar="P", help="a name, a map (.txt) or arrays (.npz)")
+    run.add_argument(
+        "--problem", required=True, metavar="P", help="a name, or a file: .txt, .npz, .npy, .csv, .png (see list)"
+    )
     run.add_argument("--agents", default=AGENTS, metavar="A,B", help=f"names with commas ({AGENTS})")
     run.add_argument("--episodes", default="1000", metavar="K", help="how many episodes (1000)")
     run.add_argument("--seeds", default="32", metavar="N", help="how many seeds (32)")
     run.add_argument("--seed0", default="0", metavar="S", help="the first seed (0)")
-    run.add_argument("--horizon", metavar="H", help="steps of an episode (the problem's own; 15 for a map)")
+    run.add_argument(
+        "--horizon", metavar="H", help="steps of an episode (the problem's own; 15 for a map, 26 for heights)"
+    )
     run.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", dest="settings",
         help="a setting of all agents that have it, or of one: lsvi-ae.beta=0.5; may be repeated",
@@ -129,7 +133,7 @@ def _list(options: argparse.Namespace) -> None:
     from everystep import agents, problems
     from everystep.settings import SETTINGS
 
-    print("Problems (or a path to a map, .txt, or to arrays, .npz)")
+    print(f"Problems (or a path to {problems.FILES})")
     for name in problems.REGISTERED:
         print(f"  {name:<13} {problems.summary(name)}")
     print(f"\nAgents\n  {'name':<13} {'needs':<9} what it is")

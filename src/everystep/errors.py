@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class EverystepError(ValueError):
@@ -27,3 +28,12 @@ def whole_number(field: str, value: object, at_least: int = 1) -> int:
     if number is None or number < at_least:
         raise EverystepError(f"{field} is {value}; give a whole number of at least {at_least}.")
     return number
+
+
+def openable(path: Path) -> None:
+    """Nothing if the file can be read, else the error that says why it cannot."""
+    try:
+        with path.open("rb"):
+            pass
+    except OSError as error:
+        raise EverystepError(f"the file cannot be opened ({error.strerror}). Check the path.") from None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import LogNorm
+from matplotlib.colors import LinearSegmentedColormap, LogNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.patheffects import Normal, Stroke
@@ -29,6 +29,8 @@ SPARE = (("#CC79A7", "-"), ("#E69F00", "-."), ("#56B4E9", "-"), ("#000000", ":")
 TITLES = {"lsvi-ae": "LSVI-AE", "lsvi": "LSVI", "lsvi-primal": "LSVI-Primal"}
 INK, FAINT = "#222222", "#888888"
 CELLS = {"H": "#C9453B", "G": "#3C8D5A", "S": "#F0C75E", "#": "#4A4A4A"}
+# One hue whose lightness falls evenly from CIELAB 97 to 62: words and lines in INK stay legible on all of it.
+EARTH = LinearSegmentedColormap.from_list("earth", ["#FBF6EA", "#E5D4B3", "#CDB283", "#B1925B"])
 STYLE: dict[str, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 10,
@@ -107,12 +109,13 @@ def regret(curves: Mapping[str, Mapping[str, np.ndarray]]) -> Figure:
 
 
 def lake_map(problem: FiniteCMDP) -> Figure:
-    """The map, with the way the safe optimum most likely goes."""
+    """The map of a lake or a terrain, with the way the safe optimum most likely goes."""
     assert problem.grid is not None
-    figure = Figure(figsize=(4.4, 4.6), layout="constrained")
+    width, rows = problem.grid.width, len(problem.grid.rows)
+    shape = min(max(rows / width, 0.4), 2.5)
+    figure = Figure(figsize=(4.4, 4.4 * shape + 0.2), layout="constrained")
     axes = figure.subplots()
     cells(axes, problem.grid, fill=True)
-    width = problem.grid.width
     best = planner.solve(problem)
     x, path = int(np.argmax(planner.start_distribution(problem))), []
     for h in range(problem.horizon):
@@ -120,7 +123,9 @@ def lake_map(problem: FiniteCMDP) -> Figure:
         x = int(problem.P[h if len(problem.P) > 1 else 0, x, best.policy[h, x]].argmax())
     path.append((x % width, x // width))
     axes.plot(*np.transpose(path), color=INK, linewidth=2, zorder=1.5, solid_capstyle="round")
-    axes.set_title(f"The likeliest way of the safe optimum\n(value {best.value:.3f} in {problem.horizon} steps)")
+    shade = "" if problem.grid.heights is None else "; darker = higher"
+    worth = f"value {best.value:.3f} in {problem.horizon} steps"
+    axes.set_title(f"The likeliest way of the safe optimum\n({worth}{shade})")
     return figure
 
 
@@ -138,7 +143,8 @@ def heatmap(grid: Grid, visits: Mapping[str, np.ndarray], after: int, seeds: int
     assert image is not None
     bar = figure.colorbar(image, ax=list(panels), shrink=0.8, pad=0.02)
     bar.set_label("mean visits of a cell, 0.1 and fewer at the bottom")
-    figure.suptitle(f"Visits after {after} episodes, mean of {seeds} seeds (darker = fewer)", fontsize=10.5)
+    lines = "" if grid.heights is None else "; lines of equal height"
+    figure.suptitle(f"Visits after {after} episodes, mean of {seeds} seeds (darker = fewer{lines})", fontsize=10.5)
     return figure
 
 
@@ -230,12 +236,14 @@ def reference(axes: Axes, value: float, name: str) -> None:
 
 
 def cells(axes: Axes, grid: Grid, fill: bool) -> None:
-    """The cells of a map: letters on S, G and H, filled or outlined."""
+    """The cells of a map: letters on S, G and H, filled or outlined; a ground of heights where it has them."""
     height, width = len(grid.rows), grid.width
+    if grid.heights is not None:
+        ground(axes, grid.heights, fill)
     for i, row in enumerate(grid.rows):
         for j, letter in enumerate(row):
             special = letter in CELLS
-            if fill or special:
+            if special or (fill and grid.heights is None):
                 colour = CELLS[letter] if special else "#EAF2F8"
                 face = colour if fill or letter == "#" else "none"
                 edge = "white" if fill else colour
@@ -246,3 +254,17 @@ def cells(axes: Axes, grid: Grid, fill: bool) -> None:
     axes.set(xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5), xticks=[], yticks=[], aspect="equal")
     for spine in axes.spines.values():
         spine.set_visible(False)
+
+
+def ground(axes: Axes, heights: np.ndarray, fill: bool) -> None:
+    """Heights as shades of earth under thin contours; contours alone over what is drawn already."""
+    if fill:
+        axes.imshow(heights, cmap=EARTH)
+    levels = np.linspace(heights.min(), heights.max(), 9)[1:-1]
+    if not (np.diff(levels) > 0).all():
+        return  # flat
+    to_the_edge = lambda n: np.array([-0.5, *range(n), n - 0.5])
+    axes.contour(
+        *map(to_the_edge, heights.shape[::-1]), np.pad(heights, 1, mode="edge"), levels,
+        colors="#6B5331" if fill else "white", linewidths=0.6, linestyles="solid", alpha=0.6, zorder=0.5,
+    )  # fmt: skip

@@ -209,6 +209,10 @@ class FiniteCMDP:
         put("coordinates", {name: self._coordinate(name, given) for name, given in self.coordinates.items()})
         if self.grid is not None and {len(row) * len(self.grid.rows) for row in self.grid.rows} != {self.states}:
             raise EverystepError(f"rows draw {self.grid.rows}; give equally long ones with {self.states} cells in all.")
+        if self.grid is not None and self.grid.heights is not None:
+            heights = _numbers("heights", self.grid.heights)
+            if heights.shape != (shape := (len(self.grid.rows), self.grid.width)) or not np.isfinite(heights).all():
+                raise EverystepError(f"heights have shape {heights.shape}; give finite numbers {shape}, one a cell.")
 
     def _coordinate(self, name: str, given: Any) -> np.ndarray:
         array = _numbers(f"coordinates '{name}'", given)

@@ -11,36 +11,46 @@ from typing import Any
 
 import numpy as np
 
-from everystep.errors import EverystepError, unknown, whole_number
+from everystep.errors import EverystepError, openable, unknown, whole_number
 from everystep.problem import FiniteCMDP, Grid, Noise
 from everystep.problems.frozen_lake import from_map, frozen_lake, random_lake
+from everystep.problems.terrain import READERS, terrain, terrain_from
 
-REGISTERED: dict[str, Callable[..., FiniteCMDP]] = {"frozen-lake": frozen_lake}
+REGISTERED: dict[str, Callable[..., FiniteCMDP]] = {"frozen-lake": frozen_lake, "terrain": terrain}
 
 ARRAYS = ("P", "r", "g", "start", "horizon")
 NOISE_ARRAYS = ("reward_on_arrival", "cost_on_arrival", "reward_sigma", "cost_sigma")
 OPTIONAL_ARRAYS = (*NOISE_ARRAYS, "features", "exempt", "rows", "heights", "kernel", "name")
 COORDINATE = "coordinate_"  # how a named coordinate is called in a file
 
-__all__ = ["REGISTERED", "from_arrays", "from_map", "frozen_lake", "load", "random_lake", "summary"]
+FILES = f"a map (.txt), arrays (.npz) or heights ({', '.join(READERS)})"
+
+__all__ = [
+    "REGISTERED",
+    "from_arrays",
+    "from_map",
+    "frozen_lake",
+    "load",
+    "random_lake",
+    "summary",
+    "terrain",
+    "terrain_from",
+]
 
 
 def load(name: str, horizon: int | None = None) -> FiniteCMDP:
-    """A problem from what a person types: a registered name, a map (.txt) or arrays (.npz)."""
+    """A problem from what a person types: a registered name, or a file, which its ending tells how to read."""
     path = Path(name)
     if name in REGISTERED:
         return REGISTERED[name]() if horizon is None else REGISTERED[name](horizon=horizon)
+    if path.suffix in READERS:
+        return terrain_from(path) if horizon is None else terrain_from(path, horizon=horizon)
     if path.suffix not in (".txt", ".npz"):
-        raise unknown(
-            "problem", name, REGISTERED, "`everystep list` shows all; a file must end in .txt (a map) or .npz (arrays)."
-        )
+        raise unknown("problem", name, REGISTERED, f"`everystep list` shows all; a file must be {FILES}.")
     try:
-        with path.open("rb"):
-            pass
-    except OSError as error:
-        raise EverystepError(
-            f"problem '{name}': the file cannot be opened ({error.strerror}). Check the path."
-        ) from None
+        openable(path)
+    except EverystepError as error:
+        raise EverystepError(f"problem '{name}': {error}") from None
     if path.suffix == ".npz":
         return from_arrays(path, horizon)
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from typing import Literal
 
@@ -10,6 +9,19 @@ import numpy as np
 
 from everystep.errors import EverystepError, whole_number
 from everystep.problem import FiniteCMDP, Grid, Noise
+from everystep.problems.grids import (
+    ACTIONS,
+    GOAL_REWARD,
+    SPARE,
+    STEP_REWARD,
+    cell_name,
+    check_equally_long,
+    entering_rewards,
+    grid_coordinates,
+    landing_cells,
+    slippery_moves,
+    steps_to,
+)
 
 # The 10 x 10 map of CISR (Turchetta et al., NeurIPS 2020), from which the paper's experiment descends.
 PAPER_MAP = (
@@ -24,9 +36,6 @@ PAPER_MAP = (
     "HFFFFFFFFF",
     "FFFGFFFFFF",
 )
-ACTIONS = ("left", "down", "right", "up")
-MOVES = ((0, -1), (1, 0), (0, 1), (-1, 0))
-GOAL_REWARD, STEP_REWARD = 6.0, 0.01
 CELLS = "SF.HG#"
 
 
@@ -68,50 +77,45 @@ def from_map(
 
     cells = np.array([list(row) for row in rows]).reshape(-1)
     goal, hazard, wall = cells == "G", cells == "H", cells == "#"
-    landing = _landing_cells(rows)
+    landing = landing_cells(wall.reshape(len(rows), -1))
     S, A = landing.shape
-
-    P = np.zeros((S, A, S))
-    x = np.arange(S)
-    for a in range(A):
-        for direction, probability in ((a, 0.9), ((a + 1) % 4, 0.05), ((a - 1) % 4, 0.05)):
-            P[x, a, landing[:, direction]] += probability
-    P[goal] = np.eye(S)[goal][:, None, :]
+    P = slippery_moves(landing, goal)
 
     # Observed on arrival: the reward of a step depends on where it leads; so does the cost, if realised.
-    earned = np.full((S, A, S), STEP_REWARD)
     if reward == "once":
-        earned[np.ix_(~goal, range(A), goal)] = GOAL_REWARD
+        earned = entering_rewards(goal, A)
     else:
+        earned = np.full((S, A, S), STEP_REWARD)
         earned[goal] = GOAL_REWARD
     hit = np.where(np.broadcast_to(hazard, (S, A, S)), 1.0, -1.0)
     hit[goal] = -1.0
     aimed = np.where(hazard[landing], 1.0, -1.0)
     aimed[goal] = -1.0
 
-    steps = _steps_to_goal(landing, cells)
+    start = int(np.flatnonzero(cells == "S")[0])
+    steps = steps_to(goal, landing)[start]
     remarks: tuple[str, ...] = ()
-    if steps is None:
+    if steps == np.inf:
         remarks = ("no path leads from S to G: the goal can never be reached.",)
     elif steps > horizon:
         remarks = (
-            f"the horizon {horizon} is shorter than the {steps} steps from S to G: the goal can never be reached.",
+            f"the horizon {horizon} is shorter than the {steps:.0f} steps from S to G: the goal can never be reached.",
         )
 
     lake = FiniteCMDP(
         P,
         (P * earned).sum(-1),
         aimed if cost == "intended" else (P * hit).sum(-1),
-        start=int(np.flatnonzero(cells == "S")[0]),
+        start=start,
         horizon=horizon,
         noise=Noise(reward_on_arrival=earned, cost_on_arrival=hit if cost == "realised" else None),
         name=name,
-        state_names=tuple(f"the cell in row {i // len(rows[0]) + 1}, column {i % len(rows[0]) + 1}" for i in range(S)),
+        state_names=tuple(cell_name(x, len(rows[0])) for x in range(S)),
         action_names=ACTIONS,
         exempt=wall,
         grid=Grid(rows),
         remarks=remarks,
-        coordinates=grid_coordinates(np.where(goal[:, None], x[:, None], landing), len(rows[0])),
+        coordinates=grid_coordinates(np.where(goal[:, None], np.arange(S)[:, None], landing), len(rows[0])),
         kernel="categorical(on=landing)" if cost == "intended" else None,
     )
     lake.check()
@@ -131,13 +135,11 @@ def random_lake(seed: int, size: int = 10, hazards: float = 0.12, horizon: int =
         cells = np.where(rng.random((size, size)) < hazards, "H", "F")
         start, goal = rng.choice(size * size, 2, replace=False)
         cells.flat[start], cells.flat[goal] = "S", "G"
-        rows = tuple("".join(row) for row in cells)
-        around = tuple(row.replace("H", "#") for row in rows)
-        steps = _steps_to_goal(_landing_cells(around), np.array(list("".join(around))))
-        if steps is None or not horizon / 2 <= steps <= horizon - 3:
+        around = landing_cells(cells == "H")
+        if not horizon / 2 <= steps_to(cells.reshape(-1) == "G", around)[start] <= horizon - SPARE:
             continue
         try:
-            return from_map(rows, horizon=horizon, name=f"random-lake-{seed}")
+            return from_map(cells.tolist(), horizon=horizon, name=f"random-lake-{seed}")
         except EverystepError:
             continue  # a cell without a safe action
     raise EverystepError(
@@ -148,11 +150,8 @@ def random_lake(seed: int, size: int = 10, hazards: float = 0.12, horizon: int =
 def _check_rows(rows: tuple[str, ...]) -> None:
     if not rows or not any(row.strip() for row in rows):
         raise EverystepError("the map is empty. Draw it as rows of S, F, H, G and #.")
+    check_equally_long(rows)
     for number, row in enumerate(rows, 1):
-        if len(row) != len(rows[0]):
-            raise EverystepError(
-                f"row {number} has {len(row)} cells, row 1 has {len(rows[0])}. Make all rows equally long."
-            )
         for column, letter in enumerate(row, 1):
             if letter not in CELLS:
                 raise EverystepError(f"row {number}, column {column} is '{letter}'. Use S, F or ., H, G and # only.")
@@ -161,42 +160,3 @@ def _check_rows(rows: tuple[str, ...]) -> None:
         raise EverystepError(f"the map has {text.count('S')} cells S. Give it exactly one start.")
     if "G" not in text:
         raise EverystepError("the map has no cell G. Give it a goal.")
-
-
-def _landing_cells(rows: tuple[str, ...]) -> np.ndarray:
-    """(S, A): where each action aims, after walls and the edge of the grid."""
-    height, width = len(rows), len(rows[0])
-    landing = np.zeros((height * width, len(MOVES)), np.int64)
-    for i in range(height):
-        for j in range(width):
-            for a, (down, right) in enumerate(MOVES):
-                y, x = i + down, j + right
-                blocked = not (0 <= y < height and 0 <= x < width) or rows[y][x] == "#"
-                landing[i * width + j, a] = i * width + j if blocked else y * width + x
-    return landing
-
-
-def grid_coordinates(landing: np.ndarray, width: int) -> dict[str, np.ndarray]:
-    """Where each (x, a) is (`position`), where it aims (`landing`), as rows and columns, and both (`move`).
-
-    At an absorbing goal every action aims at the goal itself.
-    """
-    place = lambda cell: np.stack([cell // width, cell % width], -1).astype(float)
-    position = place(np.broadcast_to(np.arange(len(landing))[:, None], landing.shape))
-    return {"position": position, "landing": place(landing), "move": np.concatenate([position, place(landing)], -1)}
-
-
-def _steps_to_goal(landing: np.ndarray, cells: np.ndarray) -> int | None:
-    """The number of steps of a shortest path from S to G."""
-    start = int(np.flatnonzero(cells == "S")[0])
-    distance = {start: 0}
-    queue = deque([start])
-    while queue:
-        x = queue.popleft()
-        if cells[x] == "G":
-            return distance[x]
-        for y in landing[x].tolist():
-            if y not in distance:
-                distance[y] = distance[x] + 1
-                queue.append(y)
-    return None

@@ -1,0 +1,92 @@
+"""What every problem on a grid of cells shares: slippery moves, the reward of a goal, coordinates, shortest routes.
+
+A state is a cell, row * width + column; an action is a direction. Everything is built on `landing` (S, A), the cell
+that each action aims at: a problem that blocks a move changes `landing` and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from everystep.errors import EverystepError
+
+ACTIONS = ("left", "down", "right", "up")
+MOVES = ((0, -1), (1, 0), (0, 1), (-1, 0))
+INTENDED, ASIDE = 0.9, 0.05  # chances of a move going where it aims, and to each side of it
+GOAL_REWARD, STEP_REWARD = 6.0, 0.01
+SPARE = 3  # steps that a shortest safe route must leave of the horizon, because moves slip
+
+
+def landing_cells(wall: np.ndarray) -> np.ndarray:
+    """(S, A): where each action aims, after walls and the edge of the grid; `wall` is (rows, columns)."""
+    height, width = wall.shape
+    row, column = np.indices(wall.shape).reshape(2, -1)
+    landing = np.zeros((wall.size, len(MOVES)), np.int64)
+    for a, (down, right) in enumerate(MOVES):
+        y, x = np.clip(row + down, 0, height - 1), np.clip(column + right, 0, width - 1)
+        blocked = wall[y, x]
+        landing[:, a] = np.where(blocked, row, y) * width + np.where(blocked, column, x)
+    return landing
+
+
+def slippery_moves(landing: np.ndarray, goal: np.ndarray) -> np.ndarray:
+    """P (S, A, S): 0.9 as intended, 0.05 to each side; goals, booleans (S,), are never left."""
+    S, A = landing.shape
+    P = np.zeros((S, A, S))
+    x = np.arange(S)
+    for a in range(A):
+        for direction, probability in ((a, INTENDED), ((a + 1) % A, ASIDE), ((a - 1) % A, ASIDE)):
+            P[x, a, landing[:, direction]] += probability
+    P[goal] = np.eye(S)[goal][:, None, :]
+    return P
+
+
+def entering_rewards(goal: np.ndarray, actions: int) -> np.ndarray:
+    """(S, A, S), observed on arrival: 6 on the step that enters a goal, 0.01 on every other."""
+    earned = np.full((len(goal), actions, len(goal)), STEP_REWARD)
+    earned[np.ix_(~goal, np.arange(actions), goal)] = GOAL_REWARD
+    return earned
+
+
+def steps_to(goal: np.ndarray, landing: np.ndarray, at_most: float = np.inf) -> np.ndarray:
+    """The steps of a shortest route from every cell to `goal`, inf where none leads there in `at_most` steps.
+
+    `goal` is (S,), or (S, n) for n questions at once; so is the answer.
+    """
+    near = goal
+    steps = np.where(goal, 0.0, np.inf)
+    ring = 1
+    while ring <= at_most:
+        nearer = np.logical_or.reduce([near, *(near[landing[:, a]] for a in range(landing.shape[1]))])
+        new = nearer & ~near
+        if not new.any():
+            break
+        steps[new] = ring
+        near, ring = nearer, ring + 1
+    return steps
+
+
+def grid_coordinates(landing: np.ndarray, width: int) -> dict[str, np.ndarray]:
+    """Where each (x, a) is (`position`), where it aims (`landing`), as rows and columns, and both (`move`).
+
+    At an absorbing goal give the goal itself as what every action aims at.
+    """
+    place = lambda cell: np.stack([cell // width, cell % width], -1).astype(float)
+    position = place(np.broadcast_to(np.arange(len(landing))[:, None], landing.shape))
+    return {"position": position, "landing": place(landing), "move": np.concatenate([position, place(landing)], -1)}
+
+
+def cell_name(x: int, width: int) -> str:
+    """How messages call a cell; people count rows and columns from 1."""
+    return f"the cell in row {x // width + 1}, column {x % width + 1}"
+
+
+def check_equally_long(rows: Sequence[Sequence[str]]) -> None:
+    """Refuse rows of different lengths, with the first that differs."""
+    for number, row in enumerate(rows, 1):
+        if len(row) != len(rows[0]):
+            raise EverystepError(
+                f"row {number} has {len(row)} cells, row 1 has {len(rows[0])}. Make all rows equally long."
+            )

@@ -1,0 +1,331 @@
+"""Terrains: hills whose steep climbs are unsafe. Costs vary smoothly, so that one step tells of its neighbours."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from everystep.errors import EverystepError, openable, whole_number
+from everystep.problem import FiniteCMDP, Grid, Noise
+from everystep.problems.grids import (
+    ACTIONS,
+    SPARE,
+    cell_name,
+    check_equally_long,
+    entering_rewards,
+    grid_coordinates,
+    landing_cells,
+    slippery_moves,
+    steps_to,
+)
+
+STEEP = 0.2  # the share of moves between cells that is unsafe when no limit is given
+LENGTHY, DETOUR = 0.6, 4  # a drawn route fills this share of the horizon, and is so many steps longer than a direct one
+LENGTHS = 0.1, 100.0  # in cells: below it heights are unrelated, above it the ground is flat up to rounding
+ROUNDING = 1e-9  # a climb this close to the limit is equal to it, and safe
+WIDEST = 64  # P has (cells x cells) entries for each action: at 64 x 64 cells they take half a gigabyte
+
+
+def terrain(
+    seed: int = 0,
+    size: int = 12,
+    length: float = 3.0,
+    limit: float | None = None,
+    horizon: int = 26,
+    sigma: float = 0.0,
+) -> FiniteCMDP:
+    """Hills drawn from a Gaussian process: reach the goal in 26 slippery steps, never climbing too steeply.
+
+    States      size * size cells, row * size + column.      Actions  0 left, 1 down, 2 right, 3 up.
+    Transitions 0.9 as intended, 0.05 to each side; leaving the grid keeps the place; the goal is absorbing.
+    Reward      6 on the step that enters the goal, 0.01 on every other step.
+    Constraint  g = (slope - limit) / scale, where slope = height of the cell aimed at - height of the cell: climbing by
+                more than `limit` is unsafe, going down never is. Without a limit, a fifth of the moves between cells is
+                unsafe, or fewer where a pit could not be left otherwise. Keeping the place, at the edge or at the
+                goal, is a slope of 0: g = -limit / scale. The scale is the largest |slope - limit|, so that |g| <= 1,
+                or more if the prior variance of g would exceed 1. Costs are observed with normal noise of standard
+                deviation `sigma`.
+    Optimum     5.6018542360537 under the constraint, 6.2499993233186 without it (seed 0).
+    Origin      made for this library; the slopes of Mars in SafeMDP (Turchetta, Berkenkamp and Krause, NIPS 2016)
+                suggested it.
+
+    Heights have mean 0, variance 1 and covariance exp(-distance^2 / (2 length^2)) between cells. They, start and goal
+    are drawn until every cell has a safe action and the shortest safe route fills 0.6 of the horizon, leaves three
+    steps to spare and is at least four steps longer than the shortest of all routes: there is something to learn.
+    """
+    rng = np.random.default_rng(whole_number("seed", seed, at_least=0))
+    size, horizon = whole_number("size", size, at_least=2), whole_number("horizon", horizon, at_least=SPARE + 1)
+    if size > WIDEST:
+        raise EverystepError(f"size is {size}; give at most {WIDEST}.")
+    length, limit = _number("length", length, *LENGTHS), None if limit is None else _number("limit", limit)
+    root = covariance_root(size, length)
+    for _ in range(2000):
+        hills = Hills(root @ rng.standard_normal((size, size)) @ root, limit)
+        start, goal = (int(x) for x in rng.choice(size * size, 2, replace=False))
+        direct = hills.direct_steps(start, goal)
+        steps = hills.safe_steps([goal], horizon - SPARE)[start, 0]
+        if max(LENGTHY * horizon, direct + DETOUR) <= steps < np.inf and not hills.stuck([goal]).any():
+            return hills.problem(start, goal, length, horizon, sigma, f"terrain-{seed}")
+    limited = "" if limit is None else f" and limit {limit:g}"
+    raise EverystepError(
+        f"no terrain of size {size} with length {length:g}{limited} fits a horizon of {horizon}; change one of them."
+    )
+
+
+def terrain_from(
+    heights: Any,
+    start: tuple[int, int] | None = None,
+    goal: tuple[int, int] | None = None,
+    limit: float | None = None,
+    horizon: int = 26,
+    sigma: float = 0.0,
+    length: float = 3.0,
+) -> FiniteCMDP:
+    """A terrain from heights of your own: an array, a .npy file, numbers with commas (.csv) or a grey-scale .png.
+
+    States, actions, transitions, reward and constraint as `terrain`; the map may be rectangular.
+    `limit` is in the units of the map (0 to 1 for a picture); without one it is as for `terrain`.
+    `start` and `goal` are (row, column), counted from 0. What is not given is chosen so that the shortest safe route is
+    the longest which leaves three steps of the horizon to spare; among these, so that it is the longest way round.
+    Heights are standardised (mean 0, standard deviation 1), which changes no cost and makes `length`, in cells, all
+    that the suggested kernel needs to know: heights further apart than this have little to do with each other.
+    """
+    if not isinstance(heights, str | Path):
+        return _from_heights(heights, start, goal, limit, horizon, sigma, length, "terrain")
+    path = Path(heights)
+    try:
+        if path.suffix not in READERS:
+            raise EverystepError(f"it ends in '{path.suffix}'; give heights as {', '.join(READERS)}.")
+        openable(path)
+        return _from_heights(READERS[path.suffix](path), start, goal, limit, horizon, sigma, length, path.stem)
+    except EverystepError as error:
+        raise EverystepError(f"problem '{heights}': {error}") from None
+
+
+def rbf(distance: Any, length: float) -> np.ndarray:
+    """The covariance of two heights."""
+    return np.exp(-0.5 * (np.asarray(distance) / length) ** 2)
+
+
+def covariance_root(size: int, length: float) -> np.ndarray:
+    """A root R of the covariance along one axis, for both: R Z R has covariance exp(-a^2 - b^2) if Z is white noise.
+
+    The symmetric root, for it does not depend on the signs of eigenvectors, which machines choose differently.
+    """
+    at = np.arange(size)
+    values, vectors = np.linalg.eigh(rbf(at[:, None] - at, length))
+    return vectors * np.sqrt(values.clip(min=0)) @ vectors.T
+
+
+class Hills:
+    """Heights, the slope of every move on them, and which moves are safe."""
+
+    def __init__(self, heights: np.ndarray, limit: float | None) -> None:
+        self.heights, self.width = heights, heights.shape[1]
+        self.landing = landing_cells(np.zeros(heights.shape, bool))
+        self.own = np.arange(heights.size)[:, None]
+        self.slope = heights.reshape(-1)[self.landing] - heights.reshape(-1, 1)
+        self.limit = self._usual_limit() if limit is None else limit
+        excess = self.slope - self.limit
+        self.excess = np.where(np.abs(excess) < ROUNDING, 0.0, excess)
+        self.safe = self.excess <= 0
+
+    def _usual_limit(self) -> float:
+        """What the steepest fifth of the moves between cells exceeds; more where a pit could not be left otherwise."""
+        steep = np.quantile(self.slope[self.landing != self.own], 1 - STEEP)
+        return float(max(steep, self.slope.min(1).max()))
+
+    def stuck(self, goals: list[int]) -> np.ndarray:
+        """(S,): cells without a safe action; at a goal every action is safe."""
+        stuck = np.asarray(~self.safe.any(axis=1))
+        stuck[goals] = False
+        return stuck
+
+    def safe_steps(self, goals: list[int], at_most: int) -> np.ndarray:
+        """(S, n): the steps of a shortest route over safe moves from every cell to each goal, inf beyond `at_most`."""
+        return steps_to(self.own == np.array(goals), np.where(self.safe, self.landing, self.own), at_most)
+
+    def direct_steps(self, start: Any, goal: Any) -> Any:
+        """The steps of a shortest route over all moves."""
+        return abs(start // self.width - goal // self.width) + abs(start % self.width - goal % self.width)
+
+    def problem(self, start: int, goal: int, length: float, horizon: int, sigma: float, name: str) -> FiniteCMDP:
+        """The problem of walking on these heights, which have unit variance, from `start` to `goal`.
+
+        As g = (slope - limit) / scale is a constant and a difference of heights, its prior is a constant kernel and a
+        difference of the heights' kernel. At the goal every action lands where it is, so that this holds there, too.
+        """
+        S, width = self.heights.size, self.width
+        at_goal = np.arange(S) == goal
+        P, earned = slippery_moves(self.landing, at_goal), entering_rewards(at_goal, len(ACTIONS))
+        landing, excess = self.landing.copy(), self.excess.copy()
+        landing[goal], excess[goal] = goal, -self.limit
+        # Not only g stays below 1, but also its prior variance k(y, y), as the theory of Gaussian processes wants it;
+        # by a hair more than needed, because the text of the kernel is rounded.
+        prior = math.hypot(self.limit, math.sqrt(2 - 2 * rbf(1, length)))
+        scale = max(float(np.abs(excess).max()), prior * (1 + 1e-5))
+        constant, weight = (self.limit / scale) ** 2, (1 / scale) ** 2
+        cells = np.full(S, ".")
+        cells[[start, goal]] = "S", "G"
+        problem = FiniteCMDP(
+            P,
+            (P * earned).sum(-1),
+            excess / scale,
+            start=start,
+            horizon=horizon,
+            noise=Noise(reward_on_arrival=earned, cost_sigma=_number("sigma", sigma)),
+            name=name,
+            state_names=tuple(cell_name(x, width) for x in range(S)),
+            action_names=ACTIONS,
+            grid=Grid(tuple("".join(row) for row in cells.reshape(self.heights.shape)), self.heights),
+            coordinates=grid_coordinates(landing, width),
+            kernel=f"constant({constant:.6g}) + {weight:.6g}*difference(rbf({length:g}), on=move)",
+        )
+        problem.check()
+        return problem
+
+
+def _from_heights(
+    given: Any, start: Any, goal: Any, limit: Any, horizon: Any, sigma: Any, length: Any, name: str
+) -> FiniteCMDP:
+    heights, unit = _standardised(given)
+    horizon, length = whole_number("horizon", horizon), _number("length", length, *LENGTHS)
+    hills = Hills(heights, None if limit is None else _number("limit", limit) / unit)
+    first, last = (_cell(field, each, heights.shape) for field, each in (("start", start), ("goal", goal)))
+    if first is not None and first == last:
+        raise EverystepError(f"start and goal are both {start}; choose two cells.")
+
+    stuck = hills.stuck([] if last is None else [last])
+    if stuck.any():
+        needed = hills.slope.min(1)[stuck].max() * unit
+        raise EverystepError(
+            f"{cell_name(int(stuck.argmax()), hills.width)} has no safe action, "
+            f"for it climbs more than the limit {hills.limit * unit:.4g} every way; "
+            f"raise limit to {needed * 1.001:.4g}."  # a little more than needed, so that rounding keeps the promise
+        )
+    most = horizon if first is not None and last is not None else horizon - SPARE
+    starts, goals = ([*range(heights.size)] if x is None else [x] for x in (first, last))
+    steps = hills.safe_steps(goals, most)[starts]
+    steps[np.isinf(steps)] = 0
+    if not steps.any():
+        given_ends = (("from start", start), ("to goal", goal))
+        leads = " ".join(f"{words} {cell}" for words, cell in given_ends if cell is not None) or "anywhere"
+        raise EverystepError(
+            f"no safe route of at most {max(most, 0)} steps leads {leads}; "
+            f"raise the horizon of {horizon} or the limit of {hills.limit * unit:.4g}."
+        )
+    longest = np.argwhere(steps == steps.max())
+    pairs = np.array(starts)[longest[:, 0]], np.array(goals)[longest[:, 1]]
+    roundabout = int(hills.direct_steps(*pairs).argmin())
+    return hills.problem(int(pairs[0][roundabout]), int(pairs[1][roundabout]), length, horizon, sigma, name)
+
+
+def _standardised(given: Any) -> tuple[np.ndarray, float]:
+    """Heights with mean 0 and standard deviation 1, and the unit they are now measured in."""
+    try:
+        heights = np.asarray(given)
+    except ValueError:
+        heights = np.array(None)  # rows of different lengths
+    if heights.dtype.kind not in "biuf":
+        raise EverystepError("the heights are no table of numbers; give rows of equally many numbers.")
+    if heights.ndim != 2 or min(heights.shape) < 2 or heights.size > WIDEST**2:
+        raise EverystepError(
+            f"the heights have shape {heights.shape}; give at least 2 rows and 2 columns, of at most {WIDEST**2} cells."
+        )
+    heights = heights.astype(np.float64)
+    if not (finite := np.isfinite(heights)).all():
+        x = int(finite.argmin())
+        raise EverystepError(f"{cell_name(x, heights.shape[1])} is {heights.flat[x]}; give a finite height.")
+    with np.errstate(over="ignore", invalid="ignore"):
+        heights = heights - heights.mean()
+        unit = float(heights.std())
+    if (heights == heights[0, 0]).all():
+        raise EverystepError("the heights are all the same; give a map with slopes.")
+    if not 1e-100 < unit < 1e100:
+        raise EverystepError(f"the heights have a standard deviation of {unit:.3g}; give them in another unit.")
+    return heights / unit, unit
+
+
+def _cell(field: str, given: Any, shape: tuple[int, ...]) -> int | None:
+    """The state of a (row, column)."""
+    if given is None:
+        return None
+    try:
+        row, column = (whole_number(field, each, at_least=0) for each in given)
+        return int(np.ravel_multi_index((row, column), shape))
+    except (TypeError, ValueError):  # not two whole numbers, or outside the map
+        raise EverystepError(
+            f"{field} is {given}; give (row, column), from (0, 0) to ({shape[0] - 1}, {shape[1] - 1})."
+        ) from None
+
+
+def _number(field: str, value: Any, least: float = 0.0, most: float = math.inf) -> float:
+    """`value` as a finite number from `least` to `most`."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not (math.isfinite(number) and least <= number <= most):
+        wanted = f"of at least {least:g}" if most == math.inf else f"from {least:g} to {most:g}"
+        raise EverystepError(f"{field} is {value}; give a number {wanted}.")
+    return number
+
+
+# --- files of heights ------------------------------------------------------------------------------------------------
+def _read_npy(path: Path) -> np.ndarray:
+    """An array. `read_array` takes nothing but the format of .npy; numpy.load would go on to try others."""
+    try:
+        with path.open("rb") as file:
+            return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
+    except MemoryError:
+        raise
+    except Exception as error:  # a damaged header is parsed as Python, and may raise whatever that does
+        if "allow_pickle" in str(error):
+            raise EverystepError("it holds Python objects, which are never unpickled. Save plain numbers.") from None
+        raise EverystepError("it cannot be read as .npy. Write it with numpy.save.") from None
+
+
+def _read_csv(path: Path) -> np.ndarray:
+    """A row of numbers on each line, with commas between them."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError:
+        raise EverystepError("it cannot be read as text. Give numbers with commas between them.") from None
+    rows = [line.split(",") for line in lines if line.strip()]
+    if not rows:
+        raise EverystepError("it is empty. Give a row of heights on each line, with commas between them.")
+    check_equally_long(rows)
+    for number, row in enumerate(rows, 1):
+        for column, cell in enumerate(row, 1):
+            try:
+                float(cell)
+            except ValueError:
+                raise EverystepError(
+                    f"row {number}, column {column} is '{cell.strip()}'. Give numbers with commas between them."
+                ) from None
+    return np.array(rows, dtype=np.float64)
+
+
+def _read_png(path: Path) -> np.ndarray:
+    """Grey values from 0 (black) to 1 (white)."""
+    from matplotlib.image import imread
+
+    try:
+        with path.open("rb") as file:
+            image = np.asarray(imread(file, format="png"))
+    except MemoryError:
+        raise
+    except Exception:  # what a reader of pictures may raise on a broken one is written nowhere
+        raise EverystepError("it cannot be read as .png. Save it as a grey-scale PNG.") from None
+    if image.ndim == 2:
+        return image
+    if (image[..., :3] != image[..., :1]).any():
+        raise EverystepError("it is a colour picture. Save it as a grey-scale PNG, the lighter the higher.")
+    return image[..., 0]
+
+
+READERS: dict[str, Callable[[Path], np.ndarray]] = {".npy": _read_npy, ".csv": _read_csv, ".png": _read_png}
