@@ -16,10 +16,23 @@ if TYPE_CHECKING:
     from everystep import agents, planner, problems
     from everystep.errors import EverystepError
     from everystep.experiment import Result, run
+    from everystep.models import gp
+    from everystep.parts import kernels
     from everystep.problem import FiniteCMDP, Noise
 
 __version__ = "0.1.0"
-__all__ = ["EverystepError", "FiniteCMDP", "Noise", "Result", "agents", "planner", "problems", "run"]
+__all__ = [
+    "EverystepError",
+    "FiniteCMDP",
+    "Noise",
+    "Result",
+    "agents",
+    "gp",
+    "kernels",
+    "planner",
+    "problems",
+    "run",
+]
 
 _HOME = {
     "EverystepError": "errors",
@@ -27,12 +40,15 @@ _HOME = {
     "Noise": "problem",
     "Result": "experiment",
     "run": "experiment",
+    "gp": "models",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(import_module(f"everystep.{_HOME[name]}"), name)
+    if name == "kernels":
+        return import_module("everystep.parts.kernels")
     if name in __all__:
         return import_module(f"everystep.{name}")
     raise AttributeError(f"module 'everystep' has no attribute '{name}'")

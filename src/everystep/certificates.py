@@ -8,11 +8,12 @@ times. With `tuned` radii labels are a heuristic and carry no p. For NumPy and J
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from everystep.problem import AnyArray
+from everystep.problem import AnyArray, FiniteCMDP
 
 SAFE, UNKNOWN, UNSAFE = 1, 0, -1
 
@@ -46,17 +47,30 @@ def count(label: AnyArray, g: AnyArray, counted: AnyArray) -> Counts:
     return Counts(total(safe), total(unsafe), total((safe & ~always) | (unsafe & ever)))
 
 
-def summary(lower: np.ndarray, upper: np.ndarray, g: np.ndarray, counted: np.ndarray) -> dict[str, Any]:
-    """Of many seeds (leading axis): mean numbers of labels, and how many seeds have a false one."""
-    label = labels(lower, upper)
-    counts = count(label, g, counted)
-    of = int(label[0].size // label.shape[-1] * counted.sum())
-    return {
-        "actions": of,
-        "safe": float(np.mean(counts.safe)),
-        "unsafe": float(np.mean(counts.unsafe)),
-        "unknown": float(of - np.mean(counts.safe) - np.mean(counts.unsafe)),
-        "false": float(np.mean(counts.false)),
-        "seeds_with_a_false_label": int((np.asarray(counts.false) > 0).sum()),
-        "seeds": len(lower),
-    }
+def summary(
+    problem: FiniteCMDP, agents: Sequence[Mapping[str, Any]], bounds: Mapping[str, np.ndarray]
+) -> dict[str, dict[str, Any]]:
+    """For each agent of a run's spec: mean numbers of labels over seeds, and how many seeds have a false one.
+
+    `bounds` holds <agent>_lower and <agent>_upper, (seeds, T, m, S, A). `p` is the probability with which any label of
+    a seed may be false; None says that they are a heuristic.
+    """
+    told = {}
+    counted = ~problem.exempt
+    for agent in agents:
+        name = agent["label"]
+        if f"{name}_lower" not in bounds:
+            continue
+        label = labels(*(bounds[f"{name}_{end}"].swapaxes(-1, -2) for end in ("lower", "upper")))
+        counts = count(label, problem.world.g, counted)
+        actions = int(label[0].size // label.shape[-1] * counted.sum())
+        told[name] = {
+            "p": agent["confidence"],
+            "actions": actions,
+            "safe": float(np.mean(counts.safe)),
+            "unsafe": float(np.mean(counts.unsafe)),
+            "unknown": float(actions - np.mean(counts.safe) - np.mean(counts.unsafe)),
+            "false": float(np.mean(counts.false)),
+            "seeds_with_a_false_label": int((np.asarray(counts.false) > 0).sum()),
+        }
+    return told

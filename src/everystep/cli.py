@@ -78,8 +78,18 @@ def parser() -> argparse.ArgumentParser:
         "--set", action="append", default=[], metavar="KEY=VALUE", dest="settings",
         help="a setting of all agents that have it, or of one: lsvi-ae.beta=0.5; may be repeated",
     )  # fmt: skip
+    run.add_argument(
+        "--certify", action="store_true", help="record in every episode how many actions are certified, and falsely"
+    )
     run.add_argument("--out", required=True, metavar="DIR", help="the run folder to write")
     run.set_defaults(command=_run)
+
+    certify = commands.add_parser("certify", help="which actions a run found to be safe and unsafe")
+    certify.add_argument("folder", metavar="DIR", help="a run folder")
+    certify.add_argument("--agent", action="append", default=[], metavar="A", help="draw this agent; may be repeated")
+    certify.add_argument("--seed", metavar="S", help="the seed to draw (the first)")
+    certify.add_argument("--step", default="1", metavar="H", help="the step to draw, if costs depend on it (1)")
+    certify.set_defaults(command=_certify)
 
     listing = commands.add_parser("list", help="problems, agents, their settings and defaults")
     listing.set_defaults(command=_list)
@@ -104,7 +114,7 @@ def _run(options: argparse.Namespace) -> None:
 
     recipes = with_settings([name.strip() for name in options.agents.split(",") if name.strip()], options.settings)
     problem = problems.load(options.problem, horizon)
-    prepared = experiment.prepare(problem, recipes, episodes, seeds, seed0)
+    prepared = experiment.prepare(problem, recipes, episodes, seeds, seed0, options.certify)
     store.claim(Path(options.out), prepared.spec)
     for remark in problem.remarks:
         print(f"note: {remark}", file=sys.stderr)
@@ -127,6 +137,12 @@ def _reproduce(options: argparse.Namespace) -> None:
     findings.save(Path(options.out))
     print(findings.text())
     print(f"\nWritten to {options.out}")
+
+
+def _certify(options: argparse.Namespace) -> None:
+    from everystep import certify
+
+    print(certify.run(Path(options.folder), options.agent, options.seed, options.step))
 
 
 def _list(options: argparse.Namespace) -> None:

@@ -84,20 +84,9 @@ class Result:
 
     @cached_property
     def certified(self) -> dict[str, dict[str, Any]]:
-        """How many (h, x, a) the cost intervals of each agent call safe and unsafe at the end; false ones by true g.
-
-        `p` is the probability with which any of them may be false; None says that they are a heuristic.
-        """
-        g, counted = self.problem.world.g, ~self.problem.exempt
-        p = {each["label"]: each["confidence"] for each in self.spec["agents"]}
-        inside = lambda label, end: self.certificates[f"{label}_{end}"].swapaxes(-1, -2)
-        return {
-            label: {"p": p[label]}
-            | certificates.summary(inside(label, "lower"), inside(label, "upper"), g, counted)
-            | _any_time(self.curves[label])
-            for label in self.curves
-            if f"{label}_lower" in self.certificates
-        }
+        """How many (h, x, a) the cost intervals of each agent call safe and unsafe at the end, and how many falsely."""
+        told = certificates.summary(self.problem, self.spec["agents"], self.certificates)
+        return {label: numbers | _any_time(self.curves[label]) for label, numbers in told.items()}
 
     def save(self, out: str | Path, figures: bool = True) -> Path:
         """Write the run folder; refuse one that holds a different run."""

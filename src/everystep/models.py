@@ -10,6 +10,7 @@ import ast
 from dataclasses import dataclass
 from typing import Any
 
+from everystep.errors import EverystepError
 from everystep.parts import kernels
 from everystep.parts.kernels import Kernel
 
@@ -44,6 +45,13 @@ Cost = Choice | tuple[Choice, ...]
 
 def gp(kernel: Kernel | str | None = None, fit: int = 0, points: str = "grid") -> GP:
     """A Gaussian-process cost model for `cost=`: see `GP`. A kernel may be given as text."""
+    try:
+        return _gp(kernel, fit, points)
+    except ValueError as error:
+        raise EverystepError(f"gp of {kernel}: {error}.") from None
+
+
+def _gp(kernel: Kernel | str | None, fit: int = 0, points: str = "grid") -> GP:
     kernel = kernels.read(kernel) if isinstance(kernel, str) else kernel
     if kernel is not None and not isinstance(kernel, Kernel):
         raise ValueError(f"the kernel is {kernel!r}; give one of everystep.kernels, or its text")
@@ -61,7 +69,7 @@ def read(value: Any) -> Cost:
     if isinstance(value, GP) or value in PLAIN:
         return value
     if isinstance(value, Kernel):
-        return gp(value)
+        return GP(value)
     if isinstance(value, list | tuple) and value:
         return tuple(_single(read(each)) for each in value)
     if not isinstance(value, str):
@@ -100,4 +108,4 @@ def _from_tree(tree: ast.AST) -> Choice:
     if isinstance(kernel, float):
         raise ValueError(f"the kernel is {kernel:g}; write one such as rbf(2, on=position)")
     plain: Any = lambda node: node.value if isinstance(node, ast.Constant) else getattr(node, "id", None)
-    return gp(kernel, **{str(key): plain(node) for key, node in words.items()})
+    return _gp(kernel, **{str(key): plain(node) for key, node in words.items()})

@@ -25,6 +25,29 @@ def summary(content: Mapping[str, Any]) -> str:
             "",
             f"final: mean over the last {min(100, content['episodes'])} episodes; "
             "in brackets: 95 % bootstrap interval over seeds",
+            *(f"note: {remark}" for remark in content["remarks"]),
+        ]
+    )
+
+
+def certificates(content: Mapping[str, Mapping[str, Any]], seeds: int) -> str:
+    """What the cost intervals of each agent certify at the end: means over seeds."""
+    rows = [
+        [
+            label,
+            *(number(each[column]) for column in ("safe", "unsafe", "unknown", "false")),
+            f"{each['seeds_with_a_false_label']} of {seeds}",
+            "heuristic" if each["p"] is None else f"p = {each['p']:g}",
+        ]
+        for label, each in content.items()
+    ]
+    head = ["agent", "safe", "unsafe", "unknown", "false", "seeds with a false one", "confidence"]
+    return "\n".join(
+        [
+            aligned([head, *rows]),
+            "",
+            "actions (h, x, a) by label, mean over seeds; false by the true costs",
+            "p: all labels of a seed, at all times, hold with probability at least 1 - p; heuristic: no such promise",
         ]
     )
 

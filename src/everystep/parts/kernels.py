@@ -49,10 +49,14 @@ class Kernel:
 
     def __str__(self) -> str:
         """The text that `read` turns back into this kernel."""
-        given = [(each.name, getattr(self, each.name)) for each in fields(self)]  # type: ignore[arg-type]
-        shown = [str(value) if isinstance(value, Kernel) else f"{value:.6g}" for name, value in given if name != "on"]
-        on = [f"on={value}" for name, value in given if name == "on" and value is not None]
-        return f"{type(self).__name__.lower()}({', '.join(shown + on)})"
+        said = []
+        for each in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, each.name)
+            if each.name == "on":
+                said += [] if value is None else [f"on={value}"]
+            elif isinstance(value, Kernel) or value != each.default:
+                said.append(str(value) if isinstance(value, Kernel) else f"{value:.6g}")
+        return f"{type(self).__name__.lower()}({', '.join(said)})"
 
 
 def part(y: Point, on: str | None) -> Any:
