@@ -292,6 +292,12 @@ def read(text: str) -> Kernel:
 
 def build(tree: ast.AST) -> Kernel | float:
     """A kernel from a parsed text: names, numbers, + and * only; nothing is evaluated."""
+    if (
+        isinstance(tree, ast.UnaryOp)
+        and isinstance(tree.op, ast.USub)
+        and isinstance(number := build(tree.operand), float)
+    ):
+        return -number
     if isinstance(tree, ast.Constant) and isinstance(tree.value, int | float) and not isinstance(tree.value, bool):
         return float(tree.value)
     if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Add | ast.Mult):
@@ -301,6 +307,8 @@ def build(tree: ast.AST) -> Kernel | float:
             return one + other if adding else one * other
         if adding and (isinstance(one, float) or isinstance(other, float)):
             raise ValueError("add kernels, and write constant(c) for a number")
+        if min((each for each in (one, other) if isinstance(each, float)), default=1.0) <= 0:
+            raise ValueError("multiply kernels by numbers above 0")
         return one + other if adding else one * other  # type: ignore[operator]
     if isinstance(tree, ast.Name):
         tree = ast.Call(tree, [], [])

@@ -1,0 +1,34 @@
+"""What knowing where an action aims is worth: the paper's lake with costs learnt by landing cell.
+
+    python examples/landing.py [--seeds 64] [--out out/landing]
+
+Four times LSVI-AE: one-hot costs and a Gaussian process on landing cells, each learning after the episode and reacting
+within it. There are 10 hazards; an agent that knows nothing must step towards each about once.
+"""
+
+import argparse
+
+import everystep as es
+from everystep import certify, tables
+from everystep.cli import bar
+
+parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+parser.add_argument("--seeds", type=int, default=64)
+parser.add_argument("--episodes", type=int, default=1000)
+parser.add_argument("--out", default="out/landing")
+options = parser.parse_args()
+
+lake = es.problems.frozen_lake()
+agents = [
+    "lsvi-ae",
+    es.agents.lsvi_ae(react=True),
+    es.agents.lsvi_ae(cost="gp"),
+    es.agents.lsvi_ae(cost="gp", react=True),
+]
+with bar(len(agents) * options.seeds * options.episodes) as advanced:
+    result = es.run(lake, agents, options.episodes, options.seeds, progress=advanced)
+folder = result.save(options.out)
+print(tables.summary(result.summary))
+print()
+print(certify.run(folder, ["lsvi-ae", "lsvi-ae(cost=gp, react=True)"], seed=None, step="1"))
+print(f"\nWritten to {folder}")
