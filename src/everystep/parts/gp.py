@@ -128,7 +128,7 @@ def whiten(kernel: Kernel, blocks: tuple[Block, ...], new: Point) -> list[Float[
     """B = L^-1 K(points, new), block by block: forward substitution."""
     B: list[Any] = []
     for block in blocks:
-        live = (jnp.arange(len(block.own)) < block.used)[:, None]
+        live = (jnp.arange(len(block.own), dtype=jnp.int32) < block.used)[:, None]
         k = jnp.where(live, gram(kernel, block.points, new), 0.0)
         B.append(linalg.forward(block.own, k - block.before @ jnp.concatenate(B) if B else k))
     return B
