@@ -1,7 +1,8 @@
 """Algorithm 1 of the paper once more, as slow and plain as it can be: what the compiled program is held against.
 
 Written from the paper's text alone, with explicit loops, explicit Gram matrices and one linear solve for each of
-them. Nothing here is shared with the program, not even a helper.
+them; a Gaussian process is conditioned on all that was seen anew every time. Nothing here is shared with the program,
+not even a helper.
 """
 
 import numpy as np
@@ -31,6 +32,10 @@ def run(
     share_costs,
     penalty,
     rectify=True,
+    cost_models=None,
+    radius_gp=None,
+    known_safe=None,
+    react=False,
 ):
     """Play `episodes` episodes and return everything that was planned, seen and priced.
 
@@ -40,6 +45,11 @@ def run(
     reward_seen (H, S, A, S): the reward observed on arrival, otherwise the mean is.
     cost_noise (K, H, m): added to the mean to make the observed cost.
     floor: k -> eta_k; penalty: "rectified" (Z starts at 1), "queue" or "none" (Z starts at 0).
+    cost_models: for each constraint features (S, A, d), or the kernel of a Gaussian process (S * A, S * A); else phi.
+    beta_cost, lam_cost: one number, or one for each constraint.
+    radius_gp: (B, sigma, p) of the printed radius of a Gaussian process; without it beta_cost alone is the radius.
+    known_safe (S, A): pairs whose ghat is at most 0, whatever was seen.
+    react: at every step the action is chosen once more, with the costs of the episode's earlier steps.
     """
     H, K = horizon, episodes
     S, A, d = phi.shape
@@ -47,6 +57,44 @@ def run(
     assert P.shape == (H, S, A, S)
     assert r.shape == (H, S, A)
     assert g.shape == (m, H, S, A)
+
+    models = [phi] * m if cost_models is None else cost_models
+    beta_cost, lam_cost = np.broadcast_to(beta_cost, m), np.broadcast_to(lam_cost, m)
+
+    def estimate(seen):
+        """ghat (m, S, A) from the rows seen."""
+        ghat = np.zeros((m, S, A))
+        for i in range(m):
+            pairs = [(x, a) for _, x, a, _, _, _ in seen]
+            costs = np.array([cost[i] for _, _, _, _, cost, _ in seen])
+            if models[i].ndim == 3:
+                mean, sd = ridge(models[i], lam_cost[i], pairs, costs)
+                radius = beta_cost[i]
+            else:
+                mean, sd, gain = gaussian_process(models[i], lam_cost[i], [x * A + a for x, a in pairs], costs)
+                mean, sd = mean.reshape(S, A), sd.reshape(S, A)
+                radius = beta_cost[i]
+                if radius_gp is not None:
+                    B, sigma, p = radius_gp
+                    estimators = m if share_costs else m * H  # all of which must be right
+                    radius = beta_cost[i] * (B + sigma * np.sqrt(2 * (gain + 1 + np.log(2 * estimators / p))))
+            ghat[i] = mean - optimism * radius * sd
+        if known_safe is not None:
+            for x in range(S):
+                for a in range(A):
+                    if known_safe[x, a]:
+                        ghat[:, x, a] = np.minimum(ghat[:, x, a], 0.0)
+        return ghat
+
+    def best(Q, ghat, Z, priority):
+        """argmax_a {Q(a) - sum_i Z_i [ghat_i(a)]_+} at one state."""
+        score = np.zeros(A)
+        for a in range(A):
+            harm = 0.0
+            for i in range(m):
+                harm += Z[i] * (max(ghat[i, a], 0.0) if rectify else ghat[i, a])
+            score[a] = Q[a] - harm
+        return choose(score, priority)
 
     Z = np.ones((m, H)) if penalty == "rectified" else np.zeros((m, H))
     data = []  # (h, x, a, reward, cost, x_next), oldest first
@@ -81,30 +129,12 @@ def run(
                 for a in range(A):
                     Q[x, a] = min(w @ phi[x, a] + beta * norm[x, a], cap)
 
-            seen = [row for row in data if share_costs or row[0] == h]
-            Lambda = lam_cost * np.eye(d)
-            target = np.zeros((m, d))
-            for _, x, a, _, cost, _ in seen:
-                Lambda = Lambda + np.outer(phi[x, a], phi[x, a])
-                for i in range(m):
-                    target[i] = target[i] + phi[x, a] * cost[i]
-            norm = norms(Lambda, phi)
-            ghat = np.zeros((m, S, A))
-            for i in range(m):
-                theta = np.linalg.solve(Lambda, target[i])
-                for x in range(S):
-                    for a in range(A):
-                        ghat[i, x, a] = theta @ phi[x, a] - optimism * beta_cost * norm[x, a]
+            if not share_costs or h == H - 1:  # otherwise it is that of the step after
+                ghat = estimate([row for row in data if share_costs or row[0] == h])
 
             V = np.zeros(S)
             for x in range(S):
-                score = np.zeros(A)
-                for a in range(A):
-                    harm = 0.0
-                    for i in range(m):
-                        harm += Z[i, h] * (max(ghat[i, x, a], 0.0) if rectify else ghat[i, x, a])
-                    score[a] = Q[x, a] - harm
-                a_x = choose(score, priority[k - 1, h, x])
+                a_x = best(Q[x], ghat[:, x], Z[:, h], priority[k - 1, h, x])
                 out["policy"][k - 1, h, x] = a_x
                 V[x] = Q[x, a_x]
             out["Q"][k - 1, h] = Q
@@ -117,6 +147,9 @@ def run(
         episode = []
         for h in range(H):
             a = out["policy"][k - 1, h, x]
+            if react:
+                newest = estimate([row for row in data + episode if share_costs or row[0] == h])
+                a = best(out["Q"][k - 1, h, x], newest[:, x], Z[:, h], priority[k - 1, h, x])
             y = draw(P[h, x, a], transition[k - 1, h])
             reward = r[h, x, a] if reward_seen is None else reward_seen[h, x, a, y]
             cost = g[:, h, x, a] if cost_noise is None else g[:, h, x, a] + cost_noise[k - 1, h]
@@ -149,6 +182,44 @@ def norms(Lambda, phi):
         for a in range(A):
             norm[x, a] = np.sqrt(phi[x, a] @ solved[x, a])
     return norm
+
+
+def ridge(phi, lam, pairs, costs):
+    """The least-squares estimate at every (x, a) and its norm, from the costs seen at some pairs (x, a)."""
+    S, A, d = phi.shape
+    Lambda = lam * np.eye(d)
+    target = np.zeros(d)
+    for (x, a), cost in zip(pairs, costs, strict=True):
+        Lambda = Lambda + np.outer(phi[x, a], phi[x, a])
+        target = target + phi[x, a] * cost
+    theta = np.linalg.solve(Lambda, target)
+    mean = np.zeros((S, A))
+    for x in range(S):
+        for a in range(A):
+            mean[x, a] = theta @ phi[x, a]
+    return mean, norms(Lambda, phi)
+
+
+def gaussian_process(kernel, lam, seen, costs):
+    """Mean and standard deviation at every point, and the information gained, from the costs seen at some points.
+
+    mean(y) = k(y)^T (K + lam I)^-1 c,   var(y) = k(y, y) - k(y)^T (K + lam I)^-1 k(y),   1/2 ln det(I + K / lam)
+    """
+    points, n = len(kernel), len(seen)
+    if n == 0:
+        return np.zeros(points), np.sqrt(np.diag(kernel)), 0.0
+    K = kernel[np.ix_(seen, seen)]
+    V = K + lam * np.eye(n)
+    weights = np.linalg.solve(V, costs)
+    solved = np.linalg.solve(V, kernel[seen])
+    mean, sd = np.zeros(points), np.zeros(points)
+    for y in range(points):
+        k = kernel[seen, y]
+        mean[y] = k @ weights
+        sd[y] = np.sqrt(max(kernel[y, y] - k @ solved[:, y], 0.0))
+    sign, log_det = np.linalg.slogdet(np.eye(n) + K / lam)
+    assert sign > 0
+    return mean, sd, log_det / 2
 
 
 def choose(score, priority):

@@ -62,9 +62,30 @@ def problem(name):
     return FiniteCMDP(P, rng.random((H, S, A)), g, start=1, horizon=H, name=name)
 
 
+def rbf(y, length):
+    return np.exp(-((y[:, None] - y[None]) ** 2).sum(-1) / (2 * length**2))
+
+
+def same(y):
+    return (y[:, None] == y[None]).all(-1).astype(float)
+
+
+# What each kernel is at all pairs of points; `on` holds the named coordinates (S * A, d) of every (x, a).
+LANDING = "categorical(on=landing)"
+ALIKE = "rbf(1.5, on=state)*categorical(on=action)"
+WEIGHED = "0.5*rbf(2, on=state) + 0.3*categorical(on=action)"
+GROWING = ", points=growing"  # another algebra for the same numbers
+KERNELS = {
+    LANDING: lambda on: same(on["landing"]),
+    ALIKE: lambda on: rbf(on["state"], 1.5) * same(on["action"]),
+    WEIGHED: lambda on: 0.5 * rbf(on["state"], 2) + 0.3 * same(on["action"]),
+}
+
 LAKE, STATIONARY, STEPPED = "lake", "stationary", "step-dependent"
 SHARED, OWN = (True, True), (False, False)  # one estimator of values, of costs, for all steps; or one for each step
 WIDE = {STATIONARY: features(5, 3, 6), STEPPED: features(6, 3, 6)}
+TOLD = np.random.default_rng(3).random((5, 3)) < 0.3  # not all of these are safe: what is told is believed
+LANDING_GP = {"cap": 6.1, "cost": f"gp({LANDING})"}
 CASES = {
     "the lake": (LAKE, "lsvi-ae", SHARED, {"cap": 6.1}),
     "the lake, wider intervals": (LAKE, "lsvi-ae", SHARED, {"cap": 6.1, "beta": 1.0, "beta_cost": 0.8, "lam": 0.5}),
@@ -80,6 +101,30 @@ CASES = {
     "every step its own, no constraint": (STEPPED, "lsvi", OWN, {"features": WIDE[STEPPED], "beta": 0.2}),
     "every step its own, a queue": (STEPPED, "lsvi-primal", OWN, {}),
     "every step its own, a queue for harm alone": (STEPPED, "lsvi-primal", OWN, {"rectify": True}),
+    "the lake, a process": (LAKE, "lsvi-ae", SHARED, LANDING_GP | {"beta_cost": 2.0, "lam_cost": 0.3}),
+    "the lake, a process believed": (LAKE, "lsvi-ae", SHARED, LANDING_GP | {"optimism": 0, "lam_cost": 0.3}),
+    "the lake, a process feared": (LAKE, "lsvi-ae", SHARED, LANDING_GP | {"optimism": -1}),
+    "the lake, reacting to a process": (LAKE, "lsvi-ae", SHARED, LANDING_GP | {"optimism": -1, "react": True}),
+    "noise, reacting to counts": (STATIONARY, "lsvi-ae", (False, True), {"optimism": -1, "react": True}),
+    "noise, reacting to a process and counts, some told safe": (
+        STATIONARY,
+        "lsvi-ae",
+        SHARED,
+        {"cost": [f"gp({WEIGHED})", "counts"], "optimism": 0.5, "react": True, "known_safe": TOLD},
+    ),
+    "noise, a process as printed": (
+        STATIONARY,
+        "lsvi-ae",
+        SHARED,
+        {"cost": f"gp({ALIKE})", "radius_cost": "paper", "beta_cost": 0.2, "bound": 1.7, "p": 0.1},
+    ),
+    "noise, two processes for each step as printed": (
+        STATIONARY,
+        "lsvi-ae",
+        (True, False),
+        {"cost": [f"gp({WEIGHED})", f"gp({ALIKE}{GROWING})"], "radius_cost": "paper", "beta_cost": 0.4, "sigma": 0.2},
+    ),
+    "every step its own process": (STEPPED, "lsvi-ae", OWN, {"cost": f"gp({ALIKE})", "optimism": 0.5}),
 }
 
 
@@ -106,13 +151,32 @@ def by_step(array, H, axis=0):
     return np.broadcast_to(array, shape)
 
 
+def cost_models(case):
+    """For each constraint the features of its cost model, or its kernel at all pairs of points."""
+    where, _, _, settings = CASES[case]
+    p = problem(where)
+    S, A, m = p.states, p.actions, p.constraints
+    one_hot = np.eye(S * A).reshape(S, A, S * A)
+    on = {name: coordinates.reshape(S * A, -1) for name, coordinates in p.points.items()}
+    plain = {"counts": one_hot, None: settings.get("features", one_hot)}
+    kernel = lambda name: KERNELS[name.removeprefix("gp(").removesuffix(")").removesuffix(GROWING)](on)
+    named = settings.get("cost")
+    named = named if isinstance(named, list) else [named] * m
+    return [plain[name] if name in plain else kernel(name) for name in named]
+
+
 @cache
 def expected(case):
     """What the oracle says."""
-    where, agent, _, settings = CASES[case]
+    where, agent, (_, share_costs), settings = CASES[case]
     p, values = problem(where), recipe(case).resolve(problem(where), EPISODES)
     H, S, A = p.horizon, p.states, p.actions
     draw, _, priority = drawn(where)
+    lam_cost, radius_gp = values["lam_cost"], None
+    if settings.get("radius_cost") == "paper":
+        lam_cost = 1 + 2 / (EPISODES * (H if share_costs else 1))
+        noise = settings.get("sigma", np.max(p.noise.cost_sigma))
+        radius_gp = settings.get("bound", 1), noise, settings.get("p", 0.05)
     seen = p.noise.reward_on_arrival
     floor = {"k": lambda k: k, "sqrt": np.sqrt}.get(values["floor"], lambda k: values["floor"])
     return oracle.run(
@@ -133,7 +197,12 @@ def expected(case):
         share_costs=values["share_costs"],
         penalty={"lsvi-ae": "rectified", "lsvi": "none", "lsvi-primal": "queue"}[agent],
         rectify=agent == "lsvi-ae" or values["rectify"],
-        **{key: values[key] for key in ("beta", "lam", "beta_cost", "lam_cost", "cap")},
+        cost_models=cost_models(case),
+        lam_cost=lam_cost,
+        radius_gp=radius_gp,
+        known_safe=settings.get("known_safe"),
+        react=settings.get("react", False),
+        **{key: values[key] for key in ("beta", "lam", "beta_cost", "cap")},
     )
 
 
@@ -145,8 +214,7 @@ def beliefs(agent, state, words):
     fit = agent.values.fit(state.values, state.k)
     V_next = jnp.concatenate([info.V[1:], jnp.zeros((1, S))])
     Q = jax.vmap(lambda h, V: agent.values.estimate(fit, h, V))(jnp.arange(H), V_next)
-    cost = agent.costs.estimate(state.costs, state.k)
-    ghat = cost.mean - agent.optimism * cost.width
+    ghat = lsvi.believed(agent, state.costs, state.k)
     states_first = lambda array: array.swapaxes(-1, -2)
     ghat = jnp.stack([at_step(ghat, h) for h in range(H)], 1)
     return plan.policy.argmax(1), info.V[0], states_first(Q), states_first(ghat)
@@ -182,6 +250,8 @@ COMPILED = (
     "noise",
     "noise, a queue",
     "every step its own",
+    "the lake, reacting to a process",
+    "noise, reacting to a process and counts, some told safe",
 )
 
 
@@ -232,6 +302,20 @@ def test_every_case_has_harm_to_suspect_and_prices_to_move(case):
     assert (want["ghat"] > 0).any()
     assert (want["ghat"] < 0).any()
     assert (len(np.unique(want["price"])) > 2) == (CASES[case][1] != "lsvi")
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if CASES[case][3].get("react")])
+def test_reacting_departs_from_the_plan_now_and_then(case):
+    want = expected(case)
+    planned = np.take_along_axis(want["policy"], want["state"][..., None], -1)[..., 0]
+    assert 0 < (planned != want["action"]).mean() < 0.5
+    np.testing.assert_array_equal(planned[:, 0], want["action"][:, 0])  # nothing new is seen before the first step
+
+
+def test_what_is_told_safe_is_believed_against_the_evidence():
+    want = expected("noise, reacting to a process and counts, some told safe")
+    assert (want["ghat"][..., TOLD] <= 0).all()
+    assert (want["ghat"][..., TOLD] == 0).any()
 
 
 @pytest.mark.parametrize("case", ["the lake", "noise, no constraint", "every step its own"])

@@ -207,8 +207,8 @@ class Resolved:
 
     def cost_number(self, key: str, choice: Choice) -> float:
         """`beta_cost` or `lam_cost` of one of the cost models, decided where it is left to auto."""
-        if self[key] != AUTO:
-            return float(self[key])
+        if (given := self.recipe.settings.get(key, AUTO)) != AUTO:
+            return float(given)
         kind, is_gp = self["radius_cost"], isinstance(choice, GP)
         if key == "beta_cost":
             return 1.0 if kind != "tuned" else BETA_GP if is_gp else BETA_COST
