@@ -9,6 +9,7 @@ share one covariance; the radius uses the realised information gain, never a max
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -64,7 +65,7 @@ class GridGP(NamedTuple):
             tally = (visits.at[i].add(1), total.at[:, i].add(c.T), squares + (c**2).sum(0))
             return gp.condition(posterior, i, c, state.lam), Tally(*tally)
 
-        posterior, tally = jax.vmap(one)(state.posterior, *state.tally, i, c)
+        posterior, tally = _for_each(one, state.posterior, *state.tally, i, c)
         return GridState(posterior, state.lam, tally)
 
     def estimate(self, state: GridState, k: Int[Array, ""]) -> CostEstimate:
@@ -95,7 +96,7 @@ class GrowingGP(NamedTuple):
         def one(known: gp.Growing, new: Point, c: Array) -> gp.Growing:
             return gp.put(known, gp.rows(self.kernel, self.lam, known, watched, new, c))
 
-        return jax.vmap(one)(state, seen, _rows(steps, episode.cost))
+        return _for_each(one, state, seen, _rows(steps, episode.cost))
 
     def estimate(self, state: gp.Growing, k: Int[Array, ""]) -> CostEstimate:
         shape = jax.tree.leaves(self.points)[0].shape[:2]
@@ -131,6 +132,15 @@ def with_room(model: Any, state: Any, episodes: int, horizon: int) -> Any:
     if not isinstance(model, GrowingGP):
         return state
     return gp.with_room(state, episodes * (horizon if state.gain.shape[-1] == 1 else 1))
+
+
+def _for_each(one: Callable[..., Any], *stacked: Any) -> Any:
+    """`one` for every estimator, one after another.
+
+    Not side by side: two programs that factor batches of matrices at the same time wait for each other for ever in
+    XLA's thread pool on a CPU (jaxlib 0.10), and an engine runs as many programs as there are cores.
+    """
+    return jax.lax.map(lambda each: one(*each), stacked)
 
 
 def _repeat(tree: Any, steps: int) -> Any:
