@@ -183,8 +183,7 @@ def scan(
     def body(i, loop):
         carry, book = loop
         carry, metrics = run_episode(agent, world, carry, row(i), certify)
-        write = lambda column, new: lax.dynamic_update_index_in_dim(column, new, i, 0)  # at[i].set costs 1 us more
-        return carry, jax.tree.map(write, book, metrics)
+        return carry, jax.tree.map(lambda rows, new: rows.at[i].set(new), book, metrics)
 
     return lax.fori_loop(0, count, body, (carry, book))
 
