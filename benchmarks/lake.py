@@ -47,9 +47,8 @@ class Everystep:
             self.batch(np.arange(first, min(first + BATCH, seeds), dtype=np.uint32), self.episodes)
 
     def batch(self, seeds: np.ndarray, episodes: int) -> None:
-        agent, share_values, share_costs = self.built
-        one = drive.start(agent, self.sizes, share_values, share_costs)
-        carry = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(seeds), *x.shape)), one)
+        agent, share_values, share_costs, _ = self.built
+        carry = drive.start_seeds(agent, self.sizes, share_values, share_costs, len(seeds))
         for done in range(0, max(episodes, 1), drive.CHUNK):
             count = jnp.int32(min(drive.CHUNK, episodes - done))
             carry, metrics = drive.scan_seeds(

@@ -19,6 +19,7 @@ MODULES = {
 FLOORS = [
     {"errors"},
     {"problem"},
+    {"rows"},
     {"planner", "settings", "parts", "problems", "stats"},
     {"lsvi"},
     {"agents"},

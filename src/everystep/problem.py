@@ -22,6 +22,8 @@ from everystep.errors import EverystepError, whole_number
 # Inside this module, and wherever a function serves NumPy and JAX alike, an array is typed as Any.
 AnyArray = Any
 
+FEW = 8  # axes up to this long are written out, one term or row after the other: longer programs compile slowly
+
 
 class World(NamedTuple):
     """The compressed form: T is 1 for a stationary quantity and H for one that depends on the step.
@@ -89,7 +91,12 @@ def over_successors(array: AnyArray) -> AnyArray:
     short axis it does not: twice as fast.
     """
     J = array.shape[-2]
-    return sum(array[..., j, :] for j in range(J)) if J <= 8 else array.sum(-2)
+    return sum(array[..., j, :] for j in range(J)) if J <= FEW else array.sum(-2)
+
+
+def weighted(P: AnyArray, V_after: AnyArray) -> AnyArray:
+    """sum_j P(j, x) V_after(j, x), the expectation of one action once V is looked up at the successors."""
+    return sum(P[j] * V_after[j] for j in range(len(P))) if len(P) <= FEW else (P * V_after).sum(0)
 
 
 def start_state(world: World, k: AnyArray, u: AnyArray) -> AnyArray:

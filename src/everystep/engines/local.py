@@ -120,8 +120,7 @@ def _run_batch(
     """All episodes of a batch of seeds, a chunk at a time. None when there were no episodes to run."""
     sizes, built = cell.problem.sizes, cell.built
     world: World = jax.tree.map(jnp.asarray, cell.problem.world)
-    one = drive.start(built.agent, sizes, built.share_values, built.share_costs)
-    carry: Carry = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(seeds), *x.shape)), one)
+    carry: Carry = drive.start_seeds(built.agent, sizes, built.share_values, built.share_costs, len(seeds))
     chunks, visits_early = [], np.zeros((len(seeds), sizes.states), np.int32)
     fits: list[Fitted] = []
     stops = sorted({0, *range(0, episodes, CHUNK), *(n for each in built.fits if each for n in _every(each, episodes))})

@@ -14,6 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, UInt32
 
+from everystep import rows
+
 TIE = 1e-9
 
 
@@ -48,7 +50,8 @@ class Penalised(NamedTuple):
         self, Q: Float[Array, "A *S"], ghat: Float[Array, "m A *S"], price: Float[Array, " m"], tie: UInt32[Array, "*S"]
     ) -> Bool[Array, "A *S"]:
         harm = jnp.where(self.rectify, jnp.maximum(ghat, 0), ghat)
-        return best(Q - sum(price[i] * harm[i] for i in range(len(harm))), tie)  # eq. (11)
+        score = lambda Q, *harm: Q - sum(price[i] * harm[i] for i in range(len(harm)))
+        return best(rows.each(score, Q, *harm), tie)  # eq. (11)
 
 
 class Reacting(NamedTuple):
@@ -76,11 +79,11 @@ def best(score: Float[Array, "A *S"], tie: UInt32[Array, "*S"]) -> Bool[Array, "
     The winner is read off the highest priority itself, whose low bits name its action: exactly one, and faster than
     comparing every action with it.
     """
-    top = score.max(0, keepdims=True)
-    tied = score >= top - TIE * jnp.maximum(jnp.abs(top), 1)
-    priority = priorities(tie, len(score))
-    winner = jnp.where(tied, priority, jnp.zeros_like(priority)).max(0, keepdims=True)
-    return (winner & _name_bits(len(score))) == _names(len(score), tie.ndim)
+    top = rows.highest(score)
+    level = top - TIE * rows.larger(jnp.abs(top), 1.0)
+    rank = lambda score, priority: jnp.where(score >= level, priority, jnp.zeros_like(priority))
+    winner = rows.highest(rows.each(rank, score, priorities(tie, len(score)))) & _name_bits(len(score))
+    return rows.each(lambda name: winner == name, _names(len(score)))
 
 
 def ties(word: UInt32[Array, ""], steps: int, states: int) -> UInt32[Array, "H S"]:
@@ -100,9 +103,8 @@ def priorities(tie: UInt32[Array, "*S"], actions: int) -> UInt32[Array, "A *S"]:
     One product instead of a draw, which for all (h, x, a) would cost more than the rest of the plan; every action comes
     first equally often (a test counts). The low bits name the action, so that no two are equal and none is 0.
     """
-    odd = jnp.asarray(np.random.default_rng(1).integers(0, 2**31, actions) * 2 + 1, jnp.uint32)
-    mixed = tie[None] * odd.reshape(-1, *[1] * tie.ndim)
-    return (mixed & ~_name_bits(actions)) | _names(actions, tie.ndim)
+    odd = (np.random.default_rng(1).integers(0, 2**31, actions) * 2 + 1).astype(np.uint32)
+    return rows.each(lambda odd, name: (tie * odd & ~_name_bits(actions)) | name, odd, _names(actions))
 
 
 def _name_bits(actions: int) -> UInt32[Array, ""]:
@@ -110,9 +112,9 @@ def _name_bits(actions: int) -> UInt32[Array, ""]:
     return jnp.uint32((1 << actions.bit_length()) - 1)
 
 
-def _names(actions: int, axes: int) -> UInt32[Array, "A *one"]:
-    """1 to A along the first axis, before `axes` axes of states."""
-    return jnp.arange(1, actions + 1, dtype=jnp.uint32).reshape(-1, *[1] * axes)
+def _names(actions: int) -> UInt32[np.ndarray, " A"]:
+    """1 to A."""
+    return np.arange(1, actions + 1, dtype=np.uint32)
 
 
 Choice = Greedy | Penalised | Reacting

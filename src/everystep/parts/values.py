@@ -18,10 +18,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from everystep import rows
 from everystep.parts import linalg
 from everystep.parts.experience import Episode, step_index
 from everystep.parts.radii import Radius, Scalar
-from everystep.problem import Sizes, at_step, expected, over_successors
+from everystep.problem import Sizes, at_step, over_successors, weighted
 
 
 class CountState(NamedTuple):
@@ -67,9 +68,15 @@ class Counts(NamedTuple):
         return CountFit(state.arrivals, norm2, state.rewards * norm2 + self.radius.width(norm2, k))
 
     def estimate(self, fit: CountFit, h: Int[Array, ""], V_next: Float[Array, " S"]) -> Float[Array, "A S"]:
-        V_after = expected(at_step(fit.arrivals, h), self.successors, V_next)
-        continuation = V_after * at_step(fit.norm2, h)  # line 6
-        return jnp.minimum(at_step(fit.optimistic_reward, h) + continuation, self.cap)  # line 7
+        here = jax.tree.map(lambda x: at_step(x, h), fit)
+
+        def Q(V_after, norm2, optimistic_reward):
+            return rows.smaller(optimistic_reward + V_after * norm2, self.cap)  # lines 6 and 7
+
+        if self.successors is None:
+            return Q(V_next @ here.arrivals, here.norm2, here.optimistic_reward)
+        V_after = V_next[self.successors]
+        return rows.each(lambda N, *rest: Q(weighted(N, V_after), *rest), *here)
 
 
 class LinearState(NamedTuple):

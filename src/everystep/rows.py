@@ -1,0 +1,46 @@
+"""A step of a plan said action by action, where actions are few.
+
+XLA turns a step into one pass of vector instructions, with each Q computed once, if all arrays in it have one number
+for each state. Of arrays (A, S) it makes five passes, three of which compute Q. So parts give and take (A, S), and
+these functions work on its rows; the `jnp.stack` of one part and the look-up of a row by the next cancel out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from everystep.problem import FEW, AnyArray
+
+
+def each(row: Callable[..., Array], *arrays: AnyArray) -> Array:
+    """`row` of every action, given its rows of `arrays`: `jax.vmap` over the first axis."""
+    A = len(arrays[0])
+    return jax.vmap(row)(*arrays) if A > FEW else jnp.stack([row(*(array[a] for array in arrays)) for a in range(A)])
+
+
+def under(pi: Array, array: AnyArray) -> Array:
+    """sum_a pi(a, x) array(a, x), or array(a): where pi is one-hot, as booleans, the row it names."""
+    if pi.dtype != bool:
+        return reduce(jnp.add, [pi[a] * array[a] for a in range(len(pi))])
+    first = jnp.broadcast_to(array[0], pi[0].shape)
+    return reduce(lambda row, a: jnp.where(pi[a], array[a], row), range(1, len(pi)), first)
+
+
+def highest(array: Array) -> Array:
+    """The maximum over the first axis."""
+    return array.max(0) if len(array) > FEW else reduce(larger, [array[a] for a in range(len(array))])
+
+
+def larger(a: Array, b: Array | float) -> Array:
+    """The larger of two numbers in one instruction; `jnp.maximum` takes several to carry NaN through."""
+    return jnp.where(a > b, a, b)
+
+
+def smaller(a: Array, b: Array | float) -> Array:
+    """The smaller of two numbers, likewise."""
+    return jnp.where(a < b, a, b)
