@@ -40,6 +40,7 @@ types: .venv/installed
 bench: .venv/benched .venv-peers/installed
 	$(BIN)/python benchmarks/lake.py
 	$(BIN)/python benchmarks/dense.py
+	$(BIN)/python benchmarks/gp.py
 	$(BIN)/python benchmarks/command.py
 
 figures: paper

@@ -20,14 +20,14 @@ FLOORS = [
     {"errors"},
     {"problem"},
     {"rows"},
-    {"planner", "settings", "parts", "problems", "stats"},
+    {"planner", "models", "settings", "parts", "problems", "stats", "certificates"},
     {"lsvi"},
-    {"agents"},
+    {"agents", "fitting"},
     {"drive"},
     {"engines"},
-    {"experiment", "tables", "figures"},
+    {"experiment", "tables", "figures", "cost_figures"},
     {"store"},
-    {"reproduce"},
+    {"certify", "reproduce"},
     {"cli"},
 ]
 FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}

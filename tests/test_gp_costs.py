@@ -131,7 +131,7 @@ def test_condition_1_holds_at_its_probability_for_costs_of_bounded_norm(share, b
 
         def episode(carry, k):
             lower, upper = drive.bounds(built.agent, carry.agent)
-            good = ((lower <= g + 1e-12) & (g <= upper + 1e-12)).all()
+            good = ((lower <= own.g + 1e-12) & (own.g <= upper + 1e-12)).all()
             return drive.run_episode(built.agent, own, carry, drive.draws(own, problem.sizes, seed, k))[0], good
 
         carry = drive.start(built.agent, problem.sizes, built.share_values, built.share_costs)

@@ -77,7 +77,7 @@ def read(folder: Path) -> Certified:
             raise EverystepError(
                 f"'{folder}' has no certificates.npz: no agent in it has a cost model; run lsvi-ae or lsvi-primal."
             )
-        with np.load(folder / "certificates.npz", allow_pickle=False) as file:
+        with (folder / "certificates.npz").open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             bounds = {name: file[name] for name in file.files}
         problem = problems.from_arrays(folder / "problem.npz")
     except EverystepError:

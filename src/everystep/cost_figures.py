@@ -15,6 +15,7 @@ from matplotlib.patheffects import Normal, Stroke
 
 from everystep.certificates import SAFE, UNKNOWN, UNSAFE
 from everystep.figures import FAINT, HALO, INK, STYLE, cells, from_zero
+from everystep.figures import title as title_of
 from everystep.problem import FiniteCMDP
 from everystep.problems.grids import MOVES
 
@@ -42,7 +43,7 @@ def certificates(problem: FiniteCMDP, panels: Mapping[str, np.ndarray], false: M
             for x, a in ringed:
                 axes.plot(*_tip(int(x), int(a), width), "o", markersize=11, markerfacecolor="none", color=INK, zorder=6)
             number = {name: int((labels[~problem.exempt] == label).sum()) for label, (_, name) in SHOWN.items()}
-            wrapped = "\n".join(textwrap.wrap(title, int(size * 10)))
+            wrapped = textwrap.fill(title_of(title), int(size * 10))
             said = ", ".join(f"{number[name]} {name}" for _, name in SHOWN.values())
             axes.set_title(f"{wrapped}\n{said}; {len(ringed)} false", fontsize=9.5)
         figure.legend(handles=_legend(), loc="outside lower center", ncols=4, frameon=False, fontsize=9)
@@ -51,7 +52,7 @@ def certificates(problem: FiniteCMDP, panels: Mapping[str, np.ndarray], false: M
 
 def _tip(x: int, a: int, width: int) -> tuple[float, float]:
     down, right = MOVES[a]
-    return x % width + 0.36 * right, x // width + 0.36 * down
+    return x % width + 0.38 * right, x // width + 0.38 * down
 
 
 def _arrows(axes: Axes, labels: np.ndarray, width: int, shown: np.ndarray) -> None:
@@ -62,11 +63,12 @@ def _arrows(axes: Axes, labels: np.ndarray, width: int, shown: np.ndarray) -> No
         column, row = at[:, 0] % width, at[:, 0] // width
         down, right = np.array(MOVES)[at[:, 1]].T
         ends = (
-            np.stack([column + 0.12 * right, column + 0.36 * right]),
-            np.stack([row + 0.12 * down, row + 0.36 * down]),
+            np.stack([column + 0.2 * right, column + 0.38 * right]),
+            np.stack([row + 0.2 * down, row + 0.38 * down]),
         )
         thick = 0.7 if label == UNKNOWN else 1.7
-        axes.plot(*ends, color=colour, linewidth=thick, zorder=5, path_effects=EDGE)
+        edge = [] if label == UNKNOWN else EDGE
+        axes.plot(*ends, color=colour, linewidth=thick, zorder=5, path_effects=edge)
         if label == UNSAFE:  # a bar across the end
             bar = 0.1
             axes.plot(
@@ -103,16 +105,22 @@ def tradeoff(panels: Mapping[str, Mapping[str, Sequence[tuple[float, Any, Any]]]
             for (curve, points), colour, marker in zip(curves.items(), colours, "os^D", strict=False):
                 harm = np.array([[v.mean, v.low, v.high] for _, v, _ in points])
                 regret = np.array([[r.mean, r.low, r.high] for _, _, r in points])
+                mean = harm[:, 0], regret[:, 0]
                 axes.errorbar(
                     harm[:, 0], regret[:, 0], color=colour, marker=marker, markersize=5, label=curve, linewidth=1.4,
                     xerr=[harm[:, 0] - harm[:, 1], harm[:, 2] - harm[:, 0]], elinewidth=0.8,
                     yerr=[regret[:, 0] - regret[:, 1], regret[:, 2] - regret[:, 0]],
                 )  # fmt: skip
-                for (optimism, _, _), x, y in zip(points, harm[:, 0], regret[:, 0], strict=True):
-                    if optimism in (1, 0, -1):
+                names = {1.0: "+1", 0.0: "0", -1.0: "-1"}
+                marked = [
+                    (names[turn], x, y) for (turn, _, _), x, y in zip(points, *mean, strict=True) if turn in names
+                ]
+                for i, (name, x, y) in enumerate(marked):
+                    near = [other for other, u, v in marked[:i] if abs(u - x) < 2 and abs(v - y) < 100]
+                    if not near:  # a turn that changes nothing is not named again
                         axes.annotate(
-                            f"{optimism:+g}" if optimism else "0", (x, y), xytext=(6, 5), textcoords="offset points",
-                            color=colour, fontsize=9, path_effects=HALO,
+                            f"optimism {name}" if i == 0 else name, (x, y), xytext=(5, 6), textcoords="offset points",
+                            color=colour, fontsize=9, path_effects=HALO, ha="right" if i == 0 else "left",
                         )  # fmt: skip
             axes.set(title=name, xlabel="total hard violation", ylabel="total regret")
             from_zero(axes)

@@ -5,6 +5,7 @@ Every figure holds one idea and is written as PNG and SVG. Bands are 95 % bootst
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -182,7 +183,8 @@ def write_literal(main: Result, longer: Result, folder: Path) -> list[Path]:
 
 # --- the pieces figures are made of ----------------------------------------------------------------------------------
 def title(label: str) -> str:
-    return TITLES.get(label, label)
+    """How an agent is called in a figure: short, and on lines that fit beside it."""
+    return textwrap.fill(textwrap.shorten(TITLES.get(label, label), 60, placeholder=" ..."), 24)
 
 
 def looks(labels: Sequence[str]) -> dict[str, tuple[str, Any]]:
