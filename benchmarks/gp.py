@@ -2,9 +2,9 @@
 
     python benchmarks/gp.py
 
-On a grid: 10,000 observations on 400 points, 16 an episode. On a growing set: 4,096 points with d = 8, 16 an episode. After
-every episode both know the mean and the variance at all points (grid), or at 64 watched ones (growing). scikit-learn's
-time grows with the cube of what was seen: it is measured at a few sizes and interpolated between them, which is said.
+On a grid: 10,000 observations on 400 points, 16 an episode. On a growing set: 4,096 points with d = 8, 16 an episode.
+After every episode both know the mean and the variance at all points (grid), or at 64 watched ones (growing).
+scikit-learn's time grows with the cube of what was seen: it is measured at a few sizes and interpolated between them.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import common
 import jax
 import jax.numpy as jnp
 import numpy as np
-import common
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
 

@@ -20,15 +20,15 @@ options = parser.parse_args()
 
 lake = es.problems.frozen_lake()
 agents = [
-    "lsvi-ae",
-    es.agents.lsvi_ae(react=True),
-    es.agents.lsvi_ae(cost="gp"),
-    es.agents.lsvi_ae(cost="gp", react=True),
+    es.agents.lsvi_ae().called("one-hot"),
+    es.agents.lsvi_ae(react=True).called("one-hot, reacting"),
+    es.agents.lsvi_ae(cost="gp").called("landing cells"),
+    es.agents.lsvi_ae(cost="gp", react=True).called("landing cells, reacting"),
 ]
 with bar(len(agents) * options.seeds * options.episodes) as advanced:
     result = es.run(lake, agents, options.episodes, options.seeds, progress=advanced)
 folder = result.save(options.out)
 print(tables.summary(result.summary))
 print()
-print(certify.run(folder, ["lsvi-ae", "lsvi-ae(cost=gp, react=True)"], seed=None, step="1"))
+print(certify.run(folder, ["one-hot", "landing cells, reacting"], seed=None, step="1"))
 print(f"\nWritten to {folder}")

@@ -39,12 +39,12 @@ with bar(len(AGENTS) * options.seeds * options.episodes * len(chosen) * len(sigm
     for sigma in sigmas:
         for seed in chosen:
             problem = es.problems.terrain(seed=seed, sigma=sigma)
-            agents = [agent for agent, _, _ in AGENTS.values()]
+            agents = [agent.called(name) for name, (agent, _, _) in AGENTS.items()]
             result = es.run(problem, agents, options.episodes, options.seeds, progress=advanced)
             result.save(out / f"terrain-{seed}-sigma-{sigma:g}", figures=False)
-            for name, (label, curves) in zip(AGENTS, result.curves.items(), strict=True):
+            for name, curves in result.curves.items():
                 harm.setdefault((sigma, name), []).append(curves["violation"])
-                told = {column: result.summary["agents"][label][column]["mean"] for column in COLUMNS}
+                told = {column: result.summary["agents"][name][column]["mean"] for column in COLUMNS}
                 optimum = result.summary["problem"]["optimal_value"]
                 rows.append({"terrain": seed, "sigma": sigma, "costs": name, "safe_optimum": optimum} | told)
 (out / "terrain.json").write_text(json.dumps(rows, indent=2) + "\n")

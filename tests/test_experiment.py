@@ -148,3 +148,9 @@ def test_sharing_is_refused_where_the_steps_differ_and_coordinate_widths_where_f
             es.run(stepped, es.agents.lsvi_ae(features=phi, **{key: "coordinate"}), episodes=5, seeds=1)
     with pytest.raises(es.EverystepError, match="norm of"):
         es.run(stepped, es.agents.lsvi_ae(features=phi * 30), episodes=5, seeds=1)
+
+
+def test_an_agent_may_be_called_what_one_likes(lake):
+    result = es.run(lake, [es.agents.lsvi_ae(beta=0.3).called("wide"), "lsvi-ae"], episodes=2, seeds=1)
+    assert list(result.curves) == ["wide", "lsvi-ae"]
+    assert result.spec["agents"][0]["settings"]["beta"] == 0.3

@@ -47,10 +47,11 @@ CostModel = CountCosts | LinearCosts | GridGP | GrowingGP
 
 @dataclass(frozen=True)
 class Recipe:
-    """An agent to be: a name and what was set. `resolve(problem, episodes).build()` makes it."""
+    """An agent to be: a name, what was set, and how to call it. `resolve(problem, episodes).build()` makes it."""
 
     name: str
     settings: Mapping[str, Any] = field(default_factory=dict)
+    alias: str | None = None
 
     def __post_init__(self) -> None:
         if self.name not in REGISTERED:
@@ -69,9 +70,15 @@ class Recipe:
     @property
     def label(self) -> str:
         """The name that tells it from its namesakes: 'lsvi-ae', or 'lsvi-ae(beta=0.3)' when something was set."""
+        if self.alias is not None:
+            return self.alias
         if not self.settings:
             return self.name
         return f"{self.name}({', '.join(f'{key}={_shown(value)}' for key, value in self.settings.items())})"
+
+    def called(self, alias: str) -> Recipe:
+        """The same agent under a name of your own in tables, figures and files."""
+        return Recipe(self.name, self.settings, str(alias))
 
     def resolve(self, problem: FiniteCMDP, episodes: int) -> Resolved:
         """Every setting with its value on this problem; raises what does not fit."""

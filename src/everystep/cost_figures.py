@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -43,9 +42,8 @@ def certificates(problem: FiniteCMDP, panels: Mapping[str, np.ndarray], false: M
             for x, a in ringed:
                 axes.plot(*_tip(int(x), int(a), width), "o", markersize=11, markerfacecolor="none", color=INK, zorder=6)
             number = {name: int((labels[~problem.exempt] == label).sum()) for label, (_, name) in SHOWN.items()}
-            wrapped = textwrap.fill(title_of(title), int(size * 10))
             said = ", ".join(f"{number[name]} {name}" for _, name in SHOWN.values())
-            axes.set_title(f"{wrapped}\n{said}; {len(ringed)} false", fontsize=9.5)
+            axes.set_title(f"{title_of(title, int(size * 10))}\n{said}; {len(ringed)} false", fontsize=9.5)
         figure.legend(handles=_legend(), loc="outside lower center", ncols=4, frameon=False, fontsize=9)
         return figure
 
@@ -115,11 +113,11 @@ def tradeoff(panels: Mapping[str, Mapping[str, Sequence[tuple[float, Any, Any]]]
                 marked = [
                     (names[turn], x, y) for (turn, _, _), x, y in zip(points, *mean, strict=True) if turn in names
                 ]
-                for i, (name, x, y) in enumerate(marked):
+                for i, (turn, x, y) in enumerate(marked):
                     near = [other for other, u, v in marked[:i] if abs(u - x) < 2 and abs(v - y) < 100]
                     if not near:  # a turn that changes nothing is not named again
                         axes.annotate(
-                            f"optimism {name}" if i == 0 else name, (x, y), xytext=(5, 6), textcoords="offset points",
+                            f"optimism {turn}" if i == 0 else turn, (x, y), xytext=(5, 6), textcoords="offset points",
                             color=colour, fontsize=9, path_effects=HALO, ha="right" if i == 0 else "left",
                         )  # fmt: skip
             axes.set(title=name, xlabel="total hard violation", ylabel="total regret")

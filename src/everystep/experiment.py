@@ -161,7 +161,8 @@ def prepare(
     if not recipes:
         raise EverystepError("agents is empty; give at least one, such as lsvi-ae.")
     names = [each.name for each in recipes]
-    labels = [each.name if names.count(each.name) == 1 else each.label for each in recipes]
+    short = lambda each: each.alias is None and names.count(each.name) == 1
+    labels = [each.name if short(each) else each.label for each in recipes]
     if len(set(labels)) < len(labels):
         twice = next(label for label in labels if labels.count(label) > 1)
         raise EverystepError(f"agent '{twice}' is given twice; change a setting of one, or leave it out.")

@@ -182,9 +182,11 @@ def write_literal(main: Result, longer: Result, folder: Path) -> list[Path]:
 
 
 # --- the pieces figures are made of ----------------------------------------------------------------------------------
-def title(label: str) -> str:
-    """How an agent is called in a figure: short, and on lines that fit beside it."""
-    return textwrap.fill(textwrap.shorten(TITLES.get(label, label), 60, placeholder=" ..."), 24)
+def title(label: str, width: int = 26) -> str:
+    """How an agent is called in a figure: on at most two lines that fit beside it."""
+    lines = textwrap.wrap(TITLES.get(label, label), width, break_long_words=False)
+    shown = [line if len(line) <= width else line[: width - 3] + "..." for line in lines[:2]]
+    return "\n".join([*shown[:-1], shown[-1] + (" ..." if len(lines) > 2 else "")])
 
 
 def looks(labels: Sequence[str]) -> dict[str, tuple[str, Any]]:
@@ -210,6 +212,7 @@ def name_ends(axes: Axes, apart: float = 0.075) -> None:
     height = lambda line: float(to_fraction.transform((1, np.asarray(line.get_ydata())[-1]))[1])
     curves.sort(key=height)
     at = np.clip([height(line) for line in curves], 0, 1)
+    apart *= max(str(line.get_label()).count("\n") + 1 for line in curves)
     for _ in range(50):  # push neighbours away from each other until none is too close
         gap = np.maximum(apart - np.diff(at), 0) / 2
         at[:-1] -= gap
