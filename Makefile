@@ -1,13 +1,14 @@
 # make paper   reproduce the paper's experiment into out/paper
 # make test    lint, types and all tests
 # make bench   the timed comparisons (minutes)
+# make examples the pictures of docs/cost-models.md (minutes on a GPU, about an hour on two cores)
 # make figures the pictures of the README and docs, from a fresh run of the paper's experiment
 # Everything runs in .venv, made on first use from nothing but Python (3.11 or newer) and pip.
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: paper figures test lint types bench clean
+.PHONY: paper examples figures test lint types bench clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("everystep needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
@@ -47,6 +48,15 @@ figures: paper
 	mkdir -p docs/figures
 	cp out/paper/figures/learning.png out/paper/figures/heatmap.png out/paper/figures/map.png docs/figures/
 	cp out/paper/figures/regret.png out/paper/figures/literal.png docs/figures/
+
+examples: .venv/installed
+	$(BIN)/python examples/landing.py
+	$(BIN)/python examples/terrain.py
+	$(BIN)/python examples/dial.py
+	$(BIN)/python examples/two_limits.py
+	cp out/landing/figures/certificates.png docs/figures/landing.png
+	cp out/two-limits/figures/certificates.png docs/figures/two-limits.png
+	cp out/terrain/terrain.png out/dial/dial.png docs/figures/
 
 clean:
 	rm -rf .venv .venv-peers out .pytest_cache .mypy_cache .ruff_cache

@@ -20,7 +20,7 @@ FLOORS = [
     {"errors"},
     {"problem"},
     {"rows"},
-    {"planner", "models", "settings", "parts", "problems", "stats", "certificates"},
+    {"planner", "models", "settings", "parts", "kernels", "problems", "stats", "certificates"},
     {"lsvi"},
     {"agents", "fitting"},
     {"drive"},

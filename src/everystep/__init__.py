@@ -3,6 +3,7 @@
     import everystep as es
     problem = es.problems.frozen_lake()
     result = es.run(problem, agents=["lsvi-ae", "lsvi"], episodes=1000, seeds=32)
+    result = es.run(problem, es.agents.lsvi_ae(cost=es.gp(es.kernels.Categorical(on="landing"))))
 
 Names are looked up when first used, so that importing the package costs nothing.
 """
@@ -13,11 +14,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from everystep import agents, planner, problems
+    from everystep import agents, kernels, planner, problems
     from everystep.errors import EverystepError
     from everystep.experiment import Result, run
     from everystep.models import gp
-    from everystep.parts import kernels
     from everystep.problem import FiniteCMDP, Noise
 
 __version__ = "0.1.0"
@@ -47,8 +47,6 @@ _HOME = {
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(import_module(f"everystep.{_HOME[name]}"), name)
-    if name == "kernels":
-        return import_module("everystep.parts.kernels")
     if name in __all__:
         return import_module(f"everystep.{name}")
     raise AttributeError(f"module 'everystep' has no attribute '{name}'")

@@ -99,10 +99,17 @@ def regret(curves: Mapping[str, Mapping[str, np.ndarray]]) -> Figure:
     left, right = figure.subplots(1, 2)
     bands(left, {label: np.cumsum(curve["regret"], -1) for label, curve in curves.items()})
     left.axhline(0, color=FAINT, linewidth=0.8, zorder=0)
-    right.set_yscale("symlog", linthresh=10)
+    totals = [float(curve["violation"].sum(-1).mean()) for curve in curves.values()]
+    far_apart = max(totals) > 10 * max(min(totals), 1)
+    if far_apart:
+        right.set_yscale("symlog", linthresh=10)
     bands(right, {label: np.cumsum(curve["violation"], -1) for label, curve in curves.items()})
     left.set(title="Cumulative regret", xlabel="episode", ylabel="against the safe optimum")
-    right.set(title="Cumulative hard violation", xlabel="episode", ylabel="logarithmic above 10")
+    right.set(
+        title="Cumulative hard violation",
+        xlabel="episode",
+        ylabel="logarithmic above 10" if far_apart else "sum over steps of max(g, 0)",
+    )
     from_zero(right)
     name_ends(left)
     name_ends(right)
