@@ -193,3 +193,19 @@ def test_a_gaussian_process_made_in_python_says_what_is_wrong():
         gp("nonsense")
     with pytest.raises(EverystepError, match=r"give one of everystep\.kernels"):
         gp(7)
+
+
+def test_two_functions_of_one_name_are_told_apart_in_the_spec():
+    import everystep as es
+
+    pond = es.problems.from_map(("SF", "FG"), horizon=3)
+
+    def mine(scale):
+        def kernel(y, z):
+            return jnp.exp(-scale * ((y - z) ** 2).sum())
+
+        return es.agents.lsvi_ae(cost=es.gp(Custom(kernel, on="landing"))).resolve(pond, 3)["cost"]
+
+    assert mine(1.0) == mine(1.0)
+    assert mine(1.0) != mine(2.0)
+    assert mine(1.0).startswith("gp(custom(kernel, on=landing)) #")

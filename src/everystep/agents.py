@@ -175,7 +175,7 @@ class Resolved:
         for key in ("beta_cost", "lam_cost"):
             numbers = [resolved.cost_number(key, choice) for choice in costs]
             s[key] = numbers[0] if len(set(numbers)) == 1 else numbers
-        s["cost"] = models.text(costs[0] if len(costs) == 1 else costs)
+        s["cost"] = models.text(costs[0] if len(costs) == 1 else costs) + resolved._own_kernels()
         return resolved
 
     def __getitem__(self, setting: str) -> Any:
@@ -305,6 +305,12 @@ class Resolved:
             elif s["radius_cost"] == "coordinate" and s["bound"] < np.abs(self.problem.g).max():
                 return None
         return float(s["p"])
+
+    def _own_kernels(self) -> str:
+        """A hash of the kernels that are functions of one's own, whose text does not tell them apart."""
+        used = [choice.kernel for choice in self.costs if isinstance(choice, GP) and choice.kernel is not None]
+        own = [kernel for kernel in used if any(isinstance(each, kernels.Custom) for each in kernels.parts_of(kernel))]
+        return "".join(f" #{_fingerprint(Points.of(self.problem, kernel).gram)}" for kernel in own)
 
     def penalised(self, rectify: bool) -> Penalised | Reacting:
         return Reacting(Penalised(rectify)) if self["react"] else Penalised(rectify)

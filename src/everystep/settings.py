@@ -126,10 +126,14 @@ SETTINGS: dict[str, Setting] = {
         _or(AUTO, _yes_no), AUTO, "one value estimator for all steps (auto: iff the problem is stationary)"
     ),
     "beta_cost": Setting(
-        _or(AUTO, _number(at_least=0)), AUTO, f"width of the cost estimate, like beta (auto: {BETA_COST} tuned, else 1)"
+        _or(AUTO, _number(at_least=0)),
+        AUTO,
+        f"width of the cost estimate, like beta (auto: {BETA_COST} tuned, {BETA_GP:g} for gp, else 1)",
     ),
     "lam_cost": Setting(
-        _or(AUTO, _number(above=0)), AUTO, f"ridge of the cost model (auto: {LAM_COST} tuned, 0.5 coordinate, 1 paper)"
+        _or(AUTO, _number(above=0)),
+        AUTO,
+        f"ridge of the cost model (auto: {LAM_COST} tuned, 0.5 coordinate, 1 paper; noise variance for gp)",
     ),
     "radius_cost": Setting(_or(AUTO, _one_of(*RADII)), AUTO, "widths of the cost model (auto: as radius)"),
     "sigma": Setting(

@@ -263,13 +263,19 @@ def check_gram(K: np.ndarray, kernel: object) -> None:
         ) from None
 
 
+def parts_of(kernel: Kernel) -> list[Kernel]:
+    """A kernel and all the kernels it is made of."""
+    inner = [getattr(kernel, each.name) for each in fields(kernel)]  # type: ignore[arg-type]
+    return [kernel, *(part for each in inner if isinstance(each, Kernel) for part in parts_of(each))]
+
+
 def looks_at(kernel: Kernel) -> set[str | None]:
     """The names of the coordinates a kernel is on; None for one that does not say."""
     if isinstance(kernel, Difference):
         return {kernel.on}
     inner = [getattr(kernel, each.name) for each in fields(kernel)]  # type: ignore[arg-type]
     own = {kernel.on} if hasattr(kernel, "on") else set()
-    return own.union(*(looks_at(each) for each in inner if isinstance(each, Kernel)))
+    return own.union(*(looks_at(each) for each in inner if isinstance(each, Kernel)))  # not of a difference's field
 
 
 # --- text ------------------------------------------------------------------------------------------------------------
