@@ -62,7 +62,7 @@ def test_the_posterior_on_a_growing_set_equals_scikit_learns_while_capacity_doub
     rng = np.random.default_rng(4)
     X, c, lam = rng.normal(size=(150, 3)), rng.normal(size=(150, 2)), 0.02
     watched, elsewhere = rng.normal(size=(9, 3)), rng.normal(size=(4, 3))
-    known = gp.nothing_yet(KERNEL, jnp.asarray(watched), 2, capacity=8)
+    known = gp.nothing_yet(KERNEL, jnp.asarray(watched), 2, capacity=40)
     rows, put = jax.jit(gp.rows), jax.jit(gp.put)
     for start in range(0, 150, 5):
         known = gp.with_room(known, 5)
@@ -77,7 +77,7 @@ def test_the_posterior_on_a_growing_set_equals_scikit_learns_while_capacity_doub
     predicted = gp.predict(KERNEL, known, jnp.asarray(elsewhere))
     np.testing.assert_allclose(predicted[0], mean, **CLOSE)
     np.testing.assert_allclose(predicted[1], var, **CLOSE)
-    assert sum(len(block.own) for block in known.blocks) == 256
+    assert sum(len(block.own) for block in known.blocks) == 160
 
 
 def test_a_growing_set_stays_exact_after_thousands_of_points():
