@@ -50,10 +50,8 @@ class Everystep:
         agent, share_values, share_costs, _ = self.built
         carry = drive.start_seeds(agent, self.sizes, share_values, share_costs, len(seeds))
         for done in range(0, max(episodes, 1), drive.CHUNK):
-            count = jnp.int32(min(drive.CHUNK, episodes - done))
-            carry, metrics = drive.scan_seeds(
-                agent, self.world, self.sizes, carry, jnp.asarray(seeds), count, drive.CHUNK, False
-            )
+            count = np.int32(min(drive.CHUNK, episodes - done))
+            carry, metrics = drive.scan_seeds(agent, self.world, self.sizes, carry, seeds, count, drive.CHUNK, False)
             jax.tree.map(np.asarray, (metrics, carry.visits))
 
     def compile(self, seeds: int) -> None:

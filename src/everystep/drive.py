@@ -14,17 +14,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int, UInt32
+from jaxtyping import Array, Float, Int, UInt32
 
-from everystep import certificates, lsvi
+from everystep import certificates, lsvi, planner, rows
 from everystep.lsvi import Agent, Plan, State
 from everystep.parts import gp_costs
 from everystep.parts.choices import ties
 from everystep.parts.experience import Episode
-from everystep.planner import policy_backup
 from everystep.problem import AnyArray, Sizes, World, start_state, step
 
-Policy = Bool[Array, "H A S"] | Float[Array, "H A S"]
 CHUNK = 500  # episodes in one compiled call; visits are also kept after the first, as <agent>_500
 
 
@@ -74,14 +72,18 @@ def draws(world: World, sizes: Sizes, seed: UInt32[Array, ""], k: Int[Array, ""]
     )
 
 
-def evaluate(world: World, policy: Policy) -> tuple[Float[Array, " S"], Float[Array, " S"]]:
-    """V_1 and the expected hard violation of a policy, exactly, from every state."""
-    H, _, S = policy.shape
+def evaluate(world: World, plan: Plan) -> tuple[Float[Array, " S"], Float[Array, " S"]]:
+    """V_1 and the expected hard violation of a plan's policy, exactly, from every state."""
+    H, _, S = plan.policy.shape
+    policy, actions = plan.policy, plan.actions
 
+    # Value and violation are kept as one complex number: one result, so one pass that picks P_pi once (see lsvi.plan).
     def backward(VC, h):
-        return policy_backup(world, h, policy[h].astype(world.r.dtype), *VC), None
+        under_pi = partial(planner.under, policy[h]) if actions is None else partial(rows.picked, actions[h])
+        return lax.complex(*planner.policy_backup(world, h, under_pi, VC.real, VC.imag)), None
 
-    return lax.scan(backward, (jnp.zeros(S), jnp.zeros(S)), jnp.arange(H), reverse=True)[0]
+    VC, _ = lax.scan(backward, jnp.zeros(S, complex), jnp.arange(H), reverse=True)
+    return VC.real, VC.imag
 
 
 def play(
@@ -96,8 +98,11 @@ def play(
 
     def forward(carry, h):
         x, costs = carry
-        pi = lsvi.react(agent, state, plan, costs, h, x, tie[h, x]) if reacts else plan.policy[h, :, x]
-        a = lsvi.act(pi, draw.mixing[h])
+        if plan.actions is None or reacts:
+            pi = lsvi.react(agent, state, plan, costs, h, x, tie[h, x]) if reacts else plan.policy[h, :, x]
+            a = lsvi.act(pi, draw.mixing[h])
+        else:
+            a = plan.actions[h, x]
         reward_noise = nothing if draw.reward_noise is None else draw.reward_noise[h]
         cost_noise = nothing if draw.cost_noise is None else draw.cost_noise[h]
         outcome = step(world, h, x, a, draw.transition[h], reward_noise, cost_noise)
@@ -129,7 +134,7 @@ def run_episode(agent: Agent, world: World, carry: Carry, draw: Draws, certify: 
     H, S = carry.agent.price.shape[1], world.r.shape[-1]
     x, tie = start_state(world, carry.agent.k, draw.start), ties(draw.tie_word, H, S)
     plan, _ = lsvi.plan(agent, carry.agent, tie)
-    V, C = evaluate(world, plan.policy)
+    V, C = evaluate(world, plan)
     episode, g, costs = play(agent, world, carry.agent, plan, tie, x, draw)
     visits = carry.visits.at[episode.x].add(1)
     metrics = tally(x, V, C, episode.reward, g)
@@ -235,7 +240,7 @@ def stepping(
         tie = np.asarray(ties(jnp.asarray(draw.tie_word), sizes.horizon, sizes.states)) if reacts else None
         costs = carry.agent.costs if reacts else None
         policy = np.asarray(plan.policy)
-        V, C = _evaluate(world, plan.policy)
+        V, C = _evaluate(world, plan)
         x = start_state(host, int(carry.agent.k), draw.start)
         rows, g = [], []
         first = x

@@ -61,11 +61,12 @@ class State(NamedTuple):
 class Plan(NamedTuple):
     """The policy of one episode: a distribution over actions at every (h, x), booleans when it is one-hot.
 
-    An agent that reacts within the episode also keeps the Q it was made from.
+    An agent that reacts within the episode also keeps the Q it was made from; one-hot policies say their actions.
     """
 
     policy: Bool[Array, "H A S"] | Float[Array, "H A S"]
     Q: Float[Array, "H A S"] | None = None
+    actions: Int[Array, "H S"] | None = None
 
 
 class PlanInfo(NamedTuple):
@@ -98,21 +99,24 @@ def plan(agent: Agent, state: State, ties: UInt32[Array, "H S"]) -> tuple[Plan, 
     fit = agent.values.fit(state.values, state.k)
     ghat = believed(agent, state.costs, state.k)
 
-    actions = np.arange(float(ghat.shape[2]))
+    names = np.arange(ghat.shape[2], dtype=np.int32)
 
     # V and the action are kept as one complex number: a step with one result is one pass that computes Q once, where
     # one with two results is two passes that both do (31 us an episode of the lake became 26).
     def backward(made: Array, h: Array) -> tuple[Array, tuple[Array | None, Array | None]]:
         Q = agent.values.estimate(fit, h, made[h + 1].real)  # lines 5 to 7
         pi = agent.choice(Q, at_step(ghat, h), state.price[:, h], ties[h])  # eq. (11)
-        V, a = rows.under(pi, Q), rows.under(pi, actions)  # line 9
+        V, a = rows.under(pi, Q), rows.under(pi, names.astype(float))  # line 9
         made = lax.dynamic_update_index_in_dim(made, lax.complex(V, a), h, 0)
         return made, (None if pi.dtype == bool else pi, Q if agent.choice.reacts else None)
 
     steps = jnp.arange(H, dtype=jnp.int32)
     made, (mixed, Q) = lax.scan(backward, jnp.zeros((H + 1, S), complex), steps, reverse=True)
-    policy = made[:H].imag[:, None] == actions[None, :, None] if mixed is None else mixed
-    return Plan(policy, Q), PlanInfo(made[:H].real)
+    info = PlanInfo(made[:H].real)
+    if mixed is not None:
+        return Plan(mixed, Q), info
+    actions = made[:H].imag.astype(jnp.int32)
+    return Plan(actions[:, None] == names[None, :, None], Q, actions), info
 
 
 def react(

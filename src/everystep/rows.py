@@ -31,6 +31,13 @@ def under(pi: Array, array: AnyArray) -> Array:
     return reduce(lambda row, a: jnp.where(pi[a], array[a], row), range(1, len(pi)), first)
 
 
+def picked(a: Array, array: AnyArray) -> Array:
+    """array(a(x), x): `under` a policy given as the action of each state."""
+    if len(array) > FEW:
+        return jnp.take_along_axis(array, a[None], 0)[0]
+    return reduce(lambda row, b: jnp.where(a == b, array[b], row), range(1, len(array)), array[0])
+
+
 def highest(array: Array) -> Array:
     """The maximum over the first axis."""
     return array.max(0) if len(array) > FEW else reduce(larger, [array[a] for a in range(len(array))])

@@ -129,7 +129,7 @@ def _run_batch(
             return None
         carry = drive.with_room(built.agent, sizes, carry, min(until - done, CHUNK))
         carry, metrics = drive.scan_seeds(
-            built.agent, world, sizes, carry, jnp.asarray(seeds), jnp.int32(until - done), CHUNK, together, certify
+            built.agent, world, sizes, carry, seeds, np.int32(until - done), CHUNK, together, certify
         )
         if episodes == 0:
             return None
