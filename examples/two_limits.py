@@ -69,6 +69,6 @@ rows = [
     for label, curves in result.curves.items()
 ]
 print(f"\n{tables.aligned([['total violation, mean over seeds', 'hazards', 'power'], *rows])}\n")
-one_hot, _, suited = result.curves
-print(certify.run(folder, [one_hot, suited], seed=None, step="1"))
+_, wrong, suited = result.curves
+print(certify.run(folder, [wrong, suited], seed=None, step="1"))
 print(f"\nWritten to {folder}")

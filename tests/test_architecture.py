@@ -21,7 +21,7 @@ FLOORS = [
     {"problem"},
     {"rows"},
     {"planner", "models", "settings", "parts", "kernels", "problems", "stats", "certificates"},
-    {"lsvi"},
+    {"lsvi", "cost_setup"},
     {"agents", "fitting"},
     {"drive"},
     {"engines"},

@@ -9,6 +9,7 @@ import everystep as es
 from everystep import certificates, cli
 from everystep.certificates import SAFE, UNKNOWN, UNSAFE
 from everystep.problem import FiniteCMDP, Noise
+from everystep.store import save_problem
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +59,23 @@ def test_only_valid_radii_carry_a_probability(pond, settings, p):
     assert es.agents.lsvi_ae(**settings).resolve(pond, 10).confidence == p
 
 
+def test_costs_that_features_cannot_show_leave_no_probability():
+    rng = np.random.default_rng(1)
+    P, r, phi = rng.dirichlet(np.ones(3), (3, 2)), rng.random((3, 2)), rng.dirichlet(np.ones(4), (3, 2))
+    g = -phi @ np.array([0.2, 0.4, 0.1, 0.9])
+    printed = es.agents.lsvi_ae(radius_cost="paper")
+    assert printed.resolve(FiniteCMDP(P, r, g, horizon=3, features=phi), 10).confidence == 0.05
+    assert printed.resolve(FiniteCMDP(P, r, -(g**2), horizon=3, features=phi[..., :1]), 10).confidence is None
+    loud = FiniteCMDP(P, r, g, horizon=3, features=phi, noise=Noise(cost_sigma=3))
+    assert printed.resolve(loud, 10).confidence is None
+
+
+def test_actions_that_are_falsely_told_to_be_safe_leave_no_probability(pond):
+    told = lambda known: es.agents.lsvi_ae(radius_cost="coordinate", known_safe=known).resolve(pond, 10).confidence
+    assert told("safest") == 0.05
+    assert told(np.ones((9, 4), bool)) is None
+
+
 def test_noise_that_is_understated_leaves_no_probability(pond):
     noisy = FiniteCMDP(pond.P[0], pond.r[0], pond.g[:, 0], horizon=6, noise=Noise(cost_sigma=0.3))
     assert es.agents.lsvi_ae(radius_cost="coordinate").resolve(noisy, 10).confidence == 0.05
@@ -103,6 +121,22 @@ def test_labels_are_recorded_for_every_episode_when_asked(folder):
     safe = table["safe_labels"].to_numpy()
     assert safe[0] == 0
     assert safe[79] > 5
+
+
+def test_labels_of_cells_that_are_never_entered_do_not_count():
+    walled = es.problems.from_map(("SF#", "FHF", "FFG"), horizon=6)
+    agents = [es.agents.lsvi_ae(cost="gp"), "lsvi"]
+    result = es.run(walled, agents, episodes=40, seeds=2, certify=True)
+    assert result.certified["lsvi-ae"]["actions"] == 32
+    assert (result.curves["lsvi-ae"]["safe_labels"] <= 32).all()
+    assert "safe_labels" not in result.curves["lsvi"]
+    assert result.episodes["safe_labels"].null_count == 80
+
+
+def test_a_false_label_at_the_end_counts_as_one_at_any_time(pond):
+    wrong = es.agents.lsvi_ae(cost="gp(constant(1))", lam_cost=0.01)
+    told = es.run(pond, wrong, episodes=1, seeds=3, certify=True).certified["lsvi-ae"]
+    assert told["seeds_with_a_false_label"] == told["seeds_with_a_false_label_at_any_time"] == 3
 
 
 def test_known_safe_actions_are_certified_from_the_start(pond):
@@ -153,6 +187,17 @@ def test_certify_refuses_folders_that_hold_no_certificates(pond, tmp_path, capsy
     (tmp_path / "damaged" / "certificates.npz").write_bytes(b"PK\x03\x04 not an archive")
     assert cli.main(["certify", str(tmp_path / "damaged")]) == 2
     assert "cannot be read" in capsys.readouterr().err
+    other = es.problems.from_map(("SF", "FG"), horizon=3)
+    for name, spoil in {
+        "empty": lambda run: (run / "spec.json").write_text("{}"),
+        "nobody": lambda run: (run / "spec.json").write_text('{"agents": [], "seeds": []}'),
+        "no text": lambda run: (run / "spec.json").write_text("{"),
+        "other": lambda run: save_problem(other, run / "problem.npz"),
+    }.items():
+        run = es.run(pond, "lsvi-ae", episodes=2, seeds=1).save(tmp_path / name, figures=False)
+        spoil(run)
+        assert cli.main(["certify", str(run)]) == 2
+        assert "cannot be read" in capsys.readouterr().err
 
 
 def test_a_problem_without_a_map_is_certified_without_a_picture(tmp_path, capsys):

@@ -12,6 +12,7 @@ from everystep import fitting
 from everystep.parts import gp
 from everystep.parts.gp_costs import Tally
 from everystep.parts.kernels import RBF, gram
+from everystep.parts.points import Points
 
 POINTS = np.linspace(0, 6, 25)[:, None]
 
@@ -44,6 +45,20 @@ def test_a_fit_finds_the_length_and_the_noise_that_made_the_data():
     assert fit.log_likelihood > float(fitting.log_likelihood(0.2 * RBF(0.3), 0.3, jnp.asarray(POINTS), tally))
     assert 0.8 < fit.kernel.kernel.length < 1.8
     assert 0.008 < fit.lam < 0.0125
+
+
+def test_a_fit_may_find_a_weight_above_1():
+    hills = es.problems.terrain(seed=1, length=8)
+    kernel = es.kernels.read(hills.kernel)
+    points = Points.of(hills, kernel)
+    values = np.zeros(len(points.gram))
+    values[points.which] = hills.g[0, 0].T
+    tally = jax.tree.map(
+        jnp.asarray, Tally(np.ones((1, len(values))), values[None, None], np.array([[(values**2).sum()]]))
+    )
+    fit = fitting.fit(kernel, 0.01, points.named, tally)
+    assert 5 < fit.kernel.other.kernel.field.length < 12
+    assert fit.kernel.other.weight > 1
 
 
 def test_the_state_after_a_fit_is_that_of_the_same_data_under_the_new_kernel():

@@ -11,6 +11,7 @@ import everystep as es
 from everystep import drive
 from everystep.errors import EverystepError
 from everystep.parts import radii
+from everystep.parts.points import Points
 from everystep.problem import FiniteCMDP, Noise
 
 
@@ -119,7 +120,7 @@ def test_condition_1_holds_at_its_probability_for_costs_of_bounded_norm(share, b
         cost="gp(rbf(1, on=y))", radius_cost="paper", share_costs=share, beta_cost=beta, p=P, bound=1
     )
     built = recipe.resolve(problem, EPISODES).build()
-    points = recipe.resolve(problem, EPISODES).points(recipe.resolve(problem, EPISODES).costs[0])
+    points = Points.of(problem, es.kernels.RBF(1.0, on="y"))
     alpha = rng.normal(size=(RUNS, len(points.gram)))
     alpha /= np.sqrt(np.einsum("ni,ij,nj->n", alpha, points.gram, alpha))[:, None]
     g = (alpha @ points.gram)[:, points.which]  # (runs, A, S)
@@ -175,18 +176,52 @@ def test_an_agent_without_its_problems_features_is_told(pond):
         ({"cost": "gp(rbf(2, on=speed))"}, "is on 'speed', which the problem has not"),
         ({"cost": "gp(rbf(2, on=landing) + rbf(2, on=landing))"}, r"k\(y, y\) = 2; multiply it by 0.5"),
         ({"cost": "[gp, gp]"}, "2 models for 1 constraints"),
-        ({"cost": "gp", "radius_cost": "coordinate"}, "needs one-hot features; choose tuned or paper"),
+        (
+            {"cost": "gp", "radius_cost": "coordinate"},
+            "needs one-hot features for costs; set radius_cost to tuned or paper",
+        ),
         ({"cost": "gp", "lam_cost": 0}, "lam_cost of lsvi-ae is 0; give a number above 0"),
         ({"cost": "gp", "lam_cost": -1}, "lam_cost of lsvi-ae is -1; give a number above 0"),
         ({"cost": "gp", "bound": 0}, "bound of lsvi-ae is 0; give a number above 0"),
         ({"react": True, "share_costs": False}, "set share_costs to true, or react to false"),
         ({"known_safe": np.zeros(3, int)}, r"known_safe of lsvi-ae has shape \(3,\); give 9 actions below 4"),
         ({"known_safe": "all"}, "choose none or safest"),
+        (
+            {"cost": "gp(difference(rbf(3), on=action))"},
+            "difference is on 'action', which has no two halves; use on=move",
+        ),
+        ({"cost": "gp(difference(rbf(3, on=landing), on=move))"}, "leave out its on="),
+        ({"radius": "coordinate", "cost": "gp"}, "setting radius of lsvi-ae is coordinate"),
+        ({"sigma": 1e200, "cost": "gp"}, "sigma of lsvi-ae is 1e[+]200; give a number"),
+        ({"cost": np.zeros(3)}, "write auto, counts, linear, gp"),
     ],
 )
 def test_what_does_not_fit_is_said_in_a_sentence(pond, settings, said):
     with pytest.raises(EverystepError, match=said):
         es.run(pond, es.agents.lsvi_ae(**settings), episodes=1, seeds=1)
+
+
+def test_a_problems_own_kernel_that_cannot_be_read_is_said():
+    problem = FiniteCMDP(np.ones((1, 1, 1)), np.ones((1, 1)), -np.ones((1, 1)), horizon=2, kernel="rfb(2)", name="mine")
+    with pytest.raises(EverystepError, match=r"problem 'mine': its kernel is 'rfb\(2\)'; no kernel 'rfb'"):
+        es.run(problem, es.agents.lsvi_ae(cost="gp"), episodes=1, seeds=1)
+
+
+def test_a_coordinate_needs_a_name_that_a_kernel_can_say():
+    for name in ("x/y", "state"):
+        with pytest.raises(EverystepError, match="use another word"):
+            FiniteCMDP(np.ones((1, 1, 1)), np.ones((1, 1)), -np.ones((1, 1)), coordinates={name: np.zeros((1, 1))})
+
+
+def test_each_constraint_has_its_own_noise():
+    problem = featured(m=2)
+    problem = FiniteCMDP(problem.P[0], problem.r[0], problem.g[:, 0], horizon=4, features=problem.features,
+                         noise=Noise(cost_sigma=(0.0, 0.5)))  # fmt: skip
+    linear = "gp(linear(on=features))"
+    apart = es.agents.lsvi_ae(cost=[linear, linear]).resolve(problem, 10)
+    assert apart["lam_cost"] == [0.01, 0.25]
+    assert [float(model.lam) for model in apart.build().agent.costs.models] == [0.01, 0.25]
+    assert es.agents.lsvi_ae(cost=linear).resolve(problem, 10)["lam_cost"] == 0.25
 
 
 def test_a_problem_without_a_kernel_asks_for_one():

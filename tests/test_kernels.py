@@ -133,6 +133,8 @@ def test_the_text_of_a_kernel_means_the_same_kernel(kernel):
         ("open('x')", "no kernel 'open'"),
         ("2", "not a number"),
         ("rbf(", "write a kernel"),
+        ("rbf(1" + "0" * 400 + ")", "fewer parts and smaller numbers"),
+        ("+".join(["rbf(1)"] * 3000), "write a kernel"),
         ("", "write a kernel"),
     ],
 )
@@ -174,7 +176,9 @@ def test_a_cost_model_reads_back_from_its_text(text):
         ("gpp", "write auto, counts"),
         ("gp(2)", "the kernel is 2"),
         ("gp(rbf(2), speed=3)", "gp takes a kernel, fit and points"),
-        ("gp(fit=-1)", "fit is"),
+        ("gp(fit=-1)", "fit is -1"),
+        ("gp(fit=0.5)", "fit is 0.5"),
+        ("gp(rbf(1), kernel=rbf(2))", "gp takes a kernel"),
         ("gp(points=cloud)", "points is cloud"),
         ("gp(fit=5, points=growing)", "needs points=grid"),
         ("[[gp]]", "write auto"),
@@ -187,7 +191,16 @@ def test_a_wrong_cost_model_says_what_to_write(value, said):
         read_cost(value)
 
 
+def test_kernels_add_to_kernels_and_multiply_by_numbers_above_0():
+    with pytest.raises(EverystepError, match="add kernels, and Constant"):
+        RBF(1.0) + 0.1
+    for factor in (0, -1, np.inf, "2"):
+        with pytest.raises(EverystepError, match="multiply kernels"):
+            RBF(1.0) * factor
+
+
 def test_a_gaussian_process_made_in_python_says_what_is_wrong():
+    assert read_cost("gp(kernel=rbf(2, on=landing))") == gp("rbf(2, on=landing)")
     assert gp("rbf(2, on=landing)") == GP(RBF(2.0, on="landing"))
     with pytest.raises(EverystepError, match="gp of nonsense: no kernel"):
         gp("nonsense")

@@ -86,7 +86,7 @@ def test_other_features_are_another_run_and_are_kept_with_it(tmp_path):
     one, two = (es.agents.lsvi_ae(features=rng.dirichlet(np.ones(4), size=(3, 2))) for _ in range(2))
     out = es.run(problem, one, episodes=5, seeds=1).save(tmp_path / "run", figures=False)
     with np.load(out / "features.npz", allow_pickle=False) as kept:
-        np.testing.assert_array_equal(kept["lsvi-ae"], one.settings["features"])
+        np.testing.assert_array_equal(kept["lsvi-ae_features"], one.settings["features"])
     with pytest.raises(es.EverystepError, match="already holds a different run"):
         es.run(problem, two, episodes=5, seeds=1).save(out)
     assert len(es.run(problem, [one, two], episodes=5, seeds=1).curves) == 2

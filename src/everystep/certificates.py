@@ -56,21 +56,26 @@ def summary(
     a seed may be false; None says that they are a heuristic.
     """
     told = {}
-    counted = ~problem.exempt
     for agent in agents:
         name = agent["label"]
         if f"{name}_lower" not in bounds:
             continue
-        label = labels(*(bounds[f"{name}_{end}"].swapaxes(-1, -2) for end in ("lower", "upper")))
-        counts = count(label, problem.world.g, counted)
-        actions = int(label[0].size // label.shape[-1] * counted.sum())
+        counts = at_the_end(problem, name, bounds)
+        safe, unsafe = float(np.mean(counts.safe)), float(np.mean(counts.unsafe))
+        actions = bounds[f"{name}_lower"].shape[1] * int((~problem.exempt).sum()) * problem.actions
         told[name] = {
             "p": agent["confidence"],
             "actions": actions,
-            "safe": float(np.mean(counts.safe)),
-            "unsafe": float(np.mean(counts.unsafe)),
-            "unknown": float(actions - np.mean(counts.safe) - np.mean(counts.unsafe)),
+            "safe": safe,
+            "unsafe": unsafe,
+            "unknown": actions - safe - unsafe,
             "false": float(np.mean(counts.false)),
-            "seeds_with_a_false_label": int((np.asarray(counts.false) > 0).sum()),
+            "seeds_with_a_false_label": int((counts.false > 0).sum()),
         }
     return told
+
+
+def at_the_end(problem: FiniteCMDP, agent: str, bounds: Mapping[str, np.ndarray]) -> Counts:
+    """The counts of each seed when its run was over."""
+    label = labels(*(bounds[f"{agent}_{end}"].swapaxes(-1, -2) for end in ("lower", "upper")))
+    return count(label, problem.world.g, ~problem.exempt)

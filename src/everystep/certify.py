@@ -63,15 +63,26 @@ class Certified:
             label: ((each == certificates.SAFE) & ~safe) | ((each == certificates.UNSAFE) & safe)
             for label, each in panels.items()
         }
-        drawing = cost_figures.certificates(self.problem, panels, wrong)
+        p = {each["label"]: each["confidence"] for each in self.spec["agents"]}
+        drawing = cost_figures.certificates(self.problem, panels, wrong, p)
         return figures.save(drawing, self.folder / "figures" / "certificates")
+
+
+ENDS = ("lower", "upper")
+
+
+def _has(agent: dict[str, Any], bounds: dict[str, np.ndarray]) -> bool:
+    return f"{agent['label']}_lower" in bounds and "confidence" in agent
 
 
 def read(folder: Path) -> Certified:
     """The certificates of a run folder."""
     if not (folder / "spec.json").is_file():
         raise EverystepError(f"'{folder}' holds no run; give the folder that `everystep run` wrote.")
-    spec = store.read_spec(folder)
+    try:
+        spec = store.read_spec(folder)
+    except EverystepError:
+        raise EverystepError(f"'{folder}' has a spec.json that cannot be read; run it again elsewhere.") from None
     try:
         if not (folder / "certificates.npz").is_file():
             raise EverystepError(
@@ -80,6 +91,10 @@ def read(folder: Path) -> Certified:
         with (folder / "certificates.npz").open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             bounds = {name: file[name] for name in file.files}
         problem = problems.from_arrays(folder / "problem.npz")
+        ends = {end: bounds[f"{each['label']}_{end}"] for each in spec["agents"] for end in ENDS if _has(each, bounds)}
+        shape = (len(spec["seeds"]), problem.constraints, problem.states, problem.actions)
+        if not ends or any((len(each), *each.shape[2:]) != shape for each in ends.values()):
+            raise ValueError
     except EverystepError:
         raise
     except Exception:  # what a damaged file raises is written nowhere

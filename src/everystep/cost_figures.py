@@ -23,10 +23,15 @@ SHOWN = {SAFE: ("#0072B2", "safe"), UNSAFE: ("#D55E00", "unsafe"), UNKNOWN: ("#9
 EDGE = [Stroke(linewidth=3.2, foreground="white", alpha=0.7), Normal()]  # keeps arrows legible on any cell
 
 
-def certificates(problem: FiniteCMDP, panels: Mapping[str, np.ndarray], false: Mapping[str, np.ndarray]) -> Figure:
+def certificates(
+    problem: FiniteCMDP,
+    panels: Mapping[str, np.ndarray],
+    false: Mapping[str, np.ndarray],
+    confidence: Mapping[str, float | None],
+) -> Figure:
     """The map with an arrow for each action: safe, unsafe (barred) or unknown (thin); false labels are ringed.
 
-    Each panel is labels (S, A) of one agent; `false` has the same shape.
+    Each panel is labels (S, A) of one agent; `false` has the same shape; `confidence` is p, or None for a heuristic.
     """
     assert problem.grid is not None
     height, width = len(problem.grid.rows), problem.grid.width
@@ -43,7 +48,8 @@ def certificates(problem: FiniteCMDP, panels: Mapping[str, np.ndarray], false: M
                 axes.plot(*_tip(int(x), int(a), width), "o", markersize=11, markerfacecolor="none", color=INK, zorder=6)
             number = {name: int((labels[~problem.exempt] == label).sum()) for label, (_, name) in SHOWN.items()}
             said = ", ".join(f"{number[name]} {name}" for _, name in SHOWN.values())
-            axes.set_title(f"{title_of(title, int(size * 10))}\n{said}; {len(ringed)} false", fontsize=9.5)
+            worth = "heuristic" if confidence[title] is None else f"p = {confidence[title]:g}"
+            axes.set_title(f"{title_of(title, int(size * 10))}\n{said}; {len(ringed)} false; {worth}", fontsize=9.5)
         figure.legend(handles=_legend(), loc="outside lower center", ncols=4, frameon=False, fontsize=9)
         return figure
 

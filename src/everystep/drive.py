@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float, Int, UInt32
+from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from everystep import certificates, lsvi, planner, rows
 from everystep.lsvi import Agent, Plan, State
@@ -129,8 +129,10 @@ def tally(x: AnyArray, V: AnyArray, C: AnyArray, reward: AnyArray, g: AnyArray) 
     )
 
 
-def run_episode(agent: Agent, world: World, carry: Carry, draw: Draws, certify: bool = False) -> tuple[Carry, Metrics]:
-    """Plan, act, learn, and write down what happened."""
+def run_episode(
+    agent: Agent, world: World, carry: Carry, draw: Draws, certified: Bool[Array, " S"] | None = None
+) -> tuple[Carry, Metrics]:
+    """Plan, act, learn, and write down what happened; with `certified`, the labels of these states, too."""
     H, S = carry.agent.price.shape[1], world.r.shape[-1]
     x, tie = start_state(world, carry.agent.k, draw.start), ties(draw.tie_word, H, S)
     plan, _ = lsvi.plan(agent, carry.agent, tie)
@@ -138,9 +140,9 @@ def run_episode(agent: Agent, world: World, carry: Carry, draw: Draws, certify: 
     episode, g, costs = play(agent, world, carry.agent, plan, tie, x, draw)
     visits = carry.visits.at[episode.x].add(1)
     metrics = tally(x, V, C, episode.reward, g)
-    if certify:
+    if certified is not None:
         label = certificates.labels(*bounds(agent, carry.agent))
-        metrics = metrics._replace(labels=certificates.count(label, world.g, jnp.ones((1, 1, S), bool)))
+        metrics = metrics._replace(labels=certificates.count(label, world.g, certified[None, None]))
     return Carry(lsvi.learn(agent, carry.agent, episode, costs), visits), metrics
 
 
@@ -173,7 +175,7 @@ def scan(
     seed: UInt32[Array, ""],
     count: Int[Array, ""],
     capacity: int,
-    certify: bool = False,
+    certified: Bool[Array, " S"] | None = None,
 ) -> tuple[Carry, Metrics]:
     """`count` <= `capacity` episodes of one seed; the rows of `Metrics` after `count` are zeros.
 
@@ -182,12 +184,12 @@ def scan(
     episodes = carry.agent.k + jnp.arange(capacity, dtype=jnp.int32)
     drawn = jax.vmap(lambda k: draws(world, sizes, seed, k))(episodes)
     row = lambda i: jax.tree.map(lambda x: x[i], drawn)
-    shape = jax.eval_shape(lambda: run_episode(agent, world, carry, row(0), certify)[1])
+    shape = jax.eval_shape(lambda: run_episode(agent, world, carry, row(0), certified)[1])
     book = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), shape)
 
     def body(i, loop):
         carry, book = loop
-        carry, metrics = run_episode(agent, world, carry, row(i), certify)
+        carry, metrics = run_episode(agent, world, carry, row(i), certified)
         return carry, jax.tree.map(lambda rows, new: rows.at[i].set(new), book, metrics)
 
     return lax.fori_loop(0, count, body, (carry, book))
@@ -199,7 +201,7 @@ def with_room(agent: Agent, sizes: Sizes, carries: Carry, episodes: int) -> Carr
     return carries._replace(agent=carries.agent._replace(costs=costs))
 
 
-@partial(jax.jit, static_argnames=("sizes", "capacity", "together", "certify"))
+@partial(jax.jit, static_argnames=("sizes", "capacity", "together"))
 def scan_seeds(
     agent: Agent,
     world: World,
@@ -209,10 +211,10 @@ def scan_seeds(
     count: Int[Array, ""],
     capacity: int,
     together: bool,
-    certify: bool = False,
+    certified: Bool[Array, " S"] | None = None,
 ) -> tuple[Carry, Metrics]:
     """`scan` for many seeds: side by side on a GPU (`together`), one after another on a CPU."""
-    one = lambda carry, seed: scan(agent, world, sizes, carry, seed, count, capacity, certify)
+    one = lambda carry, seed: scan(agent, world, sizes, carry, seed, count, capacity, certified)
     return jax.vmap(one)(carries, seeds) if together else lax.map(lambda each: one(*each), (carries, seeds))
 
 

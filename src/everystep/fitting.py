@@ -8,7 +8,7 @@ independent of the number of episodes: with S = K + diag(lam / n_i) over the vis
     -2 log p = c^T S^-1 c + log det S + sum_i [(n_i - 1) log lam + log n_i] + R / lam + n log 2 pi
 
 where R is the sum of squares within points. Gradients come from JAX, steps from SciPy's L-BFGS-B, in logarithms. A fit
-uses the data twice, so intervals made with it carry no probability.
+uses the data twice, so intervals made with it carry no probability; nor is k(y, y) <= 1 held.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from everystep.parts import gp, linalg
 from everystep.parts.gp_costs import GridState, Tally
 from everystep.parts.kernels import Kernel, gram
 
-LENGTHS, WEIGHTS, NOISE = (1e-2, 1e3), (1e-6, 1.0), (1e-6, 1.0)
+LENGTHS, WEIGHTS, SHARES, NOISE = (1e-2, 1e3), (1e-6, 1e3), (1e-6, 1.0), (1e-6, 1e2)
 
 
 class Fit(NamedTuple):
@@ -95,7 +95,7 @@ def fit(kernel: Kernel, lam: float, named: Any, tally: Tally) -> Fit:
 def _bounds(path: Any) -> tuple[float, float]:
     """How far a number may move, by its name; the last leaf, lam, has none."""
     name = getattr(path[-1], "name", None)
-    low, high = LENGTHS if name == "length" else NOISE if name is None else WEIGHTS
+    low, high = {"length": LENGTHS, "weight": WEIGHTS, None: NOISE}.get(name, SHARES)
     return float(np.log(low)), float(np.log(high))
 
 

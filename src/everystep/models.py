@@ -66,7 +66,7 @@ def _gp(kernel: Kernel | str | None, fit: int = 0, points: str = "grid") -> GP:
 
 def read(value: Any) -> Cost:
     """A cost model from what a person gave. Raises ValueError with what to write instead."""
-    if isinstance(value, GP) or value in PLAIN:
+    if isinstance(value, GP) or (isinstance(value, str) and value in PLAIN):
         return value
     if isinstance(value, Kernel):
         return GP(value)
@@ -102,10 +102,11 @@ def _from_tree(tree: ast.AST) -> Choice:
     if not isinstance(tree, ast.Call) or not isinstance(tree.func, ast.Name) or tree.func.id != "gp":
         raise ValueError(HOW)
     words = {word.arg: word.value for word in tree.keywords}
-    if len(tree.args) > 1 or set(words) - {"fit", "points"}:
+    given = [*tree.args, *([words.pop("kernel")] if "kernel" in words else [])]
+    if len(given) > 1 or set(words) - {"fit", "points"}:
         raise ValueError("gp takes a kernel, fit and points")
-    kernel = kernels.build(tree.args[0]) if tree.args else None
+    kernel = kernels.build(given[0]) if given else None
     if isinstance(kernel, float):
         raise ValueError(f"the kernel is {kernel:g}; write one such as rbf(2, on=position)")
-    plain: Any = lambda node: node.value if isinstance(node, ast.Constant) else getattr(node, "id", None)
+    plain: Any = lambda node: node.value if isinstance(node, ast.Constant) else ast.unparse(node)
     return _gp(kernel, **{str(key): plain(node) for key, node in words.items()})

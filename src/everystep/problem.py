@@ -213,6 +213,8 @@ class FiniteCMDP:
             if not np.isfinite(phi).all() or phi.shape[-1] == 0:
                 raise EverystepError(f"features of shape {phi.shape} are empty or not all finite; give finite numbers.")
             put("features", phi)
+        if self.kernel is not None:
+            put("kernel", str(self.kernel))
         put("coordinates", {name: self._coordinate(name, given) for name, given in self.coordinates.items()})
         if self.grid is not None and {len(row) * len(self.grid.rows) for row in self.grid.rows} != {self.states}:
             raise EverystepError(f"rows draw {self.grid.rows}; give equally long ones with {self.states} cells in all.")
@@ -222,6 +224,11 @@ class FiniteCMDP:
                 raise EverystepError(f"heights have shape {heights.shape}; give finite numbers {shape}, one a cell.")
 
     def _coordinate(self, name: str, given: Any) -> np.ndarray:
+        if not name.isidentifier() or name in ("state", "action", "features"):
+            raise EverystepError(
+                f"coordinates are called '{name}'; use another word of letters, for state, action and "
+                "features are there already."
+            )
         array = _numbers(f"coordinates '{name}'", given)
         array = array[..., None] if array.ndim == 2 else array
         if array.ndim != 3 or array.shape[:2] != (self.states, self.actions) or not np.isfinite(array).all():

@@ -13,7 +13,7 @@ from everystep.models import AUTO
 
 # Chosen by `benchmarks/sweep.py` over the lake and generated maps, on seeds that no report uses: docs/sweep.md.
 BETA, LAM, BETA_COST, LAM_COST = 0.2, 0.01, 0.3, 0.1
-# Of a Gaussian process: widths in standard deviations, and the least variance of noise that keeps the algebra sound.
+# Of a Gaussian process: widths in standard deviations, and the least variance of noise that is assumed.
 BETA_GP, LAM_GP = 2.0, 0.01
 
 RADII = ("tuned", "paper", "coordinate")
@@ -98,7 +98,7 @@ def _known_safe(value: Any) -> Any:
     if value is None or isinstance(value, str):
         return _one_of("none", "safest")("none" if value is None else value)
     array = np.asarray(value)
-    if array.ndim not in (1, 2) or array.dtype.kind not in "bi":
+    if array.ndim not in (1, 2) or array.dtype.kind not in "biu":
         raise ValueError("choose none, safest, or from Python give an action for each state, or booleans (S, A)")
     return array
 
@@ -133,11 +133,11 @@ SETTINGS: dict[str, Setting] = {
     "lam_cost": Setting(
         _or(AUTO, _number(above=0)),
         AUTO,
-        f"ridge of the cost model (auto: {LAM_COST} tuned, 0.5 coordinate, 1 paper; noise variance for gp)",
+        f"ridge of the cost model (auto: {LAM_COST} tuned, 0.5 coordinate, 1 paper; gp: sigma^2 >= {LAM_GP})",
     ),
     "radius_cost": Setting(_or(AUTO, _one_of(*RADII)), AUTO, "widths of the cost model (auto: as radius)"),
     "sigma": Setting(
-        _or(AUTO, _number(at_least=0)), AUTO, "noise of observed costs in valid widths (auto: the problem's)"
+        _or(AUTO, _number(at_least=0, at_most=1e6)), AUTO, "noise of observed costs (auto: the problem's)"
     ),
     "bound": Setting(
         _number(above=0), 1.0, "bound of |g| (coordinate), or of its norm in the kernel (gp with radius paper)"

@@ -78,7 +78,8 @@ def fill(result: Result, folder: Path, figures: bool = True) -> None:
     np.savez_compressed(folder / "visits.npz", **result.visits)  # type: ignore[arg-type]
     save_problem(result.problem, folder / "problem.npz")
     if result.features:
-        np.savez_compressed(folder / "features.npz", **result.features)  # type: ignore[arg-type]
+        kept = {f"{label}_features": phi for label, phi in result.features.items()}
+        np.savez_compressed(folder / "features.npz", **kept)  # type: ignore[arg-type]
     if result.certificates:
         np.savez_compressed(folder / "certificates.npz", **result.certificates)  # type: ignore[arg-type]
     texts = {"summary.json": result.summary, "spec.json": result.spec}

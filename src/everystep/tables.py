@@ -41,12 +41,12 @@ def certificates(content: Mapping[str, Mapping[str, Any]], seeds: int) -> str:
         ]
         for label, each in content.items()
     ]
-    head = ["agent", "safe", "unsafe", "unknown", "false", "seeds with a false one", "confidence"]
+    head = ["agent", "safe", "unsafe", "unknown", "false", "seeds with a false one now", "confidence"]
     return "\n".join(
         [
             aligned([head, *rows]),
             "",
-            "actions (h, x, a) by label, mean over seeds; false by the true costs",
+            "actions (h, x, a) by label at the end of the run, mean over seeds; false by the true costs",
             "p: all labels of a seed, at all times, hold with probability at least 1 - p; heuristic: no such promise",
         ]
     )

@@ -121,6 +121,7 @@ def _run_batch(
     sizes, built = cell.problem.sizes, cell.built
     world: World = jax.tree.map(jnp.asarray, cell.problem.world)
     carry: Carry = drive.start_seeds(built.agent, sizes, built.share_values, built.share_costs, len(seeds))
+    certified = jnp.asarray(~cell.problem.exempt) if certify else None
     chunks, visits_early = [], np.zeros((len(seeds), sizes.states), np.int32)
     fits: list[Fitted] = []
     stops = sorted({0, *range(0, episodes, CHUNK), *(n for each in built.fits if each for n in _every(each, episodes))})
@@ -129,7 +130,7 @@ def _run_batch(
             return None
         carry = drive.with_room(built.agent, sizes, carry, min(until - done, CHUNK))
         carry, metrics = drive.scan_seeds(
-            built.agent, world, sizes, carry, seeds, np.int32(until - done), CHUNK, together, certify
+            built.agent, world, sizes, carry, seeds, np.int32(until - done), CHUNK, together, certified
         )
         if episodes == 0:
             return None

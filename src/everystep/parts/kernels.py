@@ -27,6 +27,7 @@ from everystep.errors import EverystepError, unknown
 
 Point = Any  # a vector (d,), or named vectors
 Number = Any  # a float until an agent is built, an array leaf from then on
+ALL = "*"
 
 
 def static(default: Any) -> Any:
@@ -40,10 +41,16 @@ class Kernel:
         raise NotImplementedError
 
     def __add__(self, other: Kernel) -> Kernel:
+        if not isinstance(other, Kernel):
+            raise EverystepError(f"a kernel plus {other!r}: add kernels, and Constant(c) for a number.")
         return Sum(self, other)
 
     def __mul__(self, other: Kernel | float) -> Kernel:
-        return Product(self, other) if isinstance(other, Kernel) else Scaled(other, self)
+        if isinstance(other, Kernel):
+            return Product(self, other)
+        if not isinstance(other, int | float) or not 0 < other < math.inf:
+            raise EverystepError(f"a kernel times {other!r}: multiply kernels by each other and by numbers above 0.")
+        return Scaled(float(other), self)
 
     __rmul__ = __mul__
 
@@ -55,7 +62,7 @@ class Kernel:
             if each.name == "on":
                 said += [] if value is None else [f"on={value}"]
             elif isinstance(value, Kernel) or value != each.default:
-                said.append(str(value) if isinstance(value, Kernel) else f"{value:.6g}")
+                said.append(str(value) if isinstance(value, Kernel) else f"{value:.12g}")
         return f"{type(self).__name__.lower()}({', '.join(said)})"
 
 
@@ -178,7 +185,7 @@ class Scaled(Kernel):
         return self.weight * self.kernel(y, z)
 
     def __str__(self) -> str:
-        return f"{self.weight:.6g}*{_in_product(self.kernel)}"
+        return f"{self.weight:.12g}*{_in_product(self.kernel)}"
 
 
 @jax.tree_util.register_dataclass
@@ -270,9 +277,11 @@ def parts_of(kernel: Kernel) -> list[Kernel]:
 
 
 def looks_at(kernel: Kernel) -> set[str | None]:
-    """The names of the coordinates a kernel is on; None for one that does not say."""
+    """The names of the coordinates a kernel is on; None for one that does not say, ALL for a function of everything."""
     if isinstance(kernel, Difference):
         return {kernel.on}
+    if isinstance(kernel, Custom) and kernel.on is None:
+        return {ALL}
     inner = [getattr(kernel, each.name) for each in fields(kernel)]  # type: ignore[arg-type]
     own = {kernel.on} if hasattr(kernel, "on") else set()
     return own.union(*(looks_at(each) for each in inner if isinstance(each, Kernel)))  # not of a difference's field
@@ -298,6 +307,13 @@ def read(text: str) -> Kernel:
 
 def build(tree: ast.AST) -> Kernel | float:
     """A kernel from a parsed text: names, numbers, + and * only; nothing is evaluated."""
+    try:
+        return _build(tree)
+    except (OverflowError, RecursionError):
+        raise ValueError("write a kernel with fewer parts and smaller numbers") from None
+
+
+def _build(tree: ast.AST) -> Kernel | float:
     if (
         isinstance(tree, ast.UnaryOp)
         and isinstance(tree.op, ast.USub)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import jax
@@ -12,7 +13,7 @@ from everystep.parts import kernels
 from everystep.parts.kernels import Kernel
 from everystep.problem import FiniteCMDP
 
-NEGLIGIBLE = 1e-10  # eigenvalues of a Gram matrix below this share of the largest are rounding
+ROUNDING = 1e-13  # eigenvalues of a Gram matrix below this share of the largest are rounding
 
 
 class Points(NamedTuple):
@@ -27,16 +28,10 @@ class Points(NamedTuple):
 
     @classmethod
     def of(cls, problem: FiniteCMDP, kernel: Kernel) -> Points:
-        all_named = problem.points
-        names = sorted(name for name in kernels.looks_at(kernel) if name is not None) or sorted(all_named)
-        stacked = np.concatenate([all_named[name].swapaxes(0, 1) for name in names], -1)  # (A, S, d)
-        A, S, d = stacked.shape
-        distinct, which = np.unique(stacked.reshape(-1, d), axis=0, return_inverse=True)
-        ends = np.cumsum([all_named[name].shape[-1] for name in names])[:-1]
-        named = dict(zip(names, np.split(distinct, ends, axis=1), strict=True))
-        with jax.enable_x64(True):
-            gram = np.asarray(_gram(kernel, named))
-        return cls(named, which.reshape(A, S).astype(np.int32), gram)
+        try:
+            return _cached(problem, kernel)
+        except TypeError:  # a kernel of numbers that cannot be hashed
+            return _points(problem, kernel)
 
     def norm(self, g: np.ndarray) -> float:
         """The largest norm of the costs g (..., S, A) in the space of the kernel; inf where they are not in it.
@@ -44,7 +39,7 @@ class Points(NamedTuple):
         ||g||^2 = g^T K^+ g over the points; a lower bound of the norm of any function that agrees with g there.
         """
         eigenvalues, Q = np.linalg.eigh(self.gram)
-        used = eigenvalues > NEGLIGIBLE * max(eigenvalues[-1], 1e-300)
+        floor = ROUNDING * max(eigenvalues[-1], 1e-300)
         largest = 0.0
         for each in g.reshape(-1, *g.shape[-2:]):
             values = np.zeros(len(self.gram))
@@ -52,10 +47,28 @@ class Points(NamedTuple):
             if np.abs(values[self.which] - each.T).max() > 1e-9:
                 return math.inf  # two actions look the same and cost differently
             along = Q.T @ values
-            if np.abs(Q[:, ~used] @ along[~used]).max(initial=0) > 1e-4:
+            outside = eigenvalues < floor
+            if np.abs(Q[:, outside] @ along[outside]).max(initial=0) > 1e-6:
                 return math.inf
-            largest = max(largest, float(np.sqrt((along[used] ** 2 / eigenvalues[used]).sum())))
+            largest = max(largest, float(np.sqrt((along**2 / np.maximum(eigenvalues, floor)).sum())))
         return largest
 
 
+def _points(problem: FiniteCMDP, kernel: Kernel) -> Points:
+    all_named = problem.points
+    looked_at = kernels.looks_at(kernel)
+    names = sorted(all_named if kernels.ALL in looked_at else (name for name in looked_at if name is not None))
+    if not names:  # a constant sees no difference anywhere
+        names = ["action"]
+    stacked = np.concatenate([all_named[name].swapaxes(0, 1) for name in names], -1)  # (A, S, d)
+    A, S, d = stacked.shape
+    distinct, which = np.unique(stacked.reshape(-1, d), axis=0, return_inverse=True)
+    ends = np.cumsum([all_named[name].shape[-1] for name in names])[:-1]
+    named = dict(zip(names, np.split(distinct, ends, axis=1), strict=True))
+    with jax.enable_x64(True):
+        gram = np.asarray(_gram(kernel, named))
+    return Points(named, which.reshape(A, S).astype(np.int32), gram)
+
+
+_cached = lru_cache(maxsize=8)(_points)
 _gram = jax.jit(lambda kernel, named: kernels.gram(kernel, named, named))
