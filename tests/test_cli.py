@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -237,6 +238,20 @@ def test_stopping_a_run_leaves_nothing_behind(desk):
     running.send_signal(signal.SIGINT)
     _, said = running.communicate(timeout=120)
     assert (running.returncode, said) == (130, "everystep: stopped.\n")
+    assert sorted(os.listdir(desk)) == ["pond.txt"]
+
+
+def test_an_interrupt_that_got_lost_stops_the_run_at_its_next_chunk(monkeypatch, desk, capsys):
+    def lost(total):
+        with real(total) as advanced:
+            cli._interrupted.set()  # as if its exception had been swallowed
+            yield advanced
+
+    real = cli.bar
+    monkeypatch.setattr(cli, "bar", contextmanager(lost))
+    monkeypatch.chdir(desk)
+    assert cli.main(RUN) == 130
+    assert capsys.readouterr().err == "everystep: stopped.\n"
     assert sorted(os.listdir(desk)) == ["pond.txt"]
 
 

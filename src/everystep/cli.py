@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         try:
             options = parser().parse_args(arguments)
-            options.command(options)
+            with interruptible():
+                options.command(options)
         finally:
             sys.stdout.flush()  # here, where a reader that has gone can still be answered
     except EverystepError as error:
@@ -193,13 +196,41 @@ def with_settings(names: Sequence[str], settings: Sequence[str]) -> list[Recipe]
     return [Recipe(name, given[name]) for name in names]
 
 
+_interrupted = threading.Event()
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Ctrl-C is remembered until the next chunk: the exception alone gets lost if it is raised in a callback of JAX."""
+
+    def remember(signum: int, frame: object) -> None:
+        _interrupted.set()
+        raise KeyboardInterrupt
+
+    _interrupted.clear()
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, remember)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 @contextmanager
 def bar(total: int) -> Iterator[Callable[[int], None]]:
     """A progress bar of episodes with the time left; silent when standard error is not a terminal."""
     from tqdm import tqdm
 
     with tqdm(total=total, unit=" episodes", unit_scale=True, disable=None, leave=False) as progress:
-        yield lambda n: progress.update(min(n, total - progress.n)) and None
+
+        def advanced(n: int) -> None:
+            if _interrupted.is_set():
+                raise KeyboardInterrupt
+            progress.update(min(n, total - progress.n))
+
+        yield advanced
 
 
 if __name__ == "__main__":

@@ -48,6 +48,7 @@ STYLE: dict[str, Any] = {
 }
 HALO = [Stroke(linewidth=2.2, foreground="white"), Normal()]  # keeps words legible on top of anything
 WINDOW = 50  # episodes in a moving average
+POINTS = 2000  # of a curve that are drawn at most: more cannot be seen, and resampling them takes memory
 
 
 def write(result: Result, folder: Path) -> list[Path]:
@@ -204,12 +205,14 @@ def looks(labels: Sequence[str]) -> dict[str, tuple[str, Any]]:
 
 def bands(axes: Axes, curves: Mapping[str, np.ndarray]) -> None:
     """A curve with its interval for each agent; (seeds, K) each."""
+    K = len(next(iter(curves.values()))[0])
+    thin = np.unique(np.linspace(0, K - 1, POINTS).astype(int)) if K > POINTS else np.arange(K)
     for label, (colour, dash) in looks(list(curves)).items():
-        interval = stats.mean_over_seeds(curves[label], np.random.default_rng(0), resamples=1000)
-        episode = np.arange(1, len(interval.mean) + 1)
+        interval = stats.mean_over_seeds(curves[label][:, thin], np.random.default_rng(0), resamples=1000)
+        episode = thin + 1
         axes.plot(episode, interval.mean, color=colour, linestyle=dash, label=title(label))
         axes.fill_between(episode, interval.low, interval.high, color=colour, alpha=0.22, linewidth=0)
-    axes.set_xlim(0, len(next(iter(curves.values()))[0]))
+    axes.set_xlim(0, K)
 
 
 def name_ends(axes: Axes, apart: float = 0.075) -> None:
