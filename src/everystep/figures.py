@@ -217,6 +217,7 @@ def bands(axes: Axes, curves: Mapping[str, np.ndarray]) -> None:
 
 def name_ends(axes: Axes, apart: float = 0.075) -> None:
     """Names beside the right ends of curves, moved apart where they would overlap. Call it when limits are final."""
+    axes.get_xlim(), axes.get_ylim()  # asking settles the limits, which the next line needs and does not ask for
     to_fraction = axes.transData + axes.transAxes.inverted()
     curves = [line for line in axes.get_lines() if not str(line.get_label()).startswith("_")]
     height = lambda line: float(to_fraction.transform((1, np.asarray(line.get_ydata())[-1]))[1])
