@@ -20,7 +20,7 @@ paper: .venv/installed
 	$(BIN)/everystep reproduce --out out/paper
 
 test: lint types
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: .venv/installed
 	$(BIN)/ruff check .
