@@ -54,9 +54,9 @@ examples: .venv/installed
 	$(BIN)/python examples/terrain.py
 	$(BIN)/python examples/dial.py
 	$(BIN)/python examples/two_limits.py
-	cp out/landing/figures/certificates.png docs/figures/landing.png
-	cp out/two-limits/figures/certificates.png docs/figures/two-limits.png
-	cp out/terrain/terrain.png out/dial/dial.png docs/figures/
+	cp out/examples/landing/figures/certificates.png docs/figures/landing.png
+	cp out/examples/two-limits/figures/certificates.png docs/figures/two-limits.png
+	cp out/examples/terrain/terrain.png out/examples/dial/dial.png docs/figures/
 
 clean:
 	rm -rf .venv .venv-peers out .pytest_cache .mypy_cache .ruff_cache

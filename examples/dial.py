@@ -1,6 +1,6 @@
 """The dial from aggressive to conservative: regret against violation as `optimism` turns from 1 to -1.
 
-    python examples/dial.py [--seeds 32] [--out out/dial]
+    python examples/dial.py [--seeds 32] [--out out/examples/dial]
 
 On the lake (one-hot costs) and on a terrain (a Gaussian process), with no safe action known and with one known in each
 state. +1 trusts the lower end of each cost interval, as the paper does; -1 the upper end.
@@ -19,7 +19,7 @@ from everystep.cli import bar
 parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
 parser.add_argument("--seeds", type=int, default=32)
 parser.add_argument("--episodes", type=int, default=1000)
-parser.add_argument("--out", default="out/dial")
+parser.add_argument("--out", default="out/examples/dial")
 options = parser.parse_args()
 
 TURNS = (1.0, 0.75, 0.5, 0.25, 0.0, -0.25, -0.5, -0.75, -1.0)

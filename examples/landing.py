@@ -1,6 +1,6 @@
 """What knowing where an action aims is worth: the paper's lake with costs learnt by landing cell.
 
-    python examples/landing.py [--seeds 64] [--out out/landing]
+    python examples/landing.py [--seeds 64] [--out out/examples/landing]
 
 Four times LSVI-AE: one-hot costs and a Gaussian process on landing cells, each learning after the episode and reacting
 within it. There are 10 hazards; an agent that knows nothing must step towards each about once.
@@ -15,7 +15,7 @@ from everystep.cli import bar
 parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
 parser.add_argument("--seeds", type=int, default=64)
 parser.add_argument("--episodes", type=int, default=1000)
-parser.add_argument("--out", default="out/landing")
+parser.add_argument("--out", default="out/examples/landing")
 options = parser.parse_args()
 
 lake = es.problems.frozen_lake()

@@ -1,6 +1,6 @@
 """Smooth costs: a Gaussian process that fits them against one-hot costs with valid widths, on several terrains.
 
-    python examples/terrain.py [--seeds 32] [--terrains 20,21,22,23,24,25,26,27] [--out out/terrain]
+    python examples/terrain.py [--seeds 32] [--terrains 20,21,22,23,24,25,26,27] [--out out/examples/terrain]
 
 All are LSVI-AE with the same value model. One-hot costs have `coordinate` widths, valid for each (x, a); the Gaussian
 process is tried with 2 and with 8 standard deviations. beta = 0.4 and these two were chosen on terrains 0 to 9, with
@@ -23,7 +23,7 @@ parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
 parser.add_argument("--seeds", type=int, default=32)
 parser.add_argument("--episodes", type=int, default=600)
 parser.add_argument("--terrains", default="20,21,22,23,24,25,26,27")
-parser.add_argument("--out", default="out/terrain")
+parser.add_argument("--out", default="out/examples/terrain")
 options = parser.parse_args()
 out, chosen, sigmas = Path(options.out), [int(seed) for seed in options.terrains.split(",")], (0.0, 0.1)
 

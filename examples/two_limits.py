@@ -1,6 +1,6 @@
 """Two constraints at once: hazards, and a limit on the power that a step may draw; each with a model of its own.
 
-    python examples/two_limits.py [--seeds 32] [--out out/two-limits]
+    python examples/two_limits.py [--seeds 32] [--out out/examples/two-limits]
 
 On hills from `terrain`, climbing draws power and some cells are hazards. Three times LSVI-AE: one-hot costs for both;
 one kernel on landing cells for both, which suits hazards and is wrong about power; and for each the one that suits it.
@@ -19,7 +19,7 @@ from everystep.problem import FiniteCMDP, Grid
 parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
 parser.add_argument("--seeds", type=int, default=32)
 parser.add_argument("--episodes", type=int, default=600)
-parser.add_argument("--out", default="out/two-limits")
+parser.add_argument("--out", default="out/examples/two-limits")
 options = parser.parse_args()
 
 
