@@ -201,7 +201,7 @@ _interrupted = threading.Event()
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Ctrl-C is remembered until the next chunk: the exception alone gets lost if it is raised in a callback of JAX."""
+    """Ctrl-C is remembered until the next chunk: an exception alone may be swallowed where it happens to be raised."""
 
     def remember(signum: int, frame: object) -> None:
         _interrupted.set()
