@@ -128,7 +128,7 @@ def _run_batch(
     for done, until in zip(stops, [*stops[1:], episodes], strict=True):
         if stop.is_set():
             return None
-        carry = drive.with_room(built.agent, sizes, carry, min(until - done, CHUNK))
+        carry = drive.with_room(built.agent, sizes, carry, until - done)
         carry, metrics = drive.scan_seeds(
             built.agent, world, sizes, carry, seeds, np.int32(until - done), CHUNK, together, certified
         )
@@ -141,9 +141,9 @@ def _run_batch(
         fits += new
         advanced((until - done) * len(seeds))
     lower, upper = _bounds(built.agent, carry.agent)
-    together_all = jax.tree.map(lambda *parts: np.concatenate(parts, 1), *chunks)
+    metrics_of_all = jax.tree.map(lambda *parts: np.concatenate(parts, 1), *chunks)
     return Trace(
-        together_all, visits_early, np.asarray(carry.visits), np.asarray(lower), np.asarray(upper), tuple(fits)
+        metrics_of_all, visits_early, np.asarray(carry.visits), np.asarray(lower), np.asarray(upper), tuple(fits)
     )
 
 
