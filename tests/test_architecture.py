@@ -20,7 +20,7 @@ FLOORS = [
     {"errors"},
     {"problem"},
     {"rows"},
-    {"planner", "models", "settings", "parts", "kernels", "problems", "stats", "certificates"},
+    {"planner", "models", "settings", "parts", "features", "kernels", "problems", "stats", "certificates"},
     {"lsvi", "cost_setup"},
     {"agents", "fitting"},
     {"drive"},

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from everystep import agents, kernels, planner, problems
+    from everystep import agents, features, kernels, planner, problems
     from everystep.errors import EverystepError
     from everystep.experiment import Result, run
     from everystep.models import gp
@@ -27,6 +27,7 @@ __all__ = [
     "Noise",
     "Result",
     "agents",
+    "features",
     "gp",
     "kernels",
     "planner",

@@ -1,0 +1,170 @@
+"""Observations as rows of numbers: what a gymnasium-like space says about them, and how they are scaled.
+
+    Discrete                                   a whole number, so a batch is (n,)
+    Box, MultiDiscrete, MultiBinary            (o,), flattened, so a batch is (n, o)
+    Tuple, Dict (in the order of its keys)     the parts one after another
+
+Spaces are known by what they carry (`n`, `nvec`, `low`, `spaces`), so gymnasium itself is not needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from everystep.errors import EverystepError
+
+UNBOUNDED = 1e30  # some spaces write the largest float32 where they mean infinity
+
+
+@dataclass(frozen=True, eq=False)
+class Coordinates:
+    """The o numbers of an observation: their bounds (infinite where there are none), and of a list how many it has.
+
+    `sizes` is None unless every coordinate is a whole number counted from `low`; `single` says that an observation is
+    one such number instead of a vector.
+    """
+
+    low: Float[np.ndarray, " o"]
+    high: Float[np.ndarray, " o"]
+    sizes: tuple[int, ...] | None
+    single: bool
+    space: str
+
+    @classmethod
+    def of(cls, space: Any) -> Coordinates:
+        parts = list(_parts(space))
+        if not parts:
+            raise EverystepError(f"observation space {space} holds no numbers; give one that does.")
+        low, high = (np.concatenate([part[i] for part in parts]).astype(np.float64) for i in (0, 1))
+        low, high = np.where(low < -UNBOUNDED, -np.inf, low), np.where(high > UNBOUNDED, np.inf, high)
+        whole = all(part[2] for part in parts)
+        sizes = tuple(int(n) for n in high - low + 1) if whole else None
+        single = whole and not hasattr(space, "spaces") and getattr(space, "shape", ()) == ()
+        return cls(low, high, sizes, single, str(space))
+
+    @property
+    def first(self) -> tuple[int, ...]:
+        """What each list is counted from."""
+        return tuple(int(each) for each in self.low)
+
+
+def _parts(space: Any) -> Any:
+    """(low, high, whether whole numbers from a list) of every leaf of a space, in order."""
+    if hasattr(space, "spaces"):
+        inner = space.spaces
+        for each in [inner[key] for key in sorted(inner)] if isinstance(inner, Mapping) else inner:
+            yield from _parts(each)
+    elif hasattr(space, "nvec"):
+        first = np.ravel(getattr(space, "start", 0) * np.ones_like(space.nvec))
+        yield first, first + np.ravel(space.nvec) - 1, True
+    elif hasattr(space, "low") and hasattr(space, "high"):
+        yield np.ravel(space.low), np.ravel(space.high), False
+    elif hasattr(space, "n"):
+        shape = getattr(space, "shape", ())
+        if shape == ():
+            first = np.array([int(getattr(space, "start", 0))])
+            yield first, first + int(space.n) - 1, True
+        else:
+            yield np.zeros(int(np.prod(shape))), np.ones(int(np.prod(shape))), True
+    else:
+        raise EverystepError(
+            f"observation space {space} is not made of Discrete, MultiDiscrete, MultiBinary, Box, Tuple or Dict; "
+            "wrap the environment so that it is."
+        )
+
+
+def flatten(observation: Any) -> np.ndarray:
+    """An observation of any such space as a vector of numbers, or as one whole number where it is that."""
+    if isinstance(observation, Mapping):
+        parts = [np.ravel(flatten(observation[key])) for key in sorted(observation)]
+    elif isinstance(observation, tuple):
+        parts = [np.ravel(flatten(each)) for each in observation]
+    else:
+        try:
+            array = np.asarray(observation)
+        except ValueError:
+            array = np.asarray(None)
+        if array.dtype.kind not in "biuf":
+            raise EverystepError(f"observation {observation!r} is not made of numbers; wrap the environment.")
+        if array.ndim == 0 and array.dtype.kind in "iu":
+            return array.astype(np.int64)
+        parts = [array.ravel()]
+    return np.concatenate(parts).astype(np.float64)
+
+
+def rows(obs: np.ndarray, o: int) -> Float[np.ndarray, "n o"]:
+    """A batch of observations as (n, o) finite numbers; whole numbers (n,) are one column."""
+    x = np.asarray(obs, np.float64)
+    x = x[:, None] if x.ndim == 1 and o == 1 else x
+    if x.ndim != 2 or x.shape[1] != o:
+        wanted = f"(n, {o})" if o > 1 else "(n,) or (n, 1)"
+        raise EverystepError(f"observations have shape {np.shape(obs)}; these features want {wanted}.")
+    if not np.isfinite(x).all():
+        row, column = np.argwhere(~np.isfinite(x))[0]
+        raise EverystepError(f"an observation is {x[row, column]} at coordinate {column}; it must be a finite number.")
+    return x
+
+
+def listed(obs: np.ndarray, sizes: tuple[int, ...], first: tuple[int, ...]) -> np.ndarray:
+    """A batch of whole numbers as places in one list, (n,): the last coordinate runs fastest."""
+    x = rows(obs, len(sizes)) - np.array(first)
+    wrong = (x != np.round(x)) | (x < 0) | (x >= np.array(sizes))
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        low = first[column]
+        raise EverystepError(
+            f"an observation is {x[row, column] + low:g} at coordinate {column}; "
+            f"it must be a whole number from {low} to {low + sizes[column] - 1}."
+        )
+    return np.ravel_multi_index(tuple(x.astype(np.int64).T), sizes)
+
+
+@dataclass(frozen=True, eq=False)
+class Scale:
+    """x -> 2 (x - low) / (high - low) - 1 in every coordinate, clipped to [-1, 1]; one that cannot vary becomes 0."""
+
+    low: Float[np.ndarray, " o"]
+    high: Float[np.ndarray, " o"]
+
+    def __call__(self, obs: np.ndarray) -> Float[np.ndarray, "n o"]:
+        span = self.high - self.low
+        middle = (self.low + self.high) / 2
+        return np.clip((rows(obs, len(span)) - middle) * np.where(span > 0, 2 / np.where(span > 0, span, 1), 0), -1, 1)
+
+    @property
+    def remark(self) -> str:
+        """What was done to observations, in a sentence."""
+        if len(self.low) > 8:
+            return f"{len(self.low)} coordinates of observations were scaled to [-1, 1] and clipped outside"
+        ranges = ", ".join(f"{low:.4g} to {high:.4g}" for low, high in zip(self.low, self.high, strict=True))
+        return f"observations were scaled to [-1, 1] from {ranges}, and clipped outside"
+
+
+def scale(at: Coordinates, low: Any, high: Any, kind: str) -> Scale:
+    """The scale of a space, by `low` and `high` where given (a number, or one for each, None for the space's own)."""
+    ends = []
+    for name, own, given in (("low", at.low, low), ("high", at.high, high)):
+        try:
+            array = np.broadcast_to(np.asarray(np.nan if given is None else given, np.float64), own.shape)
+        except (TypeError, ValueError):
+            raise EverystepError(f"{name} of {kind} is {given!r}; give a number, or {len(own)} of them.") from None
+        ends.append(np.where(np.isnan(array), own, array))
+    open_ended = np.flatnonzero(~(np.isfinite(ends[0]) & np.isfinite(ends[1])))
+    if len(open_ended):
+        raise EverystepError(
+            f"observations have no finite bounds at coordinate {', '.join(map(str, open_ended[:8]))}; give {kind} low= "
+            f"and high= ({len(at.low)} numbers each, None where the bound of the space will do)."
+        )
+    fixed_by_space = (at.low == at.high) & (ends[0] == ends[1])
+    wrong = np.flatnonzero((ends[0] >= ends[1]) & ~fixed_by_space)
+    if len(wrong):
+        low_end, high_end = ends[0][wrong[0]], ends[1][wrong[0]]
+        raise EverystepError(
+            f"low of {kind} is {low_end:g} and high is {high_end:g} at coordinate {wrong[0]}; low must be below high."
+        )
+    return Scale(*ends)
