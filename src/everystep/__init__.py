@@ -18,13 +18,17 @@ if TYPE_CHECKING:
     from everystep.errors import EverystepError
     from everystep.experiment import Result, run
     from everystep.models import gp
+    from everystep.policies import Policy
     from everystep.problem import FiniteCMDP, Noise
+    from everystep.training import Learner, train
 
 __version__ = "0.1.0"
 __all__ = [
     "EverystepError",
     "FiniteCMDP",
+    "Learner",
     "Noise",
+    "Policy",
     "Result",
     "agents",
     "features",
@@ -33,6 +37,7 @@ __all__ = [
     "planner",
     "problems",
     "run",
+    "train",
 ]
 
 _HOME = {
@@ -41,6 +46,9 @@ _HOME = {
     "Noise": "problem",
     "Result": "experiment",
     "run": "experiment",
+    "train": "training",
+    "Learner": "training",
+    "Policy": "policies",
     "gp": "models",
 }
 

@@ -59,6 +59,13 @@ def read_spec(folder: Path) -> dict[str, Any]:
 def folder(out: Path, spec: dict[str, Any]) -> Iterator[Path]:
     """A folder to fill beside `out`, moved there when it is full; on any error nothing is left."""
     claim(out, spec)
+    with replacing(out) as partial:
+        yield partial
+
+
+@contextmanager
+def replacing(out: Path) -> Iterator[Path]:
+    """A folder to fill beside `out`, whose files are then moved there one by one, each whole; others stay."""
     partial = _partial(out)
     try:
         partial.mkdir()
