@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from everystep.errors import EverystepError
     from everystep.experiment import Result, run
     from everystep.models import gp
-    from everystep.problem import FiniteCMDP, Noise
+    from everystep.problem import Factored, FiniteCMDP, Noise
 
 __version__ = "0.1.0"
 __all__ = [
     "EverystepError",
+    "Factored",
     "FiniteCMDP",
     "Noise",
     "Result",
@@ -36,6 +37,7 @@ __all__ = [
 
 _HOME = {
     "EverystepError": "errors",
+    "Factored": "problem",
     "FiniteCMDP": "problem",
     "Noise": "problem",
     "Result": "experiment",
