@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from everystep.experiment import Result, run
     from everystep.models import gp
     from everystep.policies import Policy
-    from everystep.problem import FiniteCMDP, Noise
+    from everystep.problem import Factored, FiniteCMDP, Noise
     from everystep.training import Learner, train
 
 __version__ = "0.1.0"
 __all__ = [
     "EverystepError",
+    "Factored",
     "FiniteCMDP",
     "Learner",
     "Noise",
@@ -42,6 +43,7 @@ __all__ = [
 
 _HOME = {
     "EverystepError": "errors",
+    "Factored": "problem",
     "FiniteCMDP": "problem",
     "Noise": "problem",
     "Result": "experiment",

@@ -28,7 +28,7 @@ from everystep.parts.gp_costs import EachCost
 from everystep.parts.penalties import Floor, NoPenalty, Rectified, VirtualQueue
 from everystep.parts.points import Points
 from everystep.parts.values import Counts, Linear, ValueModel
-from everystep.problem import FiniteCMDP
+from everystep.problem import Factored, FiniteCMDP
 from everystep.settings import (
     BETA,
     COST_SETTINGS,
@@ -36,6 +36,8 @@ from everystep.settings import (
     SETTINGS,
     VALUE_SETTINGS,
 )
+
+MOST_COUNTS = 5e7  # numbers that the count model of one seed may keep: 0.4 GB
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,13 @@ class Resolved:
         if phi is not None and s["radius"] == "coordinate":
             raise EverystepError(
                 f"setting radius of {recipe.name} is coordinate, which needs one-hot features; choose tuned or paper."
+            )
+        counted = problem.actions * problem.states**2 * (1 if s["share_values"] else problem.horizon)
+        if phi is None and isinstance(problem.P, Factored) and counted > MOST_COUNTS:
+            raise EverystepError(
+                f"setting features of {recipe.name} is one-hot, but any of the {problem.states} states of "
+                f"'{problem.name}' may follow any other, so that {counted:.1e} counts would be kept; "
+                "leave features at auto, or give some."
             )
         s["features"] = "one-hot" if phi is None else fingerprint(phi)
         cost = CostSetup.on(problem, episodes, recipe.name, recipe.settings, s, phi)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -28,6 +29,18 @@ def whole_number(field: str, value: object, at_least: int = 1) -> int:
     if number is None or number < at_least:
         raise EverystepError(f"{field} is {value}; give a whole number of at least {at_least}.")
     return number
+
+
+def real_number(field: str, value: object, least: float = 0.0, most: float = math.inf) -> float:
+    """`value` as a finite number from `least` to `most`, or the error that names `field`."""
+    try:
+        read = float(str(value))
+    except ValueError:
+        read = math.nan
+    if not (math.isfinite(read) and least <= read <= most):
+        wanted = f"of at least {least:g}" if most == math.inf else f"from {least:g} to {most:g}"
+        raise EverystepError(f"{field} is {value}; give a number {wanted}.")
+    return read
 
 
 def openable(path: Path) -> None:
