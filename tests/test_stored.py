@@ -12,7 +12,6 @@ from everystep import agents, drive, lsvi
 from everystep.logged import Batch
 from everystep.open_agent import OpenAgent
 from everystep.open_setup import OpenSetup
-from everystep.parts import radii, stored
 from everystep.parts.choices import ties
 from everystep.parts.features import bind, one_hot, table
 

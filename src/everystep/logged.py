@@ -1,5 +1,7 @@
 from __future__ import annotations
+
 from dataclasses import dataclass, fields
+
 import numpy as np
 
 

@@ -23,8 +23,8 @@ from jax import lax
 from everystep import lsvi
 from everystep.acting import Acting
 from everystep.errors import EverystepError
-from everystep.lsvi import Agent, State
 from everystep.logged import Batch
+from everystep.lsvi import Agent, State
 from everystep.open_setup import OpenSetup, columns, seen
 from everystep.parts import radii
 from everystep.parts.choices import ties
