@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from everystep import agents, features, kernels, planner, problems
     from everystep.errors import EverystepError
     from everystep.experiment import Result, run
-    from everystep.models import gp
+    from everystep.models import gp, kernel
     from everystep.problem import FiniteCMDP, Noise
 
 __version__ = "0.1.0"
@@ -29,6 +29,7 @@ __all__ = [
     "agents",
     "features",
     "gp",
+    "kernel",
     "kernels",
     "planner",
     "problems",
@@ -42,6 +43,7 @@ _HOME = {
     "Result": "experiment",
     "run": "experiment",
     "gp": "models",
+    "kernel": "models",
 }
 
 
