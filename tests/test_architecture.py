@@ -21,7 +21,7 @@ FLOORS = [
     {"problem"},
     {"rows"},
     {"planner", "models", "settings", "parts", "features", "kernels", "problems", "stats", "certificates"},
-    {"lsvi", "cost_setup"},
+    {"lsvi", "cost_setup", "value_setup"},
     {"agents", "fitting"},
     {"drive"},
     {"engines"},

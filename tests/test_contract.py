@@ -13,6 +13,7 @@ from everystep.parts.choices import Greedy, Penalised, Reacting, ties
 from everystep.parts.costs import CountCosts, LinearCosts
 from everystep.parts.experience import Episode
 from everystep.parts.gp_costs import EachCost, GridGP, GrowingGP
+from everystep.parts.kernel_values import KernelValues
 from everystep.parts.kernels import RBF
 from everystep.parts.penalties import Floor, NoPenalty, Rectified, VirtualQueue
 from everystep.parts.radii import CoordinateCost, CoordinateValue, PaperCost, PaperValue, Tuned
@@ -23,13 +24,15 @@ from everystep.settings import SETTINGS
 SIZES = Sizes(states=5, actions=3, successors=2, horizon=4, constraints=2)
 SUCCESSORS = np.array([[0, 1, 2, 3, 4], [1, 2, 3, 4, 0]], np.int32)
 PHI = np.random.default_rng(0).dirichlet(np.ones(6), size=(5, 3))
+POINTS = np.random.default_rng(9).normal(size=(3, 5, 2))
+GRAM = np.exp(-((POINTS.reshape(15, 1, 2) - POINTS.reshape(15, 2)) ** 2).sum(-1) / 2)
+WHICH = np.arange(15, dtype=np.int32).reshape(3, 5)
 VALUE_MODELS = {
     "counts": Counts(Tuned(0.5), 0.1, 4.0, jnp.asarray(SUCCESSORS)),
     "linear": Linear(Tuned(0.5), 0.1, 4.0, jnp.asarray(PHI.swapaxes(0, 1), jnp.float32)),
+    "kernel": KernelValues(Tuned(0.5), 0.1, 4.0, jnp.asarray(SUCCESSORS), GRAM, WHICH),
 }
-POINTS = np.random.default_rng(9).normal(size=(3, 5, 2))
-GRAM = np.exp(-((POINTS.reshape(15, 1, 2) - POINTS.reshape(15, 2)) ** 2).sum(-1) / 2)
-GRID = GridGP(Tuned(0.5), 0.1, GRAM, np.arange(15, dtype=np.int32).reshape(3, 5))
+GRID = GridGP(Tuned(0.5), 0.1, GRAM, WHICH)
 COST_MODELS = {
     "counts": CountCosts(Tuned(0.5), 0.1),
     "linear": LinearCosts(Tuned(0.5), 0.1, jnp.asarray(PHI.swapaxes(0, 1), jnp.float32)),

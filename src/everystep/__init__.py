@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from everystep import agents, features, kernels, planner, problems
     from everystep.errors import EverystepError
     from everystep.experiment import Result, run
-    from everystep.models import gp
+    from everystep.models import gp, kernel
     from everystep.policies import Policy
     from everystep.problem import Factored, FiniteCMDP, Noise
     from everystep.training import Learner, train
@@ -34,6 +34,7 @@ __all__ = [
     "agents",
     "features",
     "gp",
+    "kernel",
     "kernels",
     "planner",
     "problems",
@@ -52,6 +53,7 @@ _HOME = {
     "Learner": "training",
     "Policy": "policies",
     "gp": "models",
+    "kernel": "models",
 }
 
 

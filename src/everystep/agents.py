@@ -1,6 +1,6 @@
 """Named agents: each is one expression that names four parts.
 
-value model      counts (one-hot features) | linear (the problem's features)
+value model      counts (one-hot features) | linear (the problem's features) | in the space of a kernel
 cost model       counts | linear | Gaussian process, or one of these for each constraint
 penalty          rectified with a floor | virtual queue | none
 choice           penalised | greedy, and either made again at every step (react)
@@ -8,7 +8,6 @@ choice           penalised | greedy, and either made again at every step (react)
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -22,13 +21,12 @@ from everystep.cost_setup import CostModel, CostSetup, fingerprint, shown
 from everystep.errors import EverystepError, unknown
 from everystep.lsvi import Agent
 from everystep.models import AUTO, GP, Choice
-from everystep.parts import kernels, radii
+from everystep.parts import kernels
 from everystep.parts.choices import Greedy, Penalised, Reacting
 from everystep.parts.gp_costs import EachCost
 from everystep.parts.penalties import Floor, NoPenalty, Rectified, VirtualQueue
 from everystep.parts.points import Points
-from everystep.parts.values import Counts, Linear, ValueModel
-from everystep.problem import Factored, FiniteCMDP
+from everystep.problem import FiniteCMDP
 from everystep.settings import (
     BETA,
     COST_SETTINGS,
@@ -36,8 +34,7 @@ from everystep.settings import (
     SETTINGS,
     VALUE_SETTINGS,
 )
-
-MOST_COUNTS = 5e7  # numbers that the count model of one seed may keep: 0.4 GB
+from everystep.value_setup import ValueModel, ValueSetup
 
 
 @dataclass(frozen=True)
@@ -107,6 +104,7 @@ class Resolved:
     values: Mapping[str, Any]
     phi: np.ndarray | None
     cost: CostSetup
+    value: ValueSetup
 
     @classmethod
     def on(cls, problem: FiniteCMDP, episodes: int, recipe: Recipe) -> Resolved:
@@ -135,20 +133,10 @@ class Resolved:
             )
         if phi is not None and (norm := float(np.linalg.norm(phi, axis=-1).max())) > 1 + 1e-9:
             raise EverystepError(f"features have a norm of {norm:.6g}; scale them so that ||phi(x, a)|| <= 1.")
-        if phi is not None and s["radius"] == "coordinate":
-            raise EverystepError(
-                f"setting radius of {recipe.name} is coordinate, which needs one-hot features; choose tuned or paper."
-            )
-        counted = problem.actions * problem.states**2 * (1 if s["share_values"] else problem.horizon)
-        if phi is None and isinstance(problem.P, Factored) and counted > MOST_COUNTS:
-            raise EverystepError(
-                f"setting features of {recipe.name} is one-hot, but any of the {problem.states} states of "
-                f"'{problem.name}' may follow any other, so that {counted:.1e} counts would be kept; "
-                "leave features at auto, or give some."
-            )
         s["features"] = "one-hot" if phi is None else fingerprint(phi)
+        value = ValueSetup.on(problem, episodes, recipe.name, s, phi)
         cost = CostSetup.on(problem, episodes, recipe.name, recipe.settings, s, phi)
-        return cls(problem, episodes, recipe, s | cost.shown(), phi, cost)
+        return cls(problem, episodes, recipe, s | cost.shown() | value.shown(), phi, cost, value)
 
     def __getitem__(self, setting: str) -> Any:
         return self.values[setting]
@@ -167,22 +155,8 @@ class Resolved:
         return tuple(every(choice) if isinstance(choice, GP) and choice.fit else None for choice in self.costs)
 
     # --- parts -----------------------------------------------------------------------------------------------------
-    @property
-    def _d(self) -> float:
-        return float(self.problem.states * self.problem.actions if self.phi is None else self.phi.shape[-1])
-
     def value_model(self) -> ValueModel:
-        s, H, K = self.values, float(self.problem.horizon), float(self.episodes)
-        radius: radii.Radius
-        if s["radius"] == "tuned":
-            radius = radii.Tuned(s["beta"])
-        elif s["radius"] == "paper":
-            radius = radii.PaperValue(s["beta"], self._d, H, K, s["p"])
-        else:
-            radius = radii.CoordinateValue(s["beta"], s["lam"], s["cap"], math.log(self._d * H * K / s["p"]))
-        if self.phi is None:
-            return Counts(radius, s["lam"], s["cap"], self.problem.world.successors)
-        return Linear(radius, s["lam"], s["cap"], jnp.asarray(self.phi.swapaxes(0, 1)))
+        return self.value.model()
 
     @property
     def costs(self) -> tuple[Choice, ...]:
@@ -190,8 +164,8 @@ class Resolved:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What a reader of the results should know about the cost models."""
-        return self.cost.remarks()
+        """What a reader of the results should know about the models."""
+        return self.cost.remarks() + self.value.remarks()
 
     @property
     def confidence(self) -> float | None:

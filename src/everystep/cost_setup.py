@@ -17,7 +17,7 @@ from everystep.models import AUTO, GP, Choice
 from everystep.parts import kernels, radii
 from everystep.parts.costs import CountCosts, LinearCosts
 from everystep.parts.gp_costs import EachCost, GridGP, GrowingGP
-from everystep.parts.points import Points
+from everystep.parts.points import Points, check_kernel
 from everystep.problem import FiniteCMDP
 from everystep.settings import BETA_COST, BETA_GP, LAM_COST, LAM_GP
 
@@ -70,13 +70,9 @@ class CostSetup:
             numbers = [number(i) for i in range(len(self.choices))]
             decided[key] = numbers[0] if len(set(numbers)) == 1 else numbers
         text = models.text(self.choices[0] if len(self.choices) == 1 else self.choices)
-        return decided | {"cost": text + self._own_functions(), "known_safe": shown(self.values["known_safe"])}
-
-    def _own_functions(self) -> str:
-        """A hash of the kernels that are functions of one's own, whose text does not tell them apart."""
         used = [choice.kernel for choice in self.choices if isinstance(choice, GP) and choice.kernel is not None]
-        own = [kernel for kernel in used if any(isinstance(each, kernels.Custom) for each in kernels.parts_of(kernel))]
-        return "".join(f" #{fingerprint(Points.of(self.problem, kernel).gram)}" for kernel in own)
+        text += own_functions(self.problem, used)
+        return decided | {"cost": text, "known_safe": shown(self.values["known_safe"])}
 
     # --- numbers -----------------------------------------------------------------------------------------------------
     def _set(self, key: str) -> float | None:
@@ -223,7 +219,7 @@ def _choices(problem: FiniteCMDP, agent: str, cost: models.Cost, phi: np.ndarray
             raise EverystepError(f"{where}, but the problem '{problem.name}' has no features; give some, or counts.")
         if isinstance(choice, GP):
             kernel = _suggested(problem, where) if choice.kernel is None else choice.kernel
-            _check_kernel(problem, where, kernel)
+            check_kernel(problem, where, kernel)
             choice = GP(kernel, choice.fit, choice.points)
         decided.append(choice)
     return tuple(decided)
@@ -236,20 +232,6 @@ def _suggested(problem: FiniteCMDP, where: str) -> kernels.Kernel:
         return kernels.read(problem.kernel)
     except ValueError as error:
         raise EverystepError(f"problem '{problem.name}': its kernel is '{problem.kernel}'; {error}.") from None
-
-
-def _check_kernel(problem: FiniteCMDP, where: str, kernel: kernels.Kernel) -> None:
-    """Refuse a kernel that cannot see this problem, or that is none on its points."""
-    for word in sorted(kernels.looks_at(kernel) - {*problem.points, kernels.ALL}, key=str):
-        said = "does not say what it is on" if word is None else f"is on '{word}', which the problem has not"
-        raise EverystepError(f"{where}: a kernel {said}; choose on= from {', '.join(problem.points)}.")
-    for each in kernels.parts_of(kernel):
-        if isinstance(each, kernels.Difference):
-            if each.on is not None and problem.points[each.on].shape[-1] % 2:
-                raise EverystepError(f"{where}: difference is on '{each.on}', which has no two halves; use on=move.")
-            if kernels.looks_at(each.field) - {None, kernels.ALL}:
-                raise EverystepError(f"{where}: a kernel inside difference sees what that is on; leave out its on=.")
-    kernels.check_gram(Points.of(problem, kernel).gram, kernel)
 
 
 def _known_safe(problem: FiniteCMDP, agent: str, given: Any) -> np.ndarray | None:
@@ -269,6 +251,12 @@ def _known_safe(problem: FiniteCMDP, agent: str, given: Any) -> np.ndarray | Non
         f"setting known_safe of {agent} has shape {known.shape}; "
         f"give {S} actions below {A}, or booleans of shape ({S}, {A})."
     )
+
+
+def own_functions(problem: FiniteCMDP, used: list[kernels.Kernel]) -> str:
+    """A hash of the kernels that are functions of one's own, whose text does not tell them apart."""
+    own = [kernel for kernel in used if any(isinstance(each, kernels.Custom) for each in kernels.parts_of(kernel))]
+    return "".join(f" #{fingerprint(Points.of(problem, kernel).gram)}" for kernel in own)
 
 
 def shown(value: Any) -> str:

@@ -1,7 +1,9 @@
-"""Cost models as a person says them: counts, linear, gp(kernel), or a list with one for each constraint.
+"""Models as a person says them: of costs counts, linear, gp(kernel) or a list; of values counts, linear, kernel(...).
 
 from Python    cost=gp(RBF(2, on="position") * Categorical(on="action"))        cost=[gp(), "counts"]
+               value=kernel(RBF(2, on="position") * Categorical(on="action"))
 as text        --set 'cost=gp(rbf(2, on=position)*categorical)'                 --set 'cost=[gp, counts]'
+               --set 'value=kernel(rbf(2, on=position)*categorical)'
 """
 
 from __future__ import annotations
@@ -18,6 +20,9 @@ AUTO = "auto"
 PLAIN = (AUTO, "counts", "linear")
 POINTS = ("grid", "growing")
 HOW = "write auto, counts, linear, gp, or gp with a kernel such as gp(rbf(2, on=position))"
+HOW_VALUE = (
+    "write auto, counts, linear, kernel, or kernel(...) with one such as kernel(rbf(2, on=position)*categorical)"
+)
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,17 @@ class GP:
         return f"gp({', '.join(said)})" if said else "gp"
 
 
+@dataclass(frozen=True)
+class InKernel:
+    """Values in the space of a kernel (None: the linear kernel on the problem's features)."""
+
+    kernel: Kernel | None = None
+
+    def __str__(self) -> str:
+        return "kernel" if self.kernel is None else f"kernel({self.kernel})"
+
+
+Value = str | InKernel
 Choice = str | GP
 Cost = Choice | tuple[Choice, ...]
 
@@ -51,10 +67,23 @@ def gp(kernel: Kernel | str | None = None, fit: int = 0, points: str = "grid") -
         raise EverystepError(f"gp of {kernel}: {error}.") from None
 
 
-def _gp(kernel: Kernel | str | None, fit: int = 0, points: str = "grid") -> GP:
+def kernel(kernel: Kernel | str | None = None) -> InKernel:
+    """A kernel value model for `value=`: see `InKernel`. A kernel may be given as text."""
+    try:
+        return InKernel(_kernel(kernel))
+    except ValueError as error:
+        raise EverystepError(f"kernel of {kernel}: {error}.") from None
+
+
+def _kernel(kernel: Kernel | str | None) -> Kernel | None:
     kernel = kernels.read(kernel) if isinstance(kernel, str) else kernel
     if kernel is not None and not isinstance(kernel, Kernel):
         raise ValueError(f"the kernel is {kernel!r}; give one of everystep.kernels, or its text")
+    return kernel
+
+
+def _gp(kernel: Kernel | str | None, fit: int = 0, points: str = "grid") -> GP:
+    kernel = _kernel(kernel)
     if isinstance(fit, bool) or not isinstance(fit, int) or fit < 0:
         raise ValueError(f"fit is {fit}; give a number of episodes, 0 for never")
     if points not in POINTS:
@@ -72,15 +101,20 @@ def read(value: Any) -> Cost:
         return GP(value)
     if isinstance(value, list | tuple) and value:
         return tuple(_single(read(each)) for each in value)
-    if not isinstance(value, str):
-        raise ValueError(HOW)
-    try:
-        tree = ast.parse(value.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise ValueError(HOW) from None
+    tree = _parsed(value, HOW)
     if isinstance(tree, ast.List | ast.Tuple) and tree.elts:
         return tuple(_from_tree(each) for each in tree.elts)
     return _from_tree(tree)
+
+
+def read_value(value: Any) -> Value:
+    """A value model from what a person gave. Raises ValueError with what to write instead."""
+    if isinstance(value, InKernel) or (isinstance(value, str) and value in PLAIN):
+        return value
+    if isinstance(value, Kernel):
+        return InKernel(value)
+    tree = _plain_or_call(_parsed(value, HOW_VALUE), "kernel", HOW_VALUE)
+    return tree if isinstance(tree, str) else InKernel(_arguments(tree, "kernel takes one kernel")[0])
 
 
 def text(cost: Cost) -> str:
@@ -94,19 +128,42 @@ def _single(cost: Cost) -> Choice:
     return cost
 
 
+def _parsed(value: Any, how: str) -> ast.AST:
+    if not isinstance(value, str):
+        raise ValueError(how)
+    try:
+        return ast.parse(value.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise ValueError(how) from None
+
+
 def _from_tree(tree: ast.AST) -> Choice:
+    call = _plain_or_call(tree, "gp", HOW)
+    if isinstance(call, str):
+        return call
+    kernel, words = _arguments(call, "gp takes a kernel, fit and points", "fit", "points")
+    return _gp(kernel, **words)
+
+
+def _plain_or_call(tree: ast.AST, word: str, how: str) -> str | ast.Call:
+    """The name of a model without a kernel, or the call of the one that has, `word(...)`."""
     if isinstance(tree, ast.Name):
         if tree.id in PLAIN:
             return tree.id
         tree = ast.Call(tree, [], [])
-    if not isinstance(tree, ast.Call) or not isinstance(tree.func, ast.Name) or tree.func.id != "gp":
-        raise ValueError(HOW)
-    words = {word.arg: word.value for word in tree.keywords}
-    given = [*tree.args, *([words.pop("kernel")] if "kernel" in words else [])]
-    if len(given) > 1 or set(words) - {"fit", "points"}:
-        raise ValueError("gp takes a kernel, fit and points")
+    if not isinstance(tree, ast.Call) or not isinstance(tree.func, ast.Name) or tree.func.id != word:
+        raise ValueError(how)
+    return tree
+
+
+def _arguments(call: ast.Call, takes: str, *options: str) -> tuple[Kernel | None, dict[str, Any]]:
+    """The kernel in a call, if there is one, and its other words."""
+    words = {word.arg: word.value for word in call.keywords}
+    given = [*call.args, *([words.pop("kernel")] if "kernel" in words else [])]
+    if len(given) > 1 or set(words) - set(options):
+        raise ValueError(takes)
     kernel = kernels.build(given[0]) if given else None
     if isinstance(kernel, float):
         raise ValueError(f"the kernel is {kernel:g}; write one such as rbf(2, on=position)")
     plain: Any = lambda node: node.value if isinstance(node, ast.Constant) else ast.unparse(node)
-    return _gp(kernel, **{str(key): plain(node) for key, node in words.items()})
+    return kernel, {str(key): plain(node) for key, node in words.items()}

@@ -122,6 +122,9 @@ SETTINGS: dict[str, Setting] = {
     "features": Setting(
         _features, AUTO, "auto (the problem's, else one-hot), one-hot, or from Python an array (S, A, d)"
     ),
+    "value": Setting(
+        models.read_value, AUTO, "value model: auto (by features), counts, linear, kernel, or kernel(...) with a kernel"
+    ),
     "share_values": Setting(
         _or(AUTO, _yes_no), AUTO, "one value estimator for all steps (auto: iff the problem is stationary)"
     ),
@@ -159,7 +162,7 @@ SETTINGS: dict[str, Setting] = {
     "rectify": Setting(_yes_no, False, "price estimated harm only, instead of also crediting estimated safety"),
 }
 SETTINGS["switch"] = Setting(_or("none", _number(above=1)), "none", "x")
-VALUE_SETTINGS = ("beta", "lam", "radius", "p", "cap", "features", "share_values")
+VALUE_SETTINGS = ("beta", "lam", "radius", "p", "cap", "features", "value", "share_values", "switch")
 COST_SETTINGS = (
     *("cost", "beta_cost", "lam_cost", "radius_cost", "sigma", "bound", "share_costs"),
     *("optimism", "known_safe", "react"),

@@ -40,15 +40,23 @@ def condition(
 ) -> Posterior:
     """The posterior after observing c at points i, with noise variance lam; a point may come more than once.
 
-    With C = cov[i, :] and L L^T = cov[i, i] + lam I:  U = L^-1 C,  mean + (L^-1 (c - mean[i]))^T U,  cov - U^T U.
+    mean + (L^-1 (c - mean[i]))^T U,  cov - U^T U, with L and U of `seen_at`.
     """
-    C = before.cov[i]
-    L = jnp.linalg.cholesky(C[:, i] + lam * jnp.eye(len(i)))
-    U = linalg.forward(L, C)
+    L, U, gain = seen_at(before.cov, i, lam)
     surprise = linalg.forward(L, c - before.mean[:, i].T)
-    return Posterior(
-        before.mean + surprise.T @ U, before.cov - U.T @ U, before.gain + half_log_det(L) - len(i) / 2 * jnp.log(lam)
-    )
+    return Posterior(before.mean + surprise.T @ U, before.cov - U.T @ U, before.gain + gain)
+
+
+def seen_at(
+    cov: Float[Array, "N N"], i: Int[Array, " n"], lam: Float[Array, ""] | float
+) -> tuple[Float[Array, "n n"], Float[Array, "n N"], Float[Array, ""]]:
+    """What observing points i does to a covariance, whatever is observed: L, U = L^-1 cov[i, :] and the gain.
+
+    L L^T = cov[i, i] + lam I;  the covariance becomes cov - U^T U.
+    """
+    C = cov[i]
+    L = jnp.linalg.cholesky(C[:, i] + lam * jnp.eye(len(i)))
+    return L, linalg.forward(L, C), half_log_det(L) - len(i) / 2 * jnp.log(lam)
 
 
 def half_log_det(L: Float[Array, "n n"]) -> Float[Array, ""]:

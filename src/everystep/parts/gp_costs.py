@@ -9,7 +9,6 @@ share one covariance; the radius uses the realised information gain, never a max
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -18,6 +17,7 @@ from jaxtyping import Array, Float, Int
 
 from everystep.parts import gp
 from everystep.parts.costs import CostEstimate, CountCosts, LinearCosts
+from everystep.parts.estimators import by_estimator, for_each, repeat
 from everystep.parts.experience import Episode
 from everystep.parts.kernels import Kernel, Point
 from everystep.parts.radii import GPRadius, Scalar
@@ -53,19 +53,19 @@ class GridGP(NamedTuple):
 
     def init(self, sizes: Sizes, steps: int) -> GridState:
         m, N = sizes.constraints, len(self.gram)
-        posterior = _repeat(gp.prior(self.gram, m), steps)
+        posterior = repeat(gp.prior(self.gram, m), steps)
         tally = Tally(jnp.zeros((steps, N)), jnp.zeros((steps, m, N)), jnp.zeros((steps, m)))
         return GridState(posterior, jnp.asarray(self.lam), tally)
 
     def update(self, state: GridState, episode: Episode) -> GridState:
         steps = len(state.tally.visits)
-        i, c = _rows(steps, self.point[episode.a, episode.x]), _rows(steps, episode.cost)
+        i, c = by_estimator(steps, self.point[episode.a, episode.x]), by_estimator(steps, episode.cost)
 
         def one(posterior, visits, total, squares, i, c):
             tally = (visits.at[i].add(1), total.at[:, i].add(c.T), squares + (c**2).sum(0))
             return gp.condition(posterior, i, c, state.lam), Tally(*tally)
 
-        posterior, tally = _for_each(one, state.posterior, *state.tally, i, c)
+        posterior, tally = for_each(one, state.posterior, *state.tally, i, c)
         return GridState(posterior, state.lam, tally)
 
     def estimate(self, state: GridState, k: Int[Array, ""]) -> CostEstimate:
@@ -86,17 +86,17 @@ class GrowingGP(NamedTuple):
     points: Any
 
     def init(self, sizes: Sizes, steps: int) -> gp.Growing:
-        return _repeat(gp.nothing_yet(self.kernel, _flat(self.points), sizes.constraints), steps)
+        return repeat(gp.nothing_yet(self.kernel, _flat(self.points), sizes.constraints), steps)
 
     def update(self, state: gp.Growing, episode: Episode) -> gp.Growing:
         steps = len(state.gain)
-        seen = jax.tree.map(lambda leaf: _rows(steps, leaf[episode.a, episode.x]), self.points)
+        seen = jax.tree.map(lambda leaf: by_estimator(steps, leaf[episode.a, episode.x]), self.points)
         watched = _flat(self.points)
 
         def one(known: gp.Growing, new: Point, c: Array) -> gp.Growing:
             return gp.put(known, gp.rows(self.kernel, self.lam, known, watched, new, c))
 
-        return _for_each(one, state, seen, _rows(steps, episode.cost))
+        return for_each(one, state, seen, by_estimator(steps, episode.cost))
 
     def estimate(self, state: gp.Growing, k: Int[Array, ""]) -> CostEstimate:
         shape = jax.tree.leaves(self.points)[0].shape[:2]
@@ -132,24 +132,6 @@ def with_room(model: Any, state: Any, episodes: int, horizon: int) -> Any:
     if not isinstance(model, GrowingGP):
         return state
     return gp.with_room(state, episodes * (horizon if state.gain.shape[-1] == 1 else 1))
-
-
-def _for_each(one: Callable[..., Any], *stacked: Any) -> Any:
-    """`one` for every estimator, one after another.
-
-    Not side by side: two programs that factor batches of matrices at the same time wait for each other for ever in
-    XLA's thread pool on a CPU (jaxlib 0.10), and an engine runs as many programs as there are cores.
-    """
-    return jax.lax.map(lambda each: one(*each), stacked)
-
-
-def _repeat(tree: Any, steps: int) -> Any:
-    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (steps, *leaf.shape)), tree)
-
-
-def _rows(steps: int, array: Array) -> Array:
-    """The rows of an episode by estimator: (H, ...) to (T, H / T, ...)."""
-    return array.reshape(steps, -1, *array.shape[1:])
 
 
 def _flat(points: Any) -> Any:

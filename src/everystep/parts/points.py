@@ -9,6 +9,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
+from everystep.errors import EverystepError
 from everystep.parts import kernels
 from everystep.parts.kernels import Kernel
 from everystep.problem import FiniteCMDP
@@ -52,6 +53,20 @@ class Points(NamedTuple):
                 return math.inf
             largest = max(largest, float(np.sqrt((along**2 / np.maximum(eigenvalues, floor)).sum())))
         return largest
+
+
+def check_kernel(problem: FiniteCMDP, where: str, kernel: Kernel) -> None:
+    """Refuse a kernel that cannot see this problem, or that is none on its points."""
+    for word in sorted(kernels.looks_at(kernel) - {*problem.points, kernels.ALL}, key=str):
+        said = "does not say what it is on" if word is None else f"is on '{word}', which the problem has not"
+        raise EverystepError(f"{where}: a kernel {said}; choose on= from {', '.join(problem.points)}.")
+    for each in kernels.parts_of(kernel):
+        if isinstance(each, kernels.Difference):
+            if each.on is not None and problem.points[each.on].shape[-1] % 2:
+                raise EverystepError(f"{where}: difference is on '{each.on}', which has no two halves; use on=move.")
+            if kernels.looks_at(each.field) - {None, kernels.ALL}:
+                raise EverystepError(f"{where}: a kernel inside difference sees what that is on; leave out its on=.")
+    kernels.check_gram(Points.of(problem, kernel).gram, kernel)
 
 
 def _points(problem: FiniteCMDP, kernel: Kernel) -> Points:

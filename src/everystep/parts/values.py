@@ -32,6 +32,20 @@ class CountState(NamedTuple):
     rewards: Float[Array, "T A S"]
 
 
+def nothing_counted(sizes: Sizes, steps: int) -> CountState:
+    S, A, J = sizes.states, sizes.actions, sizes.successors
+    return CountState(jnp.zeros((steps, A, J, S)), jnp.zeros((steps, A, S)))
+
+
+def counted(state: CountState, episode: Episode) -> CountState:
+    """One episode more."""
+    h = step_index(state.rewards, episode)
+    return CountState(
+        state.arrivals.at[h, episode.a, episode.slot, episode.x].add(1),
+        state.rewards.at[h, episode.a, episode.x].add(episode.reward),
+    )
+
+
 class CountFit(NamedTuple):
     """The counts, 1 / (n + lam), and mean reward plus bonus."""
 
@@ -53,15 +67,10 @@ class Counts(NamedTuple):
     successors: Int[Array, "J S"] | None
 
     def init(self, sizes: Sizes, steps: int) -> CountState:
-        S, A, J = sizes.states, sizes.actions, sizes.successors
-        return CountState(jnp.zeros((steps, A, J, S)), jnp.zeros((steps, A, S)))
+        return nothing_counted(sizes, steps)
 
     def update(self, state: CountState, episode: Episode) -> CountState:
-        h = step_index(state.rewards, episode)
-        return CountState(
-            state.arrivals.at[h, episode.a, episode.slot, episode.x].add(1),
-            state.rewards.at[h, episode.a, episode.x].add(episode.reward),
-        )
+        return counted(state, episode)
 
     def fit(self, state: CountState, k: Int[Array, ""]) -> CountFit:
         norm2 = 1 / (over_successors(state.arrivals) + self.lam)  # line 5
@@ -128,6 +137,3 @@ class Linear(NamedTuple):
         state = jax.tree.map(lambda x: at_step(x, h), fit.state)
         w = state.gram.inverse @ (state.rewards + state.arrivals @ V_next)  # line 6
         return jnp.minimum(self.phi @ w + at_step(fit.width, h), self.cap)  # line 7
-
-
-ValueModel = Counts | Linear

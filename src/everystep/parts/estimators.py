@@ -1,0 +1,28 @@
+"""Estimators stacked along the leading axis T: 1 when one is shared over all steps, H when each step has its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+
+def for_each(one: Callable[..., Any], *stacked: Any) -> Any:
+    """`one` for every estimator, one after another.
+
+    Not side by side: two programs that factor batches of matrices at the same time wait for each other for ever in
+    XLA's thread pool on a CPU (jaxlib 0.10), and an engine runs as many programs as there are cores.
+    """
+    return jax.lax.map(lambda each: one(*each), stacked)
+
+
+def repeat(tree: Any, steps: int) -> Any:
+    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (steps, *leaf.shape)), tree)
+
+
+def by_estimator(steps: int, array: Array) -> Array:
+    """The rows of an episode by estimator: (H, ...) to (T, H / T, ...)."""
+    return array.reshape(steps, -1, *array.shape[1:])
