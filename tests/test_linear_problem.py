@@ -164,7 +164,7 @@ def test_counting_every_pair_of_very_many_states_is_refused_and_of_few_is_not():
     many = FiniteCMDP(
         Factored(np.ones((4000, 4, 1)), np.full((1, 4000), 1 / 4000)), np.zeros((4000, 4)), np.zeros((4000, 4))
     )
-    with pytest.raises(EverystepError, match=r"features of lsvi-ae is one-hot, but any of the 4000 states"):
+    with pytest.raises(EverystepError, match=r"value of lsvi-ae is counts, but any of the 4000 states"):
         agents.lsvi_ae(features="one-hot").resolve(many, 10)
     result = es.run(both()[0], agents.lsvi_ae(features="one-hot"), episodes=5, seeds=1)
     assert np.isfinite(result.curves["lsvi-ae"]["value"]).all()

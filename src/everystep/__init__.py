@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from everystep import agents, features, kernels, planner, problems
     from everystep.errors import EverystepError
     from everystep.experiment import Result, run
-    from everystep.models import gp, kernel
+    from everystep.models import gp, kernel, regression
     from everystep.policies import Policy
     from everystep.problem import Factored, FiniteCMDP, Noise
     from everystep.training import Learner, train
@@ -38,6 +38,7 @@ __all__ = [
     "kernels",
     "planner",
     "problems",
+    "regression",
     "run",
     "train",
 ]
@@ -54,6 +55,7 @@ _HOME = {
     "Policy": "policies",
     "gp": "models",
     "kernel": "models",
+    "regression": "models",
 }
 
 

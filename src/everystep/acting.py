@@ -2,7 +2,8 @@
 
     a = argmax_a {Q_h(x, a) - sum_i Z_i [ghat_i(x, a)]_+}                                    eq. (11)
 
-with Q_h and ghat_h computed at x from what the plan decided. A compiled call for every step would cost more than the step.
+with Q_h and ghat_h computed at x from what the plan decided. A compiled call for every step
+would take longer than the step.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ class Judgement(NamedTuple):
 class Acting:
     """A plan that can be asked about any observation.
 
-    values, costs     what the models decided; each judges what its map makes of observations
-    price (m, H)      Z_h          choice   greedy or penalised         optimism   which end of a cost interval is believed
+    values, costs   what the models decided; each judges what its map makes of observations
+    price (m, H)    Z_h                          choice    greedy or penalised
+    optimism        which end of a cost interval is believed
     """
 
     values: Any

@@ -5,7 +5,7 @@
     agent.plan()                        the plan of the coming episode: made now, or the last one if it is still good
     agent.finish(batch)                 an episode of its own: estimators, prices and the count
 
-Rare switching: with `switch` > 1 a plan is kept until some det(Lambda_h) is that many times what it was when it was made.
+Rare switching: with `switch` > 1 a plan is kept until some det(Lambda_h) is that many times what it was when made.
 """
 
 from __future__ import annotations
@@ -20,17 +20,19 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from everystep import lsvi
+from everystep import lsvi, regressors
 from everystep.acting import Acting
 from everystep.errors import EverystepError
 from everystep.logged import Batch
 from everystep.lsvi import Agent, State
-from everystep.open_setup import OpenSetup, columns, seen
+from everystep.open_setup import OpenSetup
 from everystep.parts import radii
 from everystep.parts.choices import ties
-from everystep.parts.stored import Rows, Seen
+from everystep.parts.stored import Rows
+from everystep.sides import LinearSide, RegressionSide
 
-CAPACITY = 1024  # slots to begin with
+CAPACITY = 1024  # slots, and points of a kernel, to begin with
+MOST = 3e9  # bytes that the matrices of a kernel may take
 REFRESH = 1000  # episodes after which the inverse is made anew
 
 
@@ -81,11 +83,15 @@ class Memory:
     def __init__(self, steps: int, by_action: bool) -> None:
         self._slots: list[dict[bytes, int]] = [{} for _ in range(steps)]
         self._by_action = by_action
+        self.observations: list[list[np.ndarray]] = [[] for _ in range(steps)]  # of each slot
 
     def slot(self, step: int, observation: np.ndarray, a: int) -> int:
         """The slot of a state met at `step`; a new one if it was never met there."""
-        known = self._slots[step if self.stepped else 0]
+        t = step if self.stepped else 0
+        known = self._slots[t]
         key = observation.tobytes() + (a.to_bytes(4, "little") if self._by_action else b"")
+        if key not in known:
+            self.observations[t].append(observation)
         return known.setdefault(key, len(known))
 
     @property
@@ -105,13 +111,15 @@ class OpenAgent:
         self.setup = setup
         self.rng = np.random.default_rng(seed)
         self.plans = 0
-        self.transitions = 0
+        self.reward_range = setup.reward_range or (0.0, 0.0)
         with jax.enable_x64(True):
             self.parts = setup.build()
             self.state = setup.start(self.parts, CAPACITY)
         self._capacity = CAPACITY
-        self._memory = Memory(1 if setup["share_values"] else setup.horizon, setup.features.crossed)
-        self.reward_range = setup.reward_range or (0.0, 0.0)
+        crossed = isinstance(setup.value, LinearSide) and setup.value.phi.crossed
+        self._memory = Memory(1 if setup["share_values"] else setup.horizon, crossed)
+        self._kept: list[tuple[Batch, np.ndarray]] = []  # transitions and their slots, for regressors
+        self._points = 0  # of one kernel
         self._acting: Acting | None = None
         self._log_det = np.zeros(1)
         self._learnt = True  # something since the last plan
@@ -119,17 +127,17 @@ class OpenAgent:
     # --- learning ----------------------------------------------------------------------------------------------------
     def learn(self, batch: Batch) -> None:
         """Learn from transitions that others left; the agent's own harm is priced by `finish` alone."""
-        with jax.enable_x64(True):
-            for rows in self._rows(batch):
-                self._observe(rows)
+        for piece in self._pieces(batch):
+            self._observe(piece)
 
     def finish(self, batch: Batch) -> None:
         """Learn from an episode of the agent's own, whole or broken off, and price its harm."""
-        with jax.enable_x64(True):
-            for rows in self._rows(batch):
-                self._observe(rows)
+        for piece in self._pieces(batch):
+            rows = self._observe(piece)
+            with jax.enable_x64(True):
                 self.state = _priced(self.parts, self.state, rows)
-            if self.episode % REFRESH == 0:
+        if self.episode % REFRESH == 0:
+            with jax.enable_x64(True):
                 self.state = _refreshed(self.parts, self.state)
 
     @property
@@ -137,85 +145,117 @@ class OpenAgent:
         """The number of the coming episode, from 1."""
         return int(self.state.k)
 
-    def _observe(self, rows: Rows) -> None:
-        self.state = _observed(self.parts, self.state, rows)
-        self._learnt = True
-
-    def _rows(self, batch: Batch) -> Iterator[Rows]:
-        """Transitions as padded rows: an episode at a time, in pieces of at most L."""
-        L, H, stepped = self.setup.length, self.setup.horizon, self._stepped
+    def _pieces(self, batch: Batch) -> Iterator[Batch]:
+        """A batch an episode at a time, in pieces of at most L transitions."""
+        L, H = self.setup.length, self.setup.horizon
         for episode in batch.episodes():
-            if stepped and episode.steps.max() >= H:
+            if self._stepped and episode.steps.max() >= H:
                 raise EverystepError(
-                    f"the batch has a step {episode.steps.max() + 1}, but each of {H} steps has an estimator of its own; "
-                    f"leave out steps after {H}, or share estimators."
+                    f"the batch has a step {episode.steps.max() + 1}, but each of {H} steps has an estimator of its "
+                    f"own; leave out steps after {H}, or share estimators."
                 )
             for first in range(0, len(episode), L):
-                piece = episode[first : first + L]
-                self._widen(piece.rewards)
-                yield self._padded(piece, piece.steps if stepped else np.arange(len(piece)))
+                yield episode[first : first + L]
 
     @property
     def _stepped(self) -> bool:
         return not (self.setup["share_values"] and self.setup["share_costs"])
 
-    def _padded(self, piece: Batch, place: np.ndarray) -> Rows:
-        """A piece of an episode, each transition at its place among L rows, every next state in its slot."""
-        setup, L = self.setup, self.setup.length
-        nowhere = np.iinfo(np.int32).max
-        after, left = piece.next_observations, piece.steps + 1
-        slots = [
-            nowhere if end or (self._memory.stepped and step >= setup.horizon) else self._memory.slot(step, x, int(a))
-            for step, x, a, end in zip(left, after, piece.actions, piece.terminated, strict=True)
-        ]
-        self._make_room()
-        at = lambda array, fill=0.0: _placed(np.asarray(array), place, L, fill)
-        phi = seen(setup.features, piece.observations, piece.actions, after)
-        harm = seen(setup.cost_features, piece.observations, piece.actions, after) if setup.has_costs else None
-        spread = lambda each: (
-            None if each is None else Seen(at(each.here), np.moveaxis(at(np.moveaxis(each.there, -1, 0)), 0, -1))
+    def _observe(self, piece: Batch) -> Rows:
+        """Estimators learn from one piece; its rows, padded, are handed back."""
+        self._widen(piece.rewards)
+        slots = self._slots(piece)
+        self._make_room(len(piece))
+        rows = self._padded(piece, slots)
+        with jax.enable_x64(True):
+            self.state = _observed(self.parts, self.state, rows)
+        if self.setup.regression is not None:
+            self._kept.append((piece, slots))
+        self._points += len(piece)
+        self._learnt = True
+        return rows
+
+    def _slots(self, piece: Batch) -> np.ndarray:
+        """Where each next state is kept; nowhere if the episode ended there, or no step is left to judge it."""
+        nowhere, H = np.iinfo(np.int32).max, self.setup.horizon
+        kept = ~piece.terminated & ~(self._memory.stepped & (piece.steps + 1 >= H))
+        return np.array(
+            [
+                self._memory.slot(int(step) + 1, x, int(a)) if keep else nowhere
+                for step, x, a, keep in zip(piece.steps, piece.next_observations, piece.actions, kept, strict=True)
+            ],
+            np.int32,
         )
-        self.transitions += len(piece)
+
+    def _padded(self, piece: Batch, slots: np.ndarray) -> Rows:
+        """Each transition at its place among L rows: its own step, or one after another where estimators are shared."""
+        setup, L, H = self.setup, self.setup.length, self.setup.horizon
+        place = piece.steps if self._stepped else np.arange(len(piece))
+        at = lambda array, fill=0: _placed(np.asarray(array), place, L, fill)
+        seen = (piece.observations, piece.actions, piece.next_observations, at)
         return Rows(
-            h=at(np.maximum(piece.steps - (L - setup.horizon), 0).clip(max=setup.horizon - 1).astype(np.int32), 0),
-            a=at(piece.actions.astype(np.int32), 0),
+            h=at(np.clip(piece.steps - (L - H), 0, H - 1).astype(np.int32)),
+            a=at(piece.actions.astype(np.int32)),
             reward=at(piece.rewards),
             cost=at(piece.costs),
-            slot=at(np.array(slots, np.int32), nowhere),
-            ended=at(piece.terminated, False),
-            value=spread(phi),
-            harm=spread(harm),
-        )
+            slot=at(slots, np.iinfo(np.int32).max),
+            ended=at(piece.terminated),
+            live=at(np.ones(len(piece), bool)),
+            value=setup.value.seen(*seen),
+            harm=setup.cost.seen(*seen) if setup.has_costs else None,
+        )  # type: ignore[arg-type]
 
     def _widen(self, rewards: np.ndarray) -> None:
         """Keep the range of rewards: as declared, or of what was seen and 0, which an ended episode earns."""
+        if self.setup.reward_range is not None:
+            return
         low, high = self.reward_range
-        if self.setup.reward_range is None:
-            low, high = min(low, float(rewards.min())), max(high, float(rewards.max()))
-            if (low, high) != self.reward_range:
-                self.reward_range = low, high
+        low, high = min(low, float(rewards.min())), max(high, float(rewards.max()))
+        if (low, high) != self.reward_range:
+            self.reward_range = low, high
+            with jax.enable_x64(True):
                 as_array = lambda number: jnp.asarray(number, float)
                 values = self.state.values._replace(low=as_array(low), high=as_array(high))
                 self.state = self.state._replace(values=values)
 
-    def _make_room(self) -> None:
-        """Twice the capacity until all slots fit."""
-        if self._memory.used <= self._capacity:
+    def _make_room(self, more: int) -> None:
+        """Twice the capacity until all slots fit, and all points of a kernel with `more` to come."""
+        setup = self.setup
+        kernels = [side for side in (setup.value, setup.cost) if side.points]
+        needed = max(self._memory.used, self._points + setup.length if kernels else 0)
+        if needed <= self._capacity:
             return
-        while self._capacity < self._memory.used:
+        while self._capacity < needed:
             self._capacity *= 2
-        self.state = self.state._replace(
-            values=self.parts.values.grown(self.state.values, self._capacity),
-            costs=self.parts.costs.grown(self.state.costs, self._capacity),
-        )
+        size = sum(8 * self._capacity**2 * (1 + side.actions) for side in kernels)
+        if size > MOST:
+            raise EverystepError(
+                f"a kernel on {self._points + more} transitions would take {size / 1e9:.1f} GB; use features "
+                "(everystep.features.fourier is the RBF kernel at a fixed size), or fewer episodes."
+            )
+        with jax.enable_x64(True):
+            self.state = self.state._replace(
+                values=self.parts.values.grown(self.state.values, self._capacity),
+                costs=self.parts.costs.grown(self.state.costs, self._capacity),
+            )
 
     # --- planning ----------------------------------------------------------------------------------------------------
     def plan(self) -> Acting:
         """The plan of the coming episode. With `switch` the last one is kept while no determinant grew that much."""
         if self._acting is None or self._due():
-            self._acting = self._made()
+            self._acting = self._acting_of(self.parts)
+            with jax.enable_x64(True):
+                self._log_det = np.asarray(_log_det(self.parts, self.state))
+            self._learnt = False
             self.plans += 1
         return self._acting
+
+    def settled(self, optimism: float | None = None) -> Acting:
+        """A plan that explores no more: no bonus on values, and another `optimism` about costs if given."""
+        with jax.enable_x64(True):
+            no_bonus = radii.Tuned(jnp.zeros(()))
+        acting = self._acting_of(self.parts._replace(values=self.parts.values._replace(radius=no_bonus)))
+        return acting if optimism is None else replace(acting, optimism=optimism)
 
     def _due(self) -> bool:
         factor = self.setup.switch
@@ -225,36 +265,72 @@ class OpenAgent:
             log_det = np.asarray(_log_det(self.parts, self.state))
         return bool((log_det >= self._log_det + np.log(factor)).any())
 
-    def settled(self, optimism: float | None = None) -> Acting:
-        """A plan that explores no more: without the bonus on values, and with another `optimism` about costs if given."""
-        values = self.parts.values  # a radius of 0 is no bonus
-        calm = self.parts._replace(values=values._replace(radius=radii.Tuned(jnp.zeros(()))))
-        acting = self._acting_of(calm)
-        return acting if optimism is None else replace(acting, optimism=optimism)
-
-    def _made(self) -> Acting:
-        acting = self._acting_of(self.parts)
-        with jax.enable_x64(True):
-            self._log_det = np.asarray(_log_det(self.parts, self.state))
-        self._learnt = False
-        return acting
-
     def _acting_of(self, parts: Agent) -> Acting:
         setup = self.setup
-        word = self.rng.integers(0, 2**32, dtype=np.uint32)
+        choice = jax.tree.map(np.asarray, parts.choice)
         with jax.enable_x64(True):
-            made = _planned(parts, self.state, word, (setup.horizon, self._capacity))
-            values, costs = jax.tree.map(np.asarray, made)
-        return Acting(
-            values,
-            costs,
-            partial(columns, setup.features),
-            partial(columns, setup.cost_features),
+            if setup.regression is None:
+                word = self.rng.integers(0, 2**32, dtype=np.uint32)
+                values, costs = _planned(parts, self.state, word, (setup.horizon, self._capacity))
+            else:
+                values, costs = self._regressed(parts, choice)
+            values, costs = jax.tree.map(np.asarray, (values, costs))
+        price = np.asarray(self.state.price)
+        return Acting(values, costs, setup.value.at, setup.cost.at, price, choice, setup["optimism"], setup["cap"])
+
+    def _regressed(self, parts: Agent, choice: Any) -> tuple[regressors.RegressionDecision, Any]:
+        """The same plan with regressors in place of the linear model of values."""
+        setup, side, spec = self.setup, self.setup.value, self.setup.regression
+        assert isinstance(side, RegressionSide)
+        assert spec is not None
+        width, ghat, bonus, costs = _for_regressors(parts, self.state)
+        low, high = self.reward_range
+        span = high - low or 1.0
+        slots = [_stacked(each, side) for each in self._memory.observations]
+        fitted = regressors.plan(
+            spec,
+            self._data(side, low, span),
+            slots,
+            [np.asarray(each)[:, : at.shape[1]] for each, at in zip(width, slots, strict=True)],
+            np.asarray(ghat),
             np.asarray(self.state.price),
-            jax.tree.map(np.asarray, parts.choice),
-            setup["optimism"],
+            choice,
+            -low / span,
             setup["cap"],
+            float(parts.values.radius.beta),
+            self.rng,
         )
+        return regressors.RegressionDecision(spec, fitted, bonus, float(parts.values.radius.beta)), costs
+
+    def _data(self, side: RegressionSide, low: float, span: float) -> regressors.Data:
+        """All transitions as regressors take them."""
+        nowhere = np.iinfo(np.int32).max
+        column = lambda of: np.concatenate([of(batch) for batch, _ in self._kept]) if self._kept else np.zeros(0)
+        if not self._kept:
+            empty = np.zeros(0)
+            return regressors.Data(np.zeros((0, 0)), empty, empty.astype(int), empty, empty.astype(int))
+        slots = np.concatenate([slots for _, slots in self._kept])
+        return regressors.Data(
+            column(lambda batch: side.inputs(batch.observations, batch.actions)),
+            (column(lambda batch: batch.rewards) - low) / span,
+            np.where(slots == nowhere, -1, slots),
+            column(lambda batch: batch.terminated.astype(float)),
+            column(lambda batch: batch.steps),
+        )
+
+
+@jax.jit
+def _for_regressors(agent: Agent, state: State) -> tuple[Any, Any, Any, Any]:
+    """Widths (T, A, C) and believed costs (T, m, A, C) at all slots, and what was decided of both elsewhere."""
+    fit = agent.values.fit(state.values, state.k)
+    V = jnp.zeros((state.price.shape[1], fit.width.shape[-1]))
+    bonus, costs = agent.values.decision(fit, V, state.k), agent.costs.decision(state.costs, state.k)
+    return fit.width, lsvi.believed(agent, state.costs, state.k), bonus, costs
+
+
+def _stacked(observations: list[np.ndarray], side: RegressionSide) -> np.ndarray:
+    """Inputs (A, C, p) of the states in slots."""
+    return side.every(np.stack(observations)) if observations else np.zeros((side.phi.actions, 0, 0))
 
 
 def _placed(array: np.ndarray, place: np.ndarray, length: int, fill: Any) -> np.ndarray:

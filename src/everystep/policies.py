@@ -10,22 +10,19 @@ from __future__ import annotations
 
 import json
 import zipfile
+import zlib
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from everystep import store
+from everystep import sides, store
 from everystep.acting import Acting
 from everystep.errors import EverystepError
-from everystep.open_setup import columns
-from everystep.parts import features as feature_maps
 from everystep.parts.choices import Greedy, Penalised
-from everystep.parts.features import Features
 from everystep.parts.observations import flatten
-from everystep.parts.stored import LinearDecision
+from everystep.sides import LinearSide, RegressionSide, Side
 
 FORMAT = 1
 
@@ -34,13 +31,13 @@ FORMAT = 1
 class Policy:
     """What an agent came to, frozen.
 
-    acting    its last plan
-    spec      how it was made, ready for JSON: settings, environment, what its certificates are worth
+    acting         its last plan                      value, cost   how its models see observations
+    spec           how it was made, ready for JSON: settings, environment, what its certificates are worth
     """
 
     acting: Acting
-    features: Features
-    cost_features: Features
+    value: Side
+    cost: Side
     spec: dict[str, Any]
 
     def __call__(self, observation: Any, step: int = 1) -> int:
@@ -74,54 +71,64 @@ class Policy:
     # --- folders -----------------------------------------------------------------------------------------------------
     def save(self, folder: str | Path) -> Path:
         """Write policy.json and policy.npz into a folder, whole or not at all; a policy that is there is replaced."""
-        target = Path(folder)
-        parts = {"features": self.features, "cost_features": self.cost_features}
-        arrays = {f"{name}_{key}": array for name, phi in parts.items() for key, array in phi.arrays().items()}
-        acting = self.acting
-        decisions = {"values": acting.values} | ({} if acting.costs is None else {"costs": acting.costs})
+        target, acting = Path(folder), self.acting
+        if isinstance(self.value, RegressionSide):
+            raise EverystepError(
+                "a policy by regressors cannot be saved without pickle; train a linear or kernel model."
+            )
+        arrays = {"price": acting.price}
+        decisions = {"value": acting.values} | ({} if acting.costs is None else {"cost": acting.costs})
+        for name, side in (("value", self.value), ("cost", self.cost)):
+            arrays |= {f"{name}_side_{key}": array for key, array in side.arrays().items()}
         for name, decision in decisions.items():
-            arrays |= {f"{name}_{key}": np.asarray(value) for key, value in decision._asdict().items()}
+            arrays |= {f"{name}_plan_{key}": array for key, array in sides.arrays_of(decision).items()}
         content = {
             "format": FORMAT,
-            **{name: phi.to_json() for name, phi in parts.items()},
+            "value": self.value.to_json(),
+            "cost": self.cost.to_json(),
             "choice": "greedy" if isinstance(acting.choice, Greedy) else "penalised",
-            "rectify": bool(getattr(acting.choice, "rectify", True)),
+            "rectify": bool(getattr(getattr(acting.choice, "choice", acting.choice), "rectify", True)),
             "optimism": acting.optimism,
             "cap": acting.cap,
             "spec": self.spec,
         }
-        with store.replacing(target) as partial_folder:
-            np.savez_compressed(partial_folder / "policy.npz", price=acting.price, **arrays)
-            (partial_folder / "policy.json").write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        with store.replacing(target) as folder_now:
+            np.savez_compressed(folder_now / "policy.npz", **arrays)  # type: ignore[arg-type]
+            (folder_now / "policy.json").write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
         return target
 
     @classmethod
     def load(cls, folder: str | Path, features: Any = None, cost_features: Any = None) -> Policy:
-        """A saved policy. `features` (bound ones) stand for those that are a function of one's own."""
+        """A saved policy. Features that are a function of one's own are given again (bound ones)."""
         where = Path(folder)
+        broken = EverystepError(f"policy '{where}' cannot be read; give a folder that Policy.save wrote.")
         try:
             content = json.loads((where / "policy.json").read_text(encoding="utf-8"))
-            if not zipfile.is_zipfile(where / "policy.npz"):
-                raise ValueError
+            if not zipfile.is_zipfile(where / "policy.npz"):  # numpy takes any other file for a pickle
+                raise broken
             with np.load(where / "policy.npz", allow_pickle=False) as file:
                 arrays = {key: file[key] for key in file.files}
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile):
-            raise EverystepError(f"policy '{where}' cannot be read; give a folder that Policy.save wrote.") from None
-        if not isinstance(content, dict) or content.get("format") != FORMAT:
-            raise EverystepError(f"policy '{where}' has format {content.get('format')}, this everystep reads {FORMAT}.")
-        of = lambda name: {key.removeprefix(name + "_"): array for key, array in arrays.items() if key.startswith(name)}
-        made = lambda name, given: given if given is not None else feature_maps.rebuild(content[name], of(name))
-        phi = made("features", features)
-        phi_cost = made("cost_features", cost_features if cost_features is not None else features)
-        decision = lambda name: LinearDecision(**{key: arrays[f"{name}_{key}"] for key in LinearDecision._fields})
-        acting = Acting(
-            decision("values"),
-            decision("costs") if "costs_weights" in arrays else None,
-            partial(columns, phi),
-            partial(columns, phi_cost),
-            arrays["price"],
-            Greedy() if content["choice"] == "greedy" else Penalised(content["rectify"]),
-            content["optimism"],
-            content["cap"],
-        )
-        return cls(acting, phi, phi_cost, content["spec"])
+            if content["format"] != FORMAT:
+                raise EverystepError(f"policy '{where}' has format {content['format']}; this everystep reads {FORMAT}.")
+            of = lambda prefix: {
+                key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)
+            }
+            given = {"value": features, "cost": features if cost_features is None else cost_features}
+            made = {
+                name: LinearSide(phi) if phi is not None else sides.again(content[name], of(f"{name}_side_"))
+                for name, phi in given.items()
+            }
+            plans = {name: sides.decision(made[name], of(f"{name}_plan_")) for name in made if of(f"{name}_plan_")}
+            acting = Acting(
+                plans["value"],
+                plans.get("cost"),
+                made["value"].at,
+                made["cost"].at,
+                arrays["price"],
+                Greedy() if content["choice"] == "greedy" else Penalised(content["rectify"]),
+                content["optimism"],
+                content["cap"],
+            )
+            return cls(acting, made["value"], made["cost"], content["spec"])
+        except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile, zlib.error) as error:
+            raise (error if isinstance(error, EverystepError) else broken) from None

@@ -1,7 +1,7 @@
 """Episodes played in a gymnasium environment, or in several copies of it at once, by an agent that plans between them.
 
-Whatever goes wrong in somebody else's code (the environment, the constraint function) ends the round in one sentence, and
-what was seen before it is handed back.
+Whatever goes wrong in somebody else's code (the environment, the constraint function) ends the round in one sentence,
+and what was seen before it is handed back.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def discrete_actions(space: Any) -> int:
     if hasattr(space, "n") and getattr(space, "shape", ()) == ():
         return int(space.n)
     raise EverystepError(
-        f"the action space is {space}; everystep chooses among finitely many actions: wrap the environment so that it is "
-        "Discrete, for instance with gymnasium.wrappers.TransformAction and a list of actions to choose from."
+        f"the action space is {space}; everystep chooses among finitely many actions: make it Discrete, for instance "
+        "with gymnasium.wrappers.TransformAction(env, lambda i: LIST[i], gymnasium.spaces.Discrete(len(LIST)))."
     )
 
 
@@ -124,7 +124,7 @@ class Round:
 
 
 def play(stage: Stage, length: int, choose: Choose, told: Told | None = None) -> Round:
-    """At most `length` steps in every copy from a fresh start; a copy whose episode is over is not looked at any more."""
+    """At most `length` steps in every copy from a fresh start; a copy whose episode is over is looked at no more."""
     played = [Played() for _ in range(stage.copies)]
     doing, t = "start", 0
     try:

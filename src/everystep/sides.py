@@ -1,11 +1,12 @@
 """How a model on stored data sees transitions: through features, or as points of a kernel.
 
-A side turns observations into what its model takes, and starts that model's state. The value side and the cost side of an
-agent may differ: linear values and a Gaussian process of costs, say.
+A side turns observations into what its model takes. The value side and the cost side of an agent may differ: linear
+values and a Gaussian process of costs, say.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from everystep.parts.kernels import Kernel
 from everystep.parts.stored import LinearDecision, Seen
 from everystep.parts.stored_kernel import KernelDecision, PointsSeen
 
+Place = Callable[[np.ndarray], np.ndarray]  # (n, ...) to (L, ...), the other rows zeros
 POINTS = ("observation", "action")  # what a kernel may be on
 
 
@@ -32,16 +34,18 @@ class LinearSide:
         """The length of a vector, and of a Gram matrix."""
         return self.phi.d // self.phi.actions if self.phi.crossed else self.phi.d
 
-    def seen(self, observations: np.ndarray, actions: np.ndarray, after: np.ndarray) -> Seen:
-        """Features of n transitions: of what was done (n, e), and of where it led (F, e, n)."""
-        phi = self.phi
-        here = phi.state(observations) if phi.crossed else phi(observations)[np.arange(len(actions)), actions]
-        return Seen(here, self.at(after))  # type: ignore[arg-type]
+    def seen(self, observations: np.ndarray, actions: np.ndarray, after: np.ndarray, place: Place) -> Seen:
+        """Features of n transitions, each at its place: of what was done (L, e), and of where it led (F, e, L)."""
+        here = self._rows(observations)[np.arange(len(actions)), 0 if self.phi.crossed else actions]
+        return Seen(place(here), place(self._rows(after)).transpose(1, 2, 0))  # type: ignore[arg-type]
 
-    def at(self, observations: np.ndarray) -> np.ndarray:
+    def at(self, observations: np.ndarray) -> Any:
         """(F, e, n): what `LinearDecision` judges."""
-        phi = self.phi
-        return phi.state(observations).T[None] if phi.crossed else phi(observations).transpose(1, 2, 0)
+        return self._rows(observations).transpose(1, 2, 0)
+
+    def _rows(self, observations: np.ndarray) -> np.ndarray:
+        """(n, F, e)."""
+        return self.phi.state(observations)[:, None] if self.phi.crossed else self.phi(observations)
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -68,9 +72,10 @@ class KernelSide:
         """The length of each named coordinate."""
         return {"observation": self.coordinates, "action": 1}
 
-    def seen(self, observations: np.ndarray, actions: np.ndarray, after: np.ndarray) -> PointsSeen:
-        here = {"observation": self._rows(observations), "action": actions[:, None].astype(float)}
-        return PointsSeen(here, self.at(after))
+    def seen(self, observations: np.ndarray, actions: np.ndarray, after: np.ndarray, place: Place) -> PointsSeen:
+        """Points of n transitions, each at its place: of what was done (L, d), and of where it led (A, L, d)."""
+        here = {"observation": place(self._rows(observations)), "action": place(actions[:, None].astype(float))}
+        return PointsSeen(here, self.at(place(self._rows(after))))
 
     def at(self, observations: np.ndarray) -> dict[str, np.ndarray]:
         """(A, n, d) each: what `KernelDecision` judges."""
@@ -110,9 +115,6 @@ class RegressionSide(LinearSide):
     def at(self, observations: np.ndarray) -> Any:
         """What `RegressionDecision` judges."""
         return LinearSide.at(self, observations), self.every(observations)
-
-    def seen(self, observations: np.ndarray, actions: np.ndarray, after: np.ndarray) -> Seen:
-        return LinearSide(self.phi).seen(observations, actions, after)
 
 
 Side = LinearSide | KernelSide | RegressionSide

@@ -25,14 +25,15 @@ from everystep.experiment import versions
 from everystep.logged import Batch
 from everystep.open_agent import OpenAgent
 from everystep.open_setup import OpenSetup
-from everystep.parts.features import Features, bind, one_hot
+from everystep.parts.features import bind, one_hot
+from everystep.parts.observations import Coordinates
 from everystep.policies import Policy
 from everystep.rollout import Round, Stage, play
 
 LOOK_AHEAD = 50  # steps a plan looks ahead when nobody says, and episodes last longer
 
 
-class Broken(EverystepError):
+class BrokenError(EverystepError):
     """Training that could not go on. `result` is everything until then, as `train` would have returned it."""
 
     def __init__(self, sentence: str, result: Trained) -> None:
@@ -44,10 +45,10 @@ class Broken(EverystepError):
 class Trained:
     """What came of training.
 
-    episodes     an array for each column, one row an episode: return, length, violation (sum of max(g, 0)), violation_1 ...
-                 where there are several constraints, unsafe_steps, soft_violation, planned
-    policy       acts on observations; explores no more
-    plans        how often a plan was made, and the bound d H log2(1 + n / lam) of rare switching, n all transitions
+    episodes   an array for each column, one row an episode: return, length, violation (the sum of max(g, 0)),
+               violation_1 ... where there are several constraints, unsafe_steps, soft_violation, planned
+    policy     acts on observations; explores no more
+    plans      how often a plan was made
     """
 
     episodes: dict[str, np.ndarray]
@@ -57,7 +58,7 @@ class Trained:
     remarks: tuple[str, ...]
 
     def save(self, out: str | Path) -> Path:
-        """Write a run folder: episodes.parquet, spec.json, and the policy in policy/. Refuse one that holds something else."""
+        """Write a run folder: episodes.parquet, spec.json and policy/. Refuse one that holds something else."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -90,7 +91,7 @@ def train(
     """Learn for so many episodes; `settings` are those of `Learner`. `warm_start` is logged data to learn from first.
 
     `progress(n)` is told whenever n more episodes are done. If the environment or the constraint function breaks, the
-    error raised (`Broken`) has everything until then in its `result`.
+    error raised (`BrokenError`) has everything until then in its `result`.
     """
     learner = Learner(env, agent, **settings)
     if warm_start is not None:
@@ -102,7 +103,7 @@ class Learner:
     """An agent in an environment.
 
     env            a gymnasium environment, a vector environment, or the id of one; Discrete actions
-    constraint     (obs, action, obs_next, info) -> one number or several, safe iff <= 0; None: info["constraint"] or ["cost"]
+    constraint     (obs, action, obs_next, info) -> one number or several, safe iff <= 0; None: as `info` says
     features       of (x, a), as `everystep.features` makes them; None: one-hot where observations are whole numbers
     cost_features  of the cost model; None: the same
     horizon        how many steps a plan looks ahead; None: the length of an episode, at most 50
@@ -137,17 +138,19 @@ class Learner:
                 f"horizon is {horizon}, an episode has at most {self.length} steps; set length, or less."
             )
         space, A = self.stage.observation_space, self.stage.actions
-        self.features = _bound(features, space, A)
-        self.cost_features = self.features if cost_features is None else bind(cost_features, space, A)
+        features = one_hot() if features is None and _listed(space) else features
+        self._features = None if features is None else bind(features, space, A)
+        self._cost_features = self._features if cost_features is None else bind(cost_features, space, A)
+        self._sizes = (len(Coordinates.of(space).low), A)
         self.reward_range = _range(reward_range)
         self._rng = np.random.default_rng(self.seed)
         self.agent: OpenAgent | None = None  # made when the first cost says how many constraints there are
         self._columns: dict[str, list[Any]] = {}
-        self._setup(1)  # so that wrong settings are said now
+        self._setup(constraints=1)  # so that wrong settings are said now
 
     # --- learning ----------------------------------------------------------------------------------------------------
     def learn(self, batch: Batch) -> None:
-        """Learn from logged transitions, before or between episodes. They are nobody's harm: prices stay as they are."""
+        """Learn from logged transitions, before or between episodes. They are no harm of its own: prices stay."""
         self._check(batch)
         self._ready(batch.costs.shape[1]).learn(batch)
 
@@ -163,7 +166,7 @@ class Learner:
                 self._book(batch, planned=self.plans > plans)
             if came.broken is not None:
                 number = self.number - bool(batches)
-                raise Broken(f"episode {number}, {came.broken} What was seen until then is kept.", self.result())
+                raise BrokenError(f"episode {number}, {came.broken} What was seen until then is kept.", self.result())
             left -= len(batches)
             if progress is not None:
                 progress(len(batches))
@@ -177,10 +180,11 @@ class Learner:
         return Trained(columns, self.policy(), self.plans, self.spec, self.remarks)
 
     def policy(self, optimism: float | None = None) -> Policy:
-        """What was learnt, as a policy that explores no more. `optimism` as the agent's, or another (-1: be cautious)."""
+        """What was learnt, as a policy that explores no more; `optimism` as the agent's, or another (-1: cautious)."""
         if self.agent is None:
             raise EverystepError("nothing was seen yet; train for an episode, or learn from logged data.")
-        return Policy(self.agent.settled(optimism), self.features, self.cost_features, self.spec)
+        setup = self.agent.setup
+        return Policy(self.agent.settled(optimism), setup.value, setup.cost, self.spec)
 
     # --- what a reader should know -----------------------------------------------------------------------------------
     @property
@@ -201,10 +205,8 @@ class Learner:
         said = [f"rewards were scaled to [0, 1] from {low:g} to {high:g}, {how}"]
         if self.length > self.horizon:
             said.append(f"plans look {self.horizon} steps ahead in episodes of up to {self.length}")
-        said += [f"features: {remark}" for remark in self.features.remarks]
-        if self.cost_features is not self.features:
-            said += [f"cost features: {remark}" for remark in self.cost_features.remarks]
-        return tuple(said)
+        setup = self.agent.setup
+        return tuple(dict.fromkeys([*said, *setup.value.remarks, *(setup.cost.remarks if setup.has_costs else ())]))
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -215,8 +217,8 @@ class Learner:
             "environment": self.name,
             "agent": self.recipe.name,
             "settings": setup.shown(),
-            "features": self.features.to_json(),
-            "cost_features": self.cost_features.to_json(),
+            "value": setup.value.to_json(),
+            "cost": setup.cost.to_json(),
             "horizon": self.horizon,
             "length": self.length,
             "constraints": setup.constraints,
@@ -229,8 +231,8 @@ class Learner:
 
     # --- inside ------------------------------------------------------------------------------------------------------
     def _setup(self, constraints: int) -> OpenSetup:
-        sizes = (self.horizon, self.length, constraints)
-        return OpenSetup.of(self.recipe, self.features, self.cost_features, *sizes, self.reward_range)
+        seen = (self._features, self._cost_features, self._sizes)
+        return OpenSetup.of(self.recipe, *seen, self.horizon, self.length, constraints, self.reward_range)
 
     def _ready(self, constraints: int) -> OpenAgent:
         """The agent, made when the number of constraints is known."""
@@ -238,12 +240,12 @@ class Learner:
             self.agent = OpenAgent(self._setup(constraints), self.seed)
         if self.agent.setup.constraints != constraints:
             raise EverystepError(
-                f"there are {constraints} constraints now, before there were {self.agent.setup.constraints}; give as many."
+                f"there are {constraints} constraints, before there were {self.agent.setup.constraints}; give as many."
             )
         return self.agent
 
     def _round(self) -> Round:
-        """An episode in every copy. The very first step of all is random: nobody knows yet how many constraints there are."""
+        """An episode in every copy. The very first step is random: nobody knows yet how many constraints there are."""
         acting = None if self.agent is None else self.agent.plan()
         react = self.agent is not None and self.agent.setup["react"]
 
@@ -313,12 +315,9 @@ def _limit(env: Any) -> int | None:
     return None if limit is None else int(limit)
 
 
-def _bound(features: Any, space: Any, actions: int) -> Features:
-    if features is None and not (hasattr(space, "n") and getattr(space, "shape", ()) == ()):
-        raise EverystepError(
-            f"observations are {space}; give features=, such as everystep.features.fourier(100) or tiles()."
-        )
-    return bind(one_hot() if features is None else features, space, actions)
+def _listed(space: Any) -> bool:
+    """Whether observations are whole numbers from a list."""
+    return hasattr(space, "n") and getattr(space, "shape", ()) == ()
 
 
 def _range(given: Any) -> tuple[float, float] | None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from everystep.cost_setup import own_functions
 from everystep.errors import EverystepError
-from everystep.models import AUTO, InKernel, Value
+from everystep.models import AUTO, InKernel, Regression, Value
 from everystep.parts import kernels, radii
 from everystep.parts.kernel_values import KernelValues
 from everystep.parts.points import Points, check_kernel
@@ -38,6 +38,11 @@ class ValueSetup:
     def on(
         cls, problem: FiniteCMDP, episodes: int, agent: str, values: Mapping[str, Any], phi: np.ndarray | None
     ) -> ValueSetup:
+        if isinstance(values["value"], Regression):
+            raise EverystepError(
+                f"setting value of {agent} is {values['value']}, which needs an environment: use everystep.train, or "
+                "choose counts, linear or kernel."
+            )
         choice = _choice(problem, agent, values["value"], phi)
         radius = values["radius"]
         if isinstance(choice, InKernel) and radius != "tuned":

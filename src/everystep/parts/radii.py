@@ -34,8 +34,8 @@ class Tuned(NamedTuple):
 class PaperValue(NamedTuple):
     """beta = c d H sqrt(iota), iota = log(2 d H K / p): the radius of Theorem 1.
 
-    Symbols: c is `beta`, K is `episodes`. Departures from the paper: none; it never says what c is. Where nobody knows K
-    (None) its place is taken by k^2 (k + 1): episode k spends p / (k (k + 1)) of the probability, which sums to p.
+    Symbols: c is `beta`, K is `episodes`. Departures from the paper: none; it never says what c is. Where nobody knows
+    K (None) its place is taken by k^2 (k + 1): episode k spends p / (k (k + 1)) of the probability, which sums to p.
     """
 
     beta: Scalar

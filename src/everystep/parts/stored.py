@@ -58,6 +58,7 @@ class Rows(NamedTuple):
     cost: Float[Array, "L m"]
     slot: Int[Array, " L"]
     ended: Bool[Array, " L"]
+    live: Bool[Array, " L"]  # whether the row is one of the episode
     value: Any  # what the value model needs: Seen, or points
     harm: Any  # and the cost model
 
@@ -211,7 +212,8 @@ class StoredLinear(NamedTuple):
     """The value model on stored data.
 
     Rewards are scaled to [0, 1] by the range kept in the state, exactly and whenever it changes, for the sum of
-    phi (r - low) / (high - low) is made of two sums. An episode that ends before H earns 0 at each step left, on the same scale.
+    phi (r - low) / (high - low) is made of two sums. An episode that ends before H earns 0 at each step left, on the
+    same scale.
     Departures from the paper: episodes may end early; else none.
     """
 

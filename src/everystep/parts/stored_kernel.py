@@ -1,19 +1,18 @@
 """Kernel models on stored data: Q (KOVI) and costs (Gaussian processes) in the space of a kernel, over what was seen.
 
     mean(y) = k_y^T (K + lam I)^-1 c        var(y) = k(y, y) - k_y^T (K + lam I)^-1 k_y
-    Q_h = min{mean with c = r + V_{h+1}(x'), plus beta lam^-1/2 sqrt(var), cap}          KOVI (Yang et al. 2020, rebuilt)
+    Q_h = min{mean with c = r + V_{h+1}(x'), plus beta lam^-1/2 sqrt(var), cap}        KOVI (Yang et al. 2020, rebuilt)
 
-With L L^T = K + lam I and W = L^-1 K(points, slots), the mean at all slots is (L^-1 c)^T W and the variance k - sum W^2, so
-new targets cost O(C^2) and O(C^2 A); an episode adds n rows to L and W and as many columns to W. Everything is dense and
-grows as A C^2: for thousands of transitions. For more, `features.fourier` is the same kernel at a fixed size.
+With L L^T = K + lam I and W = L^-1 K(points, slots), the mean at all slots is (L^-1 c)^T W and the variance there is
+k - sum W^2, so new targets cost O(C^2 A); an episode adds rows to L and W, and columns to W. Everything is dense and grows
+as A C^2: for thousands of transitions. For more, `features.fourier` is the RBF kernel at a fixed size.
 
-The form (K + lam I)^-1 with the linear kernel is the linear model: k(z, z) - k^T (K + lam I)^-1 k = lam ||phi||^2 in
-Lambda^-1, hence lam^-1/2 above. T, slots and their steps are as in `stored.py`. C is the capacity of points and slots alike.
+With the linear kernel this is the linear model: var = lam ||phi||^2 in Lambda^-1, hence lam^-1/2 above. T, slots and the
+steps they belong to are as in `stored.py`. C is the capacity of points and slots alike.
 """
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -26,12 +25,12 @@ from everystep.parts.costs import CostEstimate
 from everystep.parts.kernels import Kernel, Point, diagonal, gram
 from everystep.parts.linalg import forward
 from everystep.parts.radii import Radius, Scalar
-from everystep.parts.stored import Rows, arrivals, put
+from everystep.parts.stored import Rows, arrivals
 from everystep.problem import at_step
 
 
 class PointsSeen(NamedTuple):
-    """Named points of one episode: of what was done (L, d), and of the states arrived at, for every action (A, L, d)."""
+    """Named points of one episode: of what was done (L, d), and of states arrived at, for every action (A, L, d)."""
 
     here: Point
     there: Point
@@ -77,7 +76,7 @@ def grown(core: Core, capacity: int) -> Core:
     more = capacity - core.L.shape[-1]
     wide = lambda array, *axes: jnp.pad(array, [(0, more if i in axes else 0) for i in range(array.ndim)])
     C = core.L.shape[-1]
-    new = jnp.arange(capacity) >= C
+    new = jnp.arange(capacity, dtype=jnp.int32) >= C
     return Core(
         jax.tree.map(lambda leaf: wide(leaf, 1), core.points),
         wide(core.L, 1, 2) + jnp.diag(new.astype(float))[None],
@@ -105,7 +104,8 @@ def add(kernel: Kernel, lam: Scalar, core: Core, rows: Rows, seen: PointsSeen) -
     def one(each: Any) -> Any:
         points, L, slots, W, var, used, log_det, new, live, slot, there = each
         n, A = len(live), var.shape[0]
-        seen_before = (jnp.arange(C) < used)[:, None]
+        fresh_points = live.sum(dtype=jnp.int32)
+        seen_before = (jnp.arange(C, dtype=jnp.int32) < used)[:, None]
         B = forward(L, jnp.where(seen_before & live[None], gram(kernel, points, new), 0.0))
         both = live[:, None] & live[None]
         K = jnp.where(both, gram(kernel, new, new), 0.0) + jnp.diag(jnp.where(live, lam, 1.0))
@@ -120,14 +120,14 @@ def add(kernel: Kernel, lam: Scalar, core: Core, rows: Rows, seen: PointsSeen) -
         W = at(unfolded, more).reshape(W.shape)
         var = var - (more**2).sum(0).reshape(var.shape)
         # the states arrived at, under the new factor
-        in_use = (jnp.arange(C) < used + live.sum())[:, None]
+        in_use = (jnp.arange(C, dtype=jnp.int32) < used + fresh_points)[:, None]
         fresh = forward(L, jnp.where(in_use, gram(kernel, points, flat(there)), 0.0))
         put_in = lambda old, new: old.at[..., slot].set(new, mode="drop")
         W = put_in(W, fresh.reshape(C, A, n))
         var = put_in(var, (diagonal(kernel, flat(there)) - (fresh**2).sum(0)).reshape(A, n))
         slots = jax.tree.map(lambda old, new: old.at[:, slot].set(new, mode="drop"), slots, there)
-        gained = 2 * jnp.where(live, jnp.log(jnp.diagonal(M)), 0.0).sum() - live.sum() * jnp.log(lam)
-        return Core(points, L, slots, W, var, used + live.sum(dtype=jnp.int32), log_det + gained), Added(B, M, used)
+        gained = 2 * jnp.where(live, jnp.log(jnp.diagonal(M)), 0.0).sum() - fresh_points.astype(float) * jnp.log(lam)
+        return Core(points, L, slots, W, var, used + fresh_points, log_det + gained), Added(B, M, used)
 
     return lax.map(one, (*core, here, live, slot, there))
 
@@ -155,7 +155,7 @@ class KernelDecision(NamedTuple):
 def _judged(kernel: Kernel, points: Point, L: Array, z: Array, used: Array, at: Point) -> tuple[Array, Array]:
     A, n = jax.tree.leaves(at)[0].shape[:2]
     flat = jax.tree.map(lambda leaf: leaf.reshape(A * n, -1), at)
-    k = jnp.where((jnp.arange(len(L)) < used)[:, None], gram(kernel, points, flat), 0.0)
+    k = jnp.where((jnp.arange(len(L), dtype=jnp.int32) < used)[:, None], gram(kernel, points, flat), 0.0)
     W = forward(L, k)
     return (z.T @ W).reshape(*z.shape[1:], A, n), (diagonal(kernel, flat) - (W**2).sum(0)).reshape(A, n)
 
@@ -235,7 +235,7 @@ class StoredKernel(NamedTuple):
         V = jnp.where(after >= 0, V_next[after], 0.0)
         V_ended = jnp.where(ended, -state.low / span * (self.horizon - 1 - h.astype(float)), 0.0)
         y = (reward - state.low) / span + V + V_ended
-        live = jnp.arange(len(y)) < at_step(state.core.used, h)
+        live = jnp.arange(len(y), dtype=jnp.int32) < at_step(state.core.used, h)
         return forward(at_step(state.core.L, h), jnp.where(live, y, 0.0)[:, None])[:, 0]
 
     def estimate(self, fit: KernelFit, h: Int[Array, ""], V_next: Float[Array, " C"]) -> Float[Array, "A C"]:

@@ -3,61 +3,25 @@
     f_h = argmin_f sum_tau (f(x_tau, a_tau) - r_tau - V_{h+1}(x'_tau))^2             any regressor with fit and predict
     Q_h(x, a) = min{f_h(x, a) + beta b_h(x, a), cap}                                 b: a bonus where little is known
 
-The paper leaves f and b open. Here b is ||phi(x, a)|| in Lambda_h^-1 of some features, as for linear models; or how much an
-ensemble disagrees, the standard deviation of members fitted to resamples of the data; or a function of one's own. The plan,
-the choice and the costs are those of every other agent.
+The paper leaves f and b open. Here b is ||phi(x, a)|| in Lambda_h^-1 of some features, as for linear models; or how much
+an ensemble disagrees, the standard deviation of members fitted to resamples of the data; or a function of one's own. The
+plan, the choice and the costs are those of every other agent.
 
     train(env, lsvi_ae(value=regression(lambda: HistGradientBoostingRegressor(max_iter=50))), features=..., ...)
 
-Departures from the paper: its bonus comes from a confidence set that nobody can search; these are heuristics and carry no
-probability. What a regressor gets is the observation followed by one column for each action.
+Departures from the paper: its bonus comes from a confidence set that nobody can search; these are heuristics and carry
+no probability. What a regressor gets is the observation followed by one column for each action.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from everystep.errors import EverystepError, whole_number
+from everystep.models import WIDTH, Bonus, Regression
 from everystep.parts.choices import Choice
 from everystep.parts.stored import LinearDecision
-
-Make = Callable[[], Any]
-Bonus = Callable[[np.ndarray], np.ndarray]
-WIDTH, DISAGREEMENT = "features", "disagreement"
-
-
-@dataclass(frozen=True)
-class Regression:
-    """A value model to be: how to make a regressor, how many, and the bonus."""
-
-    make: Make
-    members: int = 1
-    bonus: str | Bonus = WIDTH
-
-    def __str__(self) -> str:
-        name = lambda f: getattr(f, "__name__", type(f).__name__)
-        said = self.bonus if isinstance(self.bonus, str) else name(self.bonus)
-        return f"regression({name(self.make)}, members={self.members}, bonus={said})"
-
-
-def regression(make: Make, members: int = 1, bonus: str | Bonus = WIDTH) -> Regression:
-    """A value model for `value=`: `make()` gives a regressor with fit(X, y) and predict(X), as scikit-learn's do.
-
-    bonus    "features": beta ||phi|| in Lambda^-1;  "disagreement": beta times the standard deviation over `members`;
-             or a function of inputs (n, o + A) to (n,), times beta
-    """
-    members = whole_number("members of regression", members)
-    if not callable(make) or not all(hasattr(make(), name) for name in ("fit", "predict")):
-        raise EverystepError(f"make of regression is {make!r}; give a function that makes something with fit and predict.")
-    if not callable(bonus) and bonus not in (WIDTH, DISAGREEMENT):
-        raise EverystepError(f"bonus of regression is {bonus!r}; choose {WIDTH}, {DISAGREEMENT}, or give a function.")
-    if bonus == DISAGREEMENT and members < 2:
-        raise EverystepError(f"members of regression is {members}, which cannot disagree; give at least 2.")
-    return Regression(make, members, bonus)
 
 
 class Data(NamedTuple):
