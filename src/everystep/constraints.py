@@ -33,14 +33,14 @@ def observed(constraint: Constraint | None, obs: Any, action: Any, obs_next: Any
             f"the constraint function raised {type(error).__name__} ({error}) "
             f"at observation {obs}, action {action}; make it return a number there."
         ) from error
-    return signed(given, f"the constraint function returned {given} at observation {obs}, action {action}")
+    return signed(given, lambda: f"the constraint function returned {given} at observation {obs}, action {action}")
 
 
 def from_info(info: Mapping[str, Any]) -> np.ndarray:
     """The constraints (m,) that an environment reports."""
     for key in ("constraint", "cost"):
         if key in info:
-            return signed(info[key], f"info['{key}'] is {info[key]}")
+            return signed(info[key], lambda: f"info['{key}'] is {info[key]}")  # noqa: B023
     names = ", ".join(map(str, info)) or "nothing"
     raise EverystepError(
         f"info has neither 'constraint' nor 'cost' (it has {names}); "
@@ -48,14 +48,14 @@ def from_info(info: Mapping[str, Any]) -> np.ndarray:
     )
 
 
-def signed(value: Any, words: str) -> np.ndarray:
-    """`value` as (m,) finite numbers; `words` say in the error where it came from."""
+def signed(value: Any, words: Callable[[], str]) -> np.ndarray:
+    """`value` as (m,) finite numbers; `words` say in the error where it came from, and are made only for it."""
     try:
         g = np.atleast_1d(np.asarray(value, np.float64))
     except (TypeError, ValueError):
         g = np.empty((0, 0))
     if g.ndim != 1 or not g.size or not np.isfinite(g).all():
-        raise EverystepError(f"{words}; give one finite number or several, safe iff <= 0.")
+        raise EverystepError(f"{words()}; give one finite number or several, safe iff <= 0.")
     return g
 
 

@@ -160,7 +160,7 @@ class FromSixValueStep(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def __init__(self, env: gymnasium.Env[Any, Any], limit: float = 0.0) -> None:
         super().__init__(env)
-        self.limit = float(signed(limit, f"limit is {limit}")[0])
+        self.limit = float(signed(limit, lambda: f"limit is {limit}")[0])
 
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
         values: Any = self.env.step(action)
@@ -168,7 +168,7 @@ class FromSixValueStep(gymnasium.Wrapper[Any, Any, Any, Any]):
             raise EverystepError(f"the environment's step gives {len(values)} values, not six; use it as it is.")
         obs, reward, cost, terminated, truncated, info = values
         if "constraint" not in info:
-            g = signed(cost, f"the cost of a step is {cost}") - self.limit
+            g = signed(cost, lambda: f"the cost of a step is {cost}") - self.limit
             info = {**info, "constraint": g}
         return obs, reward, terminated, truncated, {**info, "cost": harm(info["constraint"])}
 

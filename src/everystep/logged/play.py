@@ -72,15 +72,20 @@ class Rows:
     def add(
         self, obs: Any, action: Any, reward: Any, g: np.ndarray, after: Any, terminated: Any, h: int, k: int
     ) -> None:
-        row = (np.array(obs), action, float(reward), g, np.array(after), bool(terminated), h, k)
-        # Said before the row is added, so that what came before is whole. Copies, because arrays may be used again.
-        for name, column, value in zip(self.columns, self.columns.values(), row, strict=True):
-            if np.asarray(value).dtype.kind not in "biuf" or not np.isfinite(value).all():
+        before, after, reward = np.array(obs), np.array(after), float(reward)  # copies: arrays may be used again
+        # Said before the row is added, so that what came before is whole.
+        for name, value in (("observations", before), ("next_observations", after), ("rewards", reward)):
+            number = isinstance(value, float) or value.dtype.kind in "biuf"
+            if not number or not np.isfinite(value).all():
                 raise EverystepError(f"{name} are {value} at step {h}; give finite numbers, or arrays of them.")
-            if column and np.shape(column[0]) != np.shape(value):
-                raise EverystepError(
-                    f"{name} have shape {np.shape(value)} after {np.shape(column[0])}; give the same at every step."
-                )
+        if len(self):
+            columns = self.columns
+            for name, shape in (("observations", before.shape), ("next_observations", after.shape), ("costs", g.shape)):
+                if columns[name][0].shape != shape:
+                    raise EverystepError(
+                        f"{name} have shape {shape} after {columns[name][0].shape}; give the same at every step."
+                    )
+        row = (before, action, reward, g, after, bool(terminated), h, k)
         for column, value in zip(self.columns.values(), row, strict=True):
             column.append(value)
 
