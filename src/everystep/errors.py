@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import difflib
 import math
+import operator
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 
 class EverystepError(ValueError):
-    """A wrong input. Its text is one sentence, ready to be shown; the command exits with status 2."""
+    """A wrong input. Its text is one sentence, ready to be shown; the command exits with status 2.
+
+    kept: what was gathered before the error and can still be used, where a sentence says so.
+    """
+
+    kept: Any = None
 
 
 def unknown(kind: str, word: str, known: Iterable[str], remedy: str) -> EverystepError:
@@ -41,6 +48,17 @@ def real_number(field: str, value: object, least: float = 0.0, most: float = mat
         wanted = f"of at least {least:g}" if most == math.inf else f"from {least:g} to {most:g}"
         raise EverystepError(f"{field} is {value}; give a number {wanted}.")
     return read
+
+
+def number_below(field: str, value: object, count: int) -> int:
+    """`value` as one of the numbers 0 to count - 1, which people call `field`, or the error that names it."""
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = -1
+    if not 0 <= number < count:
+        raise EverystepError(f"{field} is {value}; give a whole number from 0 to {count - 1}.")
+    return number
 
 
 def openable(path: Path) -> None:

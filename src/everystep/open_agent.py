@@ -23,7 +23,7 @@ from jax import lax
 from everystep import lsvi, regressors
 from everystep.acting import Acting
 from everystep.errors import EverystepError
-from everystep.logged import Batch
+from everystep.logged.batch import Batch
 from everystep.lsvi import Agent, State
 from everystep.open_setup import OpenSetup
 from everystep.parts import radii
@@ -148,14 +148,15 @@ class OpenAgent:
     def _pieces(self, batch: Batch) -> Iterator[Batch]:
         """A batch an episode at a time, in pieces of at most L transitions."""
         L, H = self.setup.length, self.setup.horizon
-        for episode in batch.episodes():
+        for which in batch.episodes():
+            episode = batch.rows(which)
             if self._stepped and episode.steps.max() >= H:
                 raise EverystepError(
                     f"the batch has a step {episode.steps.max() + 1}, but each of {H} steps has an estimator of its "
                     f"own; leave out steps after {H}, or share estimators."
                 )
             for first in range(0, len(episode), L):
-                yield episode[first : first + L]
+                yield episode.rows(slice(first, first + L))
 
     @property
     def _stepped(self) -> bool:
@@ -203,7 +204,7 @@ class OpenAgent:
             live=at(np.ones(len(piece), bool)),
             value=setup.value.seen(*seen),
             harm=setup.cost.seen(*seen) if setup.has_costs else None,
-        )  # type: ignore[arg-type]
+        )
 
     def _widen(self, rewards: np.ndarray) -> None:
         """Keep the range of rewards: as declared, or of what was seen and 0, which an ended episode earns."""
@@ -227,7 +228,7 @@ class OpenAgent:
             return
         while self._capacity < needed:
             self._capacity *= 2
-        size = sum(8 * self._capacity**2 * (1 + side.actions) for side in kernels)
+        size = 8.0 * self._capacity**2 * (1 + setup.actions) * len(kernels)
         if size > MOST:
             raise EverystepError(
                 f"a kernel on {self._points + more} transitions would take {size / 1e9:.1f} GB; use features "

@@ -133,6 +133,10 @@ class OpenSetup:
         return Floor.of(self["floor"])
 
     @property
+    def actions(self) -> int:
+        return self.value.actions if isinstance(self.value, KernelSide) else self.value.phi.actions
+
+    @property
     def has_costs(self) -> bool:
         """Whether this agent looks at costs at all."""
         return "cost" in REGISTERED[self.recipe.name].settings
@@ -178,7 +182,7 @@ class OpenSetup:
         else:
             values = agent.values.init(T, *dense(value), scale)
         if not self.has_costs:
-            costs = agent.costs.init(cost.actions if isinstance(cost, KernelSide) else cost.phi.actions)
+            costs = agent.costs.init(self.actions)
         elif isinstance(cost, KernelSide):
             costs = agent.costs.init(cost.like, T_cost, m, cost.actions, capacity)
         else:
@@ -190,7 +194,7 @@ def _side(agent: str, key: str, said: Any, features: Features | None, sizes: tup
     """How a model sees transitions, from what was said of it."""
     where = f"setting {key} of {agent} is {said}"
     if isinstance(said, InKernel | GP):
-        if said.kernel is None or getattr(said, "fit", 0):
+        if said.kernel is None or getattr(said, "fit", False):
             raise EverystepError(
                 f"{where}; give a kernel, and no fit, such as rbf(1, on=observation)*categorical(on=action)."
             )

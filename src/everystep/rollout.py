@@ -15,7 +15,7 @@ import numpy as np
 from everystep import constraints
 from everystep.constraints import Constraint
 from everystep.errors import EverystepError
-from everystep.logged import Batch
+from everystep.logged.batch import Batch
 from everystep.parts.observations import flatten
 
 Choose = Callable[[int, np.ndarray], np.ndarray]  # (step, observations) to actions
@@ -41,9 +41,7 @@ class Stage:
         observations, _ = self.env.reset(seed=seed)
         return self._split(observations)
 
-    def step(
-        self, actions: np.ndarray
-    ) -> tuple[list[Any], np.ndarray, np.ndarray, np.ndarray, list[Mapping[str, Any]]]:
+    def step(self, actions: np.ndarray) -> tuple[list[Any], np.ndarray, Any, Any, list[Any]]:
         """Next observations, rewards, terminated, truncated and infos, one for each copy."""
         if not self.many:
             after, reward, terminated, truncated, info = self.env.step(int(actions[0]) + self.first_action)

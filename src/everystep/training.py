@@ -22,7 +22,7 @@ from everystep.agents import Recipe, recipe
 from everystep.constraints import Constraint
 from everystep.errors import EverystepError, whole_number
 from everystep.experiment import versions
-from everystep.logged import Batch
+from everystep.logged.batch import Batch
 from everystep.open_agent import OpenAgent
 from everystep.open_setup import OpenSetup
 from everystep.parts.features import bind, one_hot

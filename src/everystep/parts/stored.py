@@ -27,7 +27,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from everystep.parts.costs import CostEstimate
 from everystep.parts.linalg import forward
@@ -52,13 +52,13 @@ class Rows(NamedTuple):
     A next state without a slot (the episode ended there, or the row is past its end) has a slot of C or more.
     """
 
-    h: Int[Array, " L"]
-    a: Int[Array, " L"]
-    reward: Float[Array, " L"]
-    cost: Float[Array, "L m"]
-    slot: Int[Array, " L"]
-    ended: Bool[Array, " L"]
-    live: Bool[Array, " L"]  # whether the row is one of the episode
+    h: Any  # (L,)
+    a: Any
+    reward: Any
+    cost: Any  # (L, m)
+    slot: Any
+    ended: Any
+    live: Any  # whether the row is one of the episode
     value: Any  # what the value model needs: Seen, or points
     harm: Any  # and the cost model
 
