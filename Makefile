@@ -54,8 +54,10 @@ examples: .venv/installed
 	$(BIN)/python examples/terrain.py
 	$(BIN)/python examples/dial.py
 	$(BIN)/python examples/two_limits.py
+	$(BIN)/python examples/environments.py
 	cp out/examples/landing/figures/certificates.png docs/figures/landing.png
 	cp out/examples/two-limits/figures/certificates.png docs/figures/two-limits.png
+	cp out/examples/environments/environments.png docs/figures/environments.png
 	cp out/examples/terrain/terrain.png out/examples/dial/dial.png docs/figures/
 
 clean:

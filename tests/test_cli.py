@@ -64,6 +64,7 @@ def test_list_shows_problems_agents_and_settings(capsys):
     for word in (
         "frozen-lake",
         "terrain",
+        "linear",
         ".csv",
         "lsvi-ae",
         "lsvi-primal",

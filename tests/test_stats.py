@@ -40,3 +40,29 @@ def test_one_seed_has_an_interval_of_no_width():
 def test_final_is_the_mean_over_the_last_hundred_episodes_or_all_there_are():
     assert stats.last(np.arange(200.0)[None]).item() == np.arange(100, 200).mean()
     assert stats.last(np.arange(10.0)[None]).item() == 4.5
+
+
+def test_the_growth_exponent_of_a_power_of_k_is_that_power():
+    k = np.arange(1, 2001)
+    for power in (0.0, 0.5, 1.0):
+        sums = np.stack([k**power, 3 * k**power])
+        found = stats.growth_exponent(np.diff(sums, prepend=0), np.random.default_rng(0))
+        np.testing.assert_allclose(found, [power] * 3, atol=1e-9)
+
+
+def test_what_is_paid_early_counts_for_the_later_part_as_a_constant():
+    early = np.concatenate([np.full(100, 5.0), np.zeros(1900)])[None]
+    assert abs(stats.growth_exponent(early, np.random.default_rng(0)).value) < 1e-9
+    assert stats.growth_exponent(early, np.random.default_rng(0), after=0.001).value > 0.1
+
+
+def test_an_exponents_interval_comes_from_the_seeds():
+    k = np.arange(1, 1001)
+    sums = np.stack([k**0.2, k**0.9])
+    found = stats.growth_exponent(np.diff(sums, prepend=0), np.random.default_rng(0))
+    assert found.low < found.value < found.high
+    np.testing.assert_allclose((found.low, found.high), (0.2, 0.9), atol=1e-9)
+
+
+def test_nothing_at_all_has_no_exponent():
+    assert np.isnan(stats.growth_exponent(np.zeros((3, 50)), np.random.default_rng(0))).all()

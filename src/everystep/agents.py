@@ -182,8 +182,7 @@ class Resolved:
         return self["optimism"], self.cost.known_safe
 
     def floor(self) -> Floor:
-        eta = self["floor"]
-        return Floor(1.0, 1.0) if eta == "k" else Floor(1.0, 0.5) if eta == "sqrt" else Floor(eta, 0.0)
+        return Floor.of(self["floor"])
 
 
 class Named(NamedTuple):

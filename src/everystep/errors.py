@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import difflib
+import math
+import operator
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 
 class EverystepError(ValueError):
-    """A wrong input. Its text is one sentence, ready to be shown; the command exits with status 2."""
+    """A wrong input. Its text is one sentence, ready to be shown; the command exits with status 2.
+
+    kept: what was gathered before the error and can still be used, where a sentence says so.
+    """
+
+    kept: Any = None
 
 
 def unknown(kind: str, word: str, known: Iterable[str], remedy: str) -> EverystepError:
@@ -27,6 +35,29 @@ def whole_number(field: str, value: object, at_least: int = 1) -> int:
         number = None
     if number is None or number < at_least:
         raise EverystepError(f"{field} is {value}; give a whole number of at least {at_least}.")
+    return number
+
+
+def real_number(field: str, value: object, least: float = 0.0, most: float = math.inf) -> float:
+    """`value` as a finite number from `least` to `most`, or the error that names `field`."""
+    try:
+        read = float(str(value))
+    except ValueError:
+        read = math.nan
+    if not (math.isfinite(read) and least <= read <= most):
+        wanted = f"of at least {least:g}" if most == math.inf else f"from {least:g} to {most:g}"
+        raise EverystepError(f"{field} is {value}; give a number {wanted}.")
+    return read
+
+
+def number_below(field: str, value: object, count: int) -> int:
+    """`value` as one of the numbers 0 to count - 1, which people call `field`, or the error that names it."""
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = -1
+    if not 0 <= number < count:
+        raise EverystepError(f"{field} is {value}; give a whole number from 0 to {count - 1}.")
     return number
 
 

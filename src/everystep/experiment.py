@@ -23,7 +23,7 @@ from everystep.agents import REGISTERED, Recipe, Resolved, recipe
 from everystep.drive import CHUNK
 from everystep.engines import local
 from everystep.errors import EverystepError, whole_number
-from everystep.problem import FiniteCMDP
+from everystep.problem import Factored, FiniteCMDP
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -205,7 +205,7 @@ def digest(problem: FiniteCMDP) -> str:
     noise = problem.noise
     sha = hashlib.sha256(str(problem.horizon).encode())
     parts = (
-        problem.P,
+        *(problem.P if isinstance(problem.P, Factored) else (problem.P,)),
         problem.r,
         problem.g,
         problem.start,

@@ -19,7 +19,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.patheffects import Normal, Stroke
 
 from everystep import planner, stats
-from everystep.problem import FiniteCMDP, Grid
+from everystep.problem import FiniteCMDP, Grid, at_step, next_states
 
 if TYPE_CHECKING:
     from everystep.experiment import Result
@@ -129,7 +129,9 @@ def lake_map(problem: FiniteCMDP) -> Figure:
     x, path = int(np.argmax(planner.start_distribution(problem))), []
     for h in range(problem.horizon):
         path.append((x % width, x // width))
-        x = int(problem.P[h if len(problem.P) > 1 else 0, x, best.policy[h, x]].argmax())
+        here = np.zeros((problem.states, problem.actions))
+        here[x, best.policy[h, x]] = 1
+        x = int(next_states(at_step(problem.P, h), here).argmax())
     path.append((x % width, x // width))
     axes.plot(*np.transpose(path), color=INK, linewidth=2, zorder=1.5, solid_capstyle="round")
     shade = "" if problem.grid.heights is None else "; darker = higher"

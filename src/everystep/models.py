@@ -9,10 +9,11 @@ as text        --set 'cost=gp(rbf(2, on=position)*categorical)'                 
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from everystep.errors import EverystepError
+from everystep.errors import EverystepError, whole_number
 from everystep.parts import kernels
 from everystep.parts.kernels import Kernel
 
@@ -54,7 +55,26 @@ class InKernel:
         return "kernel" if self.kernel is None else f"kernel({self.kernel})"
 
 
-Value = str | InKernel
+Make = Callable[[], Any]
+Bonus = Callable[[Any], Any]
+WIDTH, DISAGREEMENT = "features", "disagreement"
+
+
+@dataclass(frozen=True)
+class Regression:
+    """A value model to be: how to make a regressor, how many, and the bonus."""
+
+    make: Make
+    members: int = 1
+    bonus: str | Bonus = WIDTH
+
+    def __str__(self) -> str:
+        name = lambda f: getattr(f, "__name__", type(f).__name__)
+        said = self.bonus if isinstance(self.bonus, str) else name(self.bonus)
+        return f"regression({name(self.make)}, members={self.members}, bonus={said})"
+
+
+Value = str | InKernel | Regression
 Choice = str | GP
 Cost = Choice | tuple[Choice, ...]
 
@@ -93,6 +113,24 @@ def _gp(kernel: Kernel | str | None, fit: int = 0, points: str = "grid") -> GP:
     return GP(kernel, fit, points)
 
 
+def regression(make: Make, members: int = 1, bonus: str | Bonus = WIDTH) -> Regression:
+    """A value model for `value=`: `make()` gives a regressor with fit(X, y) and predict(X), as scikit-learn's do.
+
+    bonus    "features": beta ||phi|| in Lambda^-1;  "disagreement": beta times the standard deviation over `members`;
+             or a function of inputs (n, o + A) to (n,), times beta
+    """
+    members = whole_number("members of regression", members)
+    if not callable(make) or not all(hasattr(make(), name) for name in ("fit", "predict")):
+        raise EverystepError(
+            f"make of regression is {make!r}; give a function that makes something with fit and predict."
+        )
+    if not callable(bonus) and bonus not in (WIDTH, DISAGREEMENT):
+        raise EverystepError(f"bonus of regression is {bonus!r}; choose {WIDTH}, {DISAGREEMENT}, or give a function.")
+    if bonus == DISAGREEMENT and members < 2:
+        raise EverystepError(f"members of regression is {members}, which cannot disagree; give at least 2.")
+    return Regression(make, members, bonus)
+
+
 def read(value: Any) -> Cost:
     """A cost model from what a person gave. Raises ValueError with what to write instead."""
     if isinstance(value, GP) or (isinstance(value, str) and value in PLAIN):
@@ -109,7 +147,7 @@ def read(value: Any) -> Cost:
 
 def read_value(value: Any) -> Value:
     """A value model from what a person gave. Raises ValueError with what to write instead."""
-    if isinstance(value, InKernel) or (isinstance(value, str) and value in PLAIN):
+    if isinstance(value, InKernel | Regression) or (isinstance(value, str) and value in PLAIN):
         return value
     if isinstance(value, Kernel):
         return InKernel(value)

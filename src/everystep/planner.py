@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from everystep.errors import EverystepError
-from everystep.problem import FEW, AnyArray, FiniteCMDP, World, at_step, expected
+from everystep.problem import FEW, AnyArray, FiniteCMDP, World, at_step, can_follow, expected, next_states
 
 
 class Solution(NamedTuple):
@@ -65,7 +65,7 @@ def highest(problem: FiniteCMDP) -> float:
     top = -np.inf
     for h in range(problem.horizon):
         top = max(top, V[h][here].max())
-        here = (at_step(problem.P, h)[here] > 0).any((0, 1))
+        here = can_follow(at_step(problem.P, h), here)
     return float(top)
 
 
@@ -112,7 +112,7 @@ def occupancy(problem: FiniteCMDP, policy: np.ndarray) -> np.ndarray:
     here = start_distribution(problem)
     for h in range(problem.horizon):
         rho[h] = here[:, None] * pi[h]
-        here = np.einsum("xa,xay->y", rho[h], at_step(problem.P, h))
+        here = next_states(at_step(problem.P, h), rho[h])
     return rho
 
 

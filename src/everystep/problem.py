@@ -6,6 +6,7 @@ Two forms of the same thing live here. `FiniteCMDP` is what a person gives: NumP
 think in. `World` is what the algorithms run on: the same arrays with a step axis of length 1 (stationary) or H
 in front and states last, so that a step of a plan is one pass over neighbouring numbers; and next states compressed to
 the list of states that can follow each state, so that an expectation over them costs J products instead of S.
+Where P is a product of factors (a linear CMDP) both forms keep the factors, and nothing of size S A S is ever made.
 """
 
 from __future__ import annotations
@@ -25,12 +26,24 @@ AnyArray = Any
 FEW = 8  # axes up to this long are written out, one term or row after the other: longer programs compile slowly
 
 
+class Factored(NamedTuple):
+    """Transitions as a product of factors: P(x' | x, a) = sum_i phi_i(x, a) mu_i(x'), a linear CMDP.
+
+    phi (S, A, d) or (H, S, A, d) is a distribution over d factors, mu (d, S) or (H, d, S) is where each factor leads.
+    Inside a problem both have a step axis T; in a `World`, phi is (T, A, d, S).
+    """
+
+    phi: AnyArray
+    mu: AnyArray
+
+
 class World(NamedTuple):
     """The compressed form: T is 1 for a stationary quantity and H for one that depends on the step.
 
     successors  (J, S)        states that can follow each state under some action; None when all S can
-    P           (T, A, J, S)  probability of each successor
-    cumulative  (T, A, J, S)  its running sum, above 1 from the last possible successor on
+    P           (T, A, J, S)  probability of each successor; or Factored, phi (T, A, d, S) and mu (T, d, S)
+    cumulative  (T, A, J, S)  its running sum, above 1 from the last possible successor on; of factors, likewise shaped,
+                              the sums before each entry: 0 first, above 1 after the last possible one
     r           (T, A, S)     mean reward
     g           (T, m, A, S)  mean constraint, safe iff <= 0
     reward_seen (T, A, J, S)  the reward observed on arrival; None when the mean itself is observed
@@ -41,8 +54,8 @@ class World(NamedTuple):
     """
 
     successors: AnyArray | None
-    P: AnyArray
-    cumulative: AnyArray
+    P: AnyArray | Factored
+    cumulative: AnyArray | Factored
     r: AnyArray
     g: AnyArray
     reward_seen: AnyArray | None
@@ -73,12 +86,19 @@ class Outcome(NamedTuple):
 
 
 def at_step(array: AnyArray, h: AnyArray) -> AnyArray:
-    """The slice of step h from an array whose leading axis is 1 (the same at every step) or H."""
+    """The slice of step h from an array whose leading axis is 1 (the same at every step) or H; of each factor."""
+    if isinstance(array, Factored):
+        return Factored(at_step(array.phi, h), at_step(array.mu, h))
     return array[0] if array.shape[0] == 1 else array[h]
 
 
 def expected(P: AnyArray, successors: AnyArray | None, V: AnyArray) -> AnyArray:
-    """[P V](a, x) = sum_j P(a, j, x) V(successors(j, x)), for one step: P is (A, J, S), V is (S,)."""
+    """[P V](a, x) = sum_j P(a, j, x) V(successors(j, x)), for one step: P is (A, J, S), V is (S,).
+
+    Of factors: sum_i phi_i(a, x) <mu_i, V>, which is d (A + 1) S products instead of A S S.
+    """
+    if isinstance(P, Factored):
+        return (P.mu @ V) @ P.phi
     if successors is None:
         return V @ P
     return over_successors(P * V[successors][None])
@@ -99,6 +119,20 @@ def weighted(P: AnyArray, V_after: AnyArray) -> AnyArray:
     return sum(P[j] * V_after[j] for j in range(len(P))) if len(P) <= FEW else (P * V_after).sum(0)
 
 
+def next_states(P: AnyArray | Factored, rho: np.ndarray) -> np.ndarray:
+    """sum_{x, a} rho(x, a) P(x' | x, a), where weights on (x, a) go; for one step of a problem's own P, in NumPy."""
+    if isinstance(P, Factored):
+        return np.asarray(np.einsum("xa,xad->d", rho, P.phi) @ P.mu)
+    return np.asarray(np.einsum("xa,xay->y", rho, P))
+
+
+def can_follow(P: AnyArray | Factored, here: np.ndarray) -> np.ndarray:
+    """The states that some action may lead to from the states `here`, booleans (S,); as `next_states`."""
+    if isinstance(P, Factored):
+        return np.asarray((P.mu[(P.phi[here] > 0).any((0, 1))] > 0).any(0))
+    return np.asarray((P[here] > 0).any((0, 1)))
+
+
 def start_state(world: World, k: AnyArray, u: AnyArray) -> AnyArray:
     """x_1^k, for episode k counted from 1 and a uniform draw u."""
     if np.issubdtype(world.start.dtype, np.integer):
@@ -110,7 +144,10 @@ def step(
     world: World, h: AnyArray, x: AnyArray, a: AnyArray, u: AnyArray, reward_noise: AnyArray, cost_noise: AnyArray
 ) -> Outcome:
     """One step from (x, a) with a uniform draw u and standard normal draws; NumPy and JAX arrays alike."""
-    slot = (u >= at_step(world.cumulative, h)[a, :-1, x]).sum(dtype=np.int32)
+    if isinstance(world.cumulative, Factored):
+        slot = _drawn_by_factors(at_step(world.P, h), at_step(world.cumulative, h), x, a, u)
+    else:
+        slot = (u >= at_step(world.cumulative, h)[a, :-1, x]).sum(dtype=np.int32)
     g = at_step(world.g, h)[:, a, x]
     reward = at_step(world.r, h)[a, x] if world.reward_seen is None else at_step(world.reward_seen, h)[a, slot, x]
     cost = g if world.cost_seen is None else at_step(world.cost_seen, h)[:, a, slot, x]
@@ -120,6 +157,16 @@ def step(
         cost = cost + world.cost_sigma * cost_noise
     x_next = slot if world.successors is None else world.successors[slot, x]
     return Outcome(slot, x_next, reward, cost, g)
+
+
+def _drawn_by_factors(P: Factored, before: Factored, x: AnyArray, a: AnyArray, u: AnyArray) -> AnyArray:
+    """x' ~ sum_i phi_i(x, a) mu_i from one uniform u: i ~ phi(x, a), and what u has left over draws x' ~ mu_i.
+
+    Given i, (u - sum_{j<i} phi_j) / phi_i is uniform again: exact, in O(d + log S).
+    """
+    i = (u >= before.phi[a, 1:, x]).sum(dtype=np.int32)
+    left_over = (u - before.phi[a, i, x]) / P.phi[a, i, x]
+    return before.mu[i].searchsorted(left_over, side="right").astype(np.int32) - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,20 +203,20 @@ class Grid:
 class FiniteCMDP:
     """A constrained MDP with finitely many states and actions, as plain arrays of means.
 
-    P         (S, A, S) or (H, S, A, S)   transition probabilities
+    P         (S, A, S) or (H, S, A, S)   transition probabilities; or their factors, `Factored(phi, mu)`
     r         (S, A) or (H, S, A)         mean reward
     g         (S, A), (m, S, A), (H, S, A) or (m, H, S, A)   mean constraint, safe iff <= 0; with three axes
               the first is the step iff P has a step axis, else the constraint
     start     a state, a distribution over states (floats), or a sequence of states, one an episode (integers)
     horizon   H, the number of steps of an episode
     noise     what is observed instead of the means
-    features  (S, A, d), optional: phi(x, a) for linear models; without it features are one-hot
+    features  (S, A, d), optional: phi(x, a) for linear models; without it one-hot, or the phi of `Factored`
     exempt    (S,) booleans, optional: states that are never entered and need no safe action
     coordinates  named numbers (S, A) or vectors (S, A, d) of every (x, a), optional: what a cost kernel may look at
     kernel    the cost kernel that suits the problem, optional: what `cost=gp` takes when none is given
     """
 
-    P: np.ndarray
+    P: np.ndarray | Factored
     r: np.ndarray
     g: np.ndarray
     start: Any = 0
@@ -189,16 +236,11 @@ class FiniteCMDP:
     def __post_init__(self) -> None:
         put = lambda name, value: object.__setattr__(self, name, value)
         put("horizon", whole_number("horizon", self.horizon))
-        put("P", _numbers("P", self.P))
-        put("r", _numbers("r", self.r))
-        if self.P.ndim not in (3, 4) or self.P.shape[-1] != self.P.shape[-3] or 0 in self.P.shape:
-            raise EverystepError(
-                f"P has shape {self.P.shape}; give (S, A, S), or (H, S, A, S) when it depends on the step."
-            )
-        put("_stepped", self.P.ndim == 4)  # what three axes of g mean
-        put("r", self._with_step_axis("r", self.r, self.P.shape[-3:-1]))
-        put("g", self._constraint_axes(_numbers("g", self.g), self.P.shape[-3:-1], "g"))
-        put("P", self._with_step_axis("P", self.P, self.P.shape[-3:]))
+        P, pairs, stepped = self._factors(self.P) if isinstance(self.P, Factored) else self._table(self.P)
+        put("_stepped", stepped)  # what three axes of g mean
+        put("r", self._with_step_axis("r", _numbers("r", self.r), pairs))
+        put("g", self._constraint_axes(_numbers("g", self.g), pairs, "g"))
+        put("P", P)
         put("start", self._start(self.start))
         put("exempt", np.zeros(self.states, bool) if self.exempt is None else np.asarray(self.exempt, bool))
         if self.exempt.shape != (self.states,):
@@ -213,6 +255,8 @@ class FiniteCMDP:
             if not np.isfinite(phi).all() or phi.shape[-1] == 0:
                 raise EverystepError(f"features of shape {phi.shape} are empty or not all finite; give finite numbers.")
             put("features", phi)
+        elif isinstance(P, Factored) and len(P.phi) == 1:
+            put("features", P.phi[0])
         if self.kernel is not None:
             put("kernel", str(self.kernel))
         put("coordinates", {name: self._coordinate(name, given) for name, given in self.coordinates.items()})
@@ -222,6 +266,29 @@ class FiniteCMDP:
             heights = _numbers("heights", self.grid.heights)
             if heights.shape != (shape := (len(self.grid.rows), self.grid.width)) or not np.isfinite(heights).all():
                 raise EverystepError(f"heights have shape {heights.shape}; give finite numbers {shape}, one a cell.")
+
+    def _table(self, given: Any) -> tuple[np.ndarray, tuple[int, ...], bool]:
+        """P with a step axis, (S, A), and whether it depends on the step."""
+        P = _numbers("P", given)
+        if P.ndim not in (3, 4) or P.shape[-1] != P.shape[-3] or 0 in P.shape:
+            raise EverystepError(f"P has shape {P.shape}; give (S, A, S), or (H, S, A, S) when it depends on the step.")
+        return self._with_step_axis("P", P, P.shape[-3:]), P.shape[-3:-1], P.ndim == 4
+
+    def _factors(self, given: Factored) -> tuple[Factored, tuple[int, ...], bool]:
+        """The same of factors."""
+        phi, mu = _numbers("phi", given.phi), _numbers("mu", given.mu)
+        if phi.ndim not in (3, 4) or 0 in phi.shape:
+            raise EverystepError(
+                f"phi has shape {phi.shape}; give (S, A, d), or (H, S, A, d) when it depends on the step."
+            )
+        S, A, d = phi.shape[-3:]
+        P = Factored(self._with_step_axis("phi", phi, (S, A, d)), self._with_step_axis("mu", mu, (d, S)))
+        if self.noise.reward_on_arrival is not None or self.noise.cost_on_arrival is not None:
+            raise EverystepError(
+                "noise is seen on arrival, which needs an entry for every (x, a, x'), but P is given by factors; "
+                "use reward_sigma and cost_sigma, or give P as a table."
+            )
+        return P, (S, A), phi.ndim == 4 or mu.ndim == 3
 
     def _coordinate(self, name: str, given: Any) -> np.ndarray:
         if not name.isidentifier() or name in ("state", "action", "features"):
@@ -248,11 +315,11 @@ class FiniteCMDP:
     # --- sizes -------------------------------------------------------------------------------------------------
     @property
     def states(self) -> int:
-        return int(self.P.shape[1])
+        return int(self.r.shape[1])
 
     @property
     def actions(self) -> int:
-        return int(self.P.shape[2])
+        return int(self.r.shape[2])
 
     @property
     def constraints(self) -> int:
@@ -261,11 +328,13 @@ class FiniteCMDP:
     @property
     def stationary(self) -> bool:
         """Whether nothing carries a step axis."""
-        return self.P.shape[0] == self.r.shape[0] == self.g.shape[1] == 1
+        transitions = self.P if isinstance(self.P, Factored) else (self.P,)
+        return {len(self.r), self.g.shape[1], *map(len, transitions)} == {1}
 
     @property
     def sizes(self) -> Sizes:
-        J = self.world.P.shape[2]
+        P = self.world.P
+        J = self.states if isinstance(P, Factored) else P.shape[2]
         return Sizes(self.states, self.actions, J, self.horizon, self.constraints)
 
     def describe(self, x: int) -> str:
@@ -329,22 +398,29 @@ class FiniteCMDP:
         """
         from everystep import planner
 
-        for name in ("P", "r", "g"):
-            array = getattr(self, name)
+        probabilities = (
+            {"P": (self.P, "next states")}
+            if not isinstance(self.P, Factored)
+            else {"phi": (self.P.phi, "factors"), "mu": (self.P.mu, "next states")}
+        )
+        finite = {name: array for name, (array, _) in probabilities.items()} | {"r": self.r, "g": self.g}
+        for name, array in finite.items():
             if not np.isfinite(array).all():
                 raise EverystepError(
                     f"{name} is {array[~np.isfinite(array)][0]} at {self._where(name, ~np.isfinite(array))}; "
                     "every entry must be finite."
                 )
-        if (self.P < 0).any():
-            raise EverystepError(
-                f"P is {self.P[self.P < 0][0]:.6g} at {self._where('P', self.P < 0)}; probabilities cannot be negative."
-            )
-        sums = self.P.sum(-1)
-        if (bad := np.abs(sums - 1) > 1e-9).any():
-            raise EverystepError(
-                f"P sums to {sums[bad][0]:.9g} over the next states at {self._where('P', bad)}; make it sum to 1."
-            )
+        for name, (array, over) in probabilities.items():
+            if (array < 0).any():
+                raise EverystepError(
+                    f"{name} is {array[array < 0][0]:.6g} at {self._where(name, array < 0)}; "
+                    "probabilities cannot be negative."
+                )
+            sums = array.sum(-1)
+            if (bad := np.abs(sums - 1) > 1e-9).any():
+                raise EverystepError(
+                    f"{name} sums to {sums[bad][0]:.9g} over the {over} at {self._where(name, bad)}; make it sum to 1."
+                )
         if (bad := np.abs(self.g) > 1).any():
             raise EverystepError(
                 f"g is {self.g[bad][0]:.6g} at {self._where('g', bad)}; "
@@ -370,12 +446,14 @@ class FiniteCMDP:
         return self.remarks
 
     def _where(self, name: str, bad: np.ndarray) -> str:
-        """'state 3, action 1' for the first True of `bad`, whose axes are ([m], T, S, A, ...)."""
+        """'state 3, action 1' for the first True of `bad`, whose axes are ([m], T, S, A, ...), or (T, d, ...) of mu."""
         first = [int(i) for i in np.argwhere(bad)[0]]
         constraint = f", constraint {first.pop(0) + 1}" if name == "g" and self.constraints > 1 else ""
         if name == "g" and self.constraints == 1:
             first.pop(0)
         step = f", step {first[0] + 1}" if bad.shape[1 if name == "g" else 0] > 1 else ""
+        if name == "mu":
+            return f"factor {first[1]}{step}"
         return f"{self.describe(first[1])}, {self.describe_action(first[2])}{step}{constraint}"
 
     def _check_noise(self) -> None:
@@ -383,7 +461,7 @@ class FiniteCMDP:
             ("reward", "r", self._reward_seen, self.r),
             ("cost", "g", self._cost_seen, self.g),
         ):
-            if seen is None:
+            if seen is None or isinstance(self.P, Factored):  # factors are never seen on arrival
                 continue
             error = np.abs((self.P * seen).sum(-1) - mean)
             if not np.isfinite(seen).all() or error.max() > 1e-9:
@@ -402,13 +480,17 @@ class FiniteCMDP:
             )
 
     # --- the compressed form -----------------------------------------------------------------------------------
+    @property
+    def _triples(self) -> tuple[int, int, int]:
+        return self.states, self.actions, self.states
+
     @cached_property
     def _reward_seen(self) -> np.ndarray | None:
         seen = self.noise.reward_on_arrival
         return (
             None
             if seen is None
-            else self._with_step_axis("reward_on_arrival", _numbers("reward_on_arrival", seen), self.P.shape[1:])
+            else self._with_step_axis("reward_on_arrival", _numbers("reward_on_arrival", seen), self._triples)
         )
 
     @cached_property
@@ -416,7 +498,7 @@ class FiniteCMDP:
         seen = self.noise.cost_on_arrival
         if seen is None:
             return None
-        seen = self._constraint_axes(_numbers("cost_on_arrival", seen), self.P.shape[1:], "cost_on_arrival")
+        seen = self._constraint_axes(_numbers("cost_on_arrival", seen), self._triples, "cost_on_arrival")
         if len(seen) != self.constraints:
             raise EverystepError(
                 f"cost_on_arrival has {len(seen)} constraints, g has {self.constraints}: give as many."
@@ -426,7 +508,7 @@ class FiniteCMDP:
     @property
     def arrival_spread(self) -> float:
         """Half the largest range of the costs that one (x, a) can show on arrival: they are so sub-Gaussian."""
-        if self._cost_seen is None:
+        if self._cost_seen is None or isinstance(self.P, Factored):
             return 0.0
         high = np.where(self.P > 0, self._cost_seen, -np.inf).max(-1)
         low = np.where(self.P > 0, self._cost_seen, np.inf).min(-1)
@@ -435,8 +517,28 @@ class FiniteCMDP:
     @cached_property
     def world(self) -> World:
         """The same problem, compressed to successor lists, as NumPy arrays."""
+        compressed = self._world_of_factors(self.P) if isinstance(self.P, Factored) else self._world_of_table(self.P)
+        cost_sigma = np.broadcast_to(np.asarray(self.noise.cost_sigma, float), (self.constraints,)).copy()
+        S, start = self.states, self.start
+        if not np.issubdtype(start.dtype, np.integer):
+            running = np.cumsum(start)
+            start = (
+                np.where(np.arange(S) >= np.flatnonzero(start)[-1], 2.0, running)[:-1]
+                if S > 1
+                else np.zeros(1, np.int32)
+            )
+        return World(
+            **compressed,
+            r=np.ascontiguousarray(self.r.swapaxes(-1, -2)),
+            g=np.ascontiguousarray(np.moveaxis(self.g, 0, 1).swapaxes(-1, -2)),
+            reward_sigma=np.float64(self.noise.reward_sigma) if self.noise.reward_sigma else None,
+            cost_sigma=cost_sigma if cost_sigma.any() else None,
+            start=start,
+        )
+
+    def _world_of_table(self, P: np.ndarray) -> dict[str, Any]:
         S = self.states
-        possible = (self.P > 0).any((0, 2))
+        possible = (P > 0).any((0, 2))
         J = int(possible.sum(1).max())
         if J == S:
             successors, compress = None, lambda full: full
@@ -445,31 +547,42 @@ class FiniteCMDP:
             successors = np.argsort(~possible, axis=1, kind="stable")[:, :J].astype(np.int32)
             index = successors[:, None, :].astype(np.int64)
             compress = lambda full: np.take_along_axis(full, np.broadcast_to(index, (*full.shape[:-1], J)), axis=-1)
-        P = compress(self.P)
-        last = J - 1 - (P > 0)[..., ::-1].argmax(-1)
-        cumulative = np.where(np.arange(J) >= last[..., None], 2.0, np.cumsum(P, -1))
-        cost_sigma = np.broadcast_to(np.asarray(self.noise.cost_sigma, float), (self.constraints,)).copy()
-        start = self.start
-        if not np.issubdtype(start.dtype, np.integer):
-            running = np.cumsum(start)
-            start = (
-                np.where(np.arange(S) >= np.flatnonzero(start)[-1], 2.0, running)[:-1]
-                if S > 1
-                else np.zeros(1, np.int32)
-            )
-        last_axis = lambda array: np.ascontiguousarray(np.moveaxis(array, -3, -1))
-        return World(
-            successors=None if successors is None else np.ascontiguousarray(successors.T),
-            P=last_axis(P),
-            cumulative=last_axis(cumulative),
-            r=np.ascontiguousarray(self.r.swapaxes(-1, -2)),
-            g=np.ascontiguousarray(np.moveaxis(self.g, 0, 1).swapaxes(-1, -2)),
-            reward_seen=None if self._reward_seen is None else last_axis(compress(self._reward_seen)),
-            cost_seen=None if self._cost_seen is None else np.moveaxis(last_axis(compress(self._cost_seen)), 0, 1),
-            reward_sigma=np.float64(self.noise.reward_sigma) if self.noise.reward_sigma else None,
-            cost_sigma=cost_sigma if cost_sigma.any() else None,
-            start=start,
-        )
+        P = compress(P)
+        cumulative = np.where(np.arange(J) >= _last_possible(P)[..., None], 2.0, np.cumsum(P, -1))
+        return {
+            "successors": None if successors is None else np.ascontiguousarray(successors.T),
+            "P": _states_last(P),
+            "cumulative": _states_last(cumulative),
+            "reward_seen": None if self._reward_seen is None else _states_last(compress(self._reward_seen)),
+            "cost_seen": None
+            if self._cost_seen is None
+            else np.moveaxis(_states_last(compress(self._cost_seen)), 0, 1),
+        }
+
+    def _world_of_factors(self, P: Factored) -> dict[str, Any]:
+        return {
+            "successors": None,
+            "P": Factored(_states_last(P.phi), P.mu),
+            "cumulative": Factored(_states_last(_sums_before(P.phi)), _sums_before(P.mu)),
+            "reward_seen": None,
+            "cost_seen": None,
+        }
+
+
+def _states_last(array: np.ndarray) -> np.ndarray:
+    """(..., S, A, J) to (..., A, J, S)."""
+    return np.ascontiguousarray(np.moveaxis(array, -3, -1))
+
+
+def _last_possible(P: np.ndarray) -> np.ndarray:
+    """The last index of the last axis where P > 0."""
+    return np.asarray(P.shape[-1] - 1 - (P > 0)[..., ::-1].argmax(-1))
+
+
+def _sums_before(P: np.ndarray) -> np.ndarray:
+    """sum_{j < i} P_j at each i of the last axis, above 1 after the last possible one."""
+    before = np.concatenate([np.zeros_like(P[..., :1]), np.cumsum(P, -1)[..., :-1]], -1)
+    return np.where(np.arange(P.shape[-1]) > _last_possible(P)[..., None], 2.0, before)
 
 
 def _numbers(name: str, value: Any) -> np.ndarray:

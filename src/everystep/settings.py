@@ -161,7 +161,8 @@ SETTINGS: dict[str, Setting] = {
     "floor": Setting(_floor, "k", "least price of harm in episode k: k (as printed), sqrt, or a constant"),
     "rectify": Setting(_yes_no, False, "price estimated harm only, instead of also crediting estimated safety"),
 }
-VALUE_SETTINGS = ("beta", "lam", "radius", "p", "cap", "features", "value", "share_values")
+SETTINGS["switch"] = Setting(_or("none", _number(above=1)), "none", "x")
+VALUE_SETTINGS = ("beta", "lam", "radius", "p", "cap", "features", "value", "share_values", "switch")
 COST_SETTINGS = (
     *("cost", "beta_cost", "lam_cost", "radius_cost", "sigma", "bound", "share_costs"),
     *("optimism", "known_safe", "react"),

@@ -42,3 +42,39 @@ def moving_average(curves: np.ndarray, window: int) -> np.ndarray:
 def last(curves: np.ndarray, window: int = 100) -> np.ndarray:
     """The mean over the last `window` episodes of (seeds, K)."""
     return np.asarray(curves, float)[..., -window:].mean(-1)
+
+
+class Exponent(NamedTuple):
+    """How fast a sum grows, like k ** value, and its bootstrap interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def growth_exponent(
+    curves: np.ndarray,
+    rng: np.random.Generator,
+    after: float = 0.1,
+    level: float = 0.95,
+    resamples: int = 2000,
+    points: int = 50,
+) -> Exponent:
+    """The slope of log(cumulative sum) on log k over the episodes after a share `after` of all, from (seeds, K).
+
+    The mean over seeds is summed up over episodes and read at `points` episodes equally far apart in log k; the slope
+    is the least-squares one: 1 for what is paid in every episode alike, 1/2 for sqrt(k), 0 for what has ended. The
+    interval is a percentile bootstrap over seeds, each resample fitted anew. NaN where nothing positive was summed up.
+    """
+    sums = np.cumsum(np.asarray(curves, float), axis=-1)
+    n, K = sums.shape
+    k = np.unique(np.geomspace(max(after * K, 1), K, points).round().astype(int))
+    weights = rng.multinomial(n, np.full(n, 1 / n), size=resamples) / n
+    means = np.concatenate([np.full((1, n), 1 / n), weights]) @ sums[:, k - 1]
+    x = np.log(k) - np.log(k).mean()
+    logs = np.log(np.where(means > 0, means, np.nan))
+    slopes = logs @ x / (x @ x) if len(k) > 1 else np.full(len(means), np.nan)
+    if not np.isfinite(slopes[0]):
+        return Exponent(np.nan, np.nan, np.nan)
+    low, high = np.nanquantile(slopes[1:], [(1 - level) / 2, (1 + level) / 2])
+    return Exponent(float(slopes[0]), float(low), float(high))

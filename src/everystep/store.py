@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from everystep.errors import EverystepError
-from everystep.problem import FiniteCMDP
+from everystep.problem import Factored, FiniteCMDP
 
 if TYPE_CHECKING:
     from everystep.experiment import Result
@@ -59,6 +59,13 @@ def read_spec(folder: Path) -> dict[str, Any]:
 def folder(out: Path, spec: dict[str, Any]) -> Iterator[Path]:
     """A folder to fill beside `out`, moved there when it is full; on any error nothing is left."""
     claim(out, spec)
+    with replacing(out) as partial:
+        yield partial
+
+
+@contextmanager
+def replacing(out: Path) -> Iterator[Path]:
+    """A folder to fill beside `out`, whose files are then moved there one by one, each whole; others stay."""
     partial = _partial(out)
     try:
         partial.mkdir()
@@ -94,9 +101,12 @@ def fill(result: Result, folder: Path, figures: bool = True) -> None:
 def save_problem(problem: FiniteCMDP, path: Path) -> None:
     """The problem as arrays that `everystep run --problem` reads back."""
     noise = problem.noise
+    P, features = problem.P, problem.features
+    if isinstance(P, Factored) and features is not None and np.array_equal(features[None], P.phi):
+        features = None  # they come with the factors
     arrays: dict[str, Any] = {
-        "P": problem.P if problem.P.shape[0] > 1 else problem.P[0],
-        "r": problem.r if problem.r.shape[0] > 1 else problem.r[0],
+        **({"phi": P.phi, "mu": P.mu} if isinstance(P, Factored) else {"P": P}),
+        "r": problem.r,
         "g": problem.g,
         "start": problem.start if problem.start.size > 1 else problem.start[0],
         "horizon": problem.horizon,
@@ -104,7 +114,7 @@ def save_problem(problem: FiniteCMDP, path: Path) -> None:
         "cost_on_arrival": noise.cost_on_arrival,
         "reward_sigma": noise.reward_sigma,
         "cost_sigma": np.asarray(noise.cost_sigma, float),
-        "features": problem.features,
+        "features": features,
         "exempt": problem.exempt,
         "rows": None if problem.grid is None else np.array(problem.grid.rows),
         "heights": None if problem.grid is None else problem.grid.heights,
@@ -112,6 +122,8 @@ def save_problem(problem: FiniteCMDP, path: Path) -> None:
         **{f"coordinate_{name}": array for name, array in problem.coordinates.items()},
         "name": np.array(problem.name),
     }
+    for name in {"P", "phi", "mu", "r"} & arrays.keys():
+        arrays[name] = arrays[name] if len(arrays[name]) > 1 else arrays[name][0]
     np.savez_compressed(path, **{key: value for key, value in arrays.items() if value is not None})
 
 

@@ -12,14 +12,15 @@ import numpy as np
 
 from everystep.cost_setup import own_functions
 from everystep.errors import EverystepError
-from everystep.models import AUTO, InKernel, Value
+from everystep.models import AUTO, InKernel, Regression, Value
 from everystep.parts import kernels, radii
 from everystep.parts.kernel_values import KernelValues
 from everystep.parts.points import Points, check_kernel
 from everystep.parts.values import Counts, Linear
-from everystep.problem import FiniteCMDP
+from everystep.problem import Factored, FiniteCMDP
 
 ValueModel = Counts | Linear | KernelValues
+MOST_COUNTS = 5e7  # numbers that the count model of one seed may keep: 0.4 GB
 
 
 @dataclass(frozen=True)
@@ -37,12 +38,23 @@ class ValueSetup:
     def on(
         cls, problem: FiniteCMDP, episodes: int, agent: str, values: Mapping[str, Any], phi: np.ndarray | None
     ) -> ValueSetup:
+        if isinstance(values["value"], Regression):
+            raise EverystepError(
+                f"setting value of {agent} is {values['value']}, which needs an environment: use everystep.train, or "
+                "choose counts, linear or kernel."
+            )
         choice = _choice(problem, agent, values["value"], phi)
         radius = values["radius"]
         if isinstance(choice, InKernel) and radius != "tuned":
             raise EverystepError(
                 f"setting radius of {agent} is {radius}, but its values are in the space of a kernel, where no printed "
                 "radius is a number; set radius to tuned, and radius_cost as you like."
+            )
+        counted = problem.actions * problem.states**2 * (1 if values["share_values"] else problem.horizon)
+        if choice != "linear" and isinstance(problem.P, Factored) and counted > MOST_COUNTS:
+            raise EverystepError(
+                f"setting value of {agent} is {choice}, but any of the {problem.states} states of '{problem.name}' may "
+                f"follow any other, so that {counted:.1e} counts would be kept; leave features at auto, or give some."
             )
         if radius == "coordinate" and choice != "counts":
             raise EverystepError(

@@ -32,6 +32,10 @@ class Greedy(NamedTuple):
     ) -> Bool[Array, "A *S"]:
         return best(Q, tie)
 
+    def score(self, Q: np.ndarray, ghat: np.ndarray, price: np.ndarray) -> np.ndarray:
+        """What is maximised, for NumPy arrays (A, n) and (m, A, n)."""
+        return Q
+
 
 class Penalised(NamedTuple):
     """a = argmax_a {Q(x, a) - sum_i Z_i [ghat_i(x, a)]_+}                                   (eq. 11 of the paper)
@@ -53,6 +57,11 @@ class Penalised(NamedTuple):
         score = lambda Q, *harm: Q - sum(price[i] * harm[i] for i in range(len(harm)))
         return best(rows.each(score, Q, *harm), tie)  # eq. (11)
 
+    def score(self, Q: np.ndarray, ghat: np.ndarray, price: np.ndarray) -> np.ndarray:
+        """What is maximised, for NumPy arrays (A, n) and (m, A, n)."""
+        harm = np.where(self.rectify, np.maximum(ghat, 0), ghat)
+        return Q - np.tensordot(price, harm, 1)  # eq. (11)
+
 
 class Reacting(NamedTuple):
     """The same choice made again at every step of the episode, with the newest estimate of costs and Q as planned.
@@ -71,6 +80,10 @@ class Reacting(NamedTuple):
         self, Q: Float[Array, "A *S"], ghat: Float[Array, "m A *S"], price: Float[Array, " m"], tie: UInt32[Array, "*S"]
     ) -> Bool[Array, "A *S"]:
         return self.choice(Q, ghat, price, tie)
+
+    def score(self, Q: np.ndarray, ghat: np.ndarray, price: np.ndarray) -> np.ndarray:
+        """What is maximised, for NumPy arrays (A, n) and (m, A, n)."""
+        return self.choice.score(Q, ghat, price)
 
 
 def best(score: Float[Array, "A *S"], tie: UInt32[Array, "*S"]) -> Bool[Array, "A *S"]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
@@ -17,6 +17,11 @@ class Floor(NamedTuple):
 
     scale: Scalar
     power: Scalar
+
+    @classmethod
+    def of(cls, said: Any) -> Floor:
+        """From a setting: k, sqrt, or a number."""
+        return cls(1.0, 1.0) if said == "k" else cls(1.0, 0.5) if said == "sqrt" else cls(said, 0.0)
 
     def __call__(self, k: Int[Array, ""]) -> Float[Array, ""]:
         return self.scale * k.astype(jnp.result_type(float)) ** self.power

@@ -34,17 +34,20 @@ class Tuned(NamedTuple):
 class PaperValue(NamedTuple):
     """beta = c d H sqrt(iota), iota = log(2 d H K / p): the radius of Theorem 1.
 
-    Symbols: c is `beta`, K is `episodes`. Departures from the paper: none; it never says what c is.
+    Symbols: c is `beta`, K is `episodes`. Departures from the paper: none; it never says what c is. Where nobody knows
+    K (None) its place is taken by k^2 (k + 1): episode k spends p / (k (k + 1)) of the probability, which sums to p.
     """
 
     beta: Scalar
     d: Scalar
     horizon: Scalar
-    episodes: Scalar
+    episodes: Scalar | None
     p: Scalar
 
     def width(self, norm2: Norms, k: Int[Array, ""]) -> Norms:
-        iota = jnp.log(2 * self.d * self.horizon * self.episodes / self.p)
+        now = k.astype(norm2.dtype)
+        episodes = now**2 * (now + 1) if self.episodes is None else self.episodes
+        iota = jnp.log(2 * self.d * self.horizon * episodes / self.p)
         return self.beta * self.d * self.horizon * jnp.sqrt(iota) * jnp.sqrt(norm2)
 
 

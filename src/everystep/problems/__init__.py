@@ -12,13 +12,15 @@ from typing import Any
 import numpy as np
 
 from everystep.errors import EverystepError, openable, unknown, whole_number
-from everystep.problem import FiniteCMDP, Grid, Noise
+from everystep.problem import Factored, FiniteCMDP, Grid, Noise
 from everystep.problems.frozen_lake import from_map, frozen_lake, random_lake
+from everystep.problems.linear import linear
 from everystep.problems.terrain import READERS, terrain, terrain_from
 
-REGISTERED: dict[str, Callable[..., FiniteCMDP]] = {"frozen-lake": frozen_lake, "terrain": terrain}
+REGISTERED: dict[str, Callable[..., FiniteCMDP]] = {"frozen-lake": frozen_lake, "terrain": terrain, "linear": linear}
 
 ARRAYS = ("P", "r", "g", "start", "horizon")
+FACTORS = ("phi", "mu")  # instead of P
 NOISE_ARRAYS = ("reward_on_arrival", "cost_on_arrival", "reward_sigma", "cost_sigma")
 OPTIONAL_ARRAYS = (*NOISE_ARRAYS, "features", "exempt", "rows", "heights", "kernel", "name")
 COORDINATE = "coordinate_"  # how a named coordinate is called in a file
@@ -30,6 +32,7 @@ __all__ = [
     "from_arrays",
     "from_map",
     "frozen_lake",
+    "linear",
     "load",
     "random_lake",
     "summary",
@@ -67,14 +70,14 @@ def load(name: str, horizon: int | None = None) -> FiniteCMDP:
 
 
 def from_arrays(path: str | Path, horizon: int | None = None) -> FiniteCMDP:
-    """A problem from an .npz file with P, r, g, start and horizon. Nothing in it is ever unpickled."""
+    """A problem from an .npz file with P (or its factors phi and mu), r, g, start and horizon. Nothing is unpickled."""
     name = str(path)
     broken = EverystepError(f"problem '{name}': it cannot be read as .npz. Write it with numpy.savez.")
     if not zipfile.is_zipfile(path):  # numpy takes any other file for a pickle
         raise broken
     try:
         with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
-            known = (*ARRAYS, *OPTIONAL_ARRAYS, *(key for key in file.files if key.startswith(COORDINATE)))
+            known = (*ARRAYS, *FACTORS, *OPTIONAL_ARRAYS, *(key for key in file.files if key.startswith(COORDINATE)))
             arrays = {key: file[key] for key in known if key in file.files}
     except ValueError as error:
         if "allow_pickle" not in str(error):
@@ -84,14 +87,16 @@ def from_arrays(path: str | Path, horizon: int | None = None) -> FiniteCMDP:
         ) from None
     except (OSError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error):
         raise broken from None
-    missing = [key for key in ARRAYS if key not in arrays and not (key == "horizon" and horizon is not None)]
+    by_factors = "P" not in arrays and any(key in arrays for key in FACTORS)
+    needed = (*FACTORS, *ARRAYS[1:]) if by_factors else ARRAYS
+    missing = [key for key in needed if key not in arrays and not (key == "horizon" and horizon is not None)]
     if missing:
-        raise EverystepError(f"problem '{name}': it has no {' and no '.join(missing)}. Save {', '.join(ARRAYS)} in it.")
+        raise EverystepError(f"problem '{name}': it has no {' and no '.join(missing)}. Save {', '.join(needed)} in it.")
     if horizon is None and arrays["horizon"].ndim != 0:
         raise EverystepError(f"problem '{name}': horizon has shape {arrays['horizon'].shape}; save one whole number.")
     try:
         problem = FiniteCMDP(
-            arrays["P"],
+            Factored(arrays["phi"], arrays["mu"]) if by_factors else arrays["P"],
             arrays["r"],
             arrays["g"],
             start=arrays["start"],

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from everystep.errors import EverystepError, openable, whole_number
+from everystep.errors import EverystepError, openable, real_number, whole_number
 from everystep.problem import FiniteCMDP, Grid, Noise
 from everystep.problems.grids import (
     ACTIONS,
@@ -61,7 +61,7 @@ def terrain(
     size, horizon = whole_number("size", size, at_least=2), whole_number("horizon", horizon, at_least=SPARE + 1)
     if size > WIDEST:
         raise EverystepError(f"size is {size}; give at most {WIDEST}.")
-    length, limit = _number("length", length, *LENGTHS), None if limit is None else _number("limit", limit)
+    length, limit = real_number("length", length, *LENGTHS), None if limit is None else real_number("limit", limit)
     root = covariance_root(size, length)
     for _ in range(2000):
         hills = Hills(root @ rng.standard_normal((size, size)) @ root, limit)
@@ -177,7 +177,7 @@ class Hills:
             excess / scale,
             start=start,
             horizon=horizon,
-            noise=Noise(reward_on_arrival=earned, cost_sigma=_number("sigma", sigma)),
+            noise=Noise(reward_on_arrival=earned, cost_sigma=real_number("sigma", sigma)),
             name=name,
             state_names=tuple(cell_name(x, width) for x in range(S)),
             action_names=ACTIONS,
@@ -193,8 +193,8 @@ def _from_heights(
     given: Any, start: Any, goal: Any, limit: Any, horizon: Any, sigma: Any, length: Any, name: str
 ) -> FiniteCMDP:
     heights, unit = _standardised(given)
-    horizon, length = whole_number("horizon", horizon), _number("length", length, *LENGTHS)
-    hills = Hills(heights, None if limit is None else _number("limit", limit) / unit)
+    horizon, length = whole_number("horizon", horizon), real_number("length", length, *LENGTHS)
+    hills = Hills(heights, None if limit is None else real_number("limit", limit) / unit)
     first, last = (_cell(field, each, heights.shape) for field, each in (("start", start), ("goal", goal)))
     if first is not None and first == last:
         raise EverystepError(f"start and goal are both {start}; choose two cells.")
@@ -261,18 +261,6 @@ def _cell(field: str, given: Any, shape: tuple[int, ...]) -> int | None:
         raise EverystepError(
             f"{field} is {given}; give (row, column), from (0, 0) to ({shape[0] - 1}, {shape[1] - 1})."
         ) from None
-
-
-def _number(field: str, value: Any, least: float = 0.0, most: float = math.inf) -> float:
-    """`value` as a finite number from `least` to `most`."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    if not (math.isfinite(number) and least <= number <= most):
-        wanted = f"of at least {least:g}" if most == math.inf else f"from {least:g} to {most:g}"
-        raise EverystepError(f"{field} is {value}; give a number {wanted}.")
-    return number
 
 
 # --- files of heights ------------------------------------------------------------------------------------------------

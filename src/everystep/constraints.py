@@ -1,0 +1,64 @@
+"""What one step of an environment says about its constraints: signed numbers g, each safe iff g <= 0.
+
+A person gives them as `constraint(obs, action, obs_next, info)`, one number or several; or the environment does, as
+`info["constraint"]`. Where there is only the non-negative `info["cost"]` of other tools it is taken for g itself: safe
+where it is 0, unsafe above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from everystep.errors import EverystepError
+
+Constraint = Callable[[Any, Any, Any, Mapping[str, Any]], Any]
+
+
+def observed(constraint: Constraint | None, obs: Any, action: Any, obs_next: Any, info: Mapping[str, Any]) -> Any:
+    """The constraints (m,) seen on one step: by the function if there is one, else from `info`."""
+    if constraint is None:
+        return from_info(info)
+    if not callable(constraint):
+        raise EverystepError(
+            f"constraint is {constraint!r}; give a function of (obs, action, obs_next, info), "
+            "or none where info has 'constraint' or 'cost'."
+        )
+    try:
+        given = constraint(obs, action, obs_next, info)
+    except Exception as error:
+        raise EverystepError(
+            f"the constraint function raised {type(error).__name__} ({error}) "
+            f"at observation {obs}, action {action}; make it return a number there."
+        ) from error
+    return signed(given, lambda: f"the constraint function returned {given} at observation {obs}, action {action}")
+
+
+def from_info(info: Mapping[str, Any]) -> np.ndarray:
+    """The constraints (m,) that an environment reports."""
+    for key in ("constraint", "cost"):
+        if key in info:
+            return signed(info[key], lambda: f"info['{key}'] is {info[key]}")  # noqa: B023
+    names = ", ".join(map(str, info)) or "nothing"
+    raise EverystepError(
+        f"info has neither 'constraint' nor 'cost' (it has {names}); "
+        "give constraint=, a function of (obs, action, obs_next, info)."
+    )
+
+
+def signed(value: Any, words: Callable[[], str]) -> np.ndarray:
+    """`value` as (m,) finite numbers; `words` say in the error where it came from, and are made only for it."""
+    try:
+        g = np.atleast_1d(np.asarray(value, np.float64))
+    except (TypeError, ValueError):
+        g = np.empty((0, 0))
+    if g.ndim != 1 or not g.size or not np.isfinite(g).all():
+        raise EverystepError(f"{words()}; give one finite number or several, safe iff <= 0.")
+    return g
+
+
+def harm(g: Any) -> float:
+    """sum_i max(g_i, 0): what other tools call cost."""
+    return float(np.maximum(g, 0.0).sum())

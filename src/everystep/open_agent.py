@@ -1,0 +1,341 @@
+"""An agent on stored data: it plans, and learns from transitions, wherever they come from. It knows no environment.
+
+    agent = OpenAgent(setup, seed=0)
+    agent.learn(batch)                  logged transitions: estimators learn, prices and the count of episodes do not
+    agent.plan()                        the plan of the coming episode: made now, or the last one if it is still good
+    agent.finish(batch)                 an episode of its own: estimators, prices and the count
+
+Rare switching: with `switch` > 1 a plan is kept until some det(Lambda_h) is that many times what it was when made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from everystep import lsvi, regressors
+from everystep.acting import Acting
+from everystep.errors import EverystepError
+from everystep.logged.batch import Batch
+from everystep.lsvi import Agent, State
+from everystep.open_setup import OpenSetup
+from everystep.parts import radii
+from everystep.parts.choices import ties
+from everystep.parts.stored import Rows
+from everystep.sides import LinearSide, RegressionSide
+
+CAPACITY = 1024  # slots, and points of a kernel, to begin with
+MOST = 3e9  # bytes that the matrices of a kernel may take
+REFRESH = 1000  # episodes after which the inverse is made anew
+
+
+@partial(jax.jit, donate_argnames="state")
+def _observed(agent: Agent, state: State, rows: Rows) -> State:
+    """Estimators learn; nothing else."""
+    return state._replace(values=agent.values.update(state.values, rows), costs=agent.costs.update(state.costs, rows))
+
+
+@jax.jit
+def _priced(agent: Agent, state: State, rows: Rows) -> State:
+    """Z after an episode, eq. (13), and k + 1: Z_h after every step that used it, once in an episode of H steps.
+
+    A step that the episode did not reach did no harm: its price only meets the floor.
+    """
+    nothing = jnp.zeros_like(state.price)
+
+    def one(price: Any, row: Any) -> Any:
+        h, cost = row
+        return price.at[:, h].set(agent.penalty.update(price, nothing.at[:, h].set(cost), state.k)[:, h]), None
+
+    price, _ = lax.scan(one, state.price, (rows.h, rows.cost))
+    return state._replace(price=agent.penalty.update(price, nothing, state.k), k=state.k + 1)
+
+
+@partial(jax.jit, static_argnames="shape")
+def _planned(agent: Agent, state: State, word: Any, shape: tuple[int, int]) -> tuple[Any, Any]:
+    """The backward pass over all slots, and what it decided for states without one."""
+    _, info = lsvi.plan(agent, state, ties(word, *shape))
+    fit = agent.values.fit(state.values, state.k)
+    return agent.values.decision(fit, info.V, state.k), agent.costs.decision(state.costs, state.k)
+
+
+_log_det = jax.jit(lambda agent, state: agent.values.log_det(state.values))
+_refreshed = jax.jit(
+    lambda agent, state: state._replace(
+        values=agent.values.refreshed(state.values), costs=agent.costs.refreshed(state.costs)
+    )
+)
+
+
+class Memory:
+    """Which slot each state arrived at has, by the step it is met at; seen again, it keeps it.
+
+    With crossed features a slot belongs to a state and the action that led there: see `StoredState.by`.
+    """
+
+    def __init__(self, steps: int, by_action: bool) -> None:
+        self._slots: list[dict[bytes, int]] = [{} for _ in range(steps)]
+        self._by_action = by_action
+        self.observations: list[list[np.ndarray]] = [[] for _ in range(steps)]  # of each slot
+
+    def slot(self, step: int, observation: np.ndarray, a: int) -> int:
+        """The slot of a state met at `step`; a new one if it was never met there."""
+        t = step if self.stepped else 0
+        known = self._slots[t]
+        key = observation.tobytes() + (a.to_bytes(4, "little") if self._by_action else b"")
+        if key not in known:
+            self.observations[t].append(observation)
+        return known.setdefault(key, len(known))
+
+    @property
+    def stepped(self) -> bool:
+        """Whether each step has slots of its own."""
+        return len(self._slots) > 1
+
+    @property
+    def used(self) -> int:
+        return max(map(len, self._slots))
+
+
+class OpenAgent:
+    """What an agent has learnt so far, and its plan. See the module."""
+
+    def __init__(self, setup: OpenSetup, seed: int = 0) -> None:
+        self.setup = setup
+        self.rng = np.random.default_rng(seed)
+        self.plans = 0
+        self.reward_range = setup.reward_range or (0.0, 0.0)
+        with jax.enable_x64(True):
+            self.parts = setup.build()
+            self.state = setup.start(self.parts, CAPACITY)
+        self._capacity = CAPACITY
+        crossed = isinstance(setup.value, LinearSide) and setup.value.phi.crossed
+        self._memory = Memory(1 if setup["share_values"] else setup.horizon, crossed)
+        self._kept: list[tuple[Batch, np.ndarray]] = []  # transitions and their slots, for regressors
+        self._points = 0  # of one kernel
+        self._acting: Acting | None = None
+        self._log_det = np.zeros(1)
+        self._learnt = True  # something since the last plan
+
+    # --- learning ----------------------------------------------------------------------------------------------------
+    def learn(self, batch: Batch) -> None:
+        """Learn from transitions that others left; the agent's own harm is priced by `finish` alone."""
+        for piece in self._pieces(batch):
+            self._observe(piece)
+
+    def finish(self, batch: Batch) -> None:
+        """Learn from an episode of the agent's own, whole or broken off, and price its harm."""
+        for piece in self._pieces(batch):
+            rows = self._observe(piece)
+            with jax.enable_x64(True):
+                self.state = _priced(self.parts, self.state, rows)
+        if self.episode % REFRESH == 0:
+            with jax.enable_x64(True):
+                self.state = _refreshed(self.parts, self.state)
+
+    @property
+    def episode(self) -> int:
+        """The number of the coming episode, from 1."""
+        return int(self.state.k)
+
+    def _pieces(self, batch: Batch) -> Iterator[Batch]:
+        """A batch an episode at a time, in pieces of at most L transitions."""
+        L, H = self.setup.length, self.setup.horizon
+        for which in batch.episodes():
+            episode = batch.rows(which)
+            if self._stepped and episode.steps.max() >= H:
+                raise EverystepError(
+                    f"the batch has a step {episode.steps.max() + 1}, but each of {H} steps has an estimator of its "
+                    f"own; leave out steps after {H}, or share estimators."
+                )
+            for first in range(0, len(episode), L):
+                yield episode.rows(slice(first, first + L))
+
+    @property
+    def _stepped(self) -> bool:
+        return not (self.setup["share_values"] and self.setup["share_costs"])
+
+    def _observe(self, piece: Batch) -> Rows:
+        """Estimators learn from one piece; its rows, padded, are handed back."""
+        self._widen(piece.rewards)
+        slots = self._slots(piece)
+        self._make_room(len(piece))
+        rows = self._padded(piece, slots)
+        with jax.enable_x64(True):
+            self.state = _observed(self.parts, self.state, rows)
+        if self.setup.regression is not None:
+            self._kept.append((piece, slots))
+        self._points += len(piece)
+        self._learnt = True
+        return rows
+
+    def _slots(self, piece: Batch) -> np.ndarray:
+        """Where each next state is kept; nowhere if the episode ended there, or no step is left to judge it."""
+        nowhere, H = np.iinfo(np.int32).max, self.setup.horizon
+        kept = ~piece.terminated & ~(self._memory.stepped & (piece.steps + 1 >= H))
+        return np.array(
+            [
+                self._memory.slot(int(step) + 1, x, int(a)) if keep else nowhere
+                for step, x, a, keep in zip(piece.steps, piece.next_observations, piece.actions, kept, strict=True)
+            ],
+            np.int32,
+        )
+
+    def _padded(self, piece: Batch, slots: np.ndarray) -> Rows:
+        """Each transition at its place among L rows: its own step, or one after another where estimators are shared."""
+        setup, L, H = self.setup, self.setup.length, self.setup.horizon
+        place = piece.steps if self._stepped else np.arange(len(piece))
+        at = lambda array, fill=0: _placed(np.asarray(array), place, L, fill)
+        seen = (piece.observations, piece.actions, piece.next_observations, at)
+        return Rows(
+            h=at(np.clip(piece.steps - (L - H), 0, H - 1).astype(np.int32)),
+            a=at(piece.actions.astype(np.int32)),
+            reward=at(piece.rewards),
+            cost=at(piece.costs),
+            slot=at(slots, np.iinfo(np.int32).max),
+            ended=at(piece.terminated),
+            live=at(np.ones(len(piece), bool)),
+            value=setup.value.seen(*seen),
+            harm=setup.cost.seen(*seen) if setup.has_costs else None,
+        )
+
+    def _widen(self, rewards: np.ndarray) -> None:
+        """Keep the range of rewards: as declared, or of what was seen and 0, which an ended episode earns."""
+        if self.setup.reward_range is not None:
+            return
+        low, high = self.reward_range
+        low, high = min(low, float(rewards.min())), max(high, float(rewards.max()))
+        if (low, high) != self.reward_range:
+            self.reward_range = low, high
+            with jax.enable_x64(True):
+                as_array = lambda number: jnp.asarray(number, float)
+                values = self.state.values._replace(low=as_array(low), high=as_array(high))
+                self.state = self.state._replace(values=values)
+
+    def _make_room(self, more: int) -> None:
+        """Twice the capacity until all slots fit, and all points of a kernel with `more` to come."""
+        setup = self.setup
+        kernels = [side for side in (setup.value, setup.cost) if side.points]
+        needed = max(self._memory.used, self._points + setup.length if kernels else 0)
+        if needed <= self._capacity:
+            return
+        while self._capacity < needed:
+            self._capacity *= 2
+        size = 8.0 * self._capacity**2 * (1 + setup.actions) * len(kernels)
+        if size > MOST:
+            raise EverystepError(
+                f"a kernel on {self._points + more} transitions would take {size / 1e9:.1f} GB; use features "
+                "(everystep.features.fourier is the RBF kernel at a fixed size), or fewer episodes."
+            )
+        with jax.enable_x64(True):
+            self.state = self.state._replace(
+                values=self.parts.values.grown(self.state.values, self._capacity),
+                costs=self.parts.costs.grown(self.state.costs, self._capacity),
+            )
+
+    # --- planning ----------------------------------------------------------------------------------------------------
+    def plan(self) -> Acting:
+        """The plan of the coming episode. With `switch` the last one is kept while no determinant grew that much."""
+        if self._acting is None or self._due():
+            self._acting = self._acting_of(self.parts)
+            with jax.enable_x64(True):
+                self._log_det = np.asarray(_log_det(self.parts, self.state))
+            self._learnt = False
+            self.plans += 1
+        return self._acting
+
+    def settled(self, optimism: float | None = None) -> Acting:
+        """A plan that explores no more: no bonus on values, and another `optimism` about costs if given."""
+        with jax.enable_x64(True):
+            no_bonus = radii.Tuned(jnp.zeros(()))
+        acting = self._acting_of(self.parts._replace(values=self.parts.values._replace(radius=no_bonus)))
+        return acting if optimism is None else replace(acting, optimism=optimism)
+
+    def _due(self) -> bool:
+        factor = self.setup.switch
+        if factor is None or not self._learnt:
+            return self._learnt
+        with jax.enable_x64(True):
+            log_det = np.asarray(_log_det(self.parts, self.state))
+        return bool((log_det >= self._log_det + np.log(factor)).any())
+
+    def _acting_of(self, parts: Agent) -> Acting:
+        setup = self.setup
+        choice = jax.tree.map(np.asarray, parts.choice)
+        with jax.enable_x64(True):
+            if setup.regression is None:
+                word = self.rng.integers(0, 2**32, dtype=np.uint32)
+                values, costs = _planned(parts, self.state, word, (setup.horizon, self._capacity))
+            else:
+                values, costs = self._regressed(parts, choice)
+            values, costs = jax.tree.map(np.asarray, (values, costs))
+        price = np.asarray(self.state.price)
+        return Acting(values, costs, setup.value.at, setup.cost.at, price, choice, setup["optimism"], setup["cap"])
+
+    def _regressed(self, parts: Agent, choice: Any) -> tuple[regressors.RegressionDecision, Any]:
+        """The same plan with regressors in place of the linear model of values."""
+        setup, side, spec = self.setup, self.setup.value, self.setup.regression
+        assert isinstance(side, RegressionSide)
+        assert spec is not None
+        width, ghat, bonus, costs = _for_regressors(parts, self.state)
+        low, high = self.reward_range
+        span = high - low or 1.0
+        slots = [_stacked(each, side) for each in self._memory.observations]
+        fitted = regressors.plan(
+            spec,
+            self._data(side, low, span),
+            slots,
+            [np.asarray(each)[:, : at.shape[1]] for each, at in zip(width, slots, strict=True)],
+            np.asarray(ghat),
+            np.asarray(self.state.price),
+            choice,
+            -low / span,
+            setup["cap"],
+            float(parts.values.radius.beta),
+            self.rng,
+        )
+        return regressors.RegressionDecision(spec, fitted, bonus, float(parts.values.radius.beta)), costs
+
+    def _data(self, side: RegressionSide, low: float, span: float) -> regressors.Data:
+        """All transitions as regressors take them."""
+        nowhere = np.iinfo(np.int32).max
+        column = lambda of: np.concatenate([of(batch) for batch, _ in self._kept]) if self._kept else np.zeros(0)
+        if not self._kept:
+            empty = np.zeros(0)
+            return regressors.Data(np.zeros((0, 0)), empty, empty.astype(int), empty, empty.astype(int))
+        slots = np.concatenate([slots for _, slots in self._kept])
+        return regressors.Data(
+            column(lambda batch: side.inputs(batch.observations, batch.actions)),
+            (column(lambda batch: batch.rewards) - low) / span,
+            np.where(slots == nowhere, -1, slots),
+            column(lambda batch: batch.terminated.astype(float)),
+            column(lambda batch: batch.steps),
+        )
+
+
+@jax.jit
+def _for_regressors(agent: Agent, state: State) -> tuple[Any, Any, Any, Any]:
+    """Widths (T, A, C) and believed costs (T, m, A, C) at all slots, and what was decided of both elsewhere."""
+    fit = agent.values.fit(state.values, state.k)
+    V = jnp.zeros((state.price.shape[1], fit.width.shape[-1]))
+    bonus, costs = agent.values.decision(fit, V, state.k), agent.costs.decision(state.costs, state.k)
+    return fit.width, lsvi.believed(agent, state.costs, state.k), bonus, costs
+
+
+def _stacked(observations: list[np.ndarray], side: RegressionSide) -> np.ndarray:
+    """Inputs (A, C, p) of the states in slots."""
+    return side.every(np.stack(observations)) if observations else np.zeros((side.phi.actions, 0, 0))
+
+
+def _placed(array: np.ndarray, place: np.ndarray, length: int, fill: Any) -> np.ndarray:
+    """`array` (n, ...) spread over `length` rows, row i at place[i]; the others are `fill`."""
+    out = np.full((length, *array.shape[1:]), fill, array.dtype)
+    out[place] = array
+    return out
