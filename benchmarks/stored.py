@@ -21,7 +21,7 @@ from pathlib import Path
 import common
 import gymnasium
 import numpy as np
-from dense import ACTIONS, D, HORIZON, linear_problem
+from dense import ACTIONS, HORIZON, D, linear_problem
 from gymnasium import spaces
 
 import everystep as es
