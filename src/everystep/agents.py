@@ -25,6 +25,7 @@ from everystep.models import AUTO, GP, Choice
 from everystep.parts import kernels, radii
 from everystep.parts.choices import Greedy, Penalised, Reacting
 from everystep.parts.gp_costs import EachCost
+from everystep.parts.linalg import OnDemand, Watched
 from everystep.parts.penalties import Floor, NoPenalty, Rectified, VirtualQueue
 from everystep.parts.points import Points
 from everystep.parts.values import Counts, Linear, ValueModel
@@ -182,7 +183,8 @@ class Resolved:
             radius = radii.CoordinateValue(s["beta"], s["lam"], s["cap"], math.log(self._d * H * K / s["p"]))
         if self.phi is None:
             return Counts(radius, s["lam"], s["cap"], self.problem.world.successors)
-        return Linear(radius, s["lam"], s["cap"], jnp.asarray(self.phi.swapaxes(0, 1)))
+        norms = Watched() if self.switch is None else OnDemand()
+        return Linear(radius, s["lam"], s["cap"], jnp.asarray(self.phi.swapaxes(0, 1)), norms)
 
     @property
     def costs(self) -> tuple[Choice, ...]:
@@ -204,8 +206,19 @@ class Resolved:
     def penalised(self, rectify: bool) -> Penalised | Reacting:
         return Reacting(Penalised(rectify)) if self["react"] else Penalised(rectify)
 
-    def told(self) -> tuple[Any, Any]:
-        return self["optimism"], self.cost.known_safe
+    def told(self) -> tuple[Any, Any, Any]:
+        return self["optimism"], self.cost.known_safe, self.switch
+
+    @property
+    def switch(self) -> Any:
+        """By which factor det(Lambda) must grow before a new plan; None for a plan every episode."""
+        return None if self["switch"] == "none" else float(self["switch"])
+
+    @property
+    def plan_scale(self) -> tuple[str, float]:
+        """What theory counts rare plans by, up to a constant, in words and as a number: d log(1 + K) an estimator."""
+        estimators, words = (1, "d log(1 + K)") if self["share_values"] else (self.problem.horizon, "d H log(1 + K)")
+        return words, self._d * estimators * math.log1p(self.episodes)
 
     def floor(self) -> Floor:
         eta = self["floor"]
@@ -229,7 +242,7 @@ REGISTERED: dict[str, Named] = {
         summary="optimistic values and costs, a growing price on harm",
     ),
     "lsvi": Named(
-        lambda s: Agent(s.value_model(), s.cost_model(), NoPenalty(), Greedy(), s["optimism"]),
+        lambda s: Agent(s.value_model(), s.cost_model(), NoPenalty(), Greedy(), s["optimism"], switch=s.switch),
         settings=VALUE_SETTINGS,
         needs="nothing",
         summary="optimistic values, harm ignored (LSVI-UCB)",
