@@ -46,12 +46,14 @@ class Acting:
 
     def judge(self, h: int, observations: np.ndarray) -> Judgement:
         """What is believed of observations met at step h."""
-        mean, width = self.values.judge(h, self.value_map(observations))
+        seen = self.value_map(observations)
+        mean, width = self.values.judge(h, seen)
         Q = np.minimum(mean + width, self.cap)  # line 7
         if self.costs is None:
             unknown = np.zeros((1, *Q.shape))
             return Judgement(Q, unknown, unknown + np.inf)
-        g, g_width = self.costs.judge(h, self.cost_map(observations))
+        same = self.cost_map == self.value_map
+        g, g_width = self.costs.judge(h, seen if same else self.cost_map(observations))
         return Judgement(Q, g, np.broadcast_to(g_width, g.shape))
 
     def scores(self, h: int, observations: np.ndarray) -> np.ndarray:

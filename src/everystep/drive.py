@@ -120,11 +120,17 @@ def nothing_planned(agent: Agent, state: State, sizes: Sizes) -> Planned:
 
 
 def play(
-    agent: Agent, world: World, state: State, plan: Plan, tie: UInt32[Array, "H S"], x: Int[Array, ""], draw: Draws
+    agent: Agent,
+    world: World,
+    state: State,
+    plan: Plan,
+    tie: UInt32[Array, "H S"] | None,
+    x: Int[Array, ""],
+    draw: Draws,
 ) -> tuple[Episode, Float[Array, "H m"], Any]:
     """Act for H steps from x: the episode as the agent saw it, the true means g on its way, and its cost model's state.
 
-    That state is None unless the agent reacts: then it has learnt every step of the episode already.
+    That state is None unless the agent reacts: then it has learnt every step of the episode already, and needs `tie`.
     """
     nothing = jnp.zeros(())
     reacts = agent.choice.reacts
@@ -167,12 +173,14 @@ def run_episode(
 ) -> tuple[Carry, Metrics]:
     """Plan, act, learn, and write down what happened; with `certified`, the labels of these states, too."""
     H, S = carry.agent.price.shape[1], world.r.shape[-1]
-    x, tie = start_state(world, carry.agent.k, draw.start), ties(draw.tie_word, H, S)
-    anew = partial(plan_anew, agent, world, carry.agent, tie)
+    x = start_state(world, carry.agent.k, draw.start)
+    tie = partial(ties, draw.tie_word, H, S)  # made where it is used: an episode without a plan needs none
+    anew = lambda: plan_anew(agent, world, carry.agent, tie())
     rarely = agent.switch is not None
     due = is_due(agent, carry) if rarely else None
     planned = lax.cond(due, anew, lambda: carry.planned) if rarely else anew()
-    episode, g, costs = play(agent, world, carry.agent, planned.plan, tie, x, draw)
+    words = tie() if agent.choice.reacts else None
+    episode, g, costs = play(agent, world, carry.agent, planned.plan, words, x, draw)
     visits = carry.visits.at[episode.x].add(1)
     metrics = tally(x, planned.V, planned.C, episode.reward, g)._replace(planned=due)
     if certified is not None:

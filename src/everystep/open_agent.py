@@ -179,6 +179,7 @@ class OpenAgent:
         place = piece.steps if self._stepped else np.arange(len(piece))
         at = lambda array, fill=0: _placed(np.asarray(array), place, L, fill)
         seen = (piece.observations, piece.actions, piece.next_observations, at)
+        value = setup.value.seen(*seen)
         return Rows(
             h=at(np.clip(piece.steps - (L - H), 0, H - 1).astype(np.int32)),
             a=at(piece.actions.astype(np.int32)),
@@ -187,8 +188,8 @@ class OpenAgent:
             slot=at(slots, np.iinfo(np.int32).max),
             ended=at(piece.terminated),
             live=at(np.ones(len(piece), bool)),
-            value=setup.value.seen(*seen),
-            harm=setup.cost.seen(*seen) if setup.has_costs else None,
+            value=value,
+            harm=None if not setup.has_costs else value if setup.cost is setup.value else setup.cost.seen(*seen),
         )
 
     def _widen(self, rewards: np.ndarray) -> None:

@@ -68,6 +68,8 @@ class OpenSetup:
         s["radius_cost"] = default("radius_cost", s["radius"])
         value = _side(name, "value", s["value"], features, sizes)
         cost = _side(name, "cost", s["cost"], cost_features, sizes)
+        if type(value) is LinearSide and value == cost:
+            cost = value  # features are computed once for both
         for key, side in (("radius", value), ("radius_cost", cost)):
             if s[key] == "coordinate" or (s[key] == "paper" and type(side) is not LinearSide):
                 raise EverystepError(f"setting {key} of {name} is {s[key]}, which has no meaning here; choose tuned.")
