@@ -138,7 +138,7 @@ def play(
     def forward(carry, h):
         x, costs = carry
         if plan.actions is None or reacts:
-            pi = lsvi.react(agent, state, plan, costs, h, x, tie[h, x]) if reacts else plan.policy[h, :, x]
+            pi = lsvi.react(agent, state, plan, costs, h, x, tie[h, x]) if tie is not None else plan.policy[h, :, x]
             a = lsvi.act(pi, draw.mixing[h])
         else:
             a = plan.actions[h, x]

@@ -8,6 +8,7 @@ much an ensemble disagrees, the standard deviation of members fitted to resample
 own. The plan, the choice and the costs are those of every other agent.
 
     train(env, lsvi_ae(value=regression(lambda: HistGradientBoostingRegressor(max_iter=50))), features=..., ...)
+    examples/regressor.py
 
 Departures from the paper: its bonus comes from a confidence set that nobody can search; these are heuristics and carry
 no probability. What a regressor gets is the observation followed by one column for each action.
