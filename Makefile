@@ -42,6 +42,7 @@ bench: .venv/benched .venv-peers/installed
 	$(BIN)/python benchmarks/lake.py
 	$(BIN)/python benchmarks/dense.py
 	$(BIN)/python benchmarks/gp.py
+	$(BIN)/python benchmarks/switching.py
 	$(BIN)/python benchmarks/command.py
 
 figures: paper
@@ -51,6 +52,7 @@ figures: paper
 
 examples: .venv/installed
 	$(BIN)/python examples/landing.py
+	$(BIN)/python examples/linear.py
 	$(BIN)/python examples/terrain.py
 	$(BIN)/python examples/dial.py
 	$(BIN)/python examples/two_limits.py

@@ -48,7 +48,9 @@ with bar(len(margins) * options.instances * len(AGENTS) * options.seeds * option
             for label, curves in result.curves.items():
                 lost, violation = curves["regret"].clip(min=0), curves["violation"]
                 late = violation[:, -(options.episodes // 10) :].sum() / violation.sum()
-                shown = lambda e: "none" if np.isnan(e.value) else f"{e.value:.2f} [{e.low:.2f}, {e.high:.2f}]"
+                shown = lambda e: (
+                    "none" if np.isnan(e.value) else "{:.2f} [{:.2f}, {:.2f}]".format(*np.round(e, 2) + 0.0)
+                )
                 rows.append([
                     f"margin {margin:g}, instance {seed}, {label}",
                     *(tables.number(each.sum(-1).mean()) for each in (curves["regret"], lost, violation)),
