@@ -11,7 +11,7 @@ from sklearn.tree import DecisionTreeRegressor
 import everystep as es
 from everystep import agents, features, open_agent, planner
 from everystep.errors import EverystepError
-from everystep.logged import from_env
+from everystep.logged import Batch, from_env
 from everystep.policies import Policy
 from everystep.training import BrokenError
 
@@ -246,6 +246,23 @@ def test_logged_data_may_come_between_episodes():
     result = learner.train(5)
     assert len(result.episodes["return"]) == 7
     assert result.episodes["violation"][2:].sum() == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"actions": np.array([0, 2])}, r"the batch has action 2; the environment has 2"),
+        ({"observations": np.zeros((2, 3)), "next_observations": np.zeros((2, 3))}, r"observations of shape \(3,\)"),
+        ({"costs": np.zeros((2, 2))}, r"there are 2 constraints, before there were 1"),
+    ],
+)
+def test_logged_data_of_another_environment_are_refused(changes, words):
+    columns = {"observations": [0, 1], "actions": [1, 0], "rewards": [1, 0], "costs": [-1, -1]}
+    columns |= {"next_observations": [1, 1], "terminated": [False, False], "episode": [0, 0]}
+    learner = es.Learner(Ring(), constraint=harm, horizon=5)
+    learner.learn(Batch.of(**columns))
+    with pytest.raises(EverystepError, match=words):
+        learner.learn(Batch.of(**columns | changes))
 
 
 # --- what goes wrong -------------------------------------------------------------------------------------------------

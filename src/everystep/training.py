@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -152,8 +152,7 @@ class Learner:
     # --- learning ----------------------------------------------------------------------------------------------------
     def learn(self, batch: Batch) -> None:
         """Learn from logged transitions, before or between episodes, as if they had been its own."""
-        self._check(batch)
-        self._ready(batch.costs.shape[1]).learn(batch)
+        self._ready(batch.constraints).learn(self._flat(batch))
 
     def train(self, episodes: int, progress: Callable[[int], None] | None = None) -> Trained:
         """So many episodes more, and what came of all of them; what was learnt before is kept."""
@@ -272,11 +271,25 @@ class Learner:
 
         return play(self.stage, self.length, choose, told)
 
-    def _check(self, batch: Batch) -> None:
-        if batch.actions.max(initial=0) >= self.stage.actions:
+    def _flat(self, batch: Batch) -> Batch:
+        """Logged data as an episode of the environment would be: observations in rows, as it has them."""
+        if batch.actions.max() >= self.stage.actions:
             raise EverystepError(
                 f"the batch has action {batch.actions.max()}; the environment has {self.stage.actions}, counted from 0."
             )
+        if _listed(self.stage.observation_space):
+            rows = lambda x: x
+            fits = batch.observations.ndim == 1 and batch.observations.dtype.kind == "i"
+        else:
+            rows = lambda x: x.reshape(len(x), -1).astype(np.float64)
+            fits = rows(batch.observations).shape[1] == self._sizes[0]
+        if not fits:
+            raise EverystepError(
+                f"the batch has observations of shape {batch.observations.shape[1:]} and type "
+                f"{batch.observations.dtype}; the environment has {self.stage.observation_space}: log what it shows."
+            )
+        before, after = rows(batch.observations), rows(batch.next_observations)
+        return replace(batch, observations=before, next_observations=after)
 
     def _book(self, played: Played, planned: bool) -> None:
         """One row of the table. Harm is that of the true mean where the environment knows it, else of what was seen."""
