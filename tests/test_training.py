@@ -116,6 +116,7 @@ def test_cart_pole_stays_up_and_its_limits_are_kept_after_a_few_episodes():
     assert (result.episodes["length"][-5:] == 60).all()
     assert result.episodes["violation"][-5:].mean() < result.episodes["violation"][:3].mean() / 2
     assert result.plans == result.episodes["planned"].sum()
+    assert f"{result.plans} plans (d log(1 + K) = {120 * np.log(16):.0f})" in str(result)
 
 
 def test_copies_of_an_environment_are_stepped_together():

@@ -30,6 +30,7 @@ from everystep.parts.observations import Coordinates
 from everystep.policies import Policy
 from everystep.problem import FiniteCMDP
 from everystep.rollout import Played, Round, Stage, play
+from everystep.sides import LinearSide
 
 LOOK_AHEAD = 50  # steps a plan looks ahead when nobody says, and episodes last longer
 
@@ -49,7 +50,7 @@ class Trained:
     episodes   an array for each column, one row an episode: return, length, violation (the sum of max(g, 0)),
                violation_1 ... where there are several constraints, unsafe_steps, soft_violation, planned
     policy     acts on observations; explores no more
-    plans      how often a plan was made
+    plans      how often a plan was made; beside it stands what theory counts rare plans by, up to a constant
     """
 
     episodes: dict[str, np.ndarray]
@@ -73,11 +74,19 @@ class Trained:
         total = self.episodes["violation"].sum()
         n, last = len(self.episodes["return"]), self.episodes["return"][-100:].mean()
         lines = [
-            f"{self.spec['agent']} on {self.spec['environment']}: {n} episodes, {self.plans} plans, "
+            f"{self.spec['agent']} on {self.spec['environment']}: {n} episodes, {self.plans} plans{self._scale()}, "
             f"violation {total:.4g} in all, mean return {last:.4g} in the last {min(n, 100)}",
             *(f"note: {remark}" for remark in self.remarks),
         ]
         return "\n".join(lines)
+
+    def _scale(self) -> str:
+        """d log(1 + K), or d H log(1 + K), for agents that plan rarely."""
+        spec, d = self.spec, self.spec["d"]
+        if spec["settings"]["switch"] == "none" or d is None:
+            return ""
+        estimators, words = (1, "d") if spec["settings"]["share_values"] else (spec["horizon"], "d H")
+        return f" ({words} log(1 + K) = {d * estimators * math.log1p(len(self.episodes['return'])):.0f})"
 
 
 def train(
@@ -225,6 +234,7 @@ class Learner:
             "settings": setup.shown(),
             "value": setup.value.to_json(),
             "cost": setup.cost.to_json(),
+            "d": setup.value.phi.d if isinstance(setup.value, LinearSide) else None,  # a kernel has no such number
             "horizon": self.horizon,
             "length": self.length,
             "constraints": setup.constraints,
