@@ -101,9 +101,9 @@ def drift(d: int, rank: int, rows_an_update: int, updates: int) -> tuple[float, 
     running = np.asarray(run(chosen).inverse)
     visits = np.bincount(chosen.reshape(-1), minlength=len(pool)).astype(float)
     fresh = np.linalg.inv(LAM * np.eye(d) + pool.T @ (visits[:, None] * pool))
-    # (I - F^T (lam I + F F^T)^-1 F) / lam by the singular values of F = sqrt(n) phi, which squares no condition number.
+    # From the singular values of F = sqrt(n) phi, Lambda = lam I + F^T F: no condition number is squared.
     _, sizes, directions = np.linalg.svd(np.sqrt(visits)[:, None] * pool, full_matrices=False)
-    exact = (np.eye(d) - directions.T @ ((sizes**2 / (sizes**2 + LAM))[:, None] * directions)) / LAM
+    exact = directions.T @ (directions / (sizes**2 + LAM)[:, None])
     off = lambda inverse, other: float(np.linalg.norm(inverse - other) / np.linalg.norm(other))
     return off(running, fresh), off(running, exact)
 
