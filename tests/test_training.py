@@ -266,7 +266,128 @@ def test_logged_data_of_another_environment_are_refused(changes, words):
         learner.learn(Batch.of(**columns | changes))
 
 
-# --- what goes wrong -------------------------------------------------------------------------------------------------
+def test_sharing_is_the_same_for_values_and_costs():
+    apart = agents.lsvi_ae(share_values=False)
+    assert es.train(Ring(), apart, constraint=harm, horizon=5, episodes=2).spec["settings"]["share_costs"] is False
+    with pytest.raises(EverystepError, match=r"both must be the same: leave one at auto"):
+        es.train(Ring(), agents.lsvi_ae(share_values=False, share_costs=True), constraint=harm, horizon=5)
+
+
+def test_the_constraint_sees_both_observations_and_the_action_as_the_environment_counts_them():
+    class Reusing(Line):
+        """Uses one array for all its observations, and counts actions from 3."""
+
+        action_space = spaces.Discrete(2, start=3)
+        now = np.zeros(2, np.float32)
+
+        def see(self):
+            self.now[:] = super().see()
+            return self.now
+
+        def step(self, action):
+            return super().step(action - 3)
+
+    seen = []
+    watch = lambda obs, action, obs_next, info: seen.append((obs.copy(), action, obs_next.copy())) or -1.0
+    result = es.train(Reusing(), constraint=watch, features=features.centres(3), horizon=5, episodes=4)
+    assert {action for _, action, _ in seen} == {3, 4}
+    assert all((obs == after).all() == (action == 3) for obs, action, after in seen)
+    assert result.policy(np.zeros(2)) in (3, 4)
+
+
+def test_rewards_outside_a_declared_range_are_said():
+    result = es.train(Ring(), constraint=harm, horizon=5, episodes=3, reward_range=(0, 0.5))
+    assert any("rewards from 0 to 1 were seen, outside that range" in remark for remark in result.remarks)
+
+
+def test_a_result_before_the_first_episode_can_be_shown():
+    learner = es.Learner(Ring(), constraint=harm, horizon=5)
+    learner.learn(from_env(Ring(), None, episodes=2, seed=3, constraint=harm))
+    assert "0 episodes" in str(learner.result())
+
+
+def test_looking_at_the_result_does_not_change_what_follows():
+    one, other = (es.Learner(Ring(), constraint=harm, horizon=5, seed=4) for _ in range(2))
+    one.play(4)
+    other.play(2)
+    other.policy(optimism=-1)
+    other.play(2)
+    for name, column in one.result().episodes.items():
+        np.testing.assert_array_equal(column, other.result().episodes[name])
+
+
+def test_a_function_as_features_is_given_again_and_touches_nothing_else(tmp_path):
+    shape = lambda x: np.array([x[0], x[1], 1.0]) / 2
+    phi, phi_cost = features.function(shape, d=3, crossed=True), features.polynomial(1)
+    result = es.train(Line(), constraint=harm_on_the_line, features=phi, cost_features=phi_cost, horizon=5, episodes=6)
+    result.policy.save(tmp_path)
+    with pytest.raises(EverystepError, match=r"a function of your own"):
+        Policy.load(tmp_path)
+    obs = np.array([0.6, 0.8])
+    for given in (shape, features.bind(phi, Line.observation_space, 2)):
+        again = Policy.load(tmp_path, features=given)
+        assert again(obs) == result.policy(obs)
+        for one, other in zip(again.bounds(obs), result.policy.bounds(obs), strict=True):
+            np.testing.assert_allclose(one, other, rtol=0, atol=1e-12)
+
+
+def test_a_run_by_regressors_is_saved_without_its_policy(tmp_path):
+    tree = es.regression(lambda: DecisionTreeRegressor(max_depth=4, random_state=0))
+    es.train(Ring(), agents.lsvi_ae(value=tree), constraint=harm, horizon=5, episodes=2).save(tmp_path / "run")
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["episodes.parquet", "spec.json"]
+
+
+def test_copies_that_start_again_at_once_lose_nothing_of_their_last_step():
+    class Told(Ring):
+        def step(self, action):
+            *rest, info = super().step(action)
+            return *rest, info | {"constraint": np.array([harm(None, action, self.x, info)])}
+
+    mode = gymnasium.vector.AutoresetMode.SAME_STEP
+    envs = gymnasium.vector.SyncVectorEnv([Told, lambda: Told(ends=True)], autoreset_mode=mode)
+    result = es.train(envs, horizon=5, episodes=12)
+    lengths = result.episodes["length"].reshape(-1, 2)
+    assert (lengths[:, 0] == 5).all()
+    assert result.episodes["planned"].sum() == result.plans
+
+
+# --- what goes wrong --------------------------------------------------------------------------------------------------
+class Faulty(Line):
+    """Shows something else from some step on."""
+
+    def __init__(self, wrong, at):
+        super().__init__()
+        self.wrong, self.at = wrong, at
+
+    def see(self):
+        return super().see() if self.steps < self.at else self.wrong
+
+
+@pytest.mark.parametrize("wrong", [np.array([np.nan, 0.0], np.float32), np.zeros(3, np.float32), 1], ids=str)
+@pytest.mark.parametrize("at", [0, 7, 10], ids=["at the very first", "within an episode", "at a reset"])
+def test_an_observation_that_does_not_fit_ends_in_a_sentence_with_what_was_seen(wrong, at):
+    kernel = "rbf(0.3, on=observation)*categorical(on=action)"
+    for agent in (agents.lsvi_ae(), agents.lsvi_ae(value=es.kernel(kernel), cost=es.gp(kernel))):
+        learner = es.Learner(
+            Faulty(wrong, at), agent, constraint=lambda *step: -1.0, features=features.centres(3), horizon=5
+        )
+        with pytest.raises(BrokenError, match=r"episode \d") as caught:
+            learner.train(4)
+        assert at == 0 or len(caught.value.result.episodes["return"]) in (2, 3)
+
+
+def test_a_kernel_that_outgrows_memory_ends_in_a_sentence_and_the_learner_stays_usable(monkeypatch):
+    monkeypatch.setattr(open_agent, "MOST", 2e5)
+    monkeypatch.setattr(open_agent, "CAPACITY", 32)
+    kernel = es.kernel("rbf(0.3, on=observation)*categorical(on=action)")
+    learner = es.Learner(
+        Line(), agents.lsvi_ae(value=kernel), constraint=harm_on_the_line, features=features.centres(3), horizon=5
+    )
+    with pytest.raises(BrokenError, match=r"a kernel on \d+ transitions would take .* GB; use features") as caught:
+        learner.train(200)
+    assert caught.value.result.policy([1.0, 0.0]) in (0, 1)
+
+
 def test_a_box_of_actions_is_refused_with_what_to_do():
     env = gymnasium.make("MountainCarContinuous-v0")
     with pytest.raises(EverystepError, match=r"the action space is Box.*make it Discrete, for instance with"):
@@ -327,6 +448,9 @@ def test_a_constraint_that_misbehaves_ends_in_a_sentence(constraint, words):
         ({"agent": agents.lsvi_ae(share_values=False), "horizon": 3, "length": 5}, "share_values of lsvi-ae is false"),
         ({"agent": "lsvi-a"}, "Did you mean lsvi-ae"),
         ({"envs": 3}, "does not know how to be made again"),
+        ({"length": 0}, "length is 0"),
+        ({"horizon": -3}, "horizon is -3"),
+        ({"horizon": 10**6, "length": 10**6}, "length is 1000000; cut episodes after at most"),
     ],
 )
 def test_wrong_settings_are_said_before_anything_is_played(settings, words):
@@ -341,9 +465,10 @@ def test_vectors_need_features():
         es.train(Line(), constraint=harm_on_the_line, horizon=5)
 
 
-def test_an_unknown_environment_is_said():
-    with pytest.raises(EverystepError, match=r"environment 'Nowhere-v0' cannot be made"):
-        es.train("Nowhere-v0", constraint=harm)
+@pytest.mark.parametrize("env", ["Nowhere-v0", "nomodule:Nowhere-v0", 42, None])
+def test_an_unknown_environment_is_said(env):
+    with pytest.raises(EverystepError, match=r"cannot be made|give a gymnasium environment"):
+        es.train(env, constraint=harm)
 
 
 def test_the_optimum_of_a_published_table_is_reached_by_training_on_its_environment():

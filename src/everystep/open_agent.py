@@ -9,6 +9,7 @@ Rare switching: with `switch` > 1 a plan is kept until some det(Lambda_h) is tha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -106,13 +107,13 @@ class OpenAgent:
         self.rng = np.random.default_rng(seed)
         self.plans = 0
         self.episode = 1  # the number of the coming one, k
-        self.reward_range = setup.reward_range or (0.0, 0.0)
+        self.rewards_seen = (math.inf, -math.inf)  # the least and the most
+        self._capacity = max(CAPACITY, 2 ** math.ceil(math.log2(4 * setup.length)))
         with jax.enable_x64(True):
             self.parts = setup.build()
-            self.state = setup.start(self.parts, CAPACITY)
-        self._capacity = CAPACITY
+            self.state = setup.start(self.parts, self._capacity)
         crossed = isinstance(setup.value, LinearSide) and setup.value.phi.crossed
-        self._memory = Memory(1 if setup["share_values"] else setup.horizon, crossed)
+        self._memory = Memory(setup.steps, crossed)
         self._kept: list[tuple[Batch, np.ndarray]] = []  # transitions and their slots, for regressors
         self._points = 0  # of one kernel
         self._acting: Acting | None = None
@@ -131,19 +132,19 @@ class OpenAgent:
     def _pieces(self, batch: Batch) -> Iterator[Batch]:
         """A batch an episode at a time, in pieces of at most L transitions."""
         L, H = self.setup.length, self.setup.horizon
+        if self._stepped and batch.steps.max() >= H:
+            raise EverystepError(
+                f"the batch has a step {batch.steps.max() + 1}, but each of {H} steps has an estimator of its "
+                f"own; leave out steps after {H}, or share estimators."
+            )
         for which in batch.episodes():
             episode = batch.rows(which)
-            if self._stepped and episode.steps.max() >= H:
-                raise EverystepError(
-                    f"the batch has a step {episode.steps.max() + 1}, but each of {H} steps has an estimator of its "
-                    f"own; leave out steps after {H}, or share estimators."
-                )
             for first in range(0, len(episode), L):
                 yield episode.rows(slice(first, first + L))
 
     @property
     def _stepped(self) -> bool:
-        return not (self.setup["share_values"] and self.setup["share_costs"])
+        return self.setup.steps > 1
 
     def _observe(self, piece: Batch) -> None:
         """Learn from one piece of an episode."""
@@ -194,16 +195,21 @@ class OpenAgent:
 
     def _widen(self, rewards: np.ndarray) -> None:
         """Keep the range of rewards: as declared, or of what was seen and 0, which an ended episode earns."""
-        if self.setup.reward_range is not None:
-            return
-        low, high = self.reward_range
-        low, high = min(low, float(rewards.min())), max(high, float(rewards.max()))
-        if (low, high) != self.reward_range:
-            self.reward_range = low, high
+        least, most = self.rewards_seen
+        before, self.rewards_seen = self.reward_scale, (min(least, rewards.min()), max(most, rewards.max()))
+        if self.reward_scale != before:
+            low, high = self.reward_scale
             with jax.enable_x64(True):
-                as_array = lambda number: jnp.asarray(number, float)
-                values = self.state.values._replace(low=as_array(low), high=as_array(high))
-                self.state = self.state._replace(values=values)
+                values = self.state.values._replace(low=jnp.asarray(low, float), high=jnp.asarray(high, float))
+            self.state = self.state._replace(values=values)
+
+    @property
+    def reward_scale(self) -> tuple[float, float]:
+        """What is scaled to 0 and to 1."""
+        if self.setup.reward_range is not None:
+            return self.setup.reward_range
+        low, high = min(self.rewards_seen[0], 0.0), max(self.rewards_seen[1], 0.0)
+        return (float(low), float(high)) if low < high else (0.0, 1.0)
 
     def _make_room(self, more: int) -> None:
         """Twice the capacity until all slots fit, and all points of a kernel with `more` to come."""
@@ -212,9 +218,10 @@ class OpenAgent:
         needed = max(self._memory.used, self._points + setup.length if kernels else 0)
         if needed <= self._capacity:
             return
-        while self._capacity < needed:
-            self._capacity *= 2
-        size = 8.0 * self._capacity**2 * (1 + setup.actions) * len(kernels)
+        capacity = self._capacity
+        while capacity < needed:
+            capacity *= 2
+        size = 8.0 * capacity**2 * (1 + setup.actions) * len(kernels) * setup.steps
         if size > MOST:
             raise EverystepError(
                 f"a kernel on {self._points + more} transitions would take {size / 1e9:.1f} GB; use features "
@@ -222,15 +229,16 @@ class OpenAgent:
             )
         with jax.enable_x64(True):
             self.state = self.state._replace(
-                values=self.parts.values.grown(self.state.values, self._capacity),
-                costs=self.parts.costs.grown(self.state.costs, self._capacity),
+                values=self.parts.values.grown(self.state.values, capacity),
+                costs=self.parts.costs.grown(self.state.costs, capacity),
             )
+        self._capacity = capacity
 
     # --- planning ----------------------------------------------------------------------------------------------------
     def plan(self) -> Acting:
         """The plan of the coming episode. With `switch` the last one is kept while no determinant grew that much."""
         if self._acting is None or self._due():
-            self._acting = self._acting_of(self.parts)
+            self._acting = self._acting_of(self.parts, self.rng)
             if self.setup.switch is not None:
                 self._log_det = self._determinants()
             self._learnt = False
@@ -239,10 +247,11 @@ class OpenAgent:
 
     def settled(self, optimism: float | None = None) -> Acting:
         """A plan that explores no more: no bonus on values, and another `optimism` about costs if given."""
+        parts, given = self.parts, self.setup["optimism"] if optimism is None else optimism
         with jax.enable_x64(True):
             no_bonus = radii.Tuned(jnp.zeros(()))
-        acting = self._acting_of(self.parts._replace(values=self.parts.values._replace(radius=no_bonus)))
-        return acting if optimism is None else replace(acting, optimism=optimism)
+            calm = parts._replace(values=parts.values._replace(radius=no_bonus), optimism=jnp.asarray(given, float))
+        return replace(self._acting_of(calm, np.random.default_rng(0)), optimism=given)
 
     def _due(self) -> bool:
         factor = self.setup.switch
@@ -255,27 +264,29 @@ class OpenAgent:
         with jax.enable_x64(True):
             return np.asarray(_log_det(self.parts, self.state))
 
-    def _acting_of(self, parts: Agent) -> Acting:
+    def _acting_of(self, parts: Agent, rng: np.random.Generator) -> Acting:
         setup = self.setup
         choice = jax.tree.map(np.asarray, parts.choice)
         with jax.enable_x64(True):
             if setup.regression is None:
-                word = self.rng.integers(0, 2**32, dtype=np.uint32)
+                word = rng.integers(0, 2**32, dtype=np.uint32)
                 made = _planned(parts, self.state, word, (setup.horizon, self._capacity))
                 values, costs = jax.tree.map(np.asarray, made)
             else:
-                values, costs = self._regressed(parts, choice)
+                values, costs = self._regressed(parts, choice, rng)
         price = np.asarray(self.state.price)
         return Acting(values, costs, setup.value.at, setup.cost.at, price, choice, setup["optimism"], setup["cap"])
 
-    def _regressed(self, parts: Agent, choice: Any) -> tuple[regressors.RegressionDecision, Any]:
+    def _regressed(
+        self, parts: Agent, choice: Any, rng: np.random.Generator
+    ) -> tuple[regressors.RegressionDecision, Any]:
         """The same plan with regressors in place of the linear model of values."""
         setup, side, spec = self.setup, self.setup.value, self.setup.regression
         assert isinstance(side, RegressionSide)
         assert spec is not None
         width, ghat, bonus, costs = jax.tree.map(np.asarray, _for_regressors(parts, self.state))
-        low, high = self.reward_range
-        span = high - low or 1.0
+        low, high = self.reward_scale
+        span = high - low
         slots = [_stacked(each, side) for each in self._memory.observations]
         fitted = regressors.plan(
             spec,
@@ -288,7 +299,7 @@ class OpenAgent:
             -low / span,
             setup["cap"],
             float(parts.values.radius.beta),
-            self.rng,
+            rng,
         )
         return regressors.RegressionDecision(spec, fitted, bonus, float(parts.values.radius.beta)), costs
 

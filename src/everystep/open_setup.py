@@ -81,8 +81,15 @@ class OpenSetup:
         in_kernel = isinstance(cost, KernelSide)
         s["lam_cost"] = default("lam_cost", LAM_GP if in_kernel else LAM_COST if tuned_cost else 1.0)
         s["beta_cost"] = default("beta_cost", BETA_GP if in_kernel else BETA_COST if tuned_cost else 1.0)
-        for key in ("share_values", "share_costs"):
-            s[key] = default(key, True)
+        keys = ("share_values", "share_costs")
+        said = {s[key] for key in keys} - {AUTO}
+        if len(said) > 1:
+            raise EverystepError(
+                f"share_values of {name} is {s['share_values']} and share_costs {s['share_costs']}; on an environment "
+                "both must be the same: leave one at auto."
+            )
+        for key in keys:
+            s[key] = said == {True} or not said
             if not s[key] and length > horizon:
                 raise EverystepError(
                     f"setting {key} of {name} is false, but episodes last up to {length} steps and a plan {horizon}; "
@@ -170,11 +177,15 @@ class OpenSetup:
         agent: Agent = REGISTERED[self.recipe.name].compose(self)  # type: ignore[arg-type]
         return jax.tree.map(jnp.asarray, agent)
 
+    @property
+    def steps(self) -> int:
+        """T: how many estimators there are of each kind."""
+        return 1 if self["share_values"] else self.horizon
+
     def start(self, agent: Agent, capacity: int) -> State:
         """The state before the first episode."""
         H, m = self.horizon, self.constraints
-        steps = lambda shared: 1 if shared else H
-        T, T_cost, scale = steps(self["share_values"]), steps(self["share_costs"]), self.reward_range or (0.0, 1.0)
+        T, scale = self.steps, self.reward_range or (0.0, 1.0)
         # Norms at slots are kept up to date where that takes less than making them when planning: see `Slots`.
         kept = lambda side: self.switch is None and self.length < side.e
         dense = lambda side: (side.phi.actions, side.phi.crossed, side.e, capacity, kept(side))
@@ -186,9 +197,9 @@ class OpenSetup:
         if not self.has_costs:
             costs = agent.costs.init(self.actions, capacity)
         elif isinstance(cost, KernelSide):
-            costs = agent.costs.init(cost.like, T_cost, m, cost.actions, capacity)
+            costs = agent.costs.init(cost.like, T, m, cost.actions, capacity)
         else:
-            costs = agent.costs.init(T_cost, m, *dense(cost))
+            costs = agent.costs.init(T, m, *dense(cost))
         return State(values, costs, agent.penalty.init(m, H), jnp.asarray(1, jnp.int32))
 
 

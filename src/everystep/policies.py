@@ -19,10 +19,10 @@ import numpy as np
 
 from everystep import sides, store
 from everystep.acting import Acting
-from everystep.errors import EverystepError
+from everystep.errors import EverystepError, whole_number
 from everystep.parts.choices import Greedy, Penalised
 from everystep.parts.observations import flatten
-from everystep.sides import LinearSide, RegressionSide, Side
+from everystep.sides import RegressionSide, Side
 
 FORMAT = 1
 
@@ -55,6 +55,11 @@ class Policy:
         return (mean - width)[..., 0], (mean + width)[..., 0]
 
     @property
+    def can_be_saved(self) -> bool:
+        """Whether it is made of arrays alone."""
+        return not isinstance(self.value, RegressionSide)
+
+    @property
     def confidence(self) -> str:
         """What the labels are worth, in a sentence."""
         return str(self.spec["confidence"])
@@ -63,16 +68,16 @@ class Policy:
         return flatten(observation)[None]
 
     def _h(self, step: int) -> int:
-        H = self.acting.price.shape[1]
-        if not 1 <= step <= H:
+        H, h = self.acting.price.shape[1], whole_number("step", step)
+        if h > H:
             raise EverystepError(f"step is {step}; give a whole number from 1 to {H}.")
-        return step - 1
+        return h - 1
 
     # --- folders -----------------------------------------------------------------------------------------------------
     def save(self, folder: str | Path) -> Path:
         """Write policy.json and policy.npz into a folder, whole or not at all; a policy that is there is replaced."""
         target, acting = Path(folder), self.acting
-        if isinstance(self.value, RegressionSide):
+        if not self.can_be_saved:
             raise EverystepError(
                 "a policy by regressors cannot be saved without pickle; train a linear or kernel model."
             )
@@ -99,7 +104,7 @@ class Policy:
 
     @classmethod
     def load(cls, folder: str | Path, features: Any = None, cost_features: Any = None) -> Policy:
-        """A saved policy. Features that are a function of one's own are given again (bound ones)."""
+        """A saved policy. A function of one's own that made features is given again: `features`, `cost_features`."""
         where = Path(folder)
         broken = EverystepError(f"policy '{where}' cannot be read; give a folder that Policy.save wrote.")
         try:
@@ -114,11 +119,10 @@ class Policy:
                 key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)
             }
             given = {"value": features, "cost": features if cost_features is None else cost_features}
-            made = {
-                name: LinearSide(phi) if phi is not None else sides.again(content[name], of(f"{name}_side_"))
-                for name, phi in given.items()
-            }
+            made = {name: sides.again(content[name], of(f"{name}_side_"), phi) for name, phi in given.items()}
             plans = {name: sides.decision(made[name], of(f"{name}_plan_")) for name in made if of(f"{name}_plan_")}
+            if arrays["price"].ndim != 2 or not {"first_action", "confidence"} <= set(content["spec"]):
+                raise broken
             acting = Acting(
                 plans["value"],
                 plans.get("cost"),
@@ -126,8 +130,8 @@ class Policy:
                 made["cost"].at,
                 arrays["price"],
                 Greedy() if content["choice"] == "greedy" else Penalised(content["rectify"]),
-                content["optimism"],
-                content["cap"],
+                float(content["optimism"]),
+                float(content["cap"]),
             )
             return cls(acting, made["value"], made["cost"], content["spec"])
         except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile, zlib.error) as error:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from everystep.errors import EverystepError
 from everystep.models import WIDTH, Bonus, Regression
 from everystep.parts.choices import Choice
 from everystep.parts.stored import LinearDecision
@@ -98,7 +99,12 @@ def _fit(spec: Regression, X: np.ndarray, y: np.ndarray, rng: np.random.Generato
     for _ in range(spec.members if len(y) else 0):
         rows = slice(None) if spec.members == 1 else rng.integers(0, len(y), len(y))
         model = spec.make()
-        model.fit(X[rows], y[rows])
+        try:
+            model.fit(X[rows], y[rows])
+        except Exception as error:
+            raise EverystepError(
+                f"the regressor {model} failed to fit {len(y)} rows ({error}); give another."
+            ) from error
         members.append(model)
     return members
 
@@ -108,8 +114,12 @@ def _predicted(members: list[Any], inputs: np.ndarray) -> tuple[np.ndarray, np.n
     A, n, p = inputs.shape
     if not members or n == 0:
         return np.zeros((A, n)), np.zeros((A, n))
-    each = np.stack([np.asarray(model.predict(inputs.reshape(A * n, p)), float).reshape(A, n) for model in members])
-    return each.mean(0), each.std(0)
+    each = np.array([np.asarray(model.predict(inputs.reshape(A * n, p)), float) for model in members])
+    if each.shape != (len(members), A * n) or not np.isfinite(each).all():
+        raise EverystepError(
+            f"the regressor {members[0]} predicted {each[0]} for {A * n} rows; it must give a finite number for each."
+        )
+    return each.mean(0).reshape(A, n), each.std(0).reshape(A, n)
 
 
 def _bonus(bonus: str | Bonus, inputs: np.ndarray, spread: np.ndarray) -> np.ndarray:

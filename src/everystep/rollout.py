@@ -6,6 +6,7 @@ and what was seen before it is handed back.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,11 +30,21 @@ class Stage:
         self.env, self.constraint = env, constraint
         self.many = hasattr(env, "num_envs")
         self.copies = int(env.num_envs) if self.many else 1
+        names = (
+            ("single_action_space", "single_observation_space") if self.many else ("action_space", "observation_space")
+        )
+        if not all(hasattr(env, name) for name in (*names, "reset", "step")):
+            raise EverystepError(f"env is {env!r}; give a gymnasium environment, or the id of one.")
         space = env.single_action_space if self.many else env.action_space
         self.actions = discrete_actions(space)
         self.first_action = int(getattr(space, "start", 0))
         self.observation_space = env.single_observation_space if self.many else env.observation_space
-        self._same_step = "same" in str((getattr(env, "metadata", None) or {}).get("autoreset_mode", "")).lower()
+        mode = str((getattr(env, "metadata", None) or {}).get("autoreset_mode", "")).lower()
+        if "disabled" in mode:
+            raise EverystepError(
+                "the vector environment never resets its copies; make it with autoreset_mode NEXT_STEP."
+            )
+        self._same_step = "same" in mode
         self._seed: int | None = seed
 
     def reset(self) -> list[Any]:
@@ -47,13 +58,13 @@ class Stage:
             after, reward, terminated, truncated, info = self.env.step(int(actions[0]) + self.first_action)
             return [after], np.array([reward], float), np.array([terminated]), np.array([truncated]), [info]
         after, reward, terminated, truncated, info = self.env.step(actions + self.first_action)
-        infos = [_of_copy(info, i) for i in range(self.copies)]
+        infos: list[Any] = [_of_copy(info, i) for i in range(self.copies)]
         after = self._split(after)
-        if self._same_step and "final_obs" in info:  # the copy has started again already
-            after = [
-                each.get("final_obs", x) if end else x
-                for each, x, end in zip(infos, after, terminated | truncated, strict=True)
-            ]
+        over = terminated | truncated
+        if self._same_step:  # a copy that is over has started again already; its last step is kept aside
+            last = lambda i, key, now: infos[i].get(key, now) if over[i] else now
+            after = [last(i, "final_obs", x) for i, x in enumerate(after)]
+            infos = [last(i, "final_info", info) for i, info in enumerate(infos)]
         return after, np.asarray(reward, float), terminated, truncated, infos
 
     def _split(self, observations: Any) -> list[Any]:
@@ -125,10 +136,10 @@ def play(stage: Stage, length: int, choose: Choose, told: Told | None = None) ->
     played = [Played() for _ in range(stage.copies)]
     doing, t = "start", 0
     try:
-        seen = stage.reset()
+        seen = copy.deepcopy(stage.reset())
         for t in range(length):
             doing = "observe"
-            x = np.stack([flatten(each) for each in seen])
+            x = _rows(seen)
             actions = choose(t, x)
             doing = "step"
             after, reward, terminated, truncated, infos = stage.step(actions)
@@ -136,11 +147,14 @@ def play(stage: Stage, length: int, choose: Choose, told: Told | None = None) ->
             for i, each in enumerate(played):
                 if each.over:
                     continue
-                cost = constraints.observed(stage.constraint, seen[i], int(actions[i]), after[i], infos[i])
+                action = int(actions[i]) + stage.first_action
+                cost = constraints.observed(stage.constraint, seen[i], action, after[i], infos[i])
                 known = stage.constraint is None and "mean_constraint" in infos[i]
                 mean = np.asarray(infos[i]["mean_constraint"], float) if known else cost
                 x_next = flatten(after[i])
-                _check(reward[i], x_next, each.costs, cost)
+                _check(reward[i], x[i], x_next, each.costs, cost)
+                if told is not None:
+                    told(t, x[i], int(actions[i]), cost)
                 for column, value in zip(
                     (
                         each.observations,
@@ -156,11 +170,9 @@ def play(stage: Stage, length: int, choose: Choose, told: Told | None = None) ->
                 ):
                     column.append(value)  # type: ignore[attr-defined]
                 each.over = bool(terminated[i] or truncated[i])
-                if told is not None:
-                    told(t, x[i], int(actions[i]), cost)
             if all(each.over for each in played):
                 break
-            seen = after
+            seen = copy.deepcopy(after)  # the environment may use its arrays again
     except EverystepError as error:
         return Round(played, EverystepError(f"step {t + 1}: {error}"))
     except Exception as error:
@@ -171,10 +183,21 @@ def play(stage: Stage, length: int, choose: Choose, told: Told | None = None) ->
     return Round(played)
 
 
-def _check(reward: float, x: np.ndarray, before: list[np.ndarray], cost: np.ndarray) -> None:
+def _rows(seen: list[Any]) -> np.ndarray:
+    """The observations of all copies in rows."""
+    each = [flatten(observation) for observation in seen]
+    for x in each:
+        if x.shape != each[0].shape or not np.isfinite(x).all():
+            raise EverystepError(f"the observation {x} is not finite, or of another shape; mend the environment.")
+    return np.stack(each)
+
+
+def _check(reward: float, x: np.ndarray, x_next: np.ndarray, before: list[np.ndarray], cost: np.ndarray) -> None:
     if not np.isfinite(reward):
         raise EverystepError(f"the reward is {reward}; it must be a finite number.")
-    if not np.isfinite(x).all():
-        raise EverystepError(f"the observation {x} is not finite; wrap the environment so that it is.")
+    if not np.isfinite(x_next).all() or x_next.shape != x.shape or x_next.dtype != x.dtype:
+        raise EverystepError(
+            f"the observation {x_next} after {x} is not finite, or of another shape or type; mend the environment."
+        )
     if before and len(before[0]) != len(cost):
         raise EverystepError(f"the constraint gave {len(cost)} numbers, before it gave {len(before[0])}; give as many.")

@@ -15,6 +15,7 @@ import numpy as np
 from everystep.parts import kernels
 from everystep.parts.features import Features, rebuild
 from everystep.parts.kernels import Kernel
+from everystep.parts.observations import rows
 from everystep.parts.stored import LinearDecision, Seen
 from everystep.parts.stored_kernel import KernelDecision, PointsSeen
 
@@ -85,7 +86,7 @@ class KernelSide:
         return {"observation": np.broadcast_to(x, (*shape, x.shape[1])), "action": np.broadcast_to(every, (*shape, 1))}
 
     def _rows(self, observations: np.ndarray) -> np.ndarray:
-        return observations.reshape(len(observations), -1).astype(float)
+        return rows(observations, self.coordinates)
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -120,11 +121,20 @@ class RegressionSide(LinearSide):
 Side = LinearSide | KernelSide | RegressionSide
 
 
-def again(content: dict[str, Any], arrays: dict[str, np.ndarray]) -> Side:
-    """A side from what was saved of it."""
+def again(content: dict[str, Any], arrays: dict[str, np.ndarray], given: Any = None) -> Side:
+    """A side from what was saved of it. A function of one's own is `given` again, alone or as features made with it."""
     if "kernel" in content:
         return KernelSide(kernels.read(content["kernel"]), content["coordinates"], content["actions"])
-    return LinearSide(rebuild(content, arrays))
+    if isinstance(given, Features):
+        return LinearSide(given if _by_function(content) else rebuild(content, arrays))
+    return LinearSide(rebuild(content, arrays, given))
+
+
+def _by_function(content: Any) -> bool:
+    """Whether saved features have a function in them."""
+    if isinstance(content, list):
+        return any(map(_by_function, content))
+    return isinstance(content, dict) and ("function" in content or any(map(_by_function, content.values())))
 
 
 def decision(side: Side, arrays: dict[str, np.ndarray]) -> LinearDecision | KernelDecision:

@@ -20,7 +20,7 @@ import numpy as np
 from everystep import store
 from everystep.agents import Recipe, recipe
 from everystep.constraints import Constraint
-from everystep.errors import EverystepError, whole_number
+from everystep.errors import EverystepError, real_number, whole_number
 from everystep.experiment import versions
 from everystep.logged.batch import Batch
 from everystep.open_agent import OpenAgent
@@ -32,6 +32,8 @@ from everystep.problem import FiniteCMDP
 from everystep.rollout import Played, Round, Stage, play
 from everystep.sides import LinearSide
 
+MOST_STEPS = 10_000  # of an episode: its rows are learnt together
+COLUMNS = ("return", "length", "violation", "unsafe_steps", "soft_violation", "planned")
 LOOK_AHEAD = 50  # steps a plan looks ahead when nobody says, and episodes last longer
 
 
@@ -60,19 +62,20 @@ class Trained:
     remarks: tuple[str, ...]
 
     def save(self, out: str | Path) -> Path:
-        """Write a run folder: episodes.parquet, spec.json and policy/. Refuse one that holds something else."""
+        """Write a run folder: episodes.parquet, spec.json and policy/ (not by regressors). Refuse one that is taken."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         with store.folder(Path(out), self.spec) as folder:
             pq.write_table(pa.table(dict(self.episodes)), folder / "episodes.parquet", compression="zstd")
-            self.policy.save(folder / "policy")
+            if self.policy.can_be_saved:
+                self.policy.save(folder / "policy")
             (folder / "spec.json").write_text(json.dumps(self.spec, indent=2) + "\n", encoding="utf-8")
         return Path(out)
 
     def __str__(self) -> str:
-        total = self.episodes["violation"].sum()
-        n, last = len(self.episodes["return"]), self.episodes["return"][-100:].mean()
+        n, total = len(self.episodes["return"]), self.episodes["violation"].sum()
+        last = self.episodes["return"][-100:].mean() if n else math.nan
         lines = [
             f"{self.spec['agent']} on {self.spec['environment']}: {n} episodes, {self.plans} plans{self._scale()}, "
             f"violation {total:.4g} in all, mean return {last:.4g} in the last {min(n, 100)}",
@@ -141,27 +144,38 @@ class Learner:
         env = _made(env, whole_number("envs", envs))
         self.stage = Stage(env, constraint, self.seed)
         self.name = _name(env)
-        self.length = whole_number("length", length or _limit(env) or horizon or LOOK_AHEAD)
-        self.horizon = min(self.length, LOOK_AHEAD) if horizon is None else whole_number("horizon", horizon)
+        ahead = LOOK_AHEAD if horizon is None else whole_number("horizon", horizon)
+        self.length = whole_number("length", length) if length is not None else _limit(env) or ahead
+        self.horizon = min(self.length, ahead) if horizon is None else ahead
+        if self.length > MOST_STEPS:
+            raise EverystepError(f"length is {self.length}; cut episodes after at most {MOST_STEPS} steps.")
         if self.horizon > self.length:
             raise EverystepError(
                 f"horizon is {horizon}, an episode has at most {self.length} steps; set length, or less."
             )
         space, A = self.stage.observation_space, self.stage.actions
-        features = one_hot() if features is None and _listed(space) else features
+        lists = Coordinates.of(space).sizes
+        features = one_hot() if features is None and lists is not None else features
         self._features = None if features is None else bind(features, space, A)
         self._cost_features = self._features if cost_features is None else bind(cost_features, space, A)
         self._sizes = (len(Coordinates.of(space).low), A)
         self.reward_range = _range(reward_range)
         self._rng = np.random.default_rng(self.seed)
         self.agent: OpenAgent | None = None  # made when the first cost says how many constraints there are
-        self._columns: dict[str, list[Any]] = {}
+        self._columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
         self._setup(constraints=1)  # so that wrong settings are said now
 
     # --- learning ----------------------------------------------------------------------------------------------------
     def learn(self, batch: Batch) -> None:
         """Learn from logged transitions, before or between episodes, as if they had been its own."""
-        self._ready(batch.constraints).learn(self._flat(batch))
+        flat = self._flat(batch)
+        agent = self._ready(batch.constraints)
+        for side in (
+            agent.setup.value,
+            agent.setup.cost,
+        ):  # so that a row that does not fit is said before any is learnt
+            side.at(np.concatenate([flat.observations, flat.next_observations]))
+        agent.learn(flat)
 
     def train(self, episodes: int, progress: Callable[[int], None] | None = None) -> Trained:
         """So many episodes more, and what came of all of them; what was learnt before is kept."""
@@ -169,23 +183,31 @@ class Learner:
         return self.result()
 
     def play(self, episodes: int, progress: Callable[[int], None] | None = None) -> None:
-        """So many episodes more."""
+        """So many episodes more; with copies, as many as fill up the last round."""
         left = whole_number("episodes", episodes)
         while left > 0:
-            plans = self.plans
-            came = self._round()
-            played = [each for each in came.played[:left] if each.actions]
-            for each in played:
-                self._ready(len(each.costs[0])).learn(each.batch(self.number))
-                self._book(each, planned=self.plans > plans)
+            plans, number = self.plans, self.number
+            try:
+                came = self._round()
+                played = [each for each in came.played if each.actions]
+                for i, each in enumerate(played):
+                    self._ready(len(each.costs[0])).learn(each.batch(self.number))
+                    self._book(each, planned=self.plans > plans and i == 0)
+            except EverystepError as error:
+                raise self._broken(f"episode {number}: {error}") from error
             if came.broken is not None:
-                number = self.number - bool(played)
-                kept = None if self.agent is None else self.result()
-                what = "Nothing was seen before." if kept is None else "What was seen until then is kept."
-                raise BrokenError(f"episode {number}, {came.broken} {what}", kept)
+                raise self._broken(f"episode {number}, {came.broken}")
             left -= len(played)
             if progress is not None:
                 progress(len(played))
+
+    def _broken(self, sentence: str) -> BrokenError:
+        try:
+            kept = None if self.agent is None else self.result()
+        except EverystepError:  # what broke the episode breaks the last plan as well
+            kept = None
+        what = "Nothing is kept." if kept is None else "What was seen until then is kept."
+        return BrokenError(f"{sentence} {what}", kept)
 
     def result(self) -> Trained:
         """What came of training so far."""
@@ -198,6 +220,7 @@ class Learner:
         """What was learnt, as a policy that explores no more; `optimism` as the agent's, or another (-1: cautious)."""
         if self.agent is None:
             raise EverystepError("nothing was seen yet; train for an episode, or learn from logged data.")
+        optimism = None if optimism is None else real_number("optimism", optimism, -1, 1)
         setup = self.agent.setup
         return Policy(self.agent.settled(optimism), setup.value, setup.cost, self.spec)
 
@@ -210,14 +233,19 @@ class Learner:
     @property
     def number(self) -> int:
         """The number of the coming episode, from 1."""
-        return len(self._columns.get("return", [])) + 1
+        return len(self._columns["return"]) + 1
 
     @property
     def remarks(self) -> tuple[str, ...]:
         assert self.agent is not None
-        low, high = self.agent.reward_range
+        low, high = self.agent.reward_scale
         how = "as declared" if self.reward_range else "of what was seen, and 0"
         said = [f"rewards were scaled to [0, 1] from {low:g} to {high:g}, {how}"]
+        least, most = self.agent.rewards_seen
+        if least < low or most > high:
+            said.append(
+                f"rewards from {least:g} to {most:g} were seen, outside that range: values may be cut at the cap"
+            )
         if self.length > self.horizon:
             said.append(f"plans look {self.horizon} steps ahead in episodes of up to {self.length}")
         setup = self.agent.setup
@@ -238,7 +266,7 @@ class Learner:
             "horizon": self.horizon,
             "length": self.length,
             "constraints": setup.constraints,
-            "reward_range": list(self.agent.reward_range),
+            "reward_range": list(self.agent.reward_scale),
             "seed": self.seed,
             "first_action": self.stage.first_action,
             "confidence": setup.confidence,
@@ -283,6 +311,8 @@ class Learner:
 
     def _flat(self, batch: Batch) -> Batch:
         """Logged data as an episode of the environment would be: observations in rows, as it has them."""
+        if not isinstance(batch, Batch) or not len(batch):
+            raise EverystepError("the batch holds no transitions; give a Batch, as everystep.logged makes them.")
         if batch.actions.max() >= self.stage.actions:
             raise EverystepError(
                 f"the batch has action {batch.actions.max()}; the environment has {self.stage.actions}, counted from 0."
@@ -331,8 +361,8 @@ def _made(env: Any, copies: int) -> Any:
         raise EverystepError("an environment by its id needs gymnasium; install everystep[gym].") from None
     try:
         return gymnasium.make(spec) if copies == 1 else gymnasium.make_vec(spec, num_envs=copies)
-    except gymnasium.error.Error as error:
-        raise EverystepError(f"environment '{spec}' cannot be made ({error}).") from None
+    except (gymnasium.error.Error, ImportError) as error:
+        raise EverystepError(f"environment '{spec}' cannot be made ({error}); check its id.") from None
 
 
 def _name(env: Any) -> str:
@@ -342,6 +372,7 @@ def _name(env: Any) -> str:
 
 def _limit(env: Any) -> int | None:
     """The most steps of an episode, if the environment says so."""
+    env = env.envs[0] if getattr(env, "envs", None) else env
     limit = getattr(getattr(env, "spec", None), "max_episode_steps", None)
     problem = getattr(getattr(env, "unwrapped", env), "problem", None)
     return int(limit) if limit is not None else problem.horizon if isinstance(problem, FiniteCMDP) else None

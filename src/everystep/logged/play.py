@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from everystep.constraints import Constraint, observed
 from everystep.errors import EverystepError, number_below, whole_number
 from everystep.logged.batch import Batch
+from everystep.parts.observations import flatten
 
 
 def from_env(
@@ -48,7 +50,7 @@ def from_env(
                 after, reward, terminated, truncated, info = values
                 g = observed(constraint, obs, action, after, info)
                 rows.add(obs, action, reward, g, after, terminated, h, k)
-                obs, h = after, h + 1
+                obs, h = copy.deepcopy(after), h + 1  # the environment may use its arrays again
                 over = bool(terminated or truncated or h == most)
     except Exception as error:
         words = str(error) if isinstance(error, EverystepError) else f"{type(error).__name__}: {error}"
@@ -72,7 +74,7 @@ class Rows:
     def add(
         self, obs: Any, action: Any, reward: Any, g: np.ndarray, after: Any, terminated: Any, h: int, k: int
     ) -> None:
-        before, after, reward = np.array(obs), np.array(after), float(reward)  # copies: arrays may be used again
+        before, after, reward = _array(obs), _array(after), float(reward)
         # Said before the row is added, so that what came before is whole.
         for name, value in (("observations", before), ("next_observations", after), ("rewards", reward)):
             number = isinstance(value, float) or value.dtype.kind in "biuf"
@@ -93,6 +95,11 @@ class Rows:
         if not len(self):
             raise EverystepError("there are no steps in it; give at least one episode.")
         return Batch.of(**self.columns, action_count=action_count)
+
+
+def _array(obs: Any) -> np.ndarray:
+    """A copy, for arrays may be used again; observations of several parts in one row."""
+    return flatten(obs) if isinstance(obs, Mapping | tuple) else np.array(obs)
 
 
 def number_of_actions(space: Any) -> int:
