@@ -4,9 +4,9 @@
 
 LSVI-AE beside unconstrained LSVI, with beta = 0.5: beta / sqrt(lam) is then the cap, H = 5, so that what was never
 tried looks as good as anything can be. `lost` is the sum over episodes of max(V* - V, 0): an episode that earns more
-than the safe optimum, by harm, does not make up for another. It is at least the regret, which may be negative. Exponents are
-slopes of log(sum up to k) on log k over the last nine tenths of the episodes, with 95 % bootstrap intervals over seeds.
-With margin 0 some actions are unsafe by next to nothing, and such harm is found out late.
+than the safe optimum, by harm, does not make up for another. It is at least the regret, which may be negative.
+Exponents are slopes of log(sum up to k) on log k over the last nine tenths of the episodes, with 95 % bootstrap
+intervals over seeds. With margin 0 some actions are unsafe by next to nothing, and such harm is found out late.
 """
 
 import argparse

@@ -22,12 +22,15 @@ FLOORS = [
     {"rows"},
     {"planner", "models", "settings", "parts", "features", "kernels", "problems", "stats", "certificates", "logged"},
     {"lsvi", "cost_setup", "value_setup"},
-    {"agents", "fitting"},
+    {"agents", "fitting", "sides", "regressors", "acting", "rollout"},
+    {"open_setup"},
+    {"open_agent"},
     {"drive"},
     {"engines"},
     {"experiment", "tables", "figures", "cost_figures", "scenes", "toy_text", "gym"},
     {"store"},
-    {"certify", "reproduce"},
+    {"certify", "reproduce", "policies"},
+    {"training"},
     {"cli"},
 ]
 FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}

@@ -1,5 +1,6 @@
 """Models on stored data are the models on finitely many states, whose list grows; and equal a plain transcription."""
 
+from dataclasses import fields
 from functools import cache
 
 import jax
@@ -116,7 +117,7 @@ def test_on_the_same_episodes_stored_data_and_finite_states_believe_the_same(cas
             np.testing.assert_allclose(seen.width, np.broadcast_to(width[t], mean[t].shape), **EXACT)
         np.testing.assert_allclose(acting.price, states[k].price, **EXACT)
         if k < EPISODES:
-            agent.finish(as_batch(episodes[k], k))
+            agent.learn(as_batch(episodes[k], k))
 
 
 # --- episodes of unequal length, ends, several constraints: a plain transcription -------------------------------------
@@ -215,7 +216,7 @@ def test_stored_data_gives_what_sums_over_all_transitions_give(kind, share, monk
     at = np.random.default_rng(9).uniform(-0.7, 0.7, (5, 2))
     seen = []
     for batch in batches():
-        agent.finish(batch)
+        agent.learn(batch)
         seen.append(batch)
         acting = agent.plan()
         Q, mean, width = transcription(seen, share, at, acting.price)
@@ -233,31 +234,30 @@ def test_more_room_changes_nothing(kind, monkeypatch):
     setup = OpenSetup.of(agents.lsvi_ae(**SETTINGS, **given), phi, phi, (2, ACTIONS), 4, 4, CONSTRAINTS, None)
     monkeypatch.setattr(open_agent_module, "CAPACITY", 64)
     roomy = OpenAgent(setup)
-    monkeypatch.setattr(open_agent_module, "CAPACITY", 8)
+    monkeypatch.setattr(open_agent_module, "CAPACITY", 16)
     tight = OpenAgent(setup)
     at = np.random.default_rng(9).uniform(-0.7, 0.7, (5, 2))
     for batch in batches():
         for agent in (roomy, tight):
-            agent.finish(batch)
+            agent.learn(batch)
         for h in range(4):
             for one, other in zip(roomy.plan().judge(h, at), tight.plan().judge(h, at), strict=True):
                 np.testing.assert_allclose(one, other, **EXACT)
-    assert tight._capacity > 8
+    assert tight._capacity > 16
 
 
-def test_logged_transitions_teach_the_same_and_cost_no_price():
+def test_batches_of_several_episodes_teach_what_they_teach_one_by_one():
     phi = bind(function(lambda x: x, d=2, crossed=True), Box(2), ACTIONS)
     setup = OpenSetup.of(agents.lsvi_ae(**SETTINGS), phi, phi, (2, ACTIONS), 4, 4, CONSTRAINTS, None)
-    played, told = OpenAgent(setup), OpenAgent(setup)
+    together, apart = OpenAgent(setup), OpenAgent(setup)
     at = np.random.default_rng(9).uniform(-0.7, 0.7, (5, 2))
     for batch in batches():
-        played.finish(batch)
-        told.learn(batch)
-    assert told.episode == 1
-    assert played.episode == 1 + len(batches())
-    assert (told.plan().price == 1).all()
-    assert (played.plan().price > 1).all()
-    np.testing.assert_allclose(told.plan().judge(3, at).Q, played.plan().judge(3, at).Q, **EXACT)
+        apart.learn(batch)
+    columns = [field.name for field in fields(Batch)]
+    together.learn(Batch(**{name: np.concatenate([getattr(b, name) for b in batches()]) for name in columns}))
+    assert together.episode == apart.episode == 1 + len(batches())
+    np.testing.assert_allclose(together.plan().price, apart.plan().price, **EXACT)
+    np.testing.assert_allclose(together.plan().judge(0, at).Q, apart.plan().judge(0, at).Q, **EXACT)
 
 
 def test_many_updates_leave_an_inverse_that_a_fresh_solve_confirms(monkeypatch):
@@ -267,7 +267,7 @@ def test_many_updates_leave_an_inverse_that_a_fresh_solve_confirms(monkeypatch):
     agent = OpenAgent(setup)
     rng = np.random.default_rng(0)
     for i in range(200):
-        agent.finish(random_batch(rng, i, 4, False))
+        agent.learn(random_batch(rng, i, 4, False))
     blocks = agent.state.values.blocks
     fresh = np.linalg.inv(np.asarray(blocks.matrix))
     assert np.abs(np.asarray(blocks.inverse) - fresh).max() < 1e-8 * np.abs(fresh).max()

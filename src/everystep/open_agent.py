@@ -1,9 +1,8 @@
 """An agent on stored data: it plans, and learns from transitions, wherever they come from. It knows no environment.
 
     agent = OpenAgent(setup, seed=0)
-    agent.learn(batch)                  logged transitions: estimators learn, prices and the count of episodes do not
-    agent.plan()                        the plan of the coming episode: made now, or the last one if it is still good
-    agent.finish(batch)                 an episode of its own: estimators, prices and the count
+    agent.plan()             the plan of the coming episode: made now, or the last one if it is still good
+    agent.learn(batch)       from episodes, its own or logged ones: estimators, prices and their count
 
 Rare switching: with `switch` > 1 a plan is kept until some det(Lambda_h) is that many times what it was when made.
 """
@@ -126,12 +125,10 @@ class OpenAgent:
 
     # --- learning ----------------------------------------------------------------------------------------------------
     def learn(self, batch: Batch) -> None:
-        """Learn from transitions that others left; the agent's own harm is priced by `finish` alone."""
-        for piece in self._pieces(batch):
-            self._observe(piece)
+        """Learn from episodes, whole or broken off. Logged ones count like its own: what was seen of harm is as sure,
 
-    def finish(self, batch: Batch) -> None:
-        """Learn from an episode of the agent's own, whole or broken off, and price its harm."""
+        so that its price, whose floor grows with the count, is to be as high.
+        """
         for piece in self._pieces(batch):
             rows = self._observe(piece)
             with jax.enable_x64(True):
@@ -272,10 +269,10 @@ class OpenAgent:
         with jax.enable_x64(True):
             if setup.regression is None:
                 word = self.rng.integers(0, 2**32, dtype=np.uint32)
-                values, costs = _planned(parts, self.state, word, (setup.horizon, self._capacity))
+                made = _planned(parts, self.state, word, (setup.horizon, self._capacity))
+                values, costs = jax.tree.map(np.asarray, made)
             else:
                 values, costs = self._regressed(parts, choice)
-            values, costs = jax.tree.map(np.asarray, (values, costs))
         price = np.asarray(self.state.price)
         return Acting(values, costs, setup.value.at, setup.cost.at, price, choice, setup["optimism"], setup["cap"])
 
@@ -284,7 +281,7 @@ class OpenAgent:
         setup, side, spec = self.setup, self.setup.value, self.setup.regression
         assert isinstance(side, RegressionSide)
         assert spec is not None
-        width, ghat, bonus, costs = _for_regressors(parts, self.state)
+        width, ghat, bonus, costs = jax.tree.map(np.asarray, _for_regressors(parts, self.state))
         low, high = self.reward_range
         span = high - low or 1.0
         slots = [_stacked(each, side) for each in self._memory.observations]
@@ -292,8 +289,8 @@ class OpenAgent:
             spec,
             self._data(side, low, span),
             slots,
-            [np.asarray(each)[:, : at.shape[1]] for each, at in zip(width, slots, strict=True)],
-            np.asarray(ghat),
+            [each[:, : at.shape[1]] for each, at in zip(width, slots, strict=True)],
+            ghat,
             np.asarray(self.state.price),
             choice,
             -low / span,

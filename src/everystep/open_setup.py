@@ -182,7 +182,7 @@ class OpenSetup:
         else:
             values = agent.values.init(T, *dense(value), scale)
         if not self.has_costs:
-            costs = agent.costs.init(self.actions)
+            costs = agent.costs.init(self.actions, capacity)
         elif isinstance(cost, KernelSide):
             costs = agent.costs.init(cost.like, T_cost, m, cost.actions, capacity)
         else:

@@ -3,9 +3,9 @@
     f_h = argmin_f sum_tau (f(x_tau, a_tau) - r_tau - V_{h+1}(x'_tau))^2             any regressor with fit and predict
     Q_h(x, a) = min{f_h(x, a) + beta b_h(x, a), cap}                                 b: a bonus where little is known
 
-The paper leaves f and b open. Here b is ||phi(x, a)|| in Lambda_h^-1 of some features, as for linear models; or how much
-an ensemble disagrees, the standard deviation of members fitted to resamples of the data; or a function of one's own. The
-plan, the choice and the costs are those of every other agent.
+The paper leaves f and b open. Here b is ||phi(x, a)|| in Lambda_h^-1 of some features, as for linear models; or how
+much an ensemble disagrees, the standard deviation of members fitted to resamples of the data; or a function of one's
+own. The plan, the choice and the costs are those of every other agent.
 
     train(env, lsvi_ae(value=regression(lambda: HistGradientBoostingRegressor(max_iter=50))), features=..., ...)
 

@@ -92,15 +92,14 @@ class Played:
     actions: list[int] = field(default_factory=list)
     rewards: list[float] = field(default_factory=list)
     costs: list[np.ndarray] = field(default_factory=list)
+    means: list[np.ndarray] = field(default_factory=list)  # of the constraints, where known, else as seen
     after: list[np.ndarray] = field(default_factory=list)
     terminated: list[bool] = field(default_factory=list)
     over: bool = False
 
-    def batch(self, episode: int) -> Batch | None:
-        """None if there was not a single step."""
+    def batch(self, episode: int) -> Batch:
+        """What there is to learn from it."""
         n = len(self.actions)
-        if n == 0:
-            return None
         return Batch(
             np.stack(self.observations),
             np.array(self.actions),
@@ -138,11 +137,21 @@ def play(stage: Stage, length: int, choose: Choose, told: Told | None = None) ->
                 if each.over:
                     continue
                 cost = constraints.observed(stage.constraint, seen[i], int(actions[i]), after[i], infos[i])
+                known = stage.constraint is None and "mean_constraint" in infos[i]
+                mean = np.asarray(infos[i]["mean_constraint"], float) if known else cost
                 x_next = flatten(after[i])
                 _check(reward[i], x_next, each.costs, cost)
                 for column, value in zip(
-                    (each.observations, each.actions, each.rewards, each.costs, each.after, each.terminated),
-                    (x[i], int(actions[i]), float(reward[i]), cost, x_next, bool(terminated[i])),
+                    (
+                        each.observations,
+                        each.actions,
+                        each.rewards,
+                        each.costs,
+                        each.means,
+                        each.after,
+                        each.terminated,
+                    ),
+                    (x[i], int(actions[i]), float(reward[i]), cost, mean, x_next, bool(terminated[i])),
                     strict=True,
                 ):
                     column.append(value)  # type: ignore[attr-defined]

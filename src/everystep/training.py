@@ -28,7 +28,8 @@ from everystep.open_setup import OpenSetup
 from everystep.parts.features import bind, one_hot
 from everystep.parts.observations import Coordinates
 from everystep.policies import Policy
-from everystep.rollout import Round, Stage, play
+from everystep.problem import FiniteCMDP
+from everystep.rollout import Played, Round, Stage, play
 
 LOOK_AHEAD = 50  # steps a plan looks ahead when nobody says, and episodes last longer
 
@@ -36,7 +37,7 @@ LOOK_AHEAD = 50  # steps a plan looks ahead when nobody says, and episodes last 
 class BrokenError(EverystepError):
     """Training that could not go on. `result` is everything until then, as `train` would have returned it."""
 
-    def __init__(self, sentence: str, result: Trained) -> None:
+    def __init__(self, sentence: str, result: Trained | None) -> None:
         super().__init__(sentence)
         self.result = result
 
@@ -150,7 +151,7 @@ class Learner:
 
     # --- learning ----------------------------------------------------------------------------------------------------
     def learn(self, batch: Batch) -> None:
-        """Learn from logged transitions, before or between episodes. They are no harm of its own: prices stay."""
+        """Learn from logged transitions, before or between episodes, as if they had been its own."""
         self._check(batch)
         self._ready(batch.costs.shape[1]).learn(batch)
 
@@ -160,16 +161,18 @@ class Learner:
         while left > 0:
             plans = self.plans
             came = self._round()
-            batches = [batch for each in came.played[:left] if (batch := each.batch(self.number)) is not None]
-            for batch in batches:
-                self._ready(batch.costs.shape[1]).finish(batch)
-                self._book(batch, planned=self.plans > plans)
+            played = [each for each in came.played[:left] if each.actions]
+            for each in played:
+                self._ready(len(each.costs[0])).learn(each.batch(self.number))
+                self._book(each, planned=self.plans > plans)
             if came.broken is not None:
-                number = self.number - bool(batches)
-                raise BrokenError(f"episode {number}, {came.broken} What was seen until then is kept.", self.result())
-            left -= len(batches)
+                number = self.number - bool(played)
+                kept = None if self.agent is None else self.result()
+                what = "Nothing was seen before." if kept is None else "What was seen until then is kept."
+                raise BrokenError(f"episode {number}, {came.broken} {what}", kept)
+            left -= len(played)
             if progress is not None:
-                progress(len(batches))
+                progress(len(played))
         return self.result()
 
     def result(self) -> Trained:
@@ -271,16 +274,17 @@ class Learner:
                 f"the batch has action {batch.actions.max()}; the environment has {self.stage.actions}, counted from 0."
             )
 
-    def _book(self, batch: Batch, planned: bool) -> None:
-        harm = np.maximum(batch.costs, 0)
-        m = harm.shape[1]
+    def _book(self, played: Played, planned: bool) -> None:
+        """One row of the table. Harm is that of the true mean where the environment knows it, else of what was seen."""
+        g = np.stack(played.means)
+        harm, m = np.maximum(g, 0), g.shape[1]
         row = {
-            "return": batch.rewards.sum(),
-            "length": len(batch),
+            "return": sum(played.rewards),
+            "length": len(played.actions),
             "violation": harm.sum(),
             **({f"violation_{i + 1}": harm[:, i].sum() for i in range(m)} if m > 1 else {}),
             "unsafe_steps": int((harm > 0).any(1).sum()),
-            "soft_violation": batch.costs.sum(),
+            "soft_violation": g.sum(),
             "planned": planned,
         }
         for name, value in row.items():
@@ -312,7 +316,8 @@ def _name(env: Any) -> str:
 def _limit(env: Any) -> int | None:
     """The most steps of an episode, if the environment says so."""
     limit = getattr(getattr(env, "spec", None), "max_episode_steps", None)
-    return None if limit is None else int(limit)
+    problem = getattr(getattr(env, "unwrapped", env), "problem", None)
+    return int(limit) if limit is not None else problem.horizon if isinstance(problem, FiniteCMDP) else None
 
 
 def _listed(space: Any) -> bool:

@@ -298,14 +298,14 @@ class StoredLinear(NamedTuple):
 class Nothing(NamedTuple):
     """The cost model of an agent that never looks at costs."""
 
-    def init(self, actions: int) -> Float[Array, "1 1 A 1"]:
-        return jnp.zeros((1, 1, actions, 1))
+    def init(self, actions: int, capacity: int) -> Float[Array, "1 1 A C"]:
+        return jnp.zeros((1, 1, actions, capacity))
 
     def update(self, state: Array, rows: Rows) -> Array:
         return state
 
     def grown(self, state: Array, capacity: int) -> Array:
-        return state
+        return grown(state, capacity)
 
     def refreshed(self, state: Array) -> Array:
         return state

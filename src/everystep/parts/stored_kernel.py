@@ -4,11 +4,11 @@
     Q_h = min{mean with c = r + V_{h+1}(x'), plus beta lam^-1/2 sqrt(var), cap}        KOVI (Yang et al. 2020, rebuilt)
 
 With L L^T = K + lam I and W = L^-1 K(points, slots), the mean at all slots is (L^-1 c)^T W and the variance there is
-k - sum W^2, so new targets cost O(C^2 A); an episode adds rows to L and W, and columns to W. Everything is dense and grows
-as A C^2: for thousands of transitions. For more, `features.fourier` is the RBF kernel at a fixed size.
+k - sum W^2, so new targets cost O(C^2 A); an episode adds rows to L and W, and columns to W. Everything is dense and
+grows as A C^2: for thousands of transitions. For more, `features.fourier` is the RBF kernel at a fixed size.
 
-With the linear kernel this is the linear model: var = lam ||phi||^2 in Lambda^-1, hence lam^-1/2 above. T, slots and the
-steps they belong to are as in `stored.py`. C is the capacity of points and slots alike.
+With the linear kernel this is the linear model: var = lam ||phi||^2 in Lambda^-1, hence lam^-1/2 above. T, slots and
+the steps they belong to are as in `stored.py`. C is the capacity of points and slots alike.
 """
 
 from __future__ import annotations
