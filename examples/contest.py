@@ -54,7 +54,7 @@ class Contest:
     rivals: Mapping[str, Mapping[str, Any]]
     prices: tuple[float, ...] = (0.0, 1.0, 10.0)
     true_mean: Callable[[Any, int], Any] | None = None
-    window: int = 10  # episodes in the moving average of the picture
+    window: int = 5  # episodes in the moving average of the picture
 
 
 class Books(gymnasium.Wrapper):
@@ -137,13 +137,13 @@ def outcome(contest: Contest, job: Job) -> Outcome:
 
 
 def ours(contest: Contest, job: Job, books: Books) -> Policy:
-    """LSVI-AE or LSVI, an episode at a time until the steps are used up."""
+    """LSVI-AE or LSVI, an episode at a time until all steps are taken."""
     of_costs = ("beta_cost", "lam_cost", "react")
     settings = {key: each for key, each in contest.settings.items() if job.learner == "lsvi-ae" or key not in of_costs}
     recipe = {"lsvi-ae": es.agents.lsvi_ae, "lsvi": es.agents.lsvi}[job.learner](**settings)
     learner = es.Learner(books, recipe, constraint=contest.constraint, seed=job.seed, **contest.learner)
     while len(books.harm) < contest.steps:
-        learner.train(episodes=5)
+        learner.train(episodes=1)
     policy, before_the_end = learner.policy(), learner.length - learner.horizon
     return lambda seen, step: policy(seen, max(step - before_the_end, 1))
 
