@@ -53,7 +53,9 @@ CONTEST = Contest(
             "learning_rate": 1e-3, "learning_starts": 100, "batch_size": 64, "train_freq": 4, "gradient_steps": 4,
             "target_update_interval": 100, "exploration_fraction": 0.3, "exploration_final_eps": 0.02,
         },
-        "PPO": {"learning_rate": 1e-3, "n_steps": 128, "batch_size": 64, "n_epochs": 10, "gae_lambda": 0.9, "gamma": 0.98},
+        "PPO": {
+            "learning_rate": 1e-3, "n_steps": 128, "batch_size": 64, "n_epochs": 10, "gae_lambda": 0.9, "gamma": 0.98,
+        },
     },
 )  # fmt: skip
 

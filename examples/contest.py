@@ -12,9 +12,10 @@ import json
 import multiprocessing
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,7 @@ class Contest:
 
 
 class Books(gymnasium.Wrapper):
-    """Writes down the reward and the harm of every step, and takes `price` times the harm that was seen off the reward."""
+    """Writes down the reward and the harm of every step; takes `price` times the harm seen off the reward."""
 
     def __init__(self, contest: Contest, price: float = 0.0) -> None:
         super().__init__(contest.make())
@@ -89,7 +90,7 @@ class Books(gymnasium.Wrapper):
 
 @dataclass(frozen=True)
 class Outcome:
-    """One learner, one seed. While learning, by step: harm so far, and the mean return of the last `window` episodes."""
+    """One learner, one seed. By step of training: harm so far, and the mean return of the last `window` episodes."""
 
     harm: np.ndarray
     returns: np.ndarray
@@ -162,18 +163,26 @@ def run(contest: Contest, doc: str) -> None:
     options = parser.parse_args()
     learners = [(name, 0.0) for name in OURS] + list(product(contest.rivals, contest.prices))
     jobs = [Job(name, price, seed) for seed in range(options.seeds) for name, price in learners]
-    context = multiprocessing.get_context("spawn")  # JAX has threads, which do not survive a fork
     came: dict[str, list[Outcome]] = {}
-    with ProcessPoolExecutor(os.cpu_count(), context) as pool, bar(len(jobs)) as advanced:
-        for job, each in zip(jobs, pool.map(outcome, [contest] * len(jobs), jobs), strict=True):
-            came.setdefault(job.label, []).append(each)
-            advanced(1)
+    for job, each in zip(jobs, side_by_side(partial(outcome, contest), jobs), strict=True):
+        came.setdefault(job.label, []).append(each)
     best = best_rival({label: each for label, each in came.items() if label not in OURS})
     print(table(contest, came, best, options.seeds))
     out = Path(options.out)
     paths = figures.save(picture(contest, {label: came[label] for label in (*OURS, best)}), out / contest.name)
     (out / f"{contest.name}.json").write_text(json.dumps(numbers(came), indent=2) + "\n")
     print(f"\nWritten to {out}; drawn: {paths[0]}")
+
+
+def side_by_side(work: Callable[[Any], Any], jobs: Sequence[Any]) -> list[Any]:
+    """`work` on every job, in as many processes as there are cores."""
+    context = multiprocessing.get_context("spawn")  # JAX has threads, which do not survive a fork
+    came = []
+    with ProcessPoolExecutor(os.cpu_count(), context) as pool, bar(len(jobs)) as advanced:
+        for each in pool.map(work, jobs):
+            came.append(each)
+            advanced(1)
+    return came
 
 
 def best_rival(came: Mapping[str, list[Outcome]]) -> str:
@@ -226,7 +235,11 @@ def picture(contest: Contest, came: Mapping[str, list[Outcome]]) -> Figure:
         figures.bands(left, {label: np.stack([each.harm for each in outcomes]) for label, outcomes in came.items()})
         figures.bands(right, {label: np.stack([each.returns for each in outcomes]) for label, outcomes in came.items()})
         left.set(title="Harm while learning", xlabel="step of training", ylabel="sum of max(g, 0) so far")
-        right.set(title="Return while learning", xlabel="step of training", ylabel=f"mean of the last {contest.window} episodes")
+        right.set(
+            title="Return while learning",
+            xlabel="step of training",
+            ylabel=f"mean of the last {contest.window} episodes",
+        )
         for axes in (left, right):
             figures.from_zero(axes)
             figures.name_ends(axes)

@@ -7,9 +7,10 @@ least 3 s with the car ahead, beyond 10 m from centre to centre:
 
     g = (10 m + 3 s * closing speed - gap) / 30 m, clipped to [-1, 1], and +1 in a crash
 
-that is, 3 s * closing speed <= gap - 10 m without dividing by a speed that may be 0. Braking, or a free lane beside, nearly
-always keeps it; a car that pulls in just ahead can break it whatever is done: nobody's harm can be 0 here. Every learner
-sees what a driver would look at: lane, speed, and for the own lane and those beside it the gap and the closing speed.
+that is, 3 s * closing speed <= gap - 10 m without dividing by a speed that may be 0. Braking, or a free lane beside,
+nearly always keeps it; a car that pulls in just ahead can break it whatever is done, so nobody comes to no harm at all.
+Every learner sees what a driver would look at: lane, speed, and for the own lane and those beside it the gap and the
+closing speed.
 """
 
 import gymnasium
@@ -27,7 +28,7 @@ def shortfall(gap, closing):
 
 
 class Driver(gymnasium.ObservationWrapper):
-    """Lane (3), speed, and for the own, left and right lane: gap, closing speed, shortfall, its positive part, a car beside."""
+    """Lane (3), speed; for the own, left and right lane: gap, closing speed, shortfall (all, positive), car beside."""
 
     def __init__(self, env):
         super().__init__(env)

@@ -2,10 +2,11 @@
 
     python examples/lake_holes.py [--seeds 2] [--out out/examples/lake-holes]
 
-The 8x8 map; a step goes where it aims with 0.8, else aside. An outcome is +1 in a hole and -1/3 elsewhere, so the mean of
-(x, a) is positive iff the chance of falling exceeds 1/4: aiming at a hole (0.8) is harm, passing by (0.1, or 0.2 between
-two) is not, and every cell has an action that is none. A slip into a hole is bad luck: what is counted, for everyone, is
-the positive part of the true mean. One feature of costs for each cell aimed at: a hole met from one side is known from all.
+The 8x8 map; a step goes where it aims with probability 0.8, else aside. What is seen is +1 in a hole and -1/3
+elsewhere, so the mean of (x, a) is positive iff the chance of falling exceeds 1/4: aiming at a hole (0.8) is harm,
+passing by (0.1, or 0.2 between two) is not, and every cell has a harmless action. A slip into a hole is bad luck, on
+nobody's account: what is counted, for everyone, is the positive part of the true mean. Costs have one feature for
+each cell aimed at, so a hole met from one side is known from all.
 
 The goal pays 1, only once, and nothing pays for hurrying: a plan must know when the episode ends. So it looks ahead as
 far as an episode lasts, 50 steps; with a shorter horizon it would put the goal off for ever.

@@ -1,4 +1,4 @@
-"""Learners that people would reach for: PPO and DQN from stable-baselines3, which know harm only as a price on reward."""
+"""Learners that people would reach for: PPO and DQN from stable-baselines3, which know harm as a price on reward."""
 
 from __future__ import annotations
 
