@@ -18,7 +18,7 @@ MODULES = {
 # From the ground up: a room may use those before it and its own, never those after it.
 FLOORS = [
     {"errors", "registration"},
-    {"problem", "constraints"},
+    {"problem", "constraints", "arrays"},
     {"rows"},
     {"planner", "models", "settings", "parts", "features", "kernels", "problems", "stats", "certificates", "logged"},
     {"lsvi", "cost_setup", "value_setup"},

@@ -8,6 +8,7 @@ choice           penalised | greedy, and either made again at every step (react)
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -178,8 +179,19 @@ class Resolved:
     def penalised(self, rectify: bool) -> Penalised | Reacting:
         return Reacting(Penalised(rectify)) if self["react"] else Penalised(rectify)
 
-    def told(self) -> tuple[Any, Any]:
-        return self["optimism"], self.cost.known_safe
+    def told(self) -> tuple[Any, Any, Any]:
+        return self["optimism"], self.cost.known_safe, self.switch
+
+    @property
+    def switch(self) -> Any:
+        """By which factor det(Lambda) must grow before a new plan; None for a plan every episode."""
+        return None if self["switch"] == "none" else float(self["switch"])
+
+    @property
+    def plan_scale(self) -> tuple[str, float]:
+        """What theory counts rare plans by, up to a constant, in words and as a number: d log(1 + K) an estimator."""
+        estimators, words = (1, "d log(1 + K)") if self["share_values"] else (self.problem.horizon, "d H log(1 + K)")
+        return words, self.value.d * estimators * math.log1p(self.episodes)
 
     def floor(self) -> Floor:
         return Floor.of(self["floor"])
@@ -202,7 +214,7 @@ REGISTERED: dict[str, Named] = {
         summary="optimistic values and costs, a growing price on harm",
     ),
     "lsvi": Named(
-        lambda s: Agent(s.value_model(), s.cost_model(), NoPenalty(), Greedy(), s["optimism"]),
+        lambda s: Agent(s.value_model(), s.cost_model(), NoPenalty(), Greedy(), s["optimism"], switch=s.switch),
         settings=VALUE_SETTINGS,
         needs="nothing",
         summary="optimistic values, harm ignored (LSVI-UCB)",

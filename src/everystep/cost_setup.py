@@ -17,6 +17,7 @@ from everystep.models import AUTO, GP, Choice
 from everystep.parts import kernels, radii
 from everystep.parts.costs import CountCosts, LinearCosts
 from everystep.parts.gp_costs import EachCost, GridGP, GrowingGP
+from everystep.parts.linalg import OnDemand, Watched
 from everystep.parts.points import Points, check_kernel
 from everystep.problem import FiniteCMDP
 from everystep.settings import BETA_COST, BETA_GP, LAM_COST, LAM_GP
@@ -140,7 +141,10 @@ class CostSetup:
         if choice == "counts":
             return CountCosts(radius, lam)
         assert self.phi is not None
-        return LinearCosts(radius, lam, jnp.asarray(self.phi.swapaxes(0, 1)))
+        # A choice made again at every step asks for widths at every step, however rare plans are.
+        rarely_asked = self.values["switch"] != "none" and not self.values["react"]
+        norms = OnDemand() if rarely_asked else Watched()
+        return LinearCosts(radius, lam, jnp.asarray(self.phi.swapaxes(0, 1)), norms)
 
     # --- what intervals are worth ------------------------------------------------------------------------------------
     def _truth(self, i: int) -> np.ndarray:

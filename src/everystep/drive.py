@@ -48,13 +48,24 @@ class Metrics(NamedTuple):
     unsafe_steps: Int[Array, ""]
     soft_violation: Float[Array, ""]
     labels: certificates.Counts | None = None  # what the cost intervals certify before the episode, if asked for
+    planned: Bool[Array, ""] | None = None  # whether a plan was made, of agents that plan rarely
+
+
+class Planned(NamedTuple):
+    """A plan, its exact V_1 and expected hard violation from every state; log det(Lambda) then, if plans are rare."""
+
+    plan: Plan
+    V: Float[Array, " S"]
+    C: Float[Array, " S"]
+    log_det: Float[Array, " T"] | None
 
 
 class Carry(NamedTuple):
-    """The agent's state and how often each state was visited so far."""
+    """The agent's state, how often each state was visited so far, and the plan in force where plans are rare."""
 
     agent: State
     visits: Int[Array, " S"]
+    planned: Planned | None = None
 
 
 def draws(world: World, sizes: Sizes, seed: UInt32[Array, ""], k: Int[Array, ""]) -> Draws:
@@ -84,6 +95,28 @@ def evaluate(world: World, plan: Plan) -> tuple[Float[Array, " S"], Float[Array,
 
     VC, _ = lax.scan(backward, jnp.zeros(S, complex), jnp.arange(H), reverse=True)
     return VC.real, VC.imag
+
+
+def plan_anew(agent: Agent, world: World, state: State, tie: UInt32[Array, "H S"]) -> Planned:
+    plan, _ = lsvi.plan(agent, state, tie)
+    log_det = None if agent.switch is None else agent.values.log_det(state.values)
+    return Planned(plan, *evaluate(world, plan), log_det)
+
+
+def is_due(agent: Agent, carry: Carry) -> Bool[Array, ""]:
+    """Whether an agent that plans rarely must plan before the coming episode."""
+    assert carry.planned is not None
+    assert carry.planned.log_det is not None
+    return lsvi.due(agent, agent.values.log_det(carry.agent.values), carry.planned.log_det)
+
+
+def nothing_planned(agent: Agent, state: State, sizes: Sizes) -> Planned:
+    """What an agent that plans rarely carries before its first plan, which is due at once."""
+    H, S = sizes.horizon, sizes.states
+    shapes = jax.eval_shape(lambda: lsvi.plan(agent, state, ties(jnp.uint32(0), H, S))[0])
+    plan = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    log_det = jnp.full_like(agent.values.log_det(state.values), -jnp.inf)
+    return Planned(plan, jnp.zeros(S), jnp.zeros(S), log_det)
 
 
 def play(
@@ -135,15 +168,18 @@ def run_episode(
     """Plan, act, learn, and write down what happened; with `certified`, the labels of these states, too."""
     H, S = carry.agent.price.shape[1], world.r.shape[-1]
     x, tie = start_state(world, carry.agent.k, draw.start), ties(draw.tie_word, H, S)
-    plan, _ = lsvi.plan(agent, carry.agent, tie)
-    V, C = evaluate(world, plan)
-    episode, g, costs = play(agent, world, carry.agent, plan, tie, x, draw)
+    anew = partial(plan_anew, agent, world, carry.agent, tie)
+    rarely = agent.switch is not None
+    due = is_due(agent, carry) if rarely else None
+    planned = lax.cond(due, anew, lambda: carry.planned) if rarely else anew()
+    episode, g, costs = play(agent, world, carry.agent, planned.plan, tie, x, draw)
     visits = carry.visits.at[episode.x].add(1)
-    metrics = tally(x, V, C, episode.reward, g)
+    metrics = tally(x, planned.V, planned.C, episode.reward, g)._replace(planned=due)
     if certified is not None:
         label = certificates.labels(*bounds(agent, carry.agent))
         metrics = metrics._replace(labels=certificates.count(label, world.g, certified[None, None]))
-    return Carry(lsvi.learn(agent, carry.agent, episode, costs), visits), metrics
+    learnt = lsvi.learn(agent, carry.agent, episode, costs)
+    return Carry(learnt, visits, planned if rarely else None), metrics
 
 
 def bounds(agent: Agent, state: State) -> tuple[Float[Array, "T m A S"], Float[Array, "T m A S"]]:
@@ -157,7 +193,9 @@ def bounds(agent: Agent, state: State) -> tuple[Float[Array, "T m A S"], Float[A
 
 
 def start(agent: Agent, sizes: Sizes, share_values: bool, share_costs: bool) -> Carry:
-    return Carry(lsvi.init(agent, sizes, share_values, share_costs), jnp.zeros(sizes.states, jnp.int32))
+    state = lsvi.init(agent, sizes, share_values, share_costs)
+    planned = None if agent.switch is None else nothing_planned(agent, state, sizes)
+    return Carry(state, jnp.zeros(sizes.states, jnp.int32), planned)
 
 
 @partial(jax.jit, static_argnames=("sizes", "share_values", "share_costs", "seeds"))
@@ -219,12 +257,14 @@ def scan_seeds(
 
 
 # --- the same four functions, stepped from Python ----------------------------------------------------------------
-_plan = jax.jit(lambda agent, state, word, shape: lsvi.plan(agent, state, ties(word, *shape)), static_argnames="shape")
+_plan_anew = jax.jit(
+    lambda agent, world, state, word, shape: plan_anew(agent, world, state, ties(word, *shape)), static_argnames="shape"
+)
+_is_due = jax.jit(is_due)
 _learn = jax.jit(lsvi.learn)
 _react = jax.jit(lsvi.react)
 _observe = jax.jit(lambda agent, costs, row: agent.costs.update(costs, row))
 _draws = jax.jit(draws, static_argnames="sizes")
-_evaluate = jax.jit(evaluate)
 
 
 def stepping(
@@ -237,12 +277,16 @@ def stepping(
     host = jax.tree.map(np.asarray, world)
     for _ in range(episodes):
         draw = jax.tree.map(np.asarray, _draws(world, sizes, jnp.uint32(seed), carry.agent.k))
-        plan, _ = _plan(agent, carry.agent, draw.tie_word, (sizes.horizon, sizes.states))
+        due: Any = None if agent.switch is None else np.asarray(_is_due(agent, carry))
+        if carry.planned is None or due:
+            planned = _plan_anew(agent, world, carry.agent, draw.tie_word, (sizes.horizon, sizes.states))
+        else:
+            planned = carry.planned
+        plan = planned.plan
         reacts = agent.choice.reacts
         tie = np.asarray(ties(jnp.asarray(draw.tie_word), sizes.horizon, sizes.states)) if reacts else None
         costs = carry.agent.costs if reacts else None
         policy = np.asarray(plan.policy)
-        V, C = _evaluate(world, plan)
         x = start_state(host, int(carry.agent.k), draw.start)
         rows, g = [], []
         first = x
@@ -260,7 +304,9 @@ def stepping(
                 costs = _observe(agent, costs, Episode(*(jnp.asarray(each)[None] for each in rows[-1])))
             x = outcome.x_next
         episode = Episode(*(jnp.asarray(np.stack(column)) for column in zip(*rows, strict=True)))
-        metrics = tally(first, np.asarray(V), np.asarray(C), np.asarray(episode.reward), np.array(g))
+        V, C = np.asarray(planned.V), np.asarray(planned.C)
+        metrics = tally(first, V, C, np.asarray(episode.reward), np.array(g))._replace(planned=due)
         visits = carry.visits + np.bincount(episode.x, minlength=sizes.states).astype(np.int32)
-        carry = Carry(_learn(agent, carry.agent, episode, costs), jnp.asarray(visits))
+        learnt = _learn(agent, carry.agent, episode, costs)
+        carry = Carry(learnt, jnp.asarray(visits), None if due is None else planned)
         yield carry, metrics, episode

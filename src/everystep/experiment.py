@@ -78,7 +78,7 @@ class Result:
             "seeds": len(self.seeds),
             "violation_of": "mean",
             "remarks": self.spec["remarks"],
-            "agents": {label: _summary(curves) for label, curves in self.curves.items()},
+            "agents": {each["label"]: _summary(self.curves[each["label"]], each) for each in self.spec["agents"]},
             "certificates": self.certified,
         }
 
@@ -187,6 +187,11 @@ def prepare(
                 "agent": each.recipe.name,
                 "settings": each.shown(),
                 "confidence": each.confidence,
+                **(
+                    {}
+                    if each.switch is None
+                    else {"plans": dict(zip(("scale_of", "scale"), each.plan_scale, strict=True))}
+                ),
             }
             for label, each in resolved.items()
         ],
@@ -256,8 +261,9 @@ def _curves(metrics: Any, optimal: np.ndarray, has_costs: bool) -> dict[str, np.
         "soft_violation": metrics.soft_violation,
     }
     each = {f"violation_{i + 1}": metrics.violation[..., i] for i in range(m)} if m > 1 else {}
+    plans = {} if metrics.planned is None else {"planned": metrics.planned.astype(np.int64)}
     labels = metrics.labels._asdict() if metrics.labels is not None and has_costs else {}
-    return curves | each | {f"{name}_labels": counts.astype(np.int64) for name, counts in labels.items()}
+    return curves | each | plans | {f"{name}_labels": counts.astype(np.int64) for name, counts in labels.items()}
 
 
 def _told(fitted: Any) -> dict[str, Any]:
@@ -271,15 +277,18 @@ def _told(fitted: Any) -> dict[str, Any]:
     }
 
 
-def _summary(curves: dict[str, np.ndarray]) -> dict[str, dict[str, float]]:
+def _summary(curves: dict[str, np.ndarray], agent: dict[str, Any]) -> dict[str, dict[str, Any]]:
     samples = {
         "final_value": stats.last(curves["value"], FINAL),
         "final_violation": stats.last(curves["violation"], FINAL),
         "total_violation": curves["violation"].sum(-1),
         "total_regret": curves["regret"].sum(-1),
+        **({"plans": curves["planned"].sum(-1)} if "planned" in curves else {}),
     }
     # The same resamples of seeds for every number: they differ only by what was measured.
     intervals = {name: stats.mean_over_seeds(values, np.random.default_rng(0)) for name, values in samples.items()}
     return {
-        name: {key: float(value) for key, value in interval._asdict().items()} for name, interval in intervals.items()
+        name: {key: float(value) for key, value in interval._asdict().items()}
+        | (agent["plans"] if name == "plans" else {})
+        for name, interval in intervals.items()
     }

@@ -76,6 +76,11 @@ class CMDPEnv(gymnasium.Env[Any, Any]):
         self._window: Window | None = None
 
     @property
+    def horizon(self) -> int:
+        """H, the steps of every episode; gymnasium's `spec` does not know it, for it depends on the problem."""
+        return self.problem.horizon
+
+    @property
     def h(self) -> int:
         """The steps done in this episode: the step, counted from 0, that the next action is for."""
         return 0 if self._now is None else self._now.h

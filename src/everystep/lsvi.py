@@ -16,7 +16,8 @@ floor of the penalty. Four parts are swapped to make every agent: see `agents.py
 
 Departures from the paper: estimators may be shared over steps (a stationary problem has one truth, not H of them);
 Q is clipped at `cap` (default H); the choice may be a distribution; ties break at random. Printed, ghat is updated
-inside the loop over steps; here after the episode, or inside it by agents that react.
+inside the loop over steps; here after the episode, or inside it by agents that react. With `switch` plans are rare: a
+plan is kept, with the Q, ghat and Z it was made from, until enough was learnt (`due`).
 
 This module imports no concrete part: it knows only what a value model, a cost model, a penalty and a choice do.
 """
@@ -38,7 +39,8 @@ class Agent(NamedTuple):
     """A composition of parts; every hyper-parameter is a leaf.
 
     optimism: +1 trusts the lower end of each cost interval (the paper's aggressive exploration), 0 its middle, -1 the
-    upper end. known_safe: actions told to be safe, whatever the estimate says.
+    upper end. known_safe: actions told to be safe, whatever the estimate says. switch: by which factor det(Lambda_h)
+    must have grown at some h before a new plan is made; None plans every episode.
     """
 
     values: Any
@@ -47,6 +49,7 @@ class Agent(NamedTuple):
     choice: Any
     optimism: Float[Array, ""]
     known_safe: Bool[Array, "A S"] | None = None
+    switch: Float[Array, ""] | None = None
 
 
 class State(NamedTuple):
@@ -117,6 +120,15 @@ def plan(agent: Agent, state: State, ties: UInt32[Array, "H S"]) -> tuple[Plan, 
         return Plan(mixed, Q), info
     actions = made[:H].imag.astype(jnp.int32)
     return Plan(actions[:, None] == names[None, :, None], Q, actions), info
+
+
+def due(agent: Agent, log_det: Float[Array, " T"], when_planned: Float[Array, " T"]) -> Bool[Array, ""]:
+    """Whether to plan again: some h has det(Lambda_h) >= switch * det(Lambda_h at the last plan).
+
+    The rule of rare switching, as in LSVI-UCB++ (He, Zhao, Zhou and Gu, ICML 2023), there with the factor 2.
+    """
+    assert agent.switch is not None
+    return (log_det >= when_planned + jnp.log(agent.switch)).any()
 
 
 def react(

@@ -30,23 +30,18 @@ from everystep.parts.choices import ties
 from everystep.parts.stored import Rows
 from everystep.sides import LinearSide, RegressionSide
 
-CAPACITY = 1024  # slots, and points of a kernel, to begin with
+CAPACITY = 256  # slots, and points of a kernel, to begin with
 MOST = 3e9  # bytes that the matrices of a kernel may take
 REFRESH = 1000  # episodes after which the inverse is made anew
 
 
 @partial(jax.jit, donate_argnames="state")
-def _observed(agent: Agent, state: State, rows: Rows) -> State:
-    """Estimators learn; nothing else."""
-    return state._replace(values=agent.values.update(state.values, rows), costs=agent.costs.update(state.costs, rows))
-
-
-@jax.jit
-def _priced(agent: Agent, state: State, rows: Rows) -> State:
-    """Z after an episode, eq. (13), and k + 1: Z_h after every step that used it, once in an episode of H steps.
+def _learnt(agent: Agent, state: State, rows: Rows) -> State:
+    """Both estimators, then the price, eq. (13): Z_h after every step that used it, once in an episode of H steps.
 
     A step that the episode did not reach did no harm: its price only meets the floor.
     """
+    values, costs = agent.values.update(state.values, rows), agent.costs.update(state.costs, rows)
     nothing = jnp.zeros_like(state.price)
 
     def one(price: Any, row: Any) -> Any:
@@ -54,7 +49,7 @@ def _priced(agent: Agent, state: State, rows: Rows) -> State:
         return price.at[:, h].set(agent.penalty.update(price, nothing.at[:, h].set(cost), state.k)[:, h]), None
 
     price, _ = lax.scan(one, state.price, (rows.h, rows.cost))
-    return state._replace(price=agent.penalty.update(price, nothing, state.k), k=state.k + 1)
+    return State(values, costs, agent.penalty.update(price, nothing, state.k), state.k + 1)
 
 
 @partial(jax.jit, static_argnames="shape")
@@ -110,6 +105,7 @@ class OpenAgent:
         self.setup = setup
         self.rng = np.random.default_rng(seed)
         self.plans = 0
+        self.episode = 1  # the number of the coming one, k
         self.reward_range = setup.reward_range or (0.0, 0.0)
         with jax.enable_x64(True):
             self.parts = setup.build()
@@ -130,17 +126,7 @@ class OpenAgent:
         so that its price, whose floor grows with the count, is to be as high.
         """
         for piece in self._pieces(batch):
-            rows = self._observe(piece)
-            with jax.enable_x64(True):
-                self.state = _priced(self.parts, self.state, rows)
-        if self.episode % REFRESH == 0:
-            with jax.enable_x64(True):
-                self.state = _refreshed(self.parts, self.state)
-
-    @property
-    def episode(self) -> int:
-        """The number of the coming episode, from 1."""
-        return int(self.state.k)
+            self._observe(piece)
 
     def _pieces(self, batch: Batch) -> Iterator[Batch]:
         """A batch an episode at a time, in pieces of at most L transitions."""
@@ -159,19 +145,21 @@ class OpenAgent:
     def _stepped(self) -> bool:
         return not (self.setup["share_values"] and self.setup["share_costs"])
 
-    def _observe(self, piece: Batch) -> Rows:
-        """Estimators learn from one piece; its rows, padded, are handed back."""
+    def _observe(self, piece: Batch) -> None:
+        """Learn from one piece of an episode."""
         self._widen(piece.rewards)
         slots = self._slots(piece)
         self._make_room(len(piece))
         rows = self._padded(piece, slots)
         with jax.enable_x64(True):
-            self.state = _observed(self.parts, self.state, rows)
+            self.state = _learnt(self.parts, self.state, rows)
+            self.episode += 1
+            if self.episode % REFRESH == 0:
+                self.state = _refreshed(self.parts, self.state)
         if self.setup.regression is not None:
             self._kept.append((piece, slots))
         self._points += len(piece)
         self._learnt = True
-        return rows
 
     def _slots(self, piece: Batch) -> np.ndarray:
         """Where each next state is kept; nowhere if the episode ended there, or no step is left to judge it."""
@@ -242,8 +230,8 @@ class OpenAgent:
         """The plan of the coming episode. With `switch` the last one is kept while no determinant grew that much."""
         if self._acting is None or self._due():
             self._acting = self._acting_of(self.parts)
-            with jax.enable_x64(True):
-                self._log_det = np.asarray(_log_det(self.parts, self.state))
+            if self.setup.switch is not None:
+                self._log_det = self._determinants()
             self._learnt = False
             self.plans += 1
         return self._acting
@@ -259,9 +247,12 @@ class OpenAgent:
         factor = self.setup.switch
         if factor is None or not self._learnt:
             return self._learnt
+        return bool((self._determinants() >= self._log_det + np.log(factor)).any())
+
+    def _determinants(self) -> np.ndarray:
+        """log det(Lambda_h / lam)."""
         with jax.enable_x64(True):
-            log_det = np.asarray(_log_det(self.parts, self.state))
-        return bool((log_det >= self._log_det + np.log(factor)).any())
+            return np.asarray(_log_det(self.parts, self.state))
 
     def _acting_of(self, parts: Agent) -> Acting:
         setup = self.setup

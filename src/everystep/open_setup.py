@@ -126,8 +126,8 @@ class OpenSetup:
     def penalised(self, rectify: bool) -> Penalised | Reacting:
         return Reacting(Penalised(rectify)) if self["react"] else Penalised(rectify)
 
-    def told(self) -> tuple[Any, None]:
-        return self["optimism"], None
+    def told(self) -> tuple[Any, None, float | None]:
+        return self["optimism"], None, self.switch
 
     def floor(self) -> Floor:
         return Floor.of(self["floor"])

@@ -14,7 +14,11 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-IDS = {"everystep/FrozenLake-v0": "frozen-lake", "everystep/Terrain-v0": "terrain"}
+IDS = {
+    "everystep/FrozenLake-v0": "frozen-lake",
+    "everystep/Linear-v0": "linear",
+    "everystep/Terrain-v0": "terrain",
+}
 
 
 def register(gymnasium: Any) -> None:

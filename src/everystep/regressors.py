@@ -46,7 +46,7 @@ class RegressionDecision(NamedTuple):
     beta: float
 
     def judge(self, h: int, seen: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and width (A, n) of features (F, e, n) and inputs (A, n, p)."""
+        """Mean and width (A, n) of features (e, F, n) and inputs (A, n, p)."""
         phi, inputs = seen
         mean, spread = _predicted(self.fitted[h], inputs)
         if self.spec.bonus == WIDTH:

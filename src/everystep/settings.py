@@ -15,6 +15,7 @@ from everystep.models import AUTO
 BETA, LAM, BETA_COST, LAM_COST = 0.2, 0.01, 0.3, 0.1
 # Of a Gaussian process: widths in standard deviations, and the least variance of noise that is assumed.
 BETA_GP, LAM_GP = 2.0, 0.01
+SWITCH = 2.0  # the factor of rare switching in the literature
 
 RADII = ("tuned", "paper", "coordinate")
 
@@ -85,6 +86,17 @@ def _floor(value: Any) -> Any:
         raise ValueError("choose k, sqrt or a number of at least 0") from None
 
 
+def _switch(value: Any) -> Any:
+    if value is None or value is False or value in ("none", "false"):
+        return "none"
+    if value is True or value == "true":
+        return SWITCH
+    try:
+        return _number(above=1)(value)
+    except ValueError:
+        raise ValueError(f"choose none, true (a factor of {SWITCH:g}) or a number above 1") from None
+
+
 def _features(value: Any) -> Any:
     if isinstance(value, str) or value is None:
         return _one_of(AUTO, "one-hot")(AUTO if value is None else value)
@@ -128,6 +140,11 @@ SETTINGS: dict[str, Setting] = {
     "share_values": Setting(
         _or(AUTO, _yes_no), AUTO, "one value estimator for all steps (auto: iff the problem is stationary)"
     ),
+    "switch": Setting(
+        _switch,
+        "none",
+        "plan only when det(Lambda) has grown by this factor at some step (none: every episode; true: 2)",
+    ),
     "beta_cost": Setting(
         _or(AUTO, _number(at_least=0)),
         AUTO,
@@ -161,7 +178,6 @@ SETTINGS: dict[str, Setting] = {
     "floor": Setting(_floor, "k", "least price of harm in episode k: k (as printed), sqrt, or a constant"),
     "rectify": Setting(_yes_no, False, "price estimated harm only, instead of also crediting estimated safety"),
 }
-SETTINGS["switch"] = Setting(_or("none", _number(above=1)), "none", "x")
 VALUE_SETTINGS = ("beta", "lam", "radius", "p", "cap", "features", "value", "share_values", "switch")
 COST_SETTINGS = (
     *("cost", "beta_cost", "lam_cost", "radius_cost", "sigma", "bound", "share_costs"),

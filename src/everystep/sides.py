@@ -35,13 +35,13 @@ class LinearSide:
         return self.phi.d // self.phi.actions if self.phi.crossed else self.phi.d
 
     def seen(self, observations: np.ndarray, actions: np.ndarray, after: np.ndarray, place: Place) -> Seen:
-        """Features of n transitions, each at its place: of what was done (L, e), and of where it led (F, e, L)."""
+        """Features of n transitions, each at its place: of what was done (L, e), and of where it led (e, F, L)."""
         here = self._rows(observations)[np.arange(len(actions)), 0 if self.phi.crossed else actions]
-        return Seen(place(here), place(self._rows(after)).transpose(1, 2, 0))  # type: ignore[arg-type]
+        return Seen(place(here), place(self._rows(after)).transpose(2, 1, 0))  # type: ignore[arg-type]
 
     def at(self, observations: np.ndarray) -> Any:
-        """(F, e, n): what `LinearDecision` judges."""
-        return self._rows(observations).transpose(1, 2, 0)
+        """(e, F, n): what `LinearDecision` judges."""
+        return self._rows(observations).transpose(2, 1, 0)
 
     def _rows(self, observations: np.ndarray) -> np.ndarray:
         """(n, F, e)."""

@@ -25,6 +25,7 @@ def summary(content: Mapping[str, Any]) -> str:
             "",
             f"final: mean over the last {min(100, content['episodes'])} episodes; "
             "in brackets: 95 % bootstrap interval over seeds",
+            *(_plans(label, numbers["plans"]) for label, numbers in content["agents"].items() if "plans" in numbers),
             *(f"note: {remark}" for remark in content["remarks"]),
         ]
     )
@@ -61,6 +62,10 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
     ]
     lines = ["  ".join(row).rstrip() for row in cells]
     return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])
+
+
+def _plans(label: str, plans: Mapping[str, Any]) -> str:
+    return f"{label} made {_interval(plans)} plans; {plans['scale_of']} = {number(plans['scale'])}"
 
 
 def _interval(numbers: Mapping[str, float]) -> str:

@@ -156,7 +156,12 @@ class Learner:
         self._ready(batch.costs.shape[1]).learn(batch)
 
     def train(self, episodes: int, progress: Callable[[int], None] | None = None) -> Trained:
-        """So many episodes more; what was learnt before is kept."""
+        """So many episodes more, and what came of all of them; what was learnt before is kept."""
+        self.play(episodes, progress)
+        return self.result()
+
+    def play(self, episodes: int, progress: Callable[[int], None] | None = None) -> None:
+        """So many episodes more."""
         left = whole_number("episodes", episodes)
         while left > 0:
             plans = self.plans
@@ -173,7 +178,6 @@ class Learner:
             left -= len(played)
             if progress is not None:
                 progress(len(played))
-        return self.result()
 
     def result(self) -> Trained:
         """What came of training so far."""

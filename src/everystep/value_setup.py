@@ -15,6 +15,7 @@ from everystep.errors import EverystepError
 from everystep.models import AUTO, InKernel, Regression, Value
 from everystep.parts import kernels, radii
 from everystep.parts.kernel_values import KernelValues
+from everystep.parts.linalg import OnDemand, Watched
 from everystep.parts.points import Points, check_kernel
 from everystep.parts.values import Counts, Linear
 from everystep.problem import Factored, FiniteCMDP
@@ -76,10 +77,17 @@ class ValueSetup:
             return ()
         return (f"the value kernel {self.kernel} of {self.agent} tells it where each action aims; counts do not.",)
 
+    @property
+    def d(self) -> float:
+        """The number of features: of a kernel, the points it tells apart."""
+        if self.kernel is not None:
+            return float(len(Points.of(self.problem, self.kernel).gram))
+        one_hot = self.phi is None or self.choice == "counts"
+        return float(self.problem.states * self.problem.actions if one_hot else self.phi.shape[-1])  # type: ignore[union-attr]
+
     def model(self) -> ValueModel:
         s, H, K = self.values, float(self.problem.horizon), float(self.episodes)
-        pairs = float(self.problem.states * self.problem.actions)
-        d = pairs if self.phi is None or self.choice == "counts" else float(self.phi.shape[-1])
+        d = self.d
         radius: radii.Radius
         if s["radius"] == "tuned":
             radius = radii.Tuned(s["beta"])
@@ -95,7 +103,8 @@ class ValueSetup:
         if self.choice == "counts":
             return Counts(*common, self.problem.world.successors)
         assert self.phi is not None
-        return Linear(*common, jnp.asarray(self.phi.swapaxes(0, 1)))
+        norms = Watched() if s["switch"] == "none" else OnDemand()
+        return Linear(*common, jnp.asarray(self.phi.swapaxes(0, 1)), norms)
 
 
 def _choice(problem: FiniteCMDP, agent: str, value: Value, phi: np.ndarray | None) -> Value:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import os
 import uuid
-import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from everystep.arrays import read_npz
 from everystep.errors import EverystepError, openable
 from everystep.logged.batch import Batch
 
@@ -32,7 +31,7 @@ def read(path: str | Path, action_count: int | None = None) -> Batch:
         if file.suffix not in ENDINGS:
             raise EverystepError(f"it ends in '{file.suffix}'; give {', '.join(ENDINGS)}.")
         openable(file)
-        columns = _read_npz(file) if file.suffix == ".npz" else _read_table(file)
+        columns = read_npz(file, _wanted) if file.suffix == ".npz" else _read_table(file)
         given: dict[str, Any] = {SINGLE[name]: columns[name] for name in SINGLE if name in columns}
         given |= {field: array for name, field in SEVERAL.items() if (array := _gathered(columns, name)) is not None}
         missing = [name for name in (*SEVERAL, *SINGLE) if (SEVERAL | SINGLE)[name] not in given]
@@ -88,8 +87,8 @@ def _read_table(path: Path) -> dict[str, np.ndarray]:
         raise EverystepError(f"it cannot be read as {path.suffix} ({reason}).") from None
     columns = {}
     for name in dict.fromkeys(table.column_names):
-        if name not in SINGLE and name not in SEVERAL and _numbered(name) not in SEVERAL:
-            continue  # a log may hold more than is learnt from
+        if not _wanted(name):
+            continue
         if table.column_names.count(name) > 1:
             raise EverystepError(f"it has {table.column_names.count(name)} columns {name}; give it one.")
         column = table.column(name)
@@ -111,19 +110,9 @@ def _write_table(columns: Mapping[str, np.ndarray], path: Path) -> None:
         pyarrow.csv.write_csv(table, path)
 
 
-def _read_npz(path: Path) -> dict[str, np.ndarray]:
-    broken = EverystepError("it cannot be read as .npz. Write it with numpy.savez.")
-    if not zipfile.is_zipfile(path):  # numpy takes any other file for a pickle
-        raise broken
-    try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except ValueError as error:
-        if "allow_pickle" not in str(error):
-            raise broken from None
-        raise EverystepError("it holds Python objects, which are never unpickled. Save plain numbers.") from None
-    except (OSError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error):
-        raise broken from None
+def _wanted(column: str) -> bool:
+    """Whether it is one of ours: a log may hold more than is learnt from."""
+    return column in SINGLE or column in SEVERAL or _numbered(column) in SEVERAL
 
 
 def _numbered(column: str) -> str:

@@ -71,9 +71,11 @@ class LinearCosts(NamedTuple):
     radius: Radius
     lam: Scalar
     phi: Float[Array, "A S d"]
+    norms: linalg.Watched | linalg.OnDemand = linalg.WATCHED
 
     def init(self, sizes: Sizes, steps: int) -> LinearCostState:
-        gram = jax.tree.map(lambda x: jnp.broadcast_to(x, (steps, *x.shape)), linalg.fresh(self.phi, self.lam))
+        fresh = linalg.fresh(self.phi, self.lam, self.norms)
+        gram = jax.tree.map(lambda x: jnp.broadcast_to(x, (steps, *x.shape)), fresh)
         return LinearCostState(gram, jnp.zeros((steps, sizes.constraints, self.phi.shape[-1])))
 
     def update(self, state: LinearCostState, episode: Episode) -> LinearCostState:
@@ -89,6 +91,5 @@ class LinearCosts(NamedTuple):
 
     def estimate(self, state: LinearCostState, k: Int[Array, ""]) -> CostEstimate:
         theta = state.moment @ state.gram.inverse  # (T, m, d)
-        return CostEstimate(
-            jnp.einsum("tmd,asd->tmas", theta, self.phi), self.radius.width(state.gram.norm2, k)[:, None]
-        )
+        norm2 = jax.vmap(lambda gram: linalg.squared_norms(gram, self.phi))(state.gram)
+        return CostEstimate(jnp.einsum("tmd,asd->tmas", theta, self.phi), self.radius.width(norm2, k)[:, None])

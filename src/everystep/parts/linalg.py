@@ -3,7 +3,8 @@
     Lambda = lam I + sum_tau phi_tau phi_tau^T,      ||phi||^2_{Lambda^-1} = phi^T Lambda^-1 phi
 
 With the rows of X (n, d) added, Woodbury gives Lambda^-1 <- Lambda^-1 - U^T U with U = L^-1 X Lambda^-1 and
-L L^T = I + X Lambda^-1 X^T, so squared norms fall by |U phi|^2: O(n d) for each feature watched instead of O(d^2).
+L L^T = I + X Lambda^-1 X^T, so squared norms fall by |U phi|^2: O(n d) for each feature watched instead of O(d^2); and
+det(Lambda) grows by det(L)^2.
 """
 
 from __future__ import annotations
@@ -15,17 +16,29 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 
+class Watched(NamedTuple):
+    """Squared norms of all phi(x, a) are kept up to date, O(A S d) for each row added: for plans in every episode."""
+
+
+class OnDemand(NamedTuple):
+    """Squared norms are computed when asked for, O(A S d^2), and a row added is O(d^2): for plans that are rare."""
+
+
+WATCHED = Watched()
+
+
 class Gram(NamedTuple):
-    """The inverse of one regularised Gram matrix and the squared norms of the features watched."""
+    """The inverse of one regularised Gram matrix; the squared norms of the features if they are watched; log det."""
 
     inverse: Float[Array, "d d"]
-    norm2: Float[Array, "A S"]
+    norm2: Float[Array, "A S"] | None
+    log_det: Float[Array, ""]  # of Lambda / lam
 
 
-def fresh(phi: Float[Array, "A S d"], lam: Float[Array, ""] | float) -> Gram:
-    """Lambda = lam I, watched at every phi(x, a)."""
-    d = phi.shape[-1]
-    return Gram(jnp.eye(d, dtype=phi.dtype) / lam, (phi**2).sum(-1) / lam)
+def fresh(phi: Float[Array, "A S d"], lam: Float[Array, ""] | float, norms: Watched | OnDemand = WATCHED) -> Gram:
+    """Lambda = lam I."""
+    norm2 = (phi**2).sum(-1) / lam if isinstance(norms, Watched) else None
+    return Gram(jnp.eye(phi.shape[-1], dtype=phi.dtype) / lam, norm2, jnp.zeros((), phi.dtype))
 
 
 def add(gram: Gram, phi: Float[Array, "A S d"], X: Float[Array, "n d"]) -> Gram:
@@ -33,8 +46,13 @@ def add(gram: Gram, phi: Float[Array, "A S d"], X: Float[Array, "n d"]) -> Gram:
     XL = X @ gram.inverse
     L = jnp.linalg.cholesky(jnp.eye(X.shape[0], dtype=X.dtype) + XL @ X.T)
     U = jax.scipy.linalg.solve_triangular(L, XL, lower=True)
-    norm2 = gram.norm2 - ((phi @ U.T) ** 2).sum(-1)
-    return Gram(gram.inverse - U.T @ U, jnp.maximum(norm2, 0))
+    norm2 = None if gram.norm2 is None else jnp.maximum(gram.norm2 - ((phi @ U.T) ** 2).sum(-1), 0)
+    return Gram(gram.inverse - U.T @ U, norm2, gram.log_det + 2 * jnp.log(jnp.diagonal(L)).sum())
+
+
+def squared_norms(gram: Gram, phi: Float[Array, "A S d"]) -> Float[Array, "A S"]:
+    """||phi(x, a)||^2 in Lambda^-1: as watched, or computed."""
+    return gram.norm2 if gram.norm2 is not None else jnp.maximum(((phi @ gram.inverse) * phi).sum(-1), 0)
 
 
 def forward(L: Float[Array, "n n"], B: Float[Array, "n k"]) -> Float[Array, "n k"]:

@@ -12,8 +12,8 @@ Features come in two forms, told apart by their shapes:
     any      phi(x, a) for each action          F = A vectors a state, one Gram matrix              B = 1
     crossed  phi(x, a) = e_a (x) psi(x)         F = 1 vector a state, Lambda block diagonal         B = A
 
-so that B F = A, and a product over both broadcasts to actions. Crossed features then need A times less memory, and A^2
-times less of both than the same features written out.
+so that B F = A: with features as (e, F C), the product of B vectors and F C columns has a row for each action. Crossed
+features then need A^2 times less time and memory than the same features written out.
 
 T, the leading axis, is 1 (shared over steps) or H. Slots of step t hold states met at step t; their squared norms are
 those of the estimator that judges them there. C is the capacity; when it is full, arrays are copied into twice as much.
@@ -39,11 +39,11 @@ class Seen(NamedTuple):
     """The features a model needs of one episode of L steps, for one feature map. Rows after its end are zeros.
 
     here   (L, e)     phi(x, a) of what was done; psi(x) when crossed
-    there  (F, e, L)  of the states arrived at, for every action
+    there  (e, F, L)  of the states arrived at, for every action
     """
 
     here: Float[Array, "L e"]
-    there: Float[Array, "F e L"]
+    there: Float[Array, "e F L"]
 
 
 class Rows(NamedTuple):
@@ -74,7 +74,7 @@ class Blocks(NamedTuple):
 class Slots(NamedTuple):
     """States arrived at: their features and squared norms in Lambda^-1; norms are None if made only when planning."""
 
-    phi: Float[Array, "T F e C"]
+    phi: Float[Array, "T e F C"]
     norm2: Float[Array, "T A C"] | None
 
 
@@ -84,7 +84,7 @@ def no_blocks(steps: int, blocks: int, e: int, lam: Scalar) -> Blocks:
 
 
 def no_slots(steps: int, actions: int, crossed: bool, e: int, capacity: int, keep_norms: bool) -> Slots:
-    phi = jnp.zeros((steps, 1 if crossed else actions, e, capacity))
+    phi = jnp.zeros((steps, e, 1 if crossed else actions, capacity))
     return Slots(phi, jnp.zeros((steps, actions, capacity)) if keep_norms else None)
 
 
@@ -118,13 +118,15 @@ def refreshed(blocks: Blocks) -> Blocks:
     return blocks._replace(inverse=(inverse + inverse.swapaxes(-1, -2)) / 2)
 
 
-def norms(blocks: Blocks, phi: Float[Array, "T F e N"]) -> Float[Array, "T A N"]:
+def norms(blocks: Blocks, phi: Float[Array, "T e F N"]) -> Float[Array, "T A N"]:
     """||phi||^2 in Lambda^-1, from nothing: O(N A e^2)."""
-    return (phi * (blocks.inverse @ phi)).sum(-2)
+    T, e, F, N = phi.shape
+    flat = phi.reshape(T, 1, e, F * N)
+    return (flat * (blocks.inverse @ flat)).sum(-2).reshape(T, -1, N)
 
 
 def arrivals(T: int, rows: Rows, there: Array) -> tuple[Array, Array]:
-    """Slots (T, n) and features (T, F, e, n) of states arrived at, by the step they are met at: one later."""
+    """Slots (T, n) and features (T, e, F, n) of states arrived at, by the step they are met at: one later."""
     if T == 1:
         return rows.slot[None], there[None]
     nowhere = jnp.full((1,), jnp.iinfo(rows.slot.dtype).max, rows.slot.dtype)
@@ -138,14 +140,16 @@ def put(array: Array, slot: Int[Array, "T n"], new: Array, how: str) -> Array:
 
 
 def arrived(
-    slots: Slots, blocks: Blocks, U: Float[Array, "T B n e"], rows: Rows, there: Float[Array, "F e L"]
+    slots: Slots, blocks: Blocks, U: Float[Array, "T B n e"], rows: Rows, there: Float[Array, "e F L"]
 ) -> Slots:
     """Norms brought up to date by U, O(n C A e), and the states of an episode put into their slots."""
     slot, new = arrivals(len(slots.phi), rows, there)
     phi = put(slots.phi, slot, new, "set")
     if slots.norm2 is None:
         return Slots(phi, None)
-    norm2 = jnp.maximum(slots.norm2 - ((U @ slots.phi) ** 2).sum(-2), 0)
+    T, e, F, C = phi.shape
+    fallen = ((U @ slots.phi.reshape(T, 1, e, F * C)) ** 2).sum(-2).reshape(T, -1, C)
+    norm2 = jnp.maximum(slots.norm2 - fallen, 0)
     return Slots(phi, put(norm2, slot, norms(blocks, new), "set"))
 
 
@@ -155,9 +159,10 @@ def grown(tree: Any, capacity: int) -> Any:
     return jax.tree.map(more, tree)
 
 
-def product(w: Float[Array, "... B e"], phi: Float[Array, "F e N"]) -> Float[Array, "... A N"]:
-    """<w, phi(x, a)> for every action: B or F is 1."""
-    return w @ phi[0] if len(phi) == 1 else jnp.einsum("...e,fen->...fn", w[..., 0, :], phi)
+def product(w: Any, phi: Any) -> Any:
+    """<w, phi(x, a)>: (..., B, e) and (e, F, N) to (..., A, N), for NumPy and JAX arrays alike."""
+    e, _, N = phi.shape
+    return (w @ phi.reshape(e, -1)).reshape(*w.shape[:-2], -1, N)
 
 
 class LinearDecision(NamedTuple):
@@ -171,14 +176,16 @@ class LinearDecision(NamedTuple):
     radius: Any
 
     def judge(self, h: int, phi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Mean (..., A, n) and width (A, n) at step h, of features (F, e, n)."""
+        """Mean (..., A, n) and width (A, n) at step h, of features (e, F, n)."""
         w, inverse = at_step(self.weights, h), at_step(self.inverse, h)
-        norm2 = (phi * (inverse @ phi)).sum(-2)
-        return (w[..., None, :] @ phi)[..., 0, :], self.radius * np.sqrt(np.maximum(norm2, 0))
+        flat = phi.reshape(len(phi), -1)
+        norm2 = (flat * (inverse @ flat)).sum(-2).reshape(-1, phi.shape[-1])
+        return product(w, phi), self.radius * np.sqrt(np.maximum(norm2, 0))
 
     def learnt(self, h: int, phi: np.ndarray, a: int, y: np.ndarray) -> LinearDecision:
-        """The same after one observation more, y (m,) at action a of features (F, e, 1): recursive least squares."""
-        t, b, x = min(h, len(self.inverse) - 1), min(a, self.inverse.shape[1] - 1), phi[min(a, len(phi) - 1), :, 0]
+        """The same after one observation more, y (m,) at action a of features (e, F, 1): recursive least squares."""
+        t, b = min(h, len(self.inverse) - 1), min(a, self.inverse.shape[1] - 1)
+        x = phi[:, min(a, phi.shape[1] - 1), 0]
         gain = self.inverse[t, b] @ x
         size = 1 + x @ gain
         weights, inverse = self.weights.copy(), self.inverse.copy()
@@ -245,16 +252,16 @@ class StoredLinear(NamedTuple):
         T, _, n, _ = X.shape
         blocks, U = add(state.blocks, X)
         of = lambda numbers: (X * numbers.reshape(*((1, 1, n) if T == 1 else (T, 1, 1)), 1)).sum(-2)
-        slot, come_from = arrivals(T, rows, here.T[None])
-        _, by = arrivals(T, rows, rows.a.astype(float)[None, None])
+        slot, come_from = arrivals(T, rows, here.T)
+        _, by = arrivals(T, rows, rows.a)
         return StoredState(
             blocks,
             state.rewards + of(rows.reward),
             state.steps + X.sum(-2),
             state.ends + of(rows.ended.astype(float)),
             arrived(state.slots, blocks, U, rows, there),
-            put(state.M, slot, come_from[:, 0], "add"),
-            put(state.by, slot, by[:, 0, 0].astype(jnp.int32), "set"),
+            put(state.M, slot, come_from, "add"),
+            put(state.by, slot, by, "set"),
             state.low,
             state.high,
         )
@@ -280,7 +287,7 @@ class StoredLinear(NamedTuple):
         M, by = at_step(state.M, h + 1), at_step(state.by, h + 1)
         V = V_next[None] if B == 1 else jnp.where(by[None] == jnp.arange(B, dtype=by.dtype)[:, None], V_next[None], 0.0)
         V_ended = fit.nothing * (self.horizon - 1 - h.astype(float))  # of the steps left after h
-        target = at_step(fit.known, h) + at_step(state.ends, h) * V_ended + V @ M.T
+        target = at_step(fit.known, h) + at_step(state.ends, h) * V_ended + (M @ V.T).T
         return (at_step(state.blocks.inverse, h) @ target[..., None])[..., 0]  # line 6
 
     def estimate(self, fit: StoredFit, h: Int[Array, ""], V_next: Float[Array, " C"]) -> Float[Array, "A C"]:

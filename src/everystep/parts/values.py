@@ -5,9 +5,9 @@
     Q_h = min{<w_h, phi> + beta ||phi||_{Lambda_h^-1}, cap}                          line 7
 
 A model is a NamedTuple of hyper-parameters (all leaves of a pytree). It has `init` (a state that knows nothing),
-`update` (one episode more), `fit` (what a plan needs and V does not change) and `estimate` (Q at one step, given
-V at the next). T, the leading axis of every state array, is 1 when the estimator is shared over steps and H when
-there is one for each step.
+`update` (one episode more), `fit` (what a plan needs and V does not change), `estimate` (Q at one step, given V at the
+next) and `log_det` (of Lambda_h / lam: how much was learnt, by which rare planning decides). T, the leading axis of
+every state array, is 1 when the estimator is shared over steps and H when there is one for each step.
 """
 
 from __future__ import annotations
@@ -76,6 +76,9 @@ class Counts(NamedTuple):
         norm2 = 1 / (over_successors(state.arrivals) + self.lam)  # line 5
         return CountFit(state.arrivals, norm2, state.rewards * norm2 + self.radius.width(norm2, k))
 
+    def log_det(self, state: CountState) -> Float[Array, " T"]:
+        return jnp.log1p(over_successors(state.arrivals) / self.lam).sum((1, 2))
+
     def estimate(self, fit: CountFit, h: Int[Array, ""], V_next: Float[Array, " S"]) -> Float[Array, "A S"]:
         here = jax.tree.map(lambda x: at_step(x, h), fit)
 
@@ -112,10 +115,12 @@ class Linear(NamedTuple):
     lam: Scalar
     cap: Scalar
     phi: Float[Array, "A S d"]
+    norms: linalg.Watched | linalg.OnDemand = linalg.WATCHED
 
     def init(self, sizes: Sizes, steps: int) -> LinearState:
         d = self.phi.shape[-1]
-        gram = jax.tree.map(lambda x: jnp.broadcast_to(x, (steps, *x.shape)), linalg.fresh(self.phi, self.lam))
+        fresh = linalg.fresh(self.phi, self.lam, self.norms)
+        gram = jax.tree.map(lambda x: jnp.broadcast_to(x, (steps, *x.shape)), fresh)
         return LinearState(gram, jnp.zeros((steps, d)), jnp.zeros((steps, d, sizes.states)))
 
     def update(self, state: LinearState, episode: Episode) -> LinearState:
@@ -131,7 +136,11 @@ class Linear(NamedTuple):
         return jax.vmap(one)(*state, X, y, x_next)
 
     def fit(self, state: LinearState, k: Int[Array, ""]) -> LinearFit:
-        return LinearFit(state, self.radius.width(state.gram.norm2, k))
+        norm2 = jax.vmap(lambda gram: linalg.squared_norms(gram, self.phi))(state.gram)
+        return LinearFit(state, self.radius.width(norm2, k))
+
+    def log_det(self, state: LinearState) -> Float[Array, " T"]:
+        return state.gram.log_det
 
     def estimate(self, fit: LinearFit, h: Int[Array, ""], V_next: Float[Array, " S"]) -> Float[Array, "A S"]:
         state = jax.tree.map(lambda x: at_step(x, h), fit.state)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import zipfile
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from everystep.arrays import read_npz
 from everystep.errors import EverystepError, openable, unknown, whole_number
 from everystep.problem import Factored, FiniteCMDP, Grid, Noise
 from everystep.problems.frozen_lake import from_map, frozen_lake, random_lake
@@ -72,21 +71,11 @@ def load(name: str, horizon: int | None = None) -> FiniteCMDP:
 def from_arrays(path: str | Path, horizon: int | None = None) -> FiniteCMDP:
     """A problem from an .npz file with P (or its factors phi and mu), r, g, start and horizon. Nothing is unpickled."""
     name = str(path)
-    broken = EverystepError(f"problem '{name}': it cannot be read as .npz. Write it with numpy.savez.")
-    if not zipfile.is_zipfile(path):  # numpy takes any other file for a pickle
-        raise broken
+    known = (*ARRAYS, *FACTORS, *OPTIONAL_ARRAYS)
     try:
-        with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
-            known = (*ARRAYS, *FACTORS, *OPTIONAL_ARRAYS, *(key for key in file.files if key.startswith(COORDINATE)))
-            arrays = {key: file[key] for key in known if key in file.files}
-    except ValueError as error:
-        if "allow_pickle" not in str(error):
-            raise broken from None
-        raise EverystepError(
-            f"problem '{name}': it holds Python objects, which are never unpickled. Save plain number arrays."
-        ) from None
-    except (OSError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error):
-        raise broken from None
+        arrays = read_npz(path, lambda key: key in known or key.startswith(COORDINATE))
+    except EverystepError as error:
+        raise EverystepError(f"problem '{name}': {error}") from None
     by_factors = "P" not in arrays and any(key in arrays for key in FACTORS)
     needed = (*FACTORS, *ARRAYS[1:]) if by_factors else ARRAYS
     missing = [key for key in needed if key not in arrays and not (key == "horizon" and horizon is not None)]
