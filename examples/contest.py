@@ -138,14 +138,14 @@ def outcome(contest: Contest, job: Job) -> Outcome:
 
 
 def ours(contest: Contest, job: Job, books: Books) -> Policy:
-    """LSVI-AE or LSVI, an episode at a time until all steps are taken."""
+    """LSVI-AE or LSVI, as many episodes as the steps allow."""
     of_costs = ("beta_cost", "lam_cost", "react")
     settings = {key: each for key, each in contest.settings.items() if job.learner == "lsvi-ae" or key not in of_costs}
     recipe = {"lsvi-ae": es.agents.lsvi_ae, "lsvi": es.agents.lsvi}[job.learner](**settings)
     learner = es.Learner(books, recipe, constraint=contest.constraint, seed=job.seed, **contest.learner)
     while len(books.harm) < contest.steps:
-        learner.train(episodes=1)
-    policy, before_the_end = learner.policy(), learner.length - learner.horizon
+        learner.train(max((contest.steps - len(books.harm)) // learner.length, 1))
+    policy, before_the_end = learner.policy(optimism=0.0), learner.length - learner.horizon  # no benefit of the doubt
     return lambda seen, step: policy(seen, max(step - before_the_end, 1))
 
 

@@ -68,7 +68,7 @@ CONTEST = Contest(
     make=make,
     constraint=time_to_react,
     steps=1200,
-    settings={"beta": 1.0, "lam": 0.1, "beta_cost": 0.03, "lam_cost": 0.03, "react": True},
+    settings={"beta": 1.0, "lam": 0.1, "beta_cost": 0.01, "lam_cost": 0.003, "react": True},
     learner={"features": features.polynomial(1), "horizon": 5, "length": 30, "reward_range": (0, 1)},
     rivals={
         "DQN": {
