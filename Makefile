@@ -1,7 +1,7 @@
 # make paper   reproduce the paper's experiment into out/paper
 # make test    lint, types and all tests
 # make bench   the timed comparisons (minutes)
-# make examples the pictures of docs/cost-models.md (minutes on a GPU, about an hour on two cores)
+# make examples the pictures of docs/cost-models.md, docs/gymnasium.md and docs/examples.md (minutes on a GPU, about an hour on two cores)
 # make figures the pictures of the README and docs, from a fresh run of the paper's experiment
 # Everything runs in .venv, made on first use from nothing but Python (3.11 or newer) and pip.
 
@@ -51,16 +51,26 @@ figures: paper
 	cp out/paper/figures/learning.png out/paper/figures/heatmap.png out/paper/figures/map.png docs/figures/
 	cp out/paper/figures/regret.png out/paper/figures/literal.png docs/figures/
 
-examples: .venv/installed
+.venv/with-rivals: .venv/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[sim,rivals]'
+	touch $@
+
+examples: .venv/installed .venv/with-rivals
 	$(BIN)/python examples/landing.py
 	$(BIN)/python examples/linear.py
 	$(BIN)/python examples/terrain.py
 	$(BIN)/python examples/dial.py
 	$(BIN)/python examples/two_limits.py
 	$(BIN)/python examples/environments.py
+	$(BIN)/python examples/cartpole.py --seeds 4
+	$(BIN)/python examples/highway.py --seeds 4
+	$(BIN)/python examples/lake_holes.py --seeds 4
+	$(BIN)/python examples/warm_start.py
 	cp out/examples/landing/figures/certificates.png docs/figures/landing.png
 	cp out/examples/two-limits/figures/certificates.png docs/figures/two-limits.png
 	cp out/examples/environments/environments.png docs/figures/environments.png
+	cp out/examples/cartpole/cartpole.png out/examples/highway/highway.png docs/figures/
+	cp out/examples/lake-holes/lake-holes.png out/examples/warm-start/warm-start.png docs/figures/
 	cp out/examples/terrain/terrain.png out/examples/dial/dial.png docs/figures/
 
 clean:
