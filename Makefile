@@ -62,9 +62,9 @@ examples: .venv/installed .venv/with-rivals
 	$(BIN)/python examples/dial.py
 	$(BIN)/python examples/two_limits.py
 	$(BIN)/python examples/environments.py
-	$(BIN)/python examples/cartpole.py --seeds 4
-	$(BIN)/python examples/highway.py --seeds 4
-	$(BIN)/python examples/lake_holes.py --seeds 4
+	$(BIN)/python examples/cartpole.py --seeds 3
+	$(BIN)/python examples/highway.py --seeds 3
+	$(BIN)/python examples/lake_holes.py --seeds 3
 	$(BIN)/python examples/warm_start.py
 	cp out/examples/landing/figures/certificates.png docs/figures/landing.png
 	cp out/examples/two-limits/figures/certificates.png docs/figures/two-limits.png

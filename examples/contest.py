@@ -158,7 +158,7 @@ def theirs(contest: Contest, job: Job, books: Books) -> Policy:
 def run(contest: Contest, doc: str) -> None:
     """The command of an example: every learner and seed, a table, a picture, and both in a folder."""
     parser = argparse.ArgumentParser(description=doc.split("\n")[0])
-    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--out", default=f"out/examples/{contest.name}")
     options = parser.parse_args()
     learners = [(name, 0.0) for name in OURS] + list(product(contest.rivals, contest.prices))

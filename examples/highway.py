@@ -1,6 +1,6 @@
 """Driving on a highway with time to react: LSVI-AE, LSVI, and DQN with a price on harm, in the simulator highway-env.
 
-    python examples/highway.py [--seeds 2] [--out out/examples/highway]
+    python examples/highway.py [--seeds 1] [--out out/examples/highway]
 
 The reward pays for speed and for the right lane. The constraint asks, after each second, for a time to collision of at
 least 3 s with the car ahead, beyond 10 m from centre to centre:

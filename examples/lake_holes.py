@@ -1,6 +1,6 @@
 """Gymnasium's FrozenLake with its holes as constraints: LSVI-AE, LSVI, and DQN and PPO with a price on harm.
 
-    python examples/lake_holes.py [--seeds 2] [--out out/examples/lake-holes]
+    python examples/lake_holes.py [--seeds 1] [--out out/examples/lake-holes]
 
 The 8x8 map; a step goes where it aims with probability 0.8, else aside. What is seen is +1 in a hole and -1/3
 elsewhere, so the mean of (x, a) is positive iff the chance of falling exceeds 1/4: aiming at a hole (0.8) is harm,
