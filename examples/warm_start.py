@@ -3,8 +3,8 @@
     python examples/warm_start.py [--seeds 4] [--out out/examples/warm-start]
 
 The lake, constraint and features of `lake_holes.py`. The logs are of a walker who goes anywhere, and falls; that harm
-is done, and not the agent's. It learns from a log before its first episode as from episodes of its own, but prices only
-the harm it does itself.
+is done, and not the agent's. It learns from a log before its first episode as if the episodes had been its own, price
+and all, so that what the log says of holes is believed from the start.
 """
 
 import argparse

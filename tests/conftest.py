@@ -1,5 +1,10 @@
 """Strict everywhere: shapes checked at run time, no silent promotion of types or ranks, 64-bit numbers."""
 
+import os
+
+# Tests compile hundreds of small programs and run each for a moment: that is quicker without LLVM's optimisations.
+os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_backend_optimization_level=0"
+
 import jax
 import pytest
 from jaxtyping import install_import_hook
