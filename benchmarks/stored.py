@@ -6,9 +6,10 @@ Two environments with features of the same size, both learnt by `everystep.Learn
     listed      the random linear CMDP of dense.py, 100 states, which the peer learns too; next states come again
     continuous  a walk in a square whose states never come again: every transition is kept
 
-Times are of a second learner, with everything compiled by the first. Memory is what the process grew by between the second
-and the last episode of the first, programs included, beside 8 K H A d bytes, the features of all next states. The last row is the size published for OPSE-LCMDP (S = 100, A = 3, d = 5, H = 4), 10,000 episodes, one seed
-of the compiled driver.
+Times are of a second learner, with everything compiled by the first. Memory is what the process grew by between the
+second and the last episode of the first, programs included, beside 8 K H A d bytes, the features of all next states.
+The last row is the size published for OPSE-LCMDP (S = 100, A = 3, d = 5, H = 4), 10,000 episodes, one seed of the
+compiled driver.
 """
 
 from __future__ import annotations
