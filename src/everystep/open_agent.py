@@ -54,19 +54,27 @@ def _learnt(agent: Agent, state: State, rows: Rows) -> State:
 
 
 @partial(jax.jit, static_argnames="shape")
-def _planned(agent: Agent, state: State, word: Any, shape: tuple[int, int]) -> tuple[Any, Any]:
-    """The backward pass over all slots, and what it decided for states without one."""
+def _planned(agent: Agent, state: State, word: Any, shape: tuple[int, int]) -> tuple[Any, Any, Any]:
+    """The backward pass over all slots: what it decided for states without one, of values and costs, and the prices."""
     _, info = lsvi.plan(agent, state, ties(word, *shape))
     fit = agent.values.fit(state.values, state.k)
-    return agent.values.decision(fit, info.V, state.k), agent.costs.decision(state.costs, state.k)
+    values, costs = agent.values.decision(fit, info.V, state.k), agent.costs.decision(state.costs, state.k)
+    return _copied((values, costs, state.price))
+
+
+def _copied(tree: Any) -> Any:
+    """Copies: the state is updated in place, and an array handed out as it is would change, or vanish, with it."""
+    return jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), tree)
 
 
 _log_det = jax.jit(lambda agent, state: agent.values.log_det(state.values))
-_refreshed = jax.jit(
-    lambda agent, state: state._replace(
-        values=agent.values.refreshed(state.values), costs=agent.costs.refreshed(state.costs)
-    )
-)
+
+
+@partial(jax.jit, donate_argnames="state")
+def _refreshed(agent: Agent, state: State) -> State:
+    """Inverses made anew; in place, like `_learnt`."""
+    values, costs = agent.values.refreshed(state.values), agent.costs.refreshed(state.costs)
+    return state._replace(values=values, costs=costs)
 
 
 class Memory:
@@ -271,20 +279,17 @@ class OpenAgent:
             if setup.regression is None:
                 word = rng.integers(0, 2**32, dtype=np.uint32)
                 made = _planned(parts, self.state, word, (setup.horizon, self._capacity))
-                values, costs = jax.tree.map(np.asarray, made)
+                values, costs, price = jax.tree.map(np.array, made)
             else:
-                values, costs = self._regressed(parts, choice, rng)
-        price = np.asarray(self.state.price)
+                values, costs, price = self._regressed(parts, choice, rng)
         return Acting(values, costs, setup.value.at, setup.cost.at, price, choice, setup["optimism"], setup["cap"])
 
-    def _regressed(
-        self, parts: Agent, choice: Any, rng: np.random.Generator
-    ) -> tuple[regressors.RegressionDecision, Any]:
+    def _regressed(self, parts: Agent, choice: Any, rng: np.random.Generator) -> tuple[Any, Any, Any]:
         """The same plan with regressors in place of the linear model of values."""
         setup, side, spec = self.setup, self.setup.value, self.setup.regression
         assert isinstance(side, RegressionSide)
         assert spec is not None
-        width, ghat, bonus, costs = jax.tree.map(np.asarray, _for_regressors(parts, self.state))
+        width, ghat, bonus, costs, price = jax.tree.map(np.array, _for_regressors(parts, self.state))
         low, high = self.reward_scale
         span = high - low
         slots = [_stacked(each, side) for each in self._memory.observations]
@@ -294,14 +299,14 @@ class OpenAgent:
             slots,
             [each[:, : at.shape[1]] for each, at in zip(width, slots, strict=True)],
             ghat,
-            np.asarray(self.state.price),
+            price,
             choice,
             -low / span,
             setup["cap"],
             float(parts.values.radius.beta),
             rng,
         )
-        return regressors.RegressionDecision(spec, fitted, bonus, float(parts.values.radius.beta)), costs
+        return regressors.RegressionDecision(spec, fitted, bonus, float(parts.values.radius.beta)), costs, price
 
     def _data(self, side: RegressionSide, low: float, span: float) -> regressors.Data:
         """All transitions as regressors take them."""
@@ -321,12 +326,12 @@ class OpenAgent:
 
 
 @jax.jit
-def _for_regressors(agent: Agent, state: State) -> tuple[Any, Any, Any, Any]:
-    """Widths (T, A, C) and believed costs (T, m, A, C) at all slots, and what was decided of both elsewhere."""
+def _for_regressors(agent: Agent, state: State) -> tuple[Any, ...]:
+    """Widths (T, A, C) and believed costs (T, m, A, C) at all slots, what was decided of both elsewhere, and prices."""
     fit = agent.values.fit(state.values, state.k)
     V = jnp.zeros((state.price.shape[1], fit.width.shape[-1]))
     bonus, costs = agent.values.decision(fit, V, state.k), agent.costs.decision(state.costs, state.k)
-    return fit.width, lsvi.believed(agent, state.costs, state.k), bonus, costs
+    return _copied((fit.width, lsvi.believed(agent, state.costs, state.k), bonus, costs, state.price))
 
 
 def _stacked(observations: list[np.ndarray], side: RegressionSide) -> np.ndarray:

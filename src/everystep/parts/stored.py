@@ -21,6 +21,7 @@ those of the estimator that judges them there. C is the capacity; when it is ful
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -114,15 +115,30 @@ def add(blocks: Blocks, X: Float[Array, "T B n e"]) -> tuple[Blocks, Float[Array
 
 def refreshed(blocks: Blocks) -> Blocks:
     """The inverse made anew from Lambda, free of the rounding that many updates leave."""
-    inverse = jnp.linalg.inv(blocks.matrix)
-    return blocks._replace(inverse=(inverse + inverse.swapaxes(-1, -2)) / 2)
+
+    def one(matrix: Array) -> Array:
+        half = forward(jnp.linalg.cholesky(matrix), jnp.eye(len(matrix)))
+        return half.T @ half
+
+    T, B, e, _ = blocks.matrix.shape
+    inverse = lax.map(one, blocks.matrix.reshape(T * B, e, e))  # one after another: see parts/gp_costs.py
+    return blocks._replace(inverse=inverse.reshape(T, B, e, e))
 
 
 def norms(blocks: Blocks, phi: Float[Array, "T e F N"]) -> Float[Array, "T A N"]:
-    """||phi||^2 in Lambda^-1, from nothing: O(N A e^2)."""
+    """||phi||^2 in Lambda^-1, from nothing: O(N A e^2).
+
+    One matrix at a time: the product of stacks of matrices, multiplied and summed in the same program, crashes XLA on a
+    CPU at some sizes (jaxlib 0.10.2; one of 50 x 50 with 1024 columns is enough).
+    """
+    return _each_block(lambda inverse, flat: (flat * (inverse @ flat)).sum(0), blocks.inverse, phi)
+
+
+def _each_block(one: Callable[[Array, Array], Array], matrices: Array, phi: Array) -> Float[Array, "T A N"]:
+    """`one` of each (T, B) matrix and the features of its step as columns (e, F N), one after another."""
     T, e, F, N = phi.shape
-    flat = phi.reshape(T, 1, e, F * N)
-    return (flat * (blocks.inverse @ flat)).sum(-2).reshape(T, -1, N)
+    of_step = lambda each: lax.map(lambda matrix: one(matrix, each[1]), each[0])
+    return lax.map(of_step, (matrices, phi.reshape(T, e, F * N))).reshape(T, -1, N)
 
 
 def arrivals(T: int, rows: Rows, there: Array) -> tuple[Array, Array]:
@@ -147,8 +163,7 @@ def arrived(
     phi = put(slots.phi, slot, new, "set")
     if slots.norm2 is None:
         return Slots(phi, None)
-    T, e, F, C = phi.shape
-    fallen = ((U @ slots.phi.reshape(T, 1, e, F * C)) ** 2).sum(-2).reshape(T, -1, C)
+    fallen = _each_block(lambda U, flat: ((U @ flat) ** 2).sum(0), U, slots.phi)
     norm2 = jnp.maximum(slots.norm2 - fallen, 0)
     return Slots(phi, put(norm2, slot, norms(blocks, new), "set"))
 
