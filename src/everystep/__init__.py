@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from everystep.experiment import Result, run
     from everystep.models import gp, kernel, regression
     from everystep.policies import Policy
-    from everystep.problem import Factored, FiniteCMDP, Noise
+    from everystep.problem import Factored, FiniteCMDP, Known, Noise
     from everystep.training import Learner, train
 
 __version__ = "0.1.0"
@@ -29,6 +29,7 @@ __all__ = [
     "EverystepError",
     "Factored",
     "FiniteCMDP",
+    "Known",
     "Learner",
     "Noise",
     "Policy",
@@ -50,6 +51,7 @@ _HOME = {
     "EverystepError": "errors",
     "Factored": "problem",
     "FiniteCMDP": "problem",
+    "Known": "problem",
     "Noise": "problem",
     "Result": "experiment",
     "run": "experiment",

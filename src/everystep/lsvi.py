@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -89,26 +90,32 @@ def init(agent: Agent, sizes: Sizes, share_values: bool, share_costs: bool) -> S
     )
 
 
-def believed(agent: Agent, costs: Any, k: Int[Array, ""]) -> Float[Array, "T m A S"]:
-    """ghat = mean - optimism * width, and at most 0 where an action is known to be safe."""
+def believed(agent: Agent, costs: Any, k: Int[Array, ""]) -> Any:
+    """What the choice goes by, at all steps: ghat, or what else it makes of the cost estimate.
+
+    ghat = mean - optimism * width, and at most 0 where an action is known to be safe.
+    """
     cost = agent.costs.estimate(costs, k)
     ghat = cost.mean - agent.optimism * cost.width
-    return ghat if agent.known_safe is None else jnp.where(agent.known_safe[None, None], jnp.minimum(ghat, 0), ghat)
+    if agent.known_safe is not None:
+        ghat = jnp.where(agent.known_safe[None, None], jnp.minimum(ghat, 0), ghat)
+    return agent.choice.belief(ghat, cost)
 
 
 def plan(agent: Agent, state: State, ties: UInt32[Array, "H S"]) -> tuple[Plan, PlanInfo]:
     """The backward pass over h: everything decided before the episode starts."""
     H, S = ties.shape
     fit = agent.values.fit(state.values, state.k)
-    ghat = believed(agent, state.costs, state.k)
-
-    names = np.arange(ghat.shape[2], dtype=np.int32)
+    belief = believed(agent, state.costs, state.k)
+    here = lambda h: jax.tree.map(lambda leaf: at_step(leaf, h), belief)
+    A = jax.eval_shape(agent.values.estimate, fit, jnp.int32(0), jnp.zeros(S)).shape[0]
+    names = np.arange(A, dtype=np.int32)
 
     # V and the action are kept as one complex number: a step with one result is one pass that computes Q once, where
     # one with two results is two passes that both do (31 us an episode of the lake became 26).
     def backward(made: Array, h: Array) -> tuple[Array, tuple[Array | None, Array | None]]:
         Q = agent.values.estimate(fit, h, made[h + 1].real)  # lines 5 to 7
-        pi = agent.choice(Q, at_step(ghat, h), state.price[:, h], ties[h])  # eq. (11)
+        pi = agent.choice(Q, here(h), state.price[:, h], ties[h])  # eq. (11)
         V, a = rows.under(pi, Q), rows.under(pi, names.astype(float))  # line 9
         made = lax.dynamic_update_index_in_dim(made, lax.complex(V, a), h, 0)
         return made, (None if pi.dtype == bool else pi, Q if agent.choice.reacts else None)

@@ -200,6 +200,21 @@ class Grid:
 
 
 @dataclass(frozen=True, eq=False)
+class Known:
+    """What may be told in advance to an agent that cannot do without it; others are told nothing of this.
+
+    threshold    tau: costs are c = g + tau, and it is c that is linear in features; one number, or one a constraint
+    safe_action  (S,): an action a0(x) for each state with g(x, a0(x)) < 0, told together with that very cost
+    triples      (S, A, S, d): features of a linear mixture, P(x' | x, a) = <mu, phi(x, a, x')>, and the costs seen on
+                 arrival are <gamma, phi(x, a, x')> - tau
+    """
+
+    threshold: float | Sequence[float] | np.ndarray = 0.0
+    safe_action: np.ndarray | None = None
+    triples: np.ndarray | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class FiniteCMDP:
     """A constrained MDP with finitely many states and actions, as plain arrays of means.
 
@@ -214,6 +229,7 @@ class FiniteCMDP:
     exempt    (S,) booleans, optional: states that are never entered and need no safe action
     coordinates  named numbers (S, A) or vectors (S, A, d) of every (x, a), optional: what a cost kernel may look at
     kernel    the cost kernel that suits the problem, optional: what `cost=gp` takes when none is given
+    known     what agents that must be told something in advance are told, optional
     """
 
     P: np.ndarray | Factored
@@ -231,6 +247,7 @@ class FiniteCMDP:
     remarks: tuple[str, ...] = ()
     coordinates: Mapping[str, Any] = field(default_factory=dict)
     kernel: str | None = None
+    known: Known = field(default_factory=Known)
     _stepped: bool = field(init=False, repr=False, default=False)
 
     def __post_init__(self) -> None:
@@ -259,6 +276,7 @@ class FiniteCMDP:
             put("features", P.phi[0])
         if self.kernel is not None:
             put("kernel", str(self.kernel))
+        put("known", self._known(self.known))
         put("coordinates", {name: self._coordinate(name, given) for name, given in self.coordinates.items()})
         if self.grid is not None and {len(row) * len(self.grid.rows) for row in self.grid.rows} != {self.states}:
             raise EverystepError(f"rows draw {self.grid.rows}; give equally long ones with {self.states} cells in all.")
@@ -289,6 +307,35 @@ class FiniteCMDP:
                 "use reward_sigma and cost_sigma, or give P as a table."
             )
         return P, (S, A), phi.ndim == 4 or mu.ndim == 3
+
+    def _known(self, given: Known) -> Known:
+        """The same with arrays: threshold (m,), safe_action (S,), triples (S, A, S, d)."""
+        S, A, m = self.states, self.actions, self.constraints
+        threshold = _numbers("threshold", given.threshold)
+        if threshold.shape not in ((), (m,)) or not np.isfinite(threshold).all():
+            raise EverystepError(f"threshold is {given.threshold}; give a finite number, or {m} of them.")
+        safe, triples = given.safe_action, given.triples
+        if safe is not None:
+            safe = np.asarray(safe)
+            if safe.shape != (S,) or safe.dtype.kind not in "iu" or safe.min() < 0 or safe.max() >= A:
+                raise EverystepError(
+                    f"safe_action has shape {safe.shape} and type {safe.dtype}; give {S} actions from 0 to {A - 1}."
+                )
+            cost = self.g[:, :, np.arange(S), safe].max((0, 1))
+            if (bad := (cost >= 0) & ~self.exempt).any():
+                x = int(bad.argmax())
+                raise EverystepError(
+                    f"safe_action of {self.describe(x)} is {self.describe_action(int(safe[x]))}, whose g is "
+                    f"{cost[x]:.6g}; give an action with g < 0."
+                )
+        if triples is not None:
+            triples = _numbers("triples", triples)
+            if triples.ndim != 4 or triples.shape[:3] != (S, A, S) or not np.isfinite(triples).all():
+                raise EverystepError(
+                    f"triples have shape {triples.shape}; give finite numbers ({S}, {A}, {S}, d), a vector for every "
+                    "state, action and next state."
+                )
+        return Known(np.broadcast_to(threshold, (m,)).copy(), safe, triples)
 
     def _coordinate(self, name: str, given: Any) -> np.ndarray:
         if not name.isidentifier() or name in ("state", "action", "features"):

@@ -119,6 +119,9 @@ def save_problem(problem: FiniteCMDP, path: Path) -> None:
         "rows": None if problem.grid is None else np.array(problem.grid.rows),
         "heights": None if problem.grid is None else problem.grid.heights,
         "kernel": None if problem.kernel is None else np.array(problem.kernel),
+        "threshold": problem.known.threshold,
+        "safe_action": problem.known.safe_action,
+        "triples": problem.known.triples,
         **{f"coordinate_{name}": array for name, array in problem.coordinates.items()},
         "name": np.array(problem.name),
     }

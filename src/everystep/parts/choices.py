@@ -2,13 +2,15 @@
 
 The action axis comes first; written so, the same lines serve one state and, with states last, all of them at once.
 
+`belief` is what a choice makes of the cost estimate once a plan: ghat itself, here.
+
 A deterministic choice returns a one-hot one, as booleans. Where several actions score the same, and untried ones always
 do, the run's own random priorities decide: taking the first would walk into the left wall for ever.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -26,6 +28,9 @@ class Greedy(NamedTuple):
     def reacts(self) -> bool:
         """Whether it is made again at every step of an episode."""
         return False
+
+    def belief(self, ghat: Float[Array, "T m A S"], cost: Any) -> Float[Array, "T m A S"]:
+        return ghat
 
     def __call__(
         self, Q: Float[Array, "A *S"], ghat: Float[Array, "m A *S"], price: Float[Array, " m"], tie: UInt32[Array, "*S"]
@@ -49,6 +54,9 @@ class Penalised(NamedTuple):
     def reacts(self) -> bool:
         """Whether it is made again at every step of an episode."""
         return False
+
+    def belief(self, ghat: Float[Array, "T m A S"], cost: Any) -> Float[Array, "T m A S"]:
+        return ghat
 
     def __call__(
         self, Q: Float[Array, "A *S"], ghat: Float[Array, "m A *S"], price: Float[Array, " m"], tie: UInt32[Array, "*S"]
@@ -75,6 +83,9 @@ class Reacting(NamedTuple):
     def reacts(self) -> bool:
         """Whether it is made again at every step of an episode."""
         return True
+
+    def belief(self, ghat: Float[Array, "T m A S"], cost: Any) -> Any:
+        return self.choice.belief(ghat, cost)
 
     def __call__(
         self, Q: Float[Array, "A *S"], ghat: Float[Array, "m A *S"], price: Float[Array, " m"], tie: UInt32[Array, "*S"]

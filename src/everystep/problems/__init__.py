@@ -11,7 +11,7 @@ import numpy as np
 
 from everystep.arrays import read_npz
 from everystep.errors import EverystepError, openable, unknown, whole_number
-from everystep.problem import Factored, FiniteCMDP, Grid, Noise
+from everystep.problem import Factored, FiniteCMDP, Grid, Known, Noise
 from everystep.problems.frozen_lake import from_map, frozen_lake, random_lake
 from everystep.problems.linear import linear
 from everystep.problems.terrain import READERS, terrain, terrain_from
@@ -21,7 +21,8 @@ REGISTERED: dict[str, Callable[..., FiniteCMDP]] = {"frozen-lake": frozen_lake, 
 ARRAYS = ("P", "r", "g", "start", "horizon")
 FACTORS = ("phi", "mu")  # instead of P
 NOISE_ARRAYS = ("reward_on_arrival", "cost_on_arrival", "reward_sigma", "cost_sigma")
-OPTIONAL_ARRAYS = (*NOISE_ARRAYS, "features", "exempt", "rows", "heights", "kernel", "name")
+KNOWN_ARRAYS = ("threshold", "safe_action", "triples")
+OPTIONAL_ARRAYS = (*NOISE_ARRAYS, *KNOWN_ARRAYS, "features", "exempt", "rows", "heights", "kernel", "name")
 COORDINATE = "coordinate_"  # how a named coordinate is called in a file
 
 FILES = f"a map (.txt), arrays (.npz) or heights ({', '.join(READERS)})"
@@ -105,6 +106,7 @@ def from_arrays(path: str | Path, horizon: int | None = None) -> FiniteCMDP:
                 key.removeprefix(COORDINATE): array for key, array in arrays.items() if key.startswith(COORDINATE)
             },
             kernel=str(arrays["kernel"]) if "kernel" in arrays else None,
+            known=Known(arrays.get("threshold", 0.0), arrays.get("safe_action"), arrays.get("triples")),
             name=str(arrays.get("name", Path(path).stem)),
         )
         problem.check()
