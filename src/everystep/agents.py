@@ -115,6 +115,7 @@ class Resolved:
         tuned = s["radius"] == "tuned"
         s["beta"] = default("beta", BETA if tuned else 1.0)
         s["lam"] = default("lam", LAM if tuned else 1.0)
+        s["rectify"] = rectified(recipe.name, s["rectify"])
         # The paper clips at H because its rewards are at most 1; larger ones need a larger clip where H is too low.
         H, best = float(problem.horizon), planner.highest(problem)
         s["cap"] = default("cap", H if best <= H else H * float(problem.r.max()))
@@ -197,6 +198,11 @@ class Resolved:
         return Floor.of(self["floor"])
 
 
+def rectified(agent: str, said: Any) -> bool:
+    """The setting `rectify`, decided: every agent prices harm alone, but for the Lagrangian one."""
+    return agent != "lsvi-primal" if said == AUTO else bool(said)
+
+
 class Named(NamedTuple):
     """A registered agent: its composition, its settings, what it must be told in advance, and a line on it."""
 
@@ -208,8 +214,8 @@ class Named(NamedTuple):
 
 REGISTERED: dict[str, Named] = {
     "lsvi-ae": Named(
-        lambda s: Agent(s.value_model(), s.cost_model(), Rectified(s.floor()), s.penalised(rectify=True), *s.told()),
-        settings=(*VALUE_SETTINGS, *COST_SETTINGS, "floor"),
+        lambda s: Agent(s.value_model(), s.cost_model(), Rectified(s.floor()), s.penalised(s["rectify"]), *s.told()),
+        settings=(*VALUE_SETTINGS, *COST_SETTINGS, "floor", "rectify"),
         needs="nothing",
         summary="optimistic values and costs, a growing price on harm",
     ),
