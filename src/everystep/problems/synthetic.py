@@ -29,7 +29,7 @@ def synthetic(
     States      `states` of them, without an order.
     Actions     0 is a0, known to be safe. The others are (direction j, level alpha), alpha = 1/levels, ..., 1: a part
                 alpha of the way from a0 to the end of direction j. So actions are a grid of a star-convex set.
-    Features    phi(x, a) is a distribution over d factors; phi(x, (j, alpha)) = (1 - alpha) phi(x, a0) + alpha phi_j(x).
+    Features    phi(x, a) is a distribution over d factors, phi(x, (j, alpha)) = (1 - alpha) phi(x, a0) + alpha phi_j(x)
     Transitions two known kernels P_n(x' | x, a) = sum_i phi_i(x, a) B_n(i, x') in unknown shares: w_1 P_1 + w_2 P_2.
                 So P = <phi(x, a), mu(x')> with mu = w_1 B_1 + w_2 B_2: a linear MDP.
     Reward      r = <phi, theta_r> in [0, 1]; the more dangerous a factor, the more it pays, within a jitter of 0.1.
@@ -94,7 +94,7 @@ def synthetic(
 
 
 def _risk_classes(d: int) -> np.ndarray:
-    """M (d - 2, d): factors lie evenly between the safest class and the most dangerous one, and mix their neighbours."""
+    """M (d - 2, d): factors lie evenly between the safest class and the most dangerous, and mix their neighbours."""
     place = np.linspace(0, d - 3, d)
     return np.maximum(0, 1 - np.abs(place - np.arange(d - 2)[:, None]))
 
