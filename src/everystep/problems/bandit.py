@@ -21,7 +21,7 @@ def bandit(arms: int = 10, seed: int = 0, noise: float = 0.1, horizon: int = 1) 
                 safe but not the best safe one.
     Observed    rewards and costs with normal noise of standard deviation `noise`.
     Known       the safest arm.
-    Optimum     0.7111428779897 safe, 0.9320596866134 without the constraint, 0.5293121601968 of the safest arm (seed 0).
+    Optimum     0.7111428779897 safe, 0.9320596866134 without the constraint, 0.5293121601968 of the safest arm.
     Origin      made for this library.
     """
     arms, seed = whole_number("arms", arms, at_least=2), whole_number("seed", seed, at_least=0)

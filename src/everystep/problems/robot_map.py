@@ -52,7 +52,7 @@ def robot_map(seed: int = 0, horizon: int = 25, size: int = 10) -> FiniteCMDP:
     psi = _radial(n)
     share = np.where(np.arange(A) == A - 1, AT_REST, 1.0)
     seen = share[None, :, None, None] * psi[None, None]  # of each (a, x')
-    possible = kernels.any(0)[..., None]
+    possible = (kernels.sum(0) > 0)[..., None]
     triples = np.concatenate([KERNEL_SHARE * np.moveaxis(kernels, 0, -1), possible * seen], -1)
     triples /= np.linalg.norm(triples, axis=-1).max()
 
