@@ -290,9 +290,10 @@ def rpol(**settings: Any) -> Recipe:
 
     x_t = argmax_x {f_t(x) - Z_t [g_t(x)]_+},   Z_{t+1} = max{Z_t + [c_t]_+, eta_t},   eta_t = sqrt(t)
 
-    with f_t = mean + beta_f sigma_f(x) the upper end of a Gaussian process of the reward, g_t = mean - beta_g sigma_g(x)
-    the lower end of one of the cost, and c_t the noisy cost. This is LSVI-AE with H = 1, `value=kernel(...)`,
-    `cost=gp(...)` and `floor=sqrt`; a test holds the runs equal. What must be known: nothing, but H = 1.
+    with f_t = mean + beta_f sigma_f(x), the upper end of a Gaussian process of the reward,
+    g_t = mean - beta_g sigma_g(x), the lower end of one of the cost, and c_t, the noisy cost.
+    This is LSVI-AE with H = 1, `value=kernel(...)`, `cost=gp(...)` and `floor=sqrt`; a test holds the runs equal.
+    What must be known: nothing, but H must be 1.
 
     Symbols: t is k. KOVI's width is beta lam^{-1/2} sqrt(C) where C is the posterior variance of a process with noise
     variance lam: beta_f = beta / sqrt(lam), 2 by default (0.2 and 0.01), as `beta_cost` is.
