@@ -1,6 +1,6 @@
 """What Theorem 2 covers: the lower bound's own instance, with costs hidden and with costs observed.
 
-    python studies/hard_instance.py [--most 20] [--factor 4] [--draws 32] [--workers 1] [--out DIR] [--figure]
+    python studies/hard_instance.py [--most 20] [--factor 4] [--draws 32] [--workers 1] [--out DIR] [--figure PNG]
 
 For K = 2^least, ..., 2^most by the factor, every draw has its own u and its own randomness. Agents:
 
@@ -12,8 +12,8 @@ Regret and violation are set against the two halves of Theorem 2, with the const
 of log(mean over draws) on log K, with 95 % bootstrap intervals over draws. The instance changes with K: D shrinks as
 1 / sqrt(K), so that even an agent that never learns has a regret that grows as sqrt(K).
 
-An episode takes about 20 us of one core, so that the full study (K up to 2^20, 32 draws) takes half an hour of one core;
-`--workers` shares it among several. Sums are kept, not curves: memory does not grow with K.
+An episode takes about 20 us of one core, and the full study (K up to 2^20, 32 draws) half an hour; `--workers` shares it
+among several cores. Sums are kept, not curves: memory does not grow with K.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def interval(told: dict[str, float]) -> str:
     return f"{told['mean']:.3g} [{told['low']:.3g}, {told['high']:.3g}]"
 
 
-def draw_figure(lengths: list[int], sums: dict[str, np.ndarray], stem: Path) -> None:
+def draw_figure(lengths: list[int], sums: dict[str, np.ndarray], path: Path) -> None:
     looks = dict(figures.LOOKS) | {"uniform": figures.SPARE[3]}
     with mpl.rc_context(figures.STYLE):
         figure = Figure(figsize=(9.6, 3.9), layout="constrained")
@@ -113,7 +113,7 @@ def draw_figure(lengths: list[int], sums: dict[str, np.ndarray], stem: Path) -> 
                 xlim=(lengths[0], lengths[-1]),
             )
         figure.axes[0].legend(frameon=False, fontsize=8.5)
-        figures.save(figure, stem)
+        figure.savefig(path, dpi=200, facecolor="white")
 
 
 def main() -> None:
@@ -124,7 +124,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=32, help="of u and of the randomness (32)")
     parser.add_argument("--workers", type=int, default=1, help="runs at the same time (1)")
     parser.add_argument("--out", type=Path, default=Path("out/hard-instance"))
-    parser.add_argument("--figure", action="store_true", help="draw docs/figures/hard-instance.png")
+    parser.add_argument("--figure", type=Path, metavar="PNG", help="draw it, such as docs/figures/hard-instance.png")
     options = parser.parse_args()
 
     steps = range(options.most - options.least + 1)
@@ -161,7 +161,7 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "study.json").write_text(json.dumps({"rows": written, "slopes": slopes}, indent=1) + "\n")
     if options.figure:
-        draw_figure(lengths, sums, Path("docs/figures/hard-instance"))
+        draw_figure(lengths, sums, options.figure)
 
 
 if __name__ == "__main__":
