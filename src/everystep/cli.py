@@ -189,17 +189,25 @@ def _list(options: argparse.Namespace) -> None:
     from everystep.settings import SETTINGS
 
     print(f"Problems (or a path to {problems.FILES})")
-    for name in problems.REGISTERED:
-        print(f"  {name:<13} {problems.summary(name)}")
-    print(f"\nAgents\n  {'name':<13} {'needs':<9} what it is")
-    for name, agent in agents.REGISTERED.items():
-        print(f"  {name:<13} {agent.needs:<9} {agent.summary}")
-    print(f"\nSettings (--set key=value)\n  {'name':<13} {'default':<9} {'agents':<22} what it does")
-    for key, setting in SETTINGS.items():
+    _print_columns([[name, problems.summary(name)] for name in problems.REGISTERED])
+    print("\nAgents, and what they must be told in advance")
+    _print_columns([["name", "needs", "what it is"], *([n, a.needs, a.summary] for n, a in agents.REGISTERED.items())])
+    groups: dict[str, list[str]] = {}
+    for key in SETTINGS:
         having = [name for name, agent in agents.REGISTERED.items() if key in agent.settings]
-        who = "all" if len(having) == len(agents.REGISTERED) else ", ".join(having)
-        default = str(setting.default).lower() if isinstance(setting.default, bool) else setting.default
-        print(f"  {key:<13} {default!s:<9} {who:<22} {setting.help}")
+        groups.setdefault(", ".join(having), []).append(key)
+    shown = lambda value: str(value).lower() if isinstance(value, bool) else str(value)
+    print("\nSettings (--set key=value)")
+    for who, keys in groups.items():
+        print(f"\n  of {who}")
+        _print_columns([[key, shown(SETTINGS[key].default), SETTINGS[key].help] for key in keys])
+
+
+def _print_columns(rows: list[list[str]]) -> None:
+    """Rows with all columns but the last made equally wide."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
+    for *cells, last in rows:
+        print("  " + "  ".join([*(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)), last]))
 
 
 # --- helpers ---------------------------------------------------------------------------------------------------------
