@@ -154,14 +154,18 @@ def _list(options: argparse.Namespace) -> None:
 
     print(f"Problems (or a path to {problems.FILES})")
     for name in problems.REGISTERED:
-        print(f"  {name:<13} {problems.summary(name)}")
+        print(f"  {name:<16} {problems.summary(name)}")
     print(f"\nAgents\n  {'name':<13} {'needs':<9} what it is")
     for name, agent in agents.REGISTERED.items():
         print(f"  {name:<13} {agent.needs:<9} {agent.summary}")
     print(f"\nSettings (--set key=value)\n  {'name':<13} {'default':<9} {'agents':<22} what it does")
     for key, setting in SETTINGS.items():
         having = [name for name, agent in agents.REGISTERED.items() if key in agent.settings]
-        who = "all" if len(having) == len(agents.REGISTERED) else ", ".join(having)
+        who = (
+            "all"
+            if len(having) == sum(bool(agent.settings) for agent in agents.REGISTERED.values())
+            else ", ".join(having)
+        )
         default = str(setting.default).lower() if isinstance(setting.default, bool) else setting.default
         print(f"  {key:<13} {default!s:<9} {who:<22} {setting.help}")
 
