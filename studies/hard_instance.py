@@ -12,7 +12,7 @@ Regret and violation are set against the two halves of Theorem 2, with the const
 of log(mean over draws) on log K, with 95 % bootstrap intervals over draws. The instance changes with K: D shrinks as
 1 / sqrt(K), so that even an agent that never learns has a regret that grows as sqrt(K).
 
-An episode takes about 20 us of one core, and the full study (K up to 2^20, 32 draws) half an hour; `--workers` shares it
+An episode takes about 20 us of a core, and the full study (K up to 2^20, 32 draws) half an hour; `--workers` shares it
 among several cores. Sums are kept, not curves: memory does not grow with K.
 """
 

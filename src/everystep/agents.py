@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -109,14 +110,14 @@ class Resolved:
 
     @classmethod
     def on(cls, problem: FiniteCMDP, episodes: int, recipe: Recipe) -> Resolved:
-        s = {key: setting.default for key, setting in SETTINGS.items()}
-        s |= REGISTERED[recipe.name].defaults(problem) | dict(recipe.settings)
+        named = REGISTERED[recipe.name]
+        s = {key: setting.default for key, setting in SETTINGS.items()} | dict(named.defaults)
+        s |= named.suited(problem) | dict(recipe.settings)
         s["radius_cost"] = s["radius"] if s["radius_cost"] == AUTO else s["radius_cost"]
         default = lambda key, value: value if s[key] == AUTO else s[key]
         tuned = s["radius"] == "tuned"
         s["beta"] = default("beta", BETA if tuned else 1.0)
         s["lam"] = default("lam", LAM if tuned else 1.0)
-        s["rectify"] = rectified(recipe.name, s["rectify"])
         # The paper clips at H because its rewards are at most 1; larger ones need a larger clip where H is too low.
         H, best = float(problem.horizon), planner.highest(problem)
         s["cap"] = default("cap", H if best <= H else H * float(problem.r.max()))
@@ -199,28 +200,24 @@ class Resolved:
         return Floor.of(self["floor"])
 
 
-def rectified(agent: str, said: Any) -> bool:
-    """The setting `rectify`, decided: every agent prices harm alone, but for the Lagrangian one."""
-    return agent != "lsvi-primal" if said == AUTO else bool(said)
-
-
 class Named(NamedTuple):
     """A registered agent: its composition, its settings, what it must be told in advance, and a line on it.
 
-    defaults: what `auto` and the defaults of settings are for this agent on a problem, where they are its own.
+    defaults are those of its settings that differ from other agents'; suited: those that depend on the problem.
     """
 
     compose: Callable[[Resolved], Any]
     settings: tuple[str, ...]
     needs: str
     summary: str
-    defaults: Callable[[FiniteCMDP], dict[str, Any]] = lambda problem: {}
+    defaults: Mapping[str, Any] = MappingProxyType({})
+    suited: Callable[[FiniteCMDP], dict[str, Any]] = lambda problem: {}
 
 
 UNCLIPPED = 1e9  # a cap that never binds
 
 
-def _rpol_defaults(problem: FiniteCMDP) -> dict[str, Any]:
+def _kernels_of_a_bandit(problem: FiniteCMDP) -> dict[str, Any]:
     """Reward and cost by the kernel the problem suggests, or linear in its features."""
     if problem.horizon != 1:
         raise EverystepError(
@@ -230,7 +227,7 @@ def _rpol_defaults(problem: FiniteCMDP) -> dict[str, Any]:
     kernel = None if problem.kernel is None else kernels.read(problem.kernel)
     if kernel is None and problem.features is not None:
         kernel = kernels.Linear(on="features")
-    return {"value": InKernel(kernel), "cost": GP(kernel), "floor": "sqrt", "cap": UNCLIPPED}
+    return {"value": InKernel(kernel), "cost": GP(kernel)}
 
 
 REGISTERED: dict[str, Named] = {
@@ -239,6 +236,7 @@ REGISTERED: dict[str, Named] = {
         settings=(*VALUE_SETTINGS, *COST_SETTINGS, "floor", "rectify"),
         needs="nothing",
         summary="optimistic values and costs, a growing price on harm",
+        defaults={"rectify": True},
     ),
     "lsvi": Named(
         lambda s: Agent(s.value_model(), s.cost_model(), NoPenalty(), Greedy(), s["optimism"], switch=s.switch),
@@ -257,7 +255,8 @@ REGISTERED: dict[str, Named] = {
         settings=(*VALUE_SETTINGS, *COST_SETTINGS, "floor"),
         needs="H = 1",
         summary="LSVI-AE's relative for bandits: Gaussian processes, a floor of sqrt k",
-        defaults=_rpol_defaults,
+        defaults={"floor": "sqrt", "cap": UNCLIPPED},
+        suited=_kernels_of_a_bandit,
     ),
     "uniform": Named(
         lambda s: Agent(s.value_model(), s.cost_model(), NoPenalty(), Uniform(), s["optimism"]),

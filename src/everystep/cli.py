@@ -197,10 +197,13 @@ def _list(options: argparse.Namespace) -> None:
         having = [name for name, agent in agents.REGISTERED.items() if key in agent.settings]
         groups.setdefault(", ".join(having), []).append(key)
     shown = lambda value: str(value).lower() if isinstance(value, bool) else str(value)
-    print("\nSettings (--set key=value)")
+    print("\nSettings (--set key=value): name, default, and what it does")
     for who, keys in groups.items():
         print(f"\n  of {who}")
         _print_columns([[key, shown(SETTINGS[key].default), SETTINGS[key].help] for key in keys])
+    print("\nDefaults of an agent's own")
+    own = {name: agent.defaults for name, agent in agents.REGISTERED.items() if agent.defaults}
+    _print_columns([[name, ", ".join(f"{key}={shown(value)}" for key, value in d.items())] for name, d in own.items()])
 
 
 def _print_columns(rows: list[list[str]]) -> None:

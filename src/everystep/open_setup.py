@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from everystep.agents import REGISTERED, Recipe, rectified
+from everystep.agents import REGISTERED, Recipe
 from everystep.errors import EverystepError
 from everystep.lsvi import Agent, State
 from everystep.models import AUTO, GP, InKernel, Regression
@@ -66,10 +66,10 @@ class OpenSetup:
             if key in recipe.settings and recipe.settings[key] is not SETTINGS[key].default:
                 remedy = "give features= to train" if key == "features" else "leave it out"
                 raise EverystepError(f"setting {key} of {name} is for problems given as tables; {remedy}.")
-        s = {key: setting.default for key, setting in SETTINGS.items()} | dict(recipe.settings)
+        s = {key: setting.default for key, setting in SETTINGS.items()} | dict(REGISTERED[name].defaults)
+        s |= dict(recipe.settings)
         default = lambda key, value: value if s[key] == AUTO else s[key]
         s["radius_cost"] = default("radius_cost", s["radius"])
-        s["rectify"] = rectified(name, s["rectify"])
         value = _side(name, "value", s["value"], features, sizes)
         cost = _side(name, "cost", s["cost"], cost_features, sizes)
         if type(value) is LinearSide and value == cost:

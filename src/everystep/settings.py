@@ -176,11 +176,7 @@ SETTINGS: dict[str, Setting] = {
     ),
     "react": Setting(_yes_no, False, "use costs seen earlier in the same episode at each step (needs share_costs)"),
     "floor": Setting(_floor, "k", "least price of harm in episode k: k (as printed), sqrt, or a constant"),
-    "rectify": Setting(
-        _or(AUTO, _yes_no),
-        AUTO,
-        "price estimated harm only, instead of also crediting estimated safety (auto: not of lsvi-primal)",
-    ),
+    "rectify": Setting(_yes_no, False, "price estimated harm only, instead of also crediting estimated safety"),
 }
 VALUE_SETTINGS = ("beta", "lam", "radius", "p", "cap", "features", "value", "share_values", "switch")
 COST_SETTINGS = (

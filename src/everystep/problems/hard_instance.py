@@ -15,7 +15,7 @@ MOST_D = 12  # 2 ** 11 actions
 
 
 def hard_instance(d: int = 4, horizon: int = 3, episodes: int = 2**12, u: Any = None, seed: int = 0) -> FiniteCMDP:
-    """The chain of the paper's lower bound: 2^(d-1) actions of which the one safe is also the best, by very little.
+    """The chain of the paper's lower bound: of 8 actions one is safe, and it is also the best, by very little.
 
     States      x_1, ..., x_{H+2}. At step h an episode is at x_h or at x_{H+2}.
     Actions     {-1, 1}^{d-1}.

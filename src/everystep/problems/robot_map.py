@@ -20,7 +20,7 @@ ATTEMPTS = 1000
 
 
 def robot_map(seed: int = 0, horizon: int = 25, size: int = 10) -> FiniteCMDP:
-    """A 10 x 10 map with hazards that vary smoothly, moves that slip by unknown shares, and a stay that is always safe.
+    """A robot on a 10 x 10 map with smooth hazards: moves slip by unknown shares, staying is known to be safe.
 
     States      cells, row by row from the top left, where the robot starts. The goal is the top right.
     Actions     left, down, right, up, stay.

@@ -14,7 +14,7 @@ PAYS = (1.0, 0.2)  # what is saved by each server
 
 
 def streaming(horizon: int = 4, levels: int = 6, limit: float = 0.2) -> FiniteCMDP:
-    """A media buffer of six levels filled from a slow, cheap server or a fast one; it must hardly ever run empty.
+    """A media buffer filled from a slow, cheap server or from a fast one: it must hardly ever run empty.
 
     States      packets in the buffer, 0 to levels - 1.
     Actions     slow or fast: where the next packet is asked for.
