@@ -152,7 +152,7 @@ def play(
 
     before = (x, state.costs if reacts else None)
     (_, costs), (episode, g) = lax.scan(forward, before, jnp.arange(plan.policy.shape[0]))
-    return episode, g, costs
+    return episode._replace(V_next=plan.V_next), g, costs
 
 
 def tally(x: AnyArray, V: AnyArray, C: AnyArray, reward: AnyArray, g: AnyArray) -> Metrics:
@@ -311,7 +311,7 @@ def stepping(
             if reacts:
                 costs = _observe(agent, costs, Episode(*(jnp.asarray(each)[None] for each in rows[-1])))
             x = outcome.x_next
-        episode = Episode(*(jnp.asarray(np.stack(column)) for column in zip(*rows, strict=True)))
+        episode = Episode(*(jnp.asarray(np.stack(column)) for column in zip(*rows, strict=True)), plan.V_next)
         V, C = np.asarray(planned.V), np.asarray(planned.C)
         metrics = tally(first, V, C, np.asarray(episode.reward), np.array(g))._replace(planned=due)
         visits = carry.visits + np.bincount(episode.x, minlength=sizes.states).astype(np.int32)
