@@ -17,6 +17,7 @@ from typing import Any
 IDS = {
     "everystep/FrozenLake-v0": "frozen-lake",
     "everystep/Linear-v0": "linear",
+    "everystep/Synthetic-v0": "synthetic",
     "everystep/Terrain-v0": "terrain",
 }
 

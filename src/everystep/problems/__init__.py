@@ -14,9 +14,15 @@ from everystep.errors import EverystepError, openable, unknown, whole_number
 from everystep.problem import Factored, FiniteCMDP, Grid, Known, Noise
 from everystep.problems.frozen_lake import from_map, frozen_lake, random_lake
 from everystep.problems.linear import linear
+from everystep.problems.synthetic import synthetic
 from everystep.problems.terrain import READERS, terrain, terrain_from
 
-REGISTERED: dict[str, Callable[..., FiniteCMDP]] = {"frozen-lake": frozen_lake, "terrain": terrain, "linear": linear}
+REGISTERED: dict[str, Callable[..., FiniteCMDP]] = {
+    "frozen-lake": frozen_lake,
+    "terrain": terrain,
+    "linear": linear,
+    "synthetic": synthetic,
+}
 
 ARRAYS = ("P", "r", "g", "start", "horizon")
 FACTORS = ("phi", "mu")  # instead of P
@@ -36,6 +42,7 @@ __all__ = [
     "load",
     "random_lake",
     "summary",
+    "synthetic",
     "terrain",
     "terrain_from",
 ]
