@@ -11,27 +11,34 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from everystep import planner
+from everystep import mixture_setup, planner
 from everystep.cost_setup import CostModel, CostSetup, fingerprint, shown
 from everystep.errors import EverystepError, unknown
 from everystep.lsvi import Agent
+from everystep.mixture_setup import MixtureValueSetup, TripleCostSetup
 from everystep.models import AUTO, GP, Choice
 from everystep.parts import kernels
 from everystep.parts.choices import Greedy, Penalised, Reacting
 from everystep.parts.gp_costs import EachCost
+from everystep.parts.mixture_values import MixtureValues
 from everystep.parts.penalties import Floor, NoPenalty, Rectified, VirtualQueue
 from everystep.parts.points import Points
+from everystep.parts.safe_graph import SafeGraph
+from everystep.parts.triple_costs import TripleCosts
 from everystep.problem import FiniteCMDP
 from everystep.settings import (
     BETA,
     COST_SETTINGS,
     LAM,
+    MIXTURE_DEFAULTS,
+    MIXTURE_SETTINGS,
     SETTINGS,
     VALUE_SETTINGS,
 )
@@ -104,12 +111,13 @@ class Resolved:
     recipe: Recipe
     values: Mapping[str, Any]
     phi: np.ndarray | None
-    cost: CostSetup
-    value: ValueSetup
+    cost: CostSetup | TripleCostSetup
+    value: ValueSetup | MixtureValueSetup
 
     @classmethod
     def on(cls, problem: FiniteCMDP, episodes: int, recipe: Recipe) -> Resolved:
-        s = {key: setting.default for key, setting in SETTINGS.items()} | dict(recipe.settings)
+        named = REGISTERED[recipe.name]
+        s = {key: setting.default for key, setting in SETTINGS.items()} | dict(named.defaults) | dict(recipe.settings)
         s["radius_cost"] = s["radius"] if s["radius_cost"] == AUTO else s["radius_cost"]
         default = lambda key, value: value if s[key] == AUTO else s[key]
         tuned = s["radius"] == "tuned"
@@ -135,8 +143,13 @@ class Resolved:
         if phi is not None and (norm := float(np.linalg.norm(phi, axis=-1).max())) > 1 + 1e-9:
             raise EverystepError(f"features have a norm of {norm:.6g}; scale them so that ||phi(x, a)|| <= 1.")
         s["features"] = "one-hot" if phi is None else fingerprint(phi)
-        value = ValueSetup.on(problem, episodes, recipe.name, s, phi)
-        cost = CostSetup.on(problem, episodes, recipe.name, recipe.settings, s, phi)
+        value: ValueSetup | MixtureValueSetup
+        cost: CostSetup | TripleCostSetup
+        if named.of_triples:
+            value, cost = mixture_setup.sides(problem, episodes, recipe.name, s)
+        else:
+            value = ValueSetup.on(problem, episodes, recipe.name, s, phi)
+            cost = CostSetup.on(problem, episodes, recipe.name, recipe.settings, s, phi)
         return cls(problem, episodes, recipe, s | cost.shown() | value.shown(), phi, cost, value)
 
     def __getitem__(self, setting: str) -> Any:
@@ -156,7 +169,7 @@ class Resolved:
         return tuple(every(choice) if isinstance(choice, GP) and choice.fit else None for choice in self.costs)
 
     # --- parts -----------------------------------------------------------------------------------------------------
-    def value_model(self) -> ValueModel:
+    def value_model(self) -> ValueModel | MixtureValues:
         return self.value.model()
 
     @property
@@ -171,10 +184,14 @@ class Resolved:
     @property
     def confidence(self) -> float | None:
         """p if the cost intervals are valid: all of them hold with probability 1 - p. None if they are a heuristic."""
-        return self.cost.confidence() if "cost" in REGISTERED[self.recipe.name].settings else None
+        return self.cost.confidence() if "share_costs" in REGISTERED[self.recipe.name].settings else None
 
-    def cost_model(self) -> CostModel | EachCost:
+    def cost_model(self) -> CostModel | EachCost | TripleCosts:
         return self.cost.model()
+
+    def safe_graph(self) -> SafeGraph:
+        assert isinstance(self.cost, TripleCostSetup)
+        return self.cost.choice()
 
     def penalised(self, rectify: bool) -> Penalised | Reacting:
         return Reacting(Penalised(rectify)) if self["react"] else Penalised(rectify)
@@ -198,12 +215,17 @@ class Resolved:
 
 
 class Named(NamedTuple):
-    """A registered agent: its composition, its settings, what it must be told in advance, and a line on it."""
+    """A registered agent: its composition, its settings, what it must be told in advance, and a line on it.
+
+    defaults are those of its settings that differ from other agents'; of_triples: whether it sees a linear mixture.
+    """
 
     compose: Callable[[Resolved], Any]
     settings: tuple[str, ...]
     needs: str
     summary: str
+    defaults: Mapping[str, Any] = MappingProxyType({})
+    of_triples: bool = False
 
 
 REGISTERED: dict[str, Named] = {
@@ -224,6 +246,14 @@ REGISTERED: dict[str, Named] = {
         settings=(*VALUE_SETTINGS, *COST_SETTINGS, "rectify"),
         needs="nothing",
         summary="a virtual queue as price, the primal-dual rival",
+    ),
+    "lsvi-new": Named(
+        lambda s: Agent(s.value_model(), s.cost_model(), NoPenalty(), s.safe_graph(), *s.told()),
+        settings=MIXTURE_SETTINGS,
+        needs="safe subgraph, triples",
+        summary="the best of a subgraph of triples that is sure to be safe, grown from one that is told",
+        defaults=MIXTURE_DEFAULTS,
+        of_triples=True,
     ),
 }
 
@@ -249,6 +279,25 @@ def lsvi_primal(**settings: Any) -> Recipe:
     `rectify=True` prices [ghat]_+ instead. The paper only describes this agent, by its eqs. (12) and (14).
     """
     return Recipe("lsvi-primal", settings)
+
+
+def lsvi_new(**settings: Any) -> Recipe:
+    """LSVI-NEW, Shi, Liang and Shroff, ICML 2023: no harm at all, inside a safe subgraph that grows from a known one.
+
+    ctil(x, a, x') = along c0 + <gamma, perp(phi)> + beta ||perp(phi)||
+    admit a at (h, x) iff ctil <= tau on the support of (x, a), which is safe itself at the next step
+    Q_h = min{r + <w, phi_V> + e1 ||phi_V|| + bonus, H},     a_h = argmax of Q_h over what is admitted
+
+    Must be told: the features phi(x, a, x') of a linear mixture (`Known.triples`), which x' may follow (x, a), the mean
+    reward, the threshold tau, a safe action for every state (`Known.safe_action`: its graph is the seed, all that is
+    played for `seed_episodes`), and the exact cost of one triple of the seed. Supports, rewards and that cost are read
+    off the problem. With one-hot triples nothing is learnt of one from others, and the seed stays all there is.
+
+    The cost radius is the printed one, so the promise of safety is kept. The printed e1, bonuses and seed phase exceed
+    every Q and K that can be run, and are settings. `mixture_setup.py` has all formulas, and the readings of the paper
+    that they needed; no other part was rebuilt without its text.
+    """
+    return Recipe("lsvi-new", settings)
 
 
 def recipe(agent: str | Recipe) -> Recipe:

@@ -192,8 +192,8 @@ def run_episode(
 
 def bounds(agent: Agent, state: State) -> tuple[Float[Array, "T m A S"], Float[Array, "T m A S"]]:
     """The lower and the upper end of every cost interval; an action known to be safe is at most 0."""
-    mean, width = agent.costs.estimate(state.costs, state.k)
-    lower, upper = mean - width, mean + width
+    cost = agent.costs.estimate(state.costs, state.k)
+    lower, upper = cost.mean - cost.width, cost.mean + cost.width
     if agent.known_safe is None:
         return lower, upper
     known = agent.known_safe[None, None]
@@ -311,7 +311,8 @@ def stepping(
             if reacts:
                 costs = _observe(agent, costs, Episode(*(jnp.asarray(each)[None] for each in rows[-1])))
             x = outcome.x_next
-        episode = Episode(*(jnp.asarray(np.stack(column)) for column in zip(*rows, strict=True)), plan.V_next)
+        seen = Episode(*(jnp.asarray(np.stack(column)) for column in zip(*rows, strict=True)))
+        episode = seen._replace(V_next=plan.V_next)
         V, C = np.asarray(planned.V), np.asarray(planned.C)
         metrics = tally(first, V, C, np.asarray(episode.reward), np.array(g))._replace(planned=due)
         visits = carry.visits + np.bincount(episode.x, minlength=sizes.states).astype(np.int32)

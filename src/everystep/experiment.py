@@ -118,7 +118,7 @@ class Experiment:
             traces = local.run(cells, self.spec["seeds"], episodes, progress or (lambda n: None), self.certify)
         optimal = planner.solve(problem).V[0]
         curves, visits, bounds, fits = {}, {}, {}, {}
-        has_costs = lambda label: "cost" in REGISTERED[self.agents[label].recipe.name].settings
+        has_costs = lambda label: "share_costs" in REGISTERED[self.agents[label].recipe.name].settings
         for label, trace in zip(self.agents, traces, strict=True):
             curves[label] = _curves(trace.metrics, optimal, has_costs(label))
             visits[f"{label}_{CHUNK}"], visits[f"{label}_end"] = trace.visits_early, trace.visits_end

@@ -17,6 +17,10 @@ BETA, LAM, BETA_COST, LAM_COST = 0.2, 0.01, 0.3, 0.1
 BETA_GP, LAM_GP = 2.0, 0.01
 SWITCH = 2.0  # the factor of rare switching in the literature
 
+# Of LSVI-NEW, chosen on the synthetic problem; its printed formulas say nothing at any K that can be run.
+SEED_EPISODES, SAFETY_BONUS, LAM_TRIPLES = 100, 1.0, 0.01
+PRINTED = "printed"
+
 RADII = ("tuned", "paper", "coordinate")
 
 
@@ -75,6 +79,16 @@ def _or(word: Any, read: Callable[[Any], Any]) -> Callable[[Any], Any]:
             raise ValueError(f"{error}, or {word}") from None
 
     return either
+
+
+def _whole(at_least: int) -> Callable[[Any], int]:
+    def read(value: Any) -> int:
+        number = _number(at_least=at_least)(value)
+        if number != int(number):
+            raise ValueError(f"give a whole number of at least {at_least}")
+        return int(number)
+
+    return read
 
 
 def _floor(value: Any) -> Any:
@@ -177,9 +191,27 @@ SETTINGS: dict[str, Setting] = {
     "react": Setting(_yes_no, False, "use costs seen earlier in the same episode at each step (needs share_costs)"),
     "floor": Setting(_floor, "k", "least price of harm in episode k: k (as printed), sqrt, or a constant"),
     "rectify": Setting(_yes_no, False, "price estimated harm only, instead of also crediting estimated safety"),
+    "seed_episodes": Setting(
+        _or(PRINTED, _whole(at_least=0)),
+        SEED_EPISODES,
+        "episodes for which only what was told to be safe is played; printed: the formula, above K for any feasible K",
+    ),
+    "safety_bonus": Setting(
+        _or(PRINTED, _number(at_least=0)),
+        SAFETY_BONUS,
+        "weight of doubt about costs in Q (e2 = e3 = e4); printed: the formulas, which keep Q at its cap",
+    ),
+    "lipschitz": Setting(_number(above=0), 1.0, "constant of star-convexity in the printed safety_bonus"),
 }
 VALUE_SETTINGS = ("beta", "lam", "radius", "p", "cap", "features", "value", "share_values", "switch")
 COST_SETTINGS = (
     *("cost", "beta_cost", "lam_cost", "radius_cost", "sigma", "bound", "share_costs"),
     *("optimism", "known_safe", "react"),
 )
+MIXTURE_SETTINGS = (
+    *("beta", "lam", "radius", "p", "cap", "share_values", "switch"),
+    *("beta_cost", "lam_cost", "radius_cost", "sigma", "bound", "share_costs"),
+    *("seed_episodes", "safety_bonus", "lipschitz"),
+)
+# Its promise is safety: cost intervals are valid, and their upper ends are believed.
+MIXTURE_DEFAULTS = {"radius_cost": "paper", "bound": AUTO, "optimism": -1.0}

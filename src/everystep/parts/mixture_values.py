@@ -11,8 +11,8 @@ V^tau is V_{h+1} of the plan that was in force when tau was seen: rows stay as t
 followed but two sums. The mean reward r is told. `bonus` is what an agent adds for values that its safe actions do not
 show yet; it comes from the choice (`safe_graph.py`).
 
-Departures from the paper (Shi, Liang and Shroff, ICML 2023): phi_V sums over the known support S(x, a) alone, outside of
-which P is 0; mu has no step, so the regression may be shared over steps (T = 1), each row with the V of its own step.
+Departures from the paper (Shi, Liang and Shroff, ICML 2023): phi_V sums over the known support S(x, a) alone, outside
+of which P is 0; mu has no step, so the regression may be shared over steps (T = 1), each row with the V of its step.
 """
 
 from __future__ import annotations

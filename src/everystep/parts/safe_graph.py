@@ -2,8 +2,8 @@
 
 Before values are planned, backward over h from X_{H+1} = all states:
 
-    a is admitted at (h, x) iff (1) the upper end of every cost in the support S_h(x, a) is <= 0, or a is in the seed, and
-                                (2) S_h(x, a) lies inside X_{h+1}
+    a is admitted at (h, x) iff (1) the upper end of every cost in the support S_h(x, a) is <= 0, or a is in the seed,
+                            and (2) S_h(x, a) lies inside X_{h+1}
     X_h = {x : some action is admitted}
 
 The seed is told: for some states an action that is safe and leads to such states only. So it is always admitted; until
@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, UInt32

@@ -1,8 +1,8 @@
 """The cost model of LSVI-NEW: regression on features of triples, with what is told projected out.
 
-The cost seen when (x, a) leads to x' is c = <gamma, phi(x, a, x')> and noise; safe iff c <= tau, its `threshold`. Told in
-advance is the exact cost c0_h of one triple a step, with features phi0_h: what lies along p = phi0 / ||phi0|| is known,
-and only the rest is estimated:
+The cost seen when (x, a) leads to x' is c = <gamma, phi(x, a, x')> and noise; safe iff c <= tau, its `threshold`. Told
+in advance is the exact cost c0_h of one triple a step, with features phi0_h: what lies along p = phi0 / ||phi0|| is
+known, and only the rest is estimated:
 
     along(x, a, x') = <phi, p> / ||phi0||,      perp(phi) = phi - <phi, p> p
     Lambda = lam (I - p p^T) + sum_tau perp(phi_tau) perp(phi_tau)^T
@@ -10,10 +10,10 @@ and only the rest is estimated:
     c(x, a, x') lies within  along c0 + <gamma, perp(phi)> +- radius ||perp(phi)||_{Lambda^+}
 
 Since p is one for each step and known before anything is seen, features are projected once, when the model is made;
-with lam I in place of lam (I - p p^T) nothing changes, for perp(phi) has no part along p: the inverse is an ordinary one.
+with lam I in place of lam (I - p p^T) nothing changes, for perp(phi) has no part along p: an ordinary inverse will do.
 
-At (x, a) the estimate is the interval from the lowest to the highest of these over the support of (x, a), minus tau: its
-upper end is what LSVI-NEW asks to be <= 0, and the mean g(x, a) over x' lies inside it too. `doubt` is the largest
+At (x, a) the estimate is the interval from the lowest to the highest of these over the support of (x, a), minus tau:
+its upper end is what LSVI-NEW asks to be <= 0, and the mean g(x, a) over x' lies inside it too. `doubt` is the largest
 ||perp(phi)|| there, by which the agent's bonuses go.
 
 `seed_episodes` is K': until so many were seen, an estimate is not `trusted`, and the agent plays what it was told.
@@ -60,7 +60,7 @@ class Told(NamedTuple):
 
 
 class TripleCosts(NamedTuple):
-    """Intervals from projected regression: an estimate takes O(A J S d^2). `support` says which x' may follow (x, a)."""
+    """Intervals from projected regression, O(A J S d^2) an estimate. `support` says which x' may follow (x, a)."""
 
     radius: Radius
     lam: Scalar
@@ -70,9 +70,7 @@ class TripleCosts(NamedTuple):
 
     def init(self, sizes: Sizes, steps: int) -> TripleCostState:
         d = self.told.perp.shape[2]
-        return TripleCostState(
-            repeat(linalg.unwatched(d, self.lam), steps), jnp.zeros((steps, sizes.constraints, d))
-        )
+        return TripleCostState(repeat(linalg.unwatched(d, self.lam), steps), jnp.zeros((steps, sizes.constraints, d)))
 
     def update(self, state: TripleCostState, episode: Episode) -> TripleCostState:
         steps, H = len(state.moment), len(episode.x)
@@ -101,4 +99,5 @@ class TripleCosts(NamedTuple):
             return (lower + upper) / 2, (upper - lower) / 2, jnp.where(support, jnp.sqrt(norm2), 0).max(1)
 
         stacked = (state.gram.inverse, state.moment, *self.told, self.support)
-        return TripleEstimate(*for_each(one, *map(each, stacked)), k > self.seed_episodes)
+        mean, width, doubt = for_each(one, *map(each, stacked))
+        return TripleEstimate(mean, width, doubt, k > self.seed_episodes)
