@@ -100,4 +100,4 @@ class TripleCosts(NamedTuple):
 
         stacked = (state.gram.inverse, state.moment, *self.told, self.support)
         mean, width, doubt = for_each(one, *map(each, stacked))
-        return TripleEstimate(mean, width, doubt, k > self.seed_episodes)
+        return TripleEstimate(mean, width, doubt, k.astype(mean.dtype) > self.seed_episodes)
