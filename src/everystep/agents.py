@@ -250,7 +250,7 @@ REGISTERED: dict[str, Named] = {
     "lsvi-new": Named(
         lambda s: Agent(s.value_model(), s.cost_model(), NoPenalty(), s.safe_graph(), *s.told()),
         settings=MIXTURE_SETTINGS,
-        needs="safe subgraph, triples",
+        needs="safe subgraph, triples, rewards",
         summary="the best of a subgraph of triples that is sure to be safe, grown from one that is told",
         defaults=MIXTURE_DEFAULTS,
         of_triples=True,
