@@ -115,6 +115,21 @@ def _known_safe(value: Any) -> Any:
     return array
 
 
+def _safe_action(value: Any) -> Any:
+    if value is None or isinstance(value, str):
+        return _one_of(AUTO, "safest")(AUTO if value is None else value)
+    array = np.asarray(value)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise ValueError("choose auto, safest, or from Python give an action for each state")
+    return array
+
+
+def _threshold(value: Any) -> Any:
+    if np.ndim(value) == 0:
+        return _or(AUTO, _number())(value)
+    return np.array([_number()(each) for each in value])
+
+
 SETTINGS: dict[str, Setting] = {
     "beta": Setting(
         _or(AUTO, _number(at_least=0)),
@@ -155,12 +170,16 @@ SETTINGS: dict[str, Setting] = {
         AUTO,
         f"ridge of the cost model (auto: {LAM_COST} tuned, 0.5 coordinate, 1 paper; gp: sigma^2 >= {LAM_GP})",
     ),
-    "radius_cost": Setting(_or(AUTO, _one_of(*RADII)), AUTO, "widths of the cost model (auto: as radius)"),
+    "radius_cost": Setting(
+        _or(AUTO, _one_of(*RADII)), AUTO, "widths of the cost model (auto: as radius; of slucb-qvi and rslucb-qvi: paper)"
+    ),
     "sigma": Setting(
         _or(AUTO, _number(at_least=0, at_most=1e6)), AUTO, "noise of observed costs (auto: the problem's)"
     ),
     "bound": Setting(
-        _number(above=0), 1.0, "bound of |g| (coordinate), or of its norm in the kernel (gp with radius paper)"
+        _number(above=0),
+        1.0,
+        "bound of |g| (coordinate), of its norm in the kernel (gp), of the weights of costs (slucb-qvi: else sqrt(d))",
     ),
     "cost": Setting(
         models.read, AUTO, "cost model: auto (by features), counts, linear, gp, gp(kernel), or a list, one a constraint"
@@ -174,11 +193,26 @@ SETTINGS: dict[str, Setting] = {
     "known_safe": Setting(
         _known_safe, "none", "safe actions told in advance: none, safest (the one of lowest g), or from Python an array"
     ),
+    "safe_action": Setting(
+        _safe_action, AUTO, "the known safe action of each state: auto (the problem's), safest, or from Python an array"
+    ),
+    "threshold": Setting(
+        _threshold, AUTO, "costs are linear as c = g + threshold: auto (the problem's), a number, or one a constraint"
+    ),
+    "kappa": Setting(
+        _or(AUTO, _number(at_least=0)),
+        AUTO,
+        "factor on the width of Q (auto: as printed, 2 H / (room left by the safe action) + 1; 1: none)",
+    ),
     "react": Setting(_yes_no, False, "use costs seen earlier in the same episode at each step (needs share_costs)"),
     "floor": Setting(_floor, "k", "least price of harm in episode k: k (as printed), sqrt, or a constant"),
     "rectify": Setting(_yes_no, False, "price estimated harm only, instead of also crediting estimated safety"),
 }
 VALUE_SETTINGS = ("beta", "lam", "radius", "p", "cap", "features", "value", "share_values", "switch")
+SAFE_SETTINGS = (
+    *("beta_cost", "lam_cost", "radius_cost", "sigma", "bound", "share_costs"),
+    *("safe_action", "threshold", "kappa"),
+)
 COST_SETTINGS = (
     *("cost", "beta_cost", "lam_cost", "radius_cost", "sigma", "bound", "share_costs"),
     *("optimism", "known_safe", "react"),

@@ -15,7 +15,8 @@ features): in the multiplier 1 / s of the constraint, x = u y with y(a) = [s q(a
 `best` then turns to the other. What comes back is feasible whatever the solver's last digits are: scaled towards a0 if need be.
 
 Arrays have states last: Q (A, S), mean (m, A, S), U (r, A, S), diagonal U as its width (A, S), a0 one-hot (A, S).
-No part of LAPACK is called, for many tiny systems are solved faster side by side, one number for each state.
+No LAPACK: programs that factor batches of matrices at the same time wait for each other (see `estimators.py`), and many
+small systems side by side, one number for each state, are solved as fast.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-TOLERANCE = 1e-11  # of the duality gap, relative to the largest |Q - Q(a0)|
+TOLERANCE = 1e-10  # of the duality gap, relative to the largest |Q - Q(a0)|
 MOST_ITERATIONS = 50  # 8 to 20 are usual
 NEWTON = 10  # steps of `by_root`, each at least squaring a small error; five are usual
 TINY = 1e-300
@@ -48,12 +49,12 @@ def best(Q: Rows, mean: Float[Array, "m A S"], U: Array, safe: Bool[Array, "A S"
     """The best mixture at every state; U is (r, A, S), or the widths (A, S) where it is diagonal."""
     data = scaled(Q, mean, safe)
     if U.ndim == 3:
-        return finished(by_interior_point(data, U), data, U, safe)
+        return finished(by_interior_point(data, U).x, data, U, safe)
     full = lambda: U[:, None] * jnp.eye(len(U))[:, :, None]
     if len(mean) > 1:
-        return finished(by_interior_point(data, full()), data, U, safe)
+        return finished(by_interior_point(data, full()).x, data, U, safe)
     x, solved = by_root(data, U, safe)
-    x = lax.cond(solved.all(), lambda: x, lambda: jnp.where(solved, x, by_interior_point(data, full())))
+    x = lax.cond(solved.all(), lambda: x, lambda: jnp.where(solved, x, by_interior_point(data, full()).x))
     return finished(x, data, U, safe)
 
 
@@ -144,6 +145,12 @@ class Program(NamedTuple):
     q: Rows
     c: Float[Array, "m A S"]
     bU: Float[Array, "m r A S"]
+    gram: Float[Array, "m A A S"]  # (bU)^T bU, made once
+
+    @classmethod
+    def of(cls, data: Scaled, U: Float[Array, "r A S"]) -> Program:
+        square = (U[:, :, None] * U[:, None]).sum(0)
+        return cls(data.q, data.c, data.b[:, None, None] * U[None], (data.b**2)[:, None, None] * square[None])
 
     def change(self, dx: Rows) -> Cone:
         """-G dx: how slacks change with x."""
@@ -154,6 +161,16 @@ class Program(NamedTuple):
         """G^T v."""
         ends = self.c * v.top[:, None] - (self.bU * v.rest[:, :, None]).sum(1)
         return v.e[None] - v.x + ends.sum(0)
+
+    def bent(self, scaling: Scaling) -> Float[Array, "A A S"]:
+        """G^T W^-2 G."""
+        outer = lambda row: row[:, None] * row[None]
+        matrix = jnp.eye(len(self.q))[:, :, None] / (scaling.x**2)[:, None] + (1 / scaling.e**2)[None, None]
+        top, rest = scaling.point
+        for i, c in enumerate(self.c):
+            across = c * top[i][None] + (self.bU[i] * rest[i][:, None]).sum(0)
+            matrix += (2 * outer(across) - outer(c) + self.gram[i]) / (scaling.eta[i] ** 2)[None, None]
+        return matrix
 
     def start(self) -> Iterate:
         """Strictly feasible on both sides: a little of every action; and multipliers that leave every price positive."""
@@ -170,24 +187,24 @@ class Program(NamedTuple):
         return Iterate(x, s, z, inner(s, z), jnp.ones(e.shape, bool), jnp.int32(0))
 
 
-def by_interior_point(data: Scaled, U: Float[Array, "r A S"]) -> Rows:
-    """x of (P) by a primal-dual path-following method with Nesterov and Todd's scaling and Mehrotra's corrector.
+def by_interior_point(data: Scaled, U: Float[Array, "r A S"]) -> Iterate:
+    """(P) by a primal-dual path-following method with Nesterov and Todd's scaling and Mehrotra's corrector.
 
     Both sides start strictly feasible and stay so, hence <s, z> is the exact duality gap. A state whose gap is closed
     stays where it is, and the loop ends with the last of them.
     """
-    program = Program(data.q, data.c, data.b[:, None, None] * U[None])
-    square = (U[:, :, None] * U[:, None]).sum(0)  # U^T U
+    program = Program.of(data, U)
     degree = len(data.q) + 1 + len(data.c)
 
     def step(it: Iterate) -> Iterate:
         scaling = Scaling.of(it.s, it.z)
         lam = scaling.times(it.z)
-        factors = factored(hessian(it, scaling, program, data.b, square))
+        factors = factored(program.bent(scaling))
+        astray = program.q - program.pulled(it.z)  # by rounding
 
         def direction(u: Cone) -> tuple[Rows, Cone, Cone]:
-            """Of W dz + W^-1 ds = u with both sides kept feasible."""
-            dx = solved(factors, -program.pulled(scaling.undone(u)))
+            """(dx, ds, dz) with W dz + W^-1 ds = u, ds = -G dx and G^T dz = q - G^T z."""
+            dx = solved(factors, astray - program.pulled(scaling.undone(u)))
             ds = program.change(dx)
             return dx, ds, scaling.undone(plus(u, scaling.undone(ds), -1.0))
 
@@ -208,7 +225,7 @@ def by_interior_point(data: Scaled, U: Float[Array, "r A S"]) -> Rows:
         )
 
     unfinished = lambda it: it.moving.any() & (it.number < MOST_ITERATIONS)
-    return lax.while_loop(unfinished, step, program.start()).x
+    return lax.while_loop(unfinished, step, program.start())
 
 
 class Scaling(NamedTuple):
@@ -245,20 +262,6 @@ class Scaling(NamedTuple):
         along = 2 * (self.v[0] * u.top - (self.v[1] * u.rest).sum(1))
         top, rest = along * self.v[0] - u.top, u.rest - along[:, None] * self.v[1]
         return Cone(u.x / self.x, u.e / self.e, top / self.eta, rest / self.eta[:, None])
-
-
-def hessian(
-    it: Iterate, scaling: Scaling, program: Program, b: Float[Array, "m S"], square: Float[Array, "A A S"]
-) -> Float[Array, "A A S"]:
-    """G^T W^-2 G."""
-    outer = lambda row: row[:, None] * row[None]
-    matrix = jnp.eye(len(square))[:, :, None] * (it.z.x / it.s.x)[:, None] + (it.z.e / it.s.e)[None, None]
-    top, rest = scaling.point
-    for i in range(len(program.c)):
-        c = program.c[i]
-        across = c * top[i][None] + (program.bU[i] * rest[i][:, None]).sum(0)
-        matrix += (2 * outer(across) - outer(c) + b[i] ** 2 * square) / scaling.eta[i] ** 2
-    return matrix
 
 
 def factored(matrix: Float[Array, "A A S"]) -> list[tuple[Array, Array]]:
