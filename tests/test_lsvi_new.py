@@ -28,8 +28,8 @@ TRAP, PIT = 4, 5
 def passage(constraints=1, stepped=False, start=0, known=None):
     """Six states. Landing in the pit is dangerous; the trap is harmless itself, but every action there may lead on.
 
-    Each (x, a) has two or three next states. Action 0 keeps to states 0 to 3 and is the one told. Costs are of the state
-    landed in, by three features of it; P mixes two kernels in unknown shares.
+    Each (x, a) has two or three next states. Action 0 keeps to states 0 to 3 and is the one told. Costs are of the
+    state landed in, by three features of it; P mixes two kernels in unknown shares.
     """
     rng = np.random.default_rng(5)
     S, A, H = 6, 4, 4
@@ -65,16 +65,24 @@ def passage(constraints=1, stepped=False, start=0, known=None):
     )
 
 
+@cache
+def few():
+    """The synthetic problem, smaller: every state may follow every other."""
+    return synthetic(states=4, directions=2, levels=3)
+
+
 SMALL = {"seed_episodes": 6, "lam_cost": 0.02}
 CASES = {
     "shared": (passage, {}, SMALL | {"safety_bonus": 0.3}),
     "each step its own": (passage, {}, SMALL | {"share_values": False, "share_costs": False, "bound": 0.5}),
-    "only costs shared": (passage, {}, SMALL | {"share_values": False, "beta": 0.05, "safety_bonus": 0.0}),
-    "two constraints": (passage, {"constraints": 2}, SMALL | {"p": 0.2, "lam": 0.5, "cap": 3.5}),
-    "everything depends on the step": (passage, {"stepped": True}, SMALL | {"bound": 0.5, "safety_bonus": 0.1}),
-    "rare plans": (passage, {}, SMALL | {"switch": 2.0, "safety_bonus": 0.2}),
-    "tuned costs": (passage, {}, SMALL | {"radius_cost": "tuned", "beta_cost": 0.02}),
-    "synthetic": (synthetic, {}, {"seed_episodes": 10, "safety_bonus": 0.5}),
+    "two constraints, tuned": (
+        passage,
+        {"constraints": 2},
+        SMALL | {"radius_cost": "tuned", "beta_cost": 0.02, "share_values": False, "lam": 0.5, "cap": 3.5},
+    ),
+    "everything depends on the step": (passage, {"stepped": True}, SMALL | {"bound": 0.5, "p": 0.2}),
+    "rare plans": (passage, {}, SMALL | {"switch": 2.0, "safety_bonus": 0.2, "beta": 0.05}),
+    "synthetic": (few, {}, {"seed_episodes": 10, "safety_bonus": 0.5}),
 }
 
 
@@ -133,7 +141,9 @@ def expected(case):
     sigma, bound = float(np.max(p.noise.cost_sigma)), settings.get("bound", np.sqrt(d))
     long = np.linalg.norm(np.where((p.P > 0).any(0)[..., None], p.known.triples, 0), axis=-1).max()
     lam_cost = s["lam_cost"]
-    radius = sigma * np.sqrt(d * np.log((2 + 2 * T * long**2 / lam_cost) * estimators / s["p"])) + np.sqrt(lam_cost) * bound
+    radius = (
+        sigma * np.sqrt(d * np.log((2 + 2 * T * long**2 / lam_cost) * estimators / s["p"])) + np.sqrt(lam_cost) * bound
+    )
     return oracle_mixture.run(
         by_step(p.P, H),
         by_step(p.r, H),
@@ -183,9 +193,7 @@ def test_every_episode_follows_the_formulas_belief_by_belief(case):
     world = jax.tree.map(jnp.asarray, p.world)
     before = drive.start(built.agent, p.sizes, built.share_values, built.share_costs)
     rarely = built.agent.switch is not None
-    for k, (after, metrics, episode) in enumerate(
-        drive.stepping(built.agent, world, p.sizes, before, SEED, EPISODES)
-    ):
+    for k, (after, metrics, episode) in enumerate(drive.stepping(built.agent, world, p.sizes, before, SEED, EPISODES)):
         np.testing.assert_array_equal(episode.x, want["state"][k])
         np.testing.assert_array_equal(episode.a, want["action"][k])
         if rarely:
@@ -229,7 +237,7 @@ def test_the_compiled_scan_lives_the_same_episodes(case):
     np.testing.assert_allclose(curves["return"][1], r.sum(1), **EXACT)
 
 
-# --- the closure -------------------------------------------------------------------------------------------------------
+# --- the closure -----------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("seed", range(4))
 def test_what_is_admitted_is_what_can_be_followed_to_the_end_without_harm(seed):
     rng = np.random.default_rng(seed)
@@ -270,7 +278,7 @@ def test_what_is_admitted_is_what_can_be_followed_to_the_end_without_harm(seed):
     assert not got.actions[0].any(0).all()
 
 
-# --- what it is worth --------------------------------------------------------------------------------------------------
+# --- what it is worth ------------------------------------------------------------------------------------------------
 def of_one_action(p):
     """The value of always playing what is told."""
     policy = np.broadcast_to(p.known.safe_action, (p.horizon, p.states))
@@ -279,9 +287,9 @@ def of_one_action(p):
 
 def test_it_learns_without_harm_on_the_synthetic_problem():
     p = synthetic()
-    curves = es.run(p, lsvi_new(switch=1.5), episodes=1500, seeds=3).curves["lsvi-new"]
+    curves = es.run(p, lsvi_new(switch=1.5), episodes=1000, seeds=2).curves["lsvi-new"]
     told, best = of_one_action(p), planner.solve(p).value
-    np.testing.assert_allclose(curves["value"][:, :100], told)
+    np.testing.assert_allclose(curves["value"][:, :20], told)
     assert curves["violation"].sum() == 0
     assert (curves["value"][:, -1] > (told + best) / 2).all()
 
@@ -296,7 +304,7 @@ def test_one_hot_triples_never_lead_beyond_the_seed():
         horizon=3,
         known=Known(0.5, np.zeros(S, int), np.eye(S * A * S).reshape(S, A, S, -1)),
     )
-    curves = es.run(p, lsvi_new(seed_episodes=10), episodes=600, seeds=2).curves["lsvi-new"]
+    curves = es.run(p, lsvi_new(seed_episodes=10), episodes=300, seeds=2).curves["lsvi-new"]
     np.testing.assert_allclose(curves["value"], of_one_action(p))
     assert planner.solve(p).value > of_one_action(p) + 1
 
@@ -318,7 +326,7 @@ def test_a_mean_that_is_safe_is_not_enough_where_one_next_state_is_not():
     assert not expected("shared")["admitted"][..., rarely].any()
 
 
-# --- what it must be told ----------------------------------------------------------------------------------------------
+# --- what it must be told --------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("known", "words"),
     [
@@ -329,6 +337,12 @@ def test_a_mean_that_is_safe_is_not_enough_where_one_next_state_is_not():
 def test_what_is_missing_is_named_with_how_to_give_it(known, words):
     with pytest.raises(EverystepError, match=words):
         es.run(passage(known=known), "lsvi-new", episodes=2, seeds=1)
+
+
+def test_an_environment_cannot_tell_it_what_it_must_know():
+    pytest.importorskip("gymnasium")
+    with pytest.raises(EverystepError, match="lsvi-new must be told"):
+        es.train("FrozenLake-v1", "lsvi-new", episodes=1)
 
 
 def test_the_lake_tells_it_nothing():

@@ -1,9 +1,10 @@
 """Named agents: each is one expression that names four parts.
 
-value model      counts (one-hot features) | linear (the problem's features) | in the space of a kernel
-cost model       counts | linear | Gaussian process, or one of these for each constraint
+value model      counts (one-hot features) | linear (the problem's features) | in the space of a kernel | mixture
+cost model       counts | linear | Gaussian process, or one of these for each constraint | told a safe action, or triple
 penalty          rectified with a floor | virtual queue | none
-choice           penalised | greedy, and either made again at every step (react)
+choice           penalised | greedy, and either made again at every step (react) | safe set | safe mixture
+                 | safe graph
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -30,15 +30,18 @@ from everystep.parts.gp_costs import EachCost
 from everystep.parts.mixture_values import MixtureValues
 from everystep.parts.penalties import Floor, NoPenalty, Rectified, VirtualQueue
 from everystep.parts.points import Points
+from everystep.parts.projected import ProjectedCosts, ProjectedCounts
+from everystep.parts.safe_choices import SafeMixture, SafeSet
 from everystep.parts.safe_graph import SafeGraph
 from everystep.parts.triple_costs import TripleCosts
 from everystep.problem import FiniteCMDP
+from everystep.safe_setup import SafeSetup
 from everystep.settings import (
     BETA,
     COST_SETTINGS,
     LAM,
-    MIXTURE_DEFAULTS,
     MIXTURE_SETTINGS,
+    SAFE_SETTINGS,
     SETTINGS,
     VALUE_SETTINGS,
 )
@@ -111,15 +114,15 @@ class Resolved:
     recipe: Recipe
     values: Mapping[str, Any]
     phi: np.ndarray | None
-    cost: CostSetup | TripleCostSetup
+    cost: CostSetup | SafeSetup | TripleCostSetup
     value: ValueSetup | MixtureValueSetup
 
     @classmethod
     def on(cls, problem: FiniteCMDP, episodes: int, recipe: Recipe) -> Resolved:
-        named = REGISTERED[recipe.name]
-        s = {key: setting.default for key, setting in SETTINGS.items()} | dict(named.defaults) | dict(recipe.settings)
-        s["radius_cost"] = s["radius"] if s["radius_cost"] == AUTO else s["radius_cost"]
+        s = {key: setting.default for key, setting in SETTINGS.items()} | dict(recipe.settings)
         default = lambda key, value: value if s[key] == AUTO else s[key]
+        told = REGISTERED[recipe.name].told
+        s["radius_cost"] = default("radius_cost", "paper" if told else s["radius"])  # to be told is to promise safety
         tuned = s["radius"] == "tuned"
         s["beta"] = default("beta", BETA if tuned else 1.0)
         s["lam"] = default("lam", LAM if tuned else 1.0)
@@ -144,12 +147,13 @@ class Resolved:
             raise EverystepError(f"features have a norm of {norm:.6g}; scale them so that ||phi(x, a)|| <= 1.")
         s["features"] = "one-hot" if phi is None else fingerprint(phi)
         value: ValueSetup | MixtureValueSetup
-        cost: CostSetup | TripleCostSetup
-        if named.of_triples:
-            value, cost = mixture_setup.sides(problem, episodes, recipe.name, s)
+        cost: CostSetup | SafeSetup | TripleCostSetup
+        if REGISTERED[recipe.name].of_triples:
+            value, cost = mixture_setup.sides(problem, episodes, recipe.name, recipe.settings, s)
         else:
-            value = ValueSetup.on(problem, episodes, recipe.name, s, phi)
-            cost = CostSetup.on(problem, episodes, recipe.name, recipe.settings, s, phi)
+            cost = (SafeSetup if told else CostSetup).on(problem, episodes, recipe.name, recipe.settings, s, phi)
+            kappa = cost.kappa() if isinstance(cost, SafeSetup) else None
+            value = ValueSetup.on(problem, episodes, recipe.name, s, phi, kappa)
         return cls(problem, episodes, recipe, s | cost.shown() | value.shown(), phi, cost, value)
 
     def __getitem__(self, setting: str) -> Any:
@@ -184,10 +188,14 @@ class Resolved:
     @property
     def confidence(self) -> float | None:
         """p if the cost intervals are valid: all of them hold with probability 1 - p. None if they are a heuristic."""
-        return self.cost.confidence() if "share_costs" in REGISTERED[self.recipe.name].settings else None
+        return self.cost.confidence() if REGISTERED[self.recipe.name].has_costs else None
 
-    def cost_model(self) -> CostModel | EachCost | TripleCosts:
+    def cost_model(self) -> CostModel | EachCost | ProjectedCosts | ProjectedCounts | TripleCosts:
         return self.cost.model()
+
+    def safe_mixture(self) -> SafeMixture:
+        assert isinstance(self.cost, SafeSetup)
+        return SafeMixture(jnp.asarray(self.cost.safe))
 
     def safe_graph(self) -> SafeGraph:
         assert isinstance(self.cost, TripleCostSetup)
@@ -196,8 +204,8 @@ class Resolved:
     def penalised(self, rectify: bool) -> Penalised | Reacting:
         return Reacting(Penalised(rectify)) if self["react"] else Penalised(rectify)
 
-    def told(self) -> tuple[Any, Any, Any]:
-        return self["optimism"], self.cost.known_safe, self.switch
+    def told(self, optimism: Any = None) -> tuple[Any, Any, Any]:
+        return self["optimism"] if optimism is None else optimism, self.cost.known_safe, self.switch
 
     @property
     def switch(self) -> Any:
@@ -215,18 +223,30 @@ class Resolved:
 
 
 class Named(NamedTuple):
-    """A registered agent: its composition, its settings, what it must be told in advance, and a line on it.
-
-    defaults are those of its settings that differ from other agents'; of_triples: whether it sees a linear mixture.
-    """
+    """A registered agent: its composition, its settings, what it must be told in advance, and a line on it."""
 
     compose: Callable[[Resolved], Any]
     settings: tuple[str, ...]
     needs: str
     summary: str
-    defaults: Mapping[str, Any] = MappingProxyType({})
-    of_triples: bool = False
 
+    @property
+    def has_costs(self) -> bool:
+        """Whether it looks at costs at all."""
+        return "beta_cost" in self.settings
+
+    @property
+    def told(self) -> bool:
+        """Whether it must be told a safe action for every state."""
+        return "safe_action" in self.settings
+
+    @property
+    def of_triples(self) -> bool:
+        """Whether it sees a linear mixture, by features of triples."""
+        return "seed_episodes" in self.settings
+
+
+UPPER = -1.0  # optimism of agents that admit nothing but what is safe by the upper end of its cost interval
 
 REGISTERED: dict[str, Named] = {
     "lsvi-ae": Named(
@@ -247,13 +267,23 @@ REGISTERED: dict[str, Named] = {
         needs="nothing",
         summary="a virtual queue as price, the primal-dual rival",
     ),
+    "slucb-qvi": Named(
+        lambda s: Agent(s.value_model(), s.cost_model(), NoPenalty(), SafeSet(), UPPER, switch=s.switch),
+        settings=(*VALUE_SETTINGS, *SAFE_SETTINGS),
+        needs="a safe action and its cost in every state; tau; features in common",
+        summary="optimistic values, only actions that are surely safe",
+    ),
+    "rslucb-qvi": Named(
+        lambda s: Agent(s.value_model(), s.cost_model(), NoPenalty(), s.safe_mixture(), UPPER, switch=s.switch),
+        settings=(*VALUE_SETTINGS, *SAFE_SETTINGS),
+        needs="a safe action and its cost in every state; tau",
+        summary="optimistic values, mixtures of actions that are surely safe in the mean",
+    ),
     "lsvi-new": Named(
-        lambda s: Agent(s.value_model(), s.cost_model(), NoPenalty(), s.safe_graph(), *s.told()),
+        lambda s: Agent(s.value_model(), s.cost_model(), NoPenalty(), s.safe_graph(), *s.told(UPPER)),
         settings=MIXTURE_SETTINGS,
-        needs="safe subgraph, triples, rewards",
+        needs="safe subgraph",
         summary="the best of a subgraph of triples that is sure to be safe, grown from one that is told",
-        defaults=MIXTURE_DEFAULTS,
-        of_triples=True,
     ),
 }
 
@@ -279,6 +309,35 @@ def lsvi_primal(**settings: Any) -> Recipe:
     `rectify=True` prices [ghat]_+ instead. The paper only describes this agent, by its eqs. (12) and (14).
     """
     return Recipe("lsvi-primal", settings)
+
+
+def slucb_qvi(**settings: Any) -> Recipe:
+    """SLUCB-QVI, Amani, Thrampoulidis and Yang (ICML 2021): never an action that is not surely safe.
+
+    a_h = argmax Q_h(x, a) over {a : upper end of c_h(x, a) <= tau},   Q_h = min{<w, phi> + kappa_h(x) beta ||phi||, H}
+
+    Must be told: for every state an action a0(x) with its exact cost c0(x) < tau, and tau (`threshold`), in which costs
+    c = g + tau are linear in the features (`FiniteCMDP(known=Known(...))`, or `safe_action` and `threshold`).
+    Reconstructed: the formulas are rebuilt from what later papers say of the algorithm, not read from its own.
+
+    Its promise is safety, so the cost radius is the valid one (`radius_cost=paper`), the cost part of the printed maximum
+    alone; the value radius is tuned, and so is `switch` yours to choose. kappa_h(x) = 2 H / (tau - c0(x)) + 1 as printed
+    keeps Q at its cap for long; `kappa=1` leaves it out. With one-hot features nothing is ever known of an action but
+    a0, which it then plays for ever: it needs features that actions have in common, and actions near a0 to begin with.
+    """
+    return Recipe("slucb-qvi", settings)
+
+
+def rslucb_qvi(**settings: Any) -> Recipe:
+    """RSLUCB-QVI, of the same paper: a distribution over actions that is surely safe in the mean over its own draws.
+
+    pi_h(x) = argmax <Q_h(x), theta> over distributions with <mean, theta> + beta ||E_theta[phi]||_{A^+} <= tau
+
+    Must be told: the same as `slucb_qvi`. Reconstructed: likewise. It needs no features in common, but single draws
+    may be unsafe: `violation` counts those, `mixture_violation` the mean over the draw, which is what it promises.
+    With dense features it solves a cone program at every state and step of a plan: `switch=2` makes plans rare.
+    """
+    return Recipe("rslucb-qvi", settings)
 
 
 def lsvi_new(**settings: Any) -> Recipe:

@@ -49,6 +49,7 @@ class Metrics(NamedTuple):
     soft_violation: Float[Array, ""]
     labels: certificates.Counts | None = None  # what the cost intervals certify before the episode, if asked for
     planned: Bool[Array, ""] | None = None  # whether a plan was made, of agents that plan rarely
+    mixture_violation: Float[Array, ""] | None = None  # of the mean over each draw, of agents that mix actions
 
 
 class Planned(NamedTuple):
@@ -168,6 +169,18 @@ def tally(x: AnyArray, V: AnyArray, C: AnyArray, reward: AnyArray, g: AnyArray) 
     )
 
 
+def mixed(world: World, plan: Plan, x: AnyArray) -> AnyArray:
+    """sum_h sum_i max(sum_a pi_h(a | x_h) g_i(x_h, a), 0) on the way x (H,); None of plans that mix nothing.
+
+    For NumPy and JAX arrays alike.
+    """
+    if plan.actions is not None:
+        return None
+    steps = np.arange(len(x))
+    g = world.g[steps if len(world.g) > 1 else np.zeros_like(steps), :, :, x]  # (H, m, A)
+    return (g * plan.policy[steps, :, x][:, None]).sum(-1).clip(min=0).sum()
+
+
 def run_episode(
     agent: Agent, world: World, carry: Carry, draw: Draws, certified: Bool[Array, " S"] | None = None
 ) -> tuple[Carry, Metrics]:
@@ -182,7 +195,8 @@ def run_episode(
     words = tie() if agent.choice.reacts else None
     episode, g, costs = play(agent, world, carry.agent, planned.plan, words, x, draw)
     visits = carry.visits.at[episode.x].add(1)
-    metrics = tally(x, planned.V, planned.C, episode.reward, g)._replace(planned=due)
+    harm = mixed(world, planned.plan, episode.x)
+    metrics = tally(x, planned.V, planned.C, episode.reward, g)._replace(planned=due, mixture_violation=harm)
     if certified is not None:
         label = certificates.labels(*bounds(agent, carry.agent))
         metrics = metrics._replace(labels=certificates.count(label, world.g, certified[None, None]))
@@ -314,7 +328,9 @@ def stepping(
         seen = Episode(*(jnp.asarray(np.stack(column)) for column in zip(*rows, strict=True)))
         episode = seen._replace(V_next=plan.V_next)
         V, C = np.asarray(planned.V), np.asarray(planned.C)
-        metrics = tally(first, V, C, np.asarray(episode.reward), np.array(g))._replace(planned=due)
+        harm = mixed(host, plan._replace(policy=policy), np.asarray(episode.x))
+        metrics = tally(first, V, C, np.asarray(episode.reward), np.array(g))
+        metrics = metrics._replace(planned=due, mixture_violation=harm)
         visits = carry.visits + np.bincount(episode.x, minlength=sizes.states).astype(np.int32)
         learnt = _learn(agent, carry.agent, episode, costs)
         carry = Carry(learnt, jnp.asarray(visits), None if due is None else planned)

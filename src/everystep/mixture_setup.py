@@ -35,6 +35,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -45,29 +46,28 @@ from everystep.parts.mixture_values import MixtureValues
 from everystep.parts.safe_graph import Bonuses, SafeGraph
 from everystep.parts.triple_costs import Told, TripleCosts
 from everystep.problem import Factored, FiniteCMDP
+from everystep.safe_setup import told_action, told_threshold, what_was_told
 from everystep.settings import BETA_COST, LAM_TRIPLES, PRINTED
-
-TOLD = {"triples": "the features of all triples (x, a, x')", "safe_action": "a safe action for every state"}
 
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """A problem as LSVI-NEW sees it: what it is told, and its numbers. `values` are its settings."""
+    """A problem as LSVI-NEW sees it: what it is told, and its numbers."""
 
     problem: FiniteCMDP
     episodes: int
     agent: str
-    values: Mapping[str, Any]
+    given: Mapping[str, Any]  # what a person set
+    values: Mapping[str, Any]  # with the defaults of everything else
 
     def check(self) -> None:
         """Raise what it must be told and is not."""
         problem = self.problem
-        for key, what in TOLD.items():
-            if getattr(problem.known, key) is None:
-                raise EverystepError(
-                    f"{self.agent} must be told {what}, and the problem '{problem.name}' names none; "
-                    f"give FiniteCMDP(known=Known({key}=...))."
-                )
+        if problem.known.triples is None:
+            raise EverystepError(
+                f"{self.agent} must be told the features of all triples (x, a, x'), and the problem '{problem.name}' "
+                "has none; give FiniteCMDP(known=Known(triples=...)), an array (S, A, S, d)."
+            )
         starts = problem.start if np.issubdtype(problem.start.dtype, np.integer) else np.flatnonzero(problem.start)
         if outside := [int(x) for x in starts if not self.seed_states[x]]:
             action = problem.describe_action(int(self.safe_action[outside[0]]))
@@ -85,13 +85,13 @@ class Mixture:
             self.bonuses()
 
     # --- what is told ------------------------------------------------------------------------------------------------
-    @property
+    @cached_property
     def safe_action(self) -> np.ndarray:
-        return np.asarray(self.problem.known.safe_action)
+        return told_action(self.problem, self.agent, self.values["safe_action"])
 
-    @property
+    @cached_property
     def threshold(self) -> np.ndarray:
-        return np.asarray(self.problem.known.threshold)
+        return told_threshold(self.problem, self.agent, self.values["threshold"])
 
     @property
     def d(self) -> int:
@@ -170,7 +170,7 @@ class Mixture:
 
     # --- numbers -----------------------------------------------------------------------------------------------------
     def _number(self, key: str, otherwise: float) -> float:
-        value = self.values[key]
+        value = self.given.get(key, AUTO)
         return otherwise if value == AUTO else float(value)
 
     @property
@@ -207,20 +207,21 @@ class Mixture:
         return float(self.episodes * (self.problem.horizon if self.values["share_costs"] else 1))
 
     @property
-    def cost_radius(self) -> float:
+    def cost_radius(self) -> radii.Radius:
         if self.values["radius_cost"] == "tuned":
-            return self.beta_cost
-        d, lam, p = float(self.d), self.lam_cost, self.values["p"]
+            return radii.Tuned(self.beta_cost)
         estimators = self.problem.constraints * (1 if self.values["share_costs"] else self.problem.horizon)
-        log_union = math.log((2 + 2 * self.observations * self.longest**2 / lam) * estimators / p)
-        return self.beta_cost * (self.sigma * math.sqrt(d * log_union) + math.sqrt(lam) * self.bound)
+        numbers = (self.beta_cost, float(self.d), self.lam_cost, self.bound, self.sigma)
+        return radii.ToldCost(*numbers, self.observations * self.longest**2, self.values["p"] / estimators)
 
     @property
     def printed_beta(self) -> float:
         """The one beta of the paper; b is `beta` where the value radius is printed, too."""
         d, b = float(self.d), float(self.values["beta"]) if self.values["radius"] == "paper" else 1.0
         values = b * d * self.problem.horizon * math.sqrt(math.log(d * self.observations / self.values["p"]))
-        return max(self.cost_radius, values)
+        with jax.enable_x64(True):
+            costs = float(self.cost_radius.width(jnp.ones(()), jnp.asarray(1, jnp.int32)))
+        return max(costs, values)
 
     @property
     def value_radius(self) -> float:
@@ -313,9 +314,7 @@ class TripleCostSetup:
 
     mixture: Mixture
 
-    @property
-    def choices(self) -> tuple[str, ...]:
-        return ("triples",)
+    choices = ()  # of cost models by name: there are none
 
     @property
     def known_safe(self) -> np.ndarray:
@@ -327,8 +326,8 @@ class TripleCostSetup:
         tau = mixture.threshold[:, None, None, None]
         c0 = mixture.told_triple[1][:, :, None, None, None] + tau
         told = Told(jnp.asarray(perp), jnp.asarray(along[:, None] * c0 - tau))
-        common = (radii.Tuned(mixture.cost_radius), mixture.lam_cost)
-        return TripleCosts(*common, told, jnp.asarray(mixture.support), mixture.seed_episodes)
+        support = jnp.asarray(mixture.support)
+        return TripleCosts(mixture.cost_radius, mixture.lam_cost, told, support, mixture.seed_episodes)
 
     def choice(self) -> SafeGraph:
         mixture = self.mixture
@@ -337,7 +336,8 @@ class TripleCostSetup:
 
     def shown(self) -> dict[str, Any]:
         """The settings that were decided here, ready for JSON."""
-        return {key: getattr(self.mixture, key) for key in ("beta_cost", "lam_cost", "sigma", "bound")}
+        numbers = {key: getattr(self.mixture, key) for key in ("beta_cost", "lam_cost", "sigma", "bound")}
+        return numbers | what_was_told(self.mixture.safe_action, self.mixture.threshold)
 
     def confidence(self) -> float | None:
         """p if the cost intervals are valid: all of them hold with probability 1 - p. None if they are a heuristic."""
@@ -362,9 +362,9 @@ class TripleCostSetup:
 
 
 def sides(
-    problem: FiniteCMDP, episodes: int, agent: str, values: Mapping[str, Any]
+    problem: FiniteCMDP, episodes: int, agent: str, given: Mapping[str, Any], values: Mapping[str, Any]
 ) -> tuple[MixtureValueSetup, TripleCostSetup]:
     """Both sides of one mixture, with everything the agent must be told checked."""
-    mixture = Mixture(problem, episodes, agent, values)
+    mixture = Mixture(problem, episodes, agent, given, values)
     mixture.check()
     return MixtureValueSetup(mixture), TripleCostSetup(mixture)

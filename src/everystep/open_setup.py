@@ -59,6 +59,11 @@ class OpenSetup:
     ) -> OpenSetup:
         """`sizes` are the length of an observation and the number of actions."""
         name = recipe.name
+        if REGISTERED[name].told:
+            raise EverystepError(
+                f"{name} must be told a safe action and its cost for every state, and nobody can list the states of an "
+                "environment; use lsvi-ae, or give the problem as a FiniteCMDP."
+            )
         for key in TABLES_ONLY:
             if key in recipe.settings and recipe.settings[key] is not SETTINGS[key].default:
                 remedy = "give features= to train" if key == "features" else "leave it out"
@@ -148,7 +153,7 @@ class OpenSetup:
     @property
     def has_costs(self) -> bool:
         """Whether this agent looks at costs at all."""
-        return "cost" in REGISTERED[self.recipe.name].settings
+        return REGISTERED[self.recipe.name].has_costs
 
     @property
     def regression(self) -> Regression | None:

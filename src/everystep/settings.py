@@ -129,6 +129,21 @@ def _known_safe(value: Any) -> Any:
     return array
 
 
+def _safe_action(value: Any) -> Any:
+    if value is None or isinstance(value, str):
+        return _one_of(AUTO, "safest")(AUTO if value is None else value)
+    array = np.asarray(value)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise ValueError("choose auto, safest, or from Python give an action for each state")
+    return array
+
+
+def _threshold(value: Any) -> Any:
+    if np.ndim(value) == 0:
+        return _or(AUTO, _number())(value)
+    return np.array([_number()(each) for each in value])
+
+
 SETTINGS: dict[str, Setting] = {
     "beta": Setting(
         _or(AUTO, _number(at_least=0)),
@@ -167,14 +182,21 @@ SETTINGS: dict[str, Setting] = {
     "lam_cost": Setting(
         _or(AUTO, _number(above=0)),
         AUTO,
-        f"ridge of the cost model (auto: {LAM_COST} tuned, 0.5 coordinate, 1 paper; gp: sigma^2 >= {LAM_GP})",
+        f"ridge of the cost model (auto: {LAM_COST} tuned, 0.5 coordinate, 1 paper; gp: sigma^2 >= {LAM_GP}; "
+        f"lsvi-new: {LAM_TRIPLES})",
     ),
-    "radius_cost": Setting(_or(AUTO, _one_of(*RADII)), AUTO, "widths of the cost model (auto: as radius)"),
+    "radius_cost": Setting(
+        _or(AUTO, _one_of(*RADII)),
+        AUTO,
+        "widths of the cost model (auto: as radius; paper if told what is safe)",
+    ),
     "sigma": Setting(
         _or(AUTO, _number(at_least=0, at_most=1e6)), AUTO, "noise of observed costs (auto: the problem's)"
     ),
     "bound": Setting(
-        _number(above=0), 1.0, "bound of |g| (coordinate), or of its norm in the kernel (gp with radius paper)"
+        _number(above=0),
+        1.0,
+        "bound of |g| (coordinate), of its norm in the kernel (gp), of the weights of costs (if told: else sqrt(d))",
     ),
     "cost": Setting(
         models.read, AUTO, "cost model: auto (by features), counts, linear, gp, gp(kernel), or a list, one a constraint"
@@ -187,6 +209,17 @@ SETTINGS: dict[str, Setting] = {
     ),
     "known_safe": Setting(
         _known_safe, "none", "safe actions told in advance: none, safest (the one of lowest g), or from Python an array"
+    ),
+    "safe_action": Setting(
+        _safe_action, AUTO, "the known safe action of each state: auto (the problem's), safest, or from Python an array"
+    ),
+    "threshold": Setting(
+        _threshold, AUTO, "costs are linear as c = g + threshold: auto (the problem's), a number, or one a constraint"
+    ),
+    "kappa": Setting(
+        _or(AUTO, _number(at_least=0)),
+        AUTO,
+        "factor on the width of Q (auto: as printed, 2 H / (room left by the safe action) + 1; 1: none)",
     ),
     "react": Setting(_yes_no, False, "use costs seen earlier in the same episode at each step (needs share_costs)"),
     "floor": Setting(_floor, "k", "least price of harm in episode k: k (as printed), sqrt, or a constant"),
@@ -204,6 +237,10 @@ SETTINGS: dict[str, Setting] = {
     "lipschitz": Setting(_number(above=0), 1.0, "constant of star-convexity in the printed safety_bonus"),
 }
 VALUE_SETTINGS = ("beta", "lam", "radius", "p", "cap", "features", "value", "share_values", "switch")
+SAFE_SETTINGS = (
+    *("beta_cost", "lam_cost", "radius_cost", "sigma", "bound", "share_costs"),
+    *("safe_action", "threshold", "kappa"),
+)
 COST_SETTINGS = (
     *("cost", "beta_cost", "lam_cost", "radius_cost", "sigma", "bound", "share_costs"),
     *("optimism", "known_safe", "react"),
@@ -211,7 +248,5 @@ COST_SETTINGS = (
 MIXTURE_SETTINGS = (
     *("beta", "lam", "radius", "p", "cap", "share_values", "switch"),
     *("beta_cost", "lam_cost", "radius_cost", "sigma", "bound", "share_costs"),
-    *("seed_episodes", "safety_bonus", "lipschitz"),
+    *("safe_action", "threshold", "seed_episodes", "safety_bonus", "lipschitz"),
 )
-# Its promise is safety: cost intervals are valid, and their upper ends are believed.
-MIXTURE_DEFAULTS = {"radius_cost": "paper", "bound": AUTO, "optimism": -1.0}
