@@ -270,13 +270,13 @@ REGISTERED: dict[str, Named] = {
     "slucb-qvi": Named(
         lambda s: Agent(s.value_model(), s.cost_model(), NoPenalty(), SafeSet(), UPPER, switch=s.switch),
         settings=(*VALUE_SETTINGS, *SAFE_SETTINGS),
-        needs="a safe action and its cost in every state; tau; features in common",
+        needs="safe actions",
         summary="optimistic values, only actions that are surely safe",
     ),
     "rslucb-qvi": Named(
         lambda s: Agent(s.value_model(), s.cost_model(), NoPenalty(), s.safe_mixture(), UPPER, switch=s.switch),
         settings=(*VALUE_SETTINGS, *SAFE_SETTINGS),
-        needs="a safe action and its cost in every state; tau",
+        needs="safe actions",
         summary="optimistic values, mixtures of actions that are surely safe in the mean",
     ),
     "lsvi-new": Named(
@@ -321,7 +321,7 @@ def slucb_qvi(**settings: Any) -> Recipe:
     Reconstructed: the formulas are rebuilt from what later papers say of the algorithm, not read from its own.
 
     Its promise is safety, so the cost radius is the valid one (`radius_cost=paper`), the cost part of the printed maximum
-    alone; the value radius is tuned, and so is `switch` yours to choose. kappa_h(x) = 2 H / (tau - c0(x)) + 1 as printed
+    alone; the value radius is tuned. kappa_h(x) = 2 H / (tau - c0(x)) + 1 as printed
     keeps Q at its cap for long; `kappa=1` leaves it out. With one-hot features nothing is ever known of an action but
     a0, which it then plays for ever: it needs features that actions have in common, and actions near a0 to begin with.
     """

@@ -54,17 +54,17 @@ def best(Q: Rows, mean: Float[Array, "m A S"], U: Array, safe: Bool[Array, "A S"
     if len(mean) > 1:
         return finished(by_interior_point(data, full()).x, data, U, safe)
     x, solved = by_root(data, U, safe)
-    x = lax.cond(solved.all(), lambda: x, lambda: jnp.where(solved, x, by_interior_point(data, full()).x))
+    x = lax.cond(solved.all(), lambda: x, lambda: jnp.where(solved[None], x, by_interior_point(data, full()).x))
     return finished(x, data, U, safe)
 
 
 def scaled(Q: Rows, mean: Float[Array, "m A S"], safe: Bool[Array, "A S"]) -> Scaled:
-    q = Q - at(safe, Q)
+    q = Q - at(safe, Q)[None]
     room = -jnp.stack([at(safe, each) for each in mean])  # (m, S)
     possible = (room > 0).all(0)
     b = 1 / jnp.where(room > 0, room, 1.0)
     most = jnp.abs(q).max(0)
-    return Scaled(q / jnp.where(most > 0, most, 1.0), (mean + room[:, None]) * b[:, None], b, possible)
+    return Scaled(q / jnp.where(most > 0, most, 1.0)[None], (mean + room[:, None]) * b[:, None], b, possible)
 
 
 def at(safe: Bool[Array, "A S"], rows: Rows) -> Float[Array, " S"]:
@@ -79,10 +79,10 @@ def norm(U: Array, x: Rows) -> Float[Array, " S"]:
 
 def finished(x: Rows, data: Scaled, U: Array, safe: Bool[Array, "A S"]) -> Rows:
     """theta from a solution of (P), scaled towards a0 until it is surely feasible."""
-    x = jnp.where(safe | ~data.possible, 0.0, jnp.maximum(x, 0.0))
+    x = jnp.where(safe | ~data.possible[None], 0.0, jnp.maximum(x, 0.0))
     used = jnp.stack([(c * x).sum(0) + b * norm(U, x) for c, b in zip(data.c, data.b, strict=True)]).max(0)
-    x = x / jnp.maximum(jnp.maximum(used, x.sum(0)), 1.0)
-    return jnp.where(safe, jnp.maximum(1 - x.sum(0), 0.0), x)
+    x = x / jnp.maximum(jnp.maximum(used, x.sum(0)), 1.0)[None]
+    return jnp.where(safe, jnp.maximum(1 - x.sum(0), 0.0)[None], x)
 
 
 # --- one constraint, one-hot features ----------------------------------------------------------------------------------
@@ -94,8 +94,8 @@ def by_root(data: Scaled, width: Rows, safe: Bool[Array, "A S"]) -> tuple[Rows, 
     """
     q, c, b = data.q, data.c[0], data.b[0]
     other = ~safe
-    w = jnp.where(other, width * b, 1.0)
-    part = lambda s: jnp.where(other, jnp.maximum(s * q - c, 0.0), 0.0) / w
+    w = jnp.where(other, width * b[None], 1.0)
+    part = lambda s: jnp.where(other, jnp.maximum(s[None] * q - c, 0.0), 0.0) / w
     wanted = other & (q > 0)
     alone = jnp.where(wanted, (c + w) / jnp.where(wanted, q, 1.0), jnp.inf).min(0)  # root if a were the only action
     idle = ~wanted.any(0)
@@ -110,7 +110,7 @@ def by_root(data: Scaled, width: Rows, safe: Bool[Array, "A S"]) -> tuple[Rows, 
     s = lax.fori_loop(0, NEWTON, newton, s)
     y = part(s) / w
     grows = 1 + (c * y).sum(0)
-    x = jnp.where(idle, 0.0, y / jnp.where(grows > 0, grows, 1.0))
+    x = jnp.where(idle[None], 0.0, y / jnp.where(grows > 0, grows, 1.0)[None])
     start = jnp.sqrt((part(jnp.zeros_like(s)) ** 2).sum(0))
     return x, idle | ((start < 1) & (grows > 0) & (s > 0) & (x.sum(0) <= 1))
 
@@ -177,7 +177,7 @@ class Program(NamedTuple):
         A = len(self.q)
         ones = jnp.ones_like(self.q)
         used = self.c.sum(1) + jnp.sqrt((self.bU.sum(2) ** 2).sum(1))
-        x = 0.5 * ones / jnp.maximum(used.max(0), A)
+        x = 0.5 * ones / jnp.maximum(used.max(0), float(A))[None]
         d = self.change(x)
         s = Cone(x, 1 + d.e, 1 + d.top, d.rest)
         top = 1 / (1 + jnp.abs(self.c).max(1))
@@ -218,10 +218,10 @@ def by_interior_point(data: Scaled, U: Float[Array, "r A S"]) -> Iterate:
         s, z = plus(it.s, ds, length), plus(it.z, dz, length)
         gap = inner(s, z)
         moves = it.moving & (gap < it.gap) & inside(s) & inside(z)
-        kept = lambda new, old: jax.tree.map(lambda n, o: jnp.where(moves, n, o), new, old)
+        kept = lambda new, old: jax.tree.map(lambda n, o: jnp.where(like(moves, n), n, o), new, old)
         gap = kept(gap, it.gap)
         return Iterate(
-            kept(it.x + length * dx, it.x), kept(s, it.s), kept(z, it.z), gap, moves & (gap > TOLERANCE), it.number + 1
+            kept(it.x + length[None] * dx, it.x), kept(s, it.s), kept(z, it.z), gap, moves & (gap > TOLERANCE), it.number + 1
         )
 
     unfinished = lambda it: it.moving.any() & (it.number < MOST_ITERATIONS)
@@ -268,7 +268,7 @@ def factored(matrix: Float[Array, "A A S"]) -> list[tuple[Array, Array]]:
     """The columns of L and the pivots D of L D L^T, by elimination; positive definite matrices need no exchanges."""
     factors = []
     while len(matrix):
-        pivot, column = matrix[0, 0], matrix[1:, 0] / matrix[0, 0]
+        pivot, column = matrix[0, 0], matrix[1:, 0] / matrix[0, 0][None]
         factors.append((pivot, column))
         matrix = matrix[1:, 1:] - column[:, None] * matrix[0, 1:][None]
     return factors
@@ -279,7 +279,7 @@ def solved(factors: list[tuple[Array, Array]], right: Rows) -> Rows:
     done = []
     for pivot, column in factors:
         done.append(right[0] / pivot)
-        right = right[1:] - column * right[0]
+        right = right[1:] - column * right[:1]
     x = jnp.zeros_like(right)
     for (_, column), y in zip(factors[::-1], done[::-1], strict=True):
         x = jnp.concatenate([(y - (column * x).sum(0))[None], x])
@@ -292,7 +292,12 @@ def times(U: Float[Array, "r A S"], x: Rows) -> Float[Array, "r S"]:
 
 def plus(u: Cone, v: Cone, length: Any) -> Cone:
     """u + length v."""
-    return jax.tree.map(lambda a, b: a + length * b, u, v)
+    return jax.tree.map(lambda a, b: a + like(length, b) * b, u, v)
+
+
+def like(number: Any, array: Array) -> Array:
+    """One number a state, or one for all, with as many axes as `array`."""
+    return jnp.asarray(number).reshape((1,) * (array.ndim - 1) + (-1,))
 
 
 def inner(u: Cone, v: Cone) -> Float[Array, " S"]:
