@@ -32,9 +32,8 @@ def main() -> None:
     agents = [es.agents.rpol(floor=floor, **widths).called(f"floor {floor}") for floor in FLOORS]
     result = es.run(problem, agents, options.episodes, options.seeds)
     rows = {}
-    print(
-        f"| {options.episodes} episodes, {options.seeds} seeds | regret | violation | violation, last 100 | regret, last 100 |"
-    )
+    columns = "regret | violation | violation, last 100 | regret, last 100"
+    print(f"| {options.episodes} episodes, {options.seeds} seeds | {columns} |")
     print("|---|---|---|---|---|")
     for label, curves in result.curves.items():
         told = {
