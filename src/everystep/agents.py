@@ -4,7 +4,7 @@ value model      counts (one-hot features) | linear (the problem's features) | i
 cost model       counts | linear | Gaussian process, or one of these for each constraint | told a safe action, or triple
 penalty          rectified with a floor | virtual queue | none
 choice           penalised | greedy, and either made again at every step (react) | safe set | safe mixture
-                 | safe graph
+                 | safe graph | uniform
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -23,9 +24,9 @@ from everystep.cost_setup import CostModel, CostSetup, fingerprint, shown
 from everystep.errors import EverystepError, unknown
 from everystep.lsvi import Agent
 from everystep.mixture_setup import MixtureValueSetup, TripleCostSetup
-from everystep.models import AUTO, GP, Choice
+from everystep.models import AUTO, GP, Choice, InKernel
 from everystep.parts import kernels
-from everystep.parts.choices import Greedy, Penalised, Reacting
+from everystep.parts.choices import Greedy, Penalised, Reacting, Uniform
 from everystep.parts.gp_costs import EachCost
 from everystep.parts.mixture_values import MixtureValues
 from everystep.parts.penalties import Floor, NoPenalty, Rectified, VirtualQueue
@@ -119,10 +120,12 @@ class Resolved:
 
     @classmethod
     def on(cls, problem: FiniteCMDP, episodes: int, recipe: Recipe) -> Resolved:
-        s = {key: setting.default for key, setting in SETTINGS.items()} | dict(recipe.settings)
+        named = REGISTERED[recipe.name]
+        s = {key: setting.default for key, setting in SETTINGS.items()} | dict(named.defaults)
+        s |= named.suited(problem) | dict(recipe.settings)
         default = lambda key, value: value if s[key] == AUTO else s[key]
-        told = REGISTERED[recipe.name].told
-        s["radius_cost"] = default("radius_cost", "paper" if told else s["radius"])  # to be told is to promise safety
+        # To be told what is safe is to promise safety: cost intervals are then valid ones.
+        s["radius_cost"] = default("radius_cost", "paper" if named.told else s["radius"])
         tuned = s["radius"] == "tuned"
         s["beta"] = default("beta", BETA if tuned else 1.0)
         s["lam"] = default("lam", LAM if tuned else 1.0)
@@ -148,10 +151,10 @@ class Resolved:
         s["features"] = "one-hot" if phi is None else fingerprint(phi)
         value: ValueSetup | MixtureValueSetup
         cost: CostSetup | SafeSetup | TripleCostSetup
-        if REGISTERED[recipe.name].of_triples:
+        if named.of_triples:
             value, cost = mixture_setup.sides(problem, episodes, recipe.name, recipe.settings, s)
         else:
-            cost = (SafeSetup if told else CostSetup).on(problem, episodes, recipe.name, recipe.settings, s, phi)
+            cost = (SafeSetup if named.told else CostSetup).on(problem, episodes, recipe.name, recipe.settings, s, phi)
             kappa = cost.kappa() if isinstance(cost, SafeSetup) else None
             value = ValueSetup.on(problem, episodes, recipe.name, s, phi, kappa)
         return cls(problem, episodes, recipe, s | cost.shown() | value.shown(), phi, cost, value)
@@ -223,12 +226,17 @@ class Resolved:
 
 
 class Named(NamedTuple):
-    """A registered agent: its composition, its settings, what it must be told in advance, and a line on it."""
+    """A registered agent: its composition, its settings, what it must be told in advance, and a line on it.
+
+    defaults are those of its settings that differ from other agents'; suited: those that depend on the problem.
+    """
 
     compose: Callable[[Resolved], Any]
     settings: tuple[str, ...]
     needs: str
     summary: str
+    defaults: Mapping[str, Any] = MappingProxyType({})
+    suited: Callable[[FiniteCMDP], dict[str, Any]] = lambda problem: {}
 
     @property
     def has_costs(self) -> bool:
@@ -247,6 +255,21 @@ class Named(NamedTuple):
 
 
 UPPER = -1.0  # optimism of agents that admit nothing but what is safe by the upper end of its cost interval
+UNCLIPPED = 1e9  # a cap that never binds
+
+
+def _kernels_of_a_bandit(problem: FiniteCMDP) -> dict[str, Any]:
+    """Reward and cost by the kernel the problem suggests, or linear in its features."""
+    if problem.horizon != 1:
+        raise EverystepError(
+            f"rpol is for bandits, and the horizon of '{problem.name}' is {problem.horizon}; use lsvi-ae, whose case "
+            "H = 1 it is."
+        )
+    kernel = None if problem.kernel is None else kernels.read(problem.kernel)
+    if kernel is None and problem.features is not None:
+        kernel = kernels.Linear(on="features")
+    return {"value": InKernel(kernel), "cost": GP(kernel)}
+
 
 REGISTERED: dict[str, Named] = {
     "lsvi-ae": Named(
@@ -284,6 +307,20 @@ REGISTERED: dict[str, Named] = {
         settings=MIXTURE_SETTINGS,
         needs="safe subgraph",
         summary="the best of a subgraph of triples that is sure to be safe, grown from one that is told",
+    ),
+    "rpol": Named(
+        lambda s: Agent(s.value_model(), s.cost_model(), Rectified(s.floor()), s.penalised(rectify=True), *s.told()),
+        settings=(*VALUE_SETTINGS, *COST_SETTINGS, "floor"),
+        needs="H = 1",
+        summary="LSVI-AE's relative for bandits: Gaussian processes, a floor of sqrt k",
+        defaults={"floor": "sqrt", "cap": UNCLIPPED},
+        suited=_kernels_of_a_bandit,
+    ),
+    "uniform": Named(
+        lambda s: Agent(s.value_model(), s.cost_model(), NoPenalty(), Uniform(), s["optimism"]),
+        settings=(),
+        needs="nothing",
+        summary="all actions alike, a yardstick for learning",
     ),
 }
 
@@ -357,6 +394,29 @@ def lsvi_new(**settings: Any) -> Recipe:
     that they needed; no other part was rebuilt without its text.
     """
     return Recipe("lsvi-new", settings)
+
+
+def rpol(**settings: Any) -> Recipe:
+    """RPOL, rectified pessimistic-optimistic learning (Guo, Zhu and Liu, L4DC 2023): a bandit under hard constraints.
+
+    x_t = argmax_x {f_t(x) - Z_t [g_t(x)]_+},   Z_{t+1} = max{Z_t + [c_t]_+, eta_t},   eta_t = sqrt(t)
+
+    with f_t = mean + beta_f sigma_f(x), the upper end of a Gaussian process of the reward,
+    g_t = mean - beta_g sigma_g(x), the lower end of one of the cost, and c_t, the noisy cost.
+    This is LSVI-AE with H = 1, `value=kernel(...)`, `cost=gp(...)` and `floor=sqrt`; a test holds the runs equal.
+    What must be known: nothing, but H must be 1.
+
+    Symbols: t is k. KOVI's width is beta lam^{-1/2} sqrt(C) where C is the posterior variance of a process with noise
+    variance lam: beta_f = beta / sqrt(lam), 2 by default (0.2 and 0.01), as `beta_cost` is.
+    RPOL does not clip, so `cap` is out of reach here. Kernels are the problem's own unless they are given.
+    Reconstructed: the first price is 1, as LSVI-AE's is, and widths are numbers.
+    """
+    return Recipe("rpol", settings)
+
+
+def uniform() -> Recipe:
+    """All actions alike at every step, whatever was seen. What must be known: nothing; nothing is learnt either."""
+    return Recipe("uniform")
 
 
 def recipe(agent: str | Recipe) -> Recipe:

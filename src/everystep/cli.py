@@ -154,14 +154,14 @@ def _list(options: argparse.Namespace) -> None:
 
     print(f"Problems (or a path to {problems.FILES})")
     for name in problems.REGISTERED:
-        print(f"  {name:<13} {problems.summary(name)}")
+        print(f"  {name:<16} {problems.summary(name)}")
     print(f"\nAgents\n  {'name':<13} {'needs':<13} what it is")
     for name, agent in agents.REGISTERED.items():
         print(f"  {name:<13} {agent.needs:<13} {agent.summary}")
     print(f"\nSettings (--set key=value)\n  {'name':<13} {'default':<9} {'agents':<22} what it does")
     for key, setting in SETTINGS.items():
         having = [name for name, agent in agents.REGISTERED.items() if key in agent.settings]
-        without = [name for name in agents.REGISTERED if name not in having]
+        without = [name for name, agent in agents.REGISTERED.items() if agent.settings and name not in having]
         who = "all" if not without else f"all but {without[0]}" if len(without) == 1 else ", ".join(having)
         default = str(setting.default).lower() if isinstance(setting.default, bool) else setting.default
         print(f"  {key:<13} {default!s:<9} {who:<22} {setting.help}")

@@ -24,6 +24,7 @@ from everystep.parts.stored_kernel import StoredGP, StoredKernel
 from everystep.settings import BETA_COST, BETA_GP, LAM, LAM_COST, LAM_GP, SETTINGS
 from everystep.sides import POINTS, KernelSide, LinearSide, RegressionSide, Side
 
+TRAINED = ("lsvi-ae", "lsvi", "lsvi-primal")  # agents that learn on environments
 TABLES_ONLY = ("features", "known_safe", "bound", "sigma")  # settings that speak of a FiniteCMDP
 
 
@@ -64,6 +65,8 @@ class OpenSetup:
                 f"{name} must be told a safe action and its cost for every state, and nobody can list the states of an "
                 "environment; use lsvi-ae, or give the problem as a FiniteCMDP."
             )
+        if name not in TRAINED:
+            raise EverystepError(f"{name} is for problems given as tables; train {', '.join(TRAINED)} instead.")
         for key in TABLES_ONLY:
             if key in recipe.settings and recipe.settings[key] is not SETTINGS[key].default:
                 remedy = "give features= to train" if key == "features" else "leave it out"

@@ -67,13 +67,24 @@ def growth_exponent(
     interval is a percentile bootstrap over seeds, each resample fitted anew. NaN where nothing positive was summed up.
     """
     sums = np.cumsum(np.asarray(curves, float), axis=-1)
-    n, K = sums.shape
+    K = sums.shape[1]
     k = np.unique(np.geomspace(max(after * K, 1), K, points).round().astype(int))
+    return power(k, sums[:, k - 1], rng, level, resamples)
+
+
+def power(
+    x: np.ndarray, samples: np.ndarray, rng: np.random.Generator, level: float = 0.95, resamples: int = 2000
+) -> Exponent:
+    """The least-squares slope of log(mean over seeds) on log x, from (seeds, len(x)): what grows like x ** value.
+
+    The interval is a percentile bootstrap over seeds, each resample fitted anew. NaN where a mean is not positive.
+    """
+    n = len(samples)
     weights = rng.multinomial(n, np.full(n, 1 / n), size=resamples) / n
-    means = np.concatenate([np.full((1, n), 1 / n), weights]) @ sums[:, k - 1]
-    x = np.log(k) - np.log(k).mean()
+    means = np.concatenate([np.full((1, n), 1 / n), weights]) @ samples
+    centred = np.log(x) - np.log(x).mean()
     logs = np.log(np.where(means > 0, means, np.nan))
-    slopes = logs @ x / (x @ x) if len(k) > 1 else np.full(len(means), np.nan)
+    slopes = logs @ centred / (centred @ centred) if len(x) > 1 else np.full(len(means), np.nan)
     if not np.isfinite(slopes[0]):
         return Exponent(np.nan, np.nan, np.nan)
     low, high = np.nanquantile(slopes[1:], [(1 - level) / 2, (1 + level) / 2])

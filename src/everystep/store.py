@@ -119,6 +119,7 @@ def save_problem(problem: FiniteCMDP, path: Path) -> None:
         "rows": None if problem.grid is None else np.array(problem.grid.rows),
         "heights": None if problem.grid is None else problem.grid.heights,
         "kernel": None if problem.kernel is None else np.array(problem.kernel),
+        "linear_costs": None if problem.linear_costs else np.array(False),
         "threshold": problem.known.threshold,
         "safe_action": problem.known.safe_action,
         "triples": problem.known.triples,

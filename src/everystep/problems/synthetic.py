@@ -24,7 +24,7 @@ def synthetic(
     levels: int = 5,
     noise: float = 0.01,
 ) -> FiniteCMDP:
-    """Eight states, a known safe action and four directions away from it: linear MDP and linear mixture with d = 5.
+    """Steps away from a known safe action, in 8 states: a linear MDP and a linear mixture at once, with d = 5.
 
     States      `states` of them, without an order.
     Actions     0 is a0, known to be safe. The others are (direction j, level alpha), alpha = 1/levels, ..., 1: a part
