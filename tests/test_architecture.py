@@ -21,7 +21,7 @@ FLOORS = [
     {"problem", "constraints", "arrays"},
     {"rows"},
     {"planner", "models", "settings", "parts", "features", "kernels", "problems", "stats", "certificates", "logged"},
-    {"lsvi", "cost_setup", "value_setup"},
+    {"lsvi", "cost_setup", "safe_setup", "value_setup", "mixture_setup"},
     {"agents", "fitting", "sides", "regressors", "acting", "rollout"},
     {"open_setup"},
     {"open_agent"},
