@@ -29,7 +29,7 @@ FLOORS = [
     {"engines"},
     {"experiment", "tables", "figures", "cost_figures", "scenes", "toy_text", "gym"},
     {"store"},
-    {"certify", "reproduce", "policies"},
+    {"certify", "compare", "reproduce", "policies"},
     {"training"},
     {"cli"},
 ]

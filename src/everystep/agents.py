@@ -232,10 +232,11 @@ def _kernels_of_a_bandit(problem: FiniteCMDP) -> dict[str, Any]:
 
 REGISTERED: dict[str, Named] = {
     "lsvi-ae": Named(
-        lambda s: Agent(s.value_model(), s.cost_model(), Rectified(s.floor()), s.penalised(rectify=True), *s.told()),
-        settings=(*VALUE_SETTINGS, *COST_SETTINGS, "floor"),
+        lambda s: Agent(s.value_model(), s.cost_model(), Rectified(s.floor()), s.penalised(s["rectify"]), *s.told()),
+        settings=(*VALUE_SETTINGS, *COST_SETTINGS, "floor", "rectify"),
         needs="nothing",
         summary="optimistic values and costs, a growing price on harm",
+        defaults={"rectify": True},
     ),
     "lsvi": Named(
         lambda s: Agent(s.value_model(), s.cost_model(), NoPenalty(), Greedy(), s["optimism"], switch=s.switch),

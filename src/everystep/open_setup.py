@@ -66,7 +66,8 @@ class OpenSetup:
             if key in recipe.settings and recipe.settings[key] is not SETTINGS[key].default:
                 remedy = "give features= to train" if key == "features" else "leave it out"
                 raise EverystepError(f"setting {key} of {name} is for problems given as tables; {remedy}.")
-        s = {key: setting.default for key, setting in SETTINGS.items()} | dict(recipe.settings)
+        s = {key: setting.default for key, setting in SETTINGS.items()} | dict(REGISTERED[name].defaults)
+        s |= dict(recipe.settings)
         default = lambda key, value: value if s[key] == AUTO else s[key]
         s["radius_cost"] = default("radius_cost", s["radius"])
         value = _side(name, "value", s["value"], features, sizes)

@@ -44,6 +44,30 @@ def last(curves: np.ndarray, window: int = 100) -> np.ndarray:
     return np.asarray(curves, float)[..., -window:].mean(-1)
 
 
+class Paired(NamedTuple):
+    """A mean difference over pairs with its interval, and how often chance alone gives one as large."""
+
+    difference: Interval
+    p: float
+
+
+def paired(ours: np.ndarray, theirs: np.ndarray, rng: np.random.Generator, flips: int = 10_000) -> Paired:
+    """ours - theirs over seeds that met the same world, with the two-sided p-value of a sign-flip test.
+
+    If neither were better, each difference would have either sign alike: p is the share of sign patterns whose mean is
+    at least as far from 0 as the one seen, that one among them. All 2^n patterns where they are few, else `flips`
+    drawn ones.
+    """
+    d = np.asarray(ours, float) - np.asarray(theirs, float)
+    n = len(d)
+    if 2**n <= flips:
+        signs = 1 - 2 * (np.arange(2**n)[:, None] >> np.arange(n) & 1)
+    else:
+        signs = np.concatenate([np.ones((1, n)), rng.choice([-1, 1], (flips - 1, n))])
+    sums = np.abs(signs @ d)
+    return Paired(mean_over_seeds(d, rng), float((sums >= sums[0] * (1 - 1e-12)).mean()))
+
+
 class Exponent(NamedTuple):
     """How fast a sum grows, like k ** value, and its bootstrap interval."""
 

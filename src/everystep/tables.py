@@ -64,6 +64,17 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])
 
 
+def markdown(rows: Sequence[Sequence[str]]) -> str:
+    """The same as a table of Markdown."""
+    line = lambda cells: f"| {' | '.join(cells)} |"
+    return "\n".join([line(rows[0]), line(["---"] * len(rows[0])), *map(line, rows[1:])])
+
+
+def interval(numbers: Any) -> str:
+    """A mean with its interval, as `stats.Interval` has them."""
+    return _interval({key: float(value) for key, value in numbers._asdict().items()})
+
+
 def _plans(label: str, plans: Mapping[str, Any]) -> str:
     return f"{label} made {_interval(plans)} plans; {plans['scale_of']} = {number(plans['scale'])}"
 

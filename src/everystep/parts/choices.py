@@ -67,8 +67,8 @@ class Penalised(NamedTuple):
 
     def score(self, Q: np.ndarray, ghat: np.ndarray, price: np.ndarray) -> np.ndarray:
         """What is maximised, for NumPy arrays (A, n) and (m, A, n)."""
-        harm = np.where(self.rectify, np.maximum(ghat, 0), ghat)
-        return Q - np.tensordot(price, harm, 1)  # eq. (11)
+        harm = np.maximum(ghat, 0) if self.rectify else ghat
+        return Q - sum(Z * each for Z, each in zip(price, harm, strict=True))  # eq. (11)
 
 
 class Uniform(NamedTuple):
