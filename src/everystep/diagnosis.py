@@ -3,17 +3,18 @@
 Before each episode k the watcher looks at the agent's beliefs, after it at what was visited:
 
     sum_h e_h^k                 e = 2 * width of the cost interval at the visited (x_h, a_h), over all constraints
-    Condition 1 (eq. 15)        |g - mean| <= width at all (h, x, a), which is 0 <= g - ghat <= e for ghat = mean - width
+    Condition 1 (eq. 15)        |g - mean| <= width at all (h, x, a), that is 0 <= g - ghat <= e, ghat = mean - width
     Lemma over-est              Q_h^k(x, a) >= Q*_h(x, a) at all (h, x, a)
     elliptical potential        sum_h min(1, ||phi||^2_{Lambda^-1}) of the value and the cost model
     information gained          1/2 log det(Lambda / lam), of each estimator
 
-Which Q*: the lemma's is Q*_h = r_h + P_h V*_{h+1} with V* the optimum over *safe* actions (`planner.solve`). So Q*(x, a)
-of an unsafe a is what it earns if all later actions are safe and best: such a are part of the claim, too.
+Which Q*: the lemma's is Q*_h = r_h + P_h V*_{h+1} with V* the optimum over *safe* actions (`planner.solve`). So
+Q*(x, a) of an unsafe a is what it earns if all later actions are safe and best: such a are part of the claim, too.
 
 It is the run itself that is watched (`drive.run_episode`), so everything an experiment does is done here alike. Margins
 are recorded instead of verdicts; a claim holds if its margin is at least -SLACK, which forgives rounding. States that
-`problem.exempt` excuses are left out, as they are never entered. An agent that plans rarely is judged on Q when it plans.
+`problem.exempt` excuses are left out, as they are never entered. An agent that plans rarely is judged on the Q of its
+last plan.
 """
 
 from __future__ import annotations
@@ -71,10 +72,8 @@ class Watch(NamedTuple):
         Q = [planner.action_values(problem.world, h, V[h + 1]) for h in range(problem.horizon)]
         return cls(np.stack(Q), V[0], ~problem.exempt)  # type: ignore[arg-type]
 
-    def __call__(
-        self, agent: Agent, world: World, before: State, after: State, plan: Plan, episode: Episode
-    ) -> Seen:
-        H, A, _ = self.Q_star.shape
+    def __call__(self, agent: Agent, world: World, before: State, after: State, plan: Plan, episode: Episode) -> Seen:
+        H = len(self.Q_star)
         steps = jnp.arange(H, dtype=jnp.int32)
         least = lambda margin: jnp.where(jnp.broadcast_to(self.counted, margin.shape), margin, jnp.inf).min()
         visited = lambda table: _by_step(table, H)[steps, ..., episode.a, episode.x]  # (H, ...)
@@ -85,8 +84,8 @@ class Watch(NamedTuple):
         width = jnp.broadcast_to(cost.width, cost.mean.shape)
         norms = value_norms(agent.values, before)
         models = of_each(agent.costs, before.costs)
-        known = models is not None
         learnt = of_each(agent.costs, after.costs)
+        stacked = lambda rows: jnp.stack(rows) if rows else None
         return Seen(
             error=2 * visited(width).sum(),  # eq. (15)
             condition=least(width - jnp.abs(world.g - cost.mean)),
@@ -94,9 +93,9 @@ class Watch(NamedTuple):
             optimism_at_start=V_start - self.V_star[episode.x[0]],
             value_potential=jnp.minimum(visited(norms), 1).sum(),
             value_gain=agent.values.log_det(after.values) / 2,
-            cost_potential=jnp.stack([jnp.minimum(visited(cost_norms(*each)), 1).sum() for each in models]) if known else None,
-            cost_gain=jnp.stack([information(*each) for each in learnt]) if known else None,
-            cost_radius=jnp.stack([radius(*each, before.k) for each in models]) if known else None,
+            cost_potential=stacked([jnp.minimum(visited(cost_norms(*each)), 1).sum() for each in models]),
+            cost_gain=stacked([information(*each) for each in learnt]),
+            cost_radius=stacked([radius(model, state, before.k) for model, state in models]),
         )
 
 
@@ -118,7 +117,7 @@ def believed_values(agent: Agent, state: State, plan: Plan) -> Float[Array, "H A
     return Q
 
 
-# --- what the parts know beside their estimates --------------------------------------------------------------------------
+# --- what the parts know beside their estimates -----------------------------------------------------------------------
 ONE = lambda: Tuned(jnp.ones(()))  # a radius of 1 shows the norm itself
 
 
@@ -128,10 +127,10 @@ def value_norms(values: Any, state: State) -> Float[Array, "T A S"]:
     return fit.norm2 if hasattr(fit, "norm2") else fit.width**2
 
 
-def of_each(model: Any, state: Any) -> list[tuple[Any, Any]] | None:
-    """Cost models with their states, one by one; None if there is one of which nothing more is known."""
+def of_each(model: Any, state: Any) -> list[tuple[Any, Any]]:
+    """Cost models with their states, one by one; none of them if there is one of which nothing more is known."""
     each = list(zip(model.models, state, strict=True)) if isinstance(model, EachCost) else [(model, state)]
-    return each if all(isinstance(one, KNOWN_COSTS) for one, _ in each) else None
+    return each if all(isinstance(one, KNOWN_COSTS) for one, _ in each) else []
 
 
 def cost_norms(model: Any, state: Any) -> Float[Array, "T A S"]:
@@ -160,7 +159,7 @@ def radius(model: Any, state: Any, k: Array) -> Float[Array, " T"]:
     return jnp.broadcast_to(model.radius.width(jnp.ones_like(gain), k, *told), gain.shape)
 
 
-# --- runs watched ----------------------------------------------------------------------------------------------------------
+# --- runs watched -----------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Diagnosed:
     """One agent's run with what the watcher saw: arrays (seeds, K, ...)."""

@@ -11,9 +11,7 @@ COLUMNS = ("final_value", "final_violation", "total_violation", "total_regret")
 def summary(content: Mapping[str, Any]) -> str:
     """The summary of a run: one line an agent, means over seeds with their intervals."""
     problem = content["problem"]
-    rows = [
-        [label, *(_interval(numbers[column]) for column in COLUMNS)] for label, numbers in content["agents"].items()
-    ]
+    rows = [[label, *(interval(numbers[column]) for column in COLUMNS)] for label, numbers in content["agents"].items()]
     head = ["agent", *(column.replace("_", " ") for column in COLUMNS)]
     return "\n".join(
         [
@@ -65,10 +63,11 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
 
 
 def _plans(label: str, plans: Mapping[str, Any]) -> str:
-    return f"{label} made {_interval(plans)} plans; {plans['scale_of']} = {number(plans['scale'])}"
+    return f"{label} made {interval(plans)} plans; {plans['scale_of']} = {number(plans['scale'])}"
 
 
-def _interval(numbers: Mapping[str, float]) -> str:
+def interval(numbers: Mapping[str, float]) -> str:
+    """A mean with the ends of its interval."""
     return f"{number(numbers['mean'])} [{number(numbers['low'])}, {number(numbers['high'])}]"
 
 

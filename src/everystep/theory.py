@@ -1,6 +1,7 @@
 """The paper's theorems as functions of numbers: what is proved, as printed, and repaired where the proof slips.
 
-    Theorem 1       regret <= H sqrt(H K iota) + beta H sqrt(2 d K iota),  iota = log(2 d H K / p),  beta = c d H sqrt(iota)
+    Theorem 1       regret <= H sqrt(H K iota) + beta H sqrt(2 d K iota),  iota = log(2 d H K / p),
+                    beta = c d H sqrt(iota)
                     violation <= sum_{k,h} e_h^k + 2 H^2 log K
     Condition 1     0 <= g_h(x,a) - ghat_h^k(x,a) <= e_h^k(x,a) = 2 * (radius of the cost estimate at (x,a))    (eq. 15)
     Lemma linear    sum_{k,h} e_h^k <= H beta~_K sqrt(8 d K log(1 + K / d)),  beta~_K of order sqrt(d)
@@ -32,11 +33,11 @@ def iota(d: float, H: float, K: float, p: float) -> float:
 
 
 def value_radius(c: float, d: float, H: float, K: float, p: float) -> float:
-    """beta = c d H sqrt(iota): the radius of Theorem 1. The program's own is `parts.radii.PaperValue`; a test compares."""
+    """beta = c d H sqrt(iota): the radius of Theorem 1, as `parts.radii.PaperValue` has it (a test compares)."""
     return c * d * H * math.sqrt(iota(d, H, K, p))
 
 
-# --- Theorem 1 ---------------------------------------------------------------------------------------------------------
+# --- Theorem 1 --------------------------------------------------------------------------------------------------------
 def regret_bound(K: float, H: float, d: float, beta: float, p: float, repaired: bool = False) -> float:
     """H sqrt(H K iota) + beta H sqrt(2 d K iota), with the beta that a run used.
 
@@ -68,9 +69,9 @@ def violation_bound(K: float, H: float, errors: float, repaired: bool = False) -
     return errors + price_term(K, H, repaired)
 
 
-# --- the lemmas on sum e -------------------------------------------------------------------------------------------------
+# --- the lemmas on sum e ----------------------------------------------------------------------------------------------
 def stretch(most: float) -> float:
-    """The least c known here with y <= c log(1 + y) for 0 <= y <= most: 2 as printed up to 1, then most / log(1 + most).
+    """A c with y <= c log(1 + y) for all 0 <= y <= most: 2 as printed where most <= 1, else most / log(1 + most).
 
     y / log(1 + y) grows with y. An estimator that learns once an episode sees `rows` observations with the same
     Lambda; det(I + M) >= 1 + trace(M) then gives log det(Lambda^{k+1} / Lambda^k) >= log(1 + sum of squared norms), so
@@ -93,8 +94,8 @@ def linear_errors(K: float, d: float, radius: float, lam: float = 1.0, rows: flo
     e = 2 radius ||phi||, the radius at K is the largest, and Cauchy-Schwarz turns the sum of norms into
     sqrt(rows K * potential). With lam < 1 norms above 1 are possible, and all are multiplied by lam^{-1/2}.
 
-    A radius sqrt(lam d) + sqrt(d log(.)) grows like sqrt(d), the rest like sqrt(d K): d sqrt(K) together. The paper states
-    this lemma, and its abstract, as sqrt(d K).
+    A radius sqrt(lam d) + sqrt(d log(.)) grows like sqrt(d), the rest like sqrt(d K): d sqrt(K) together. The paper
+    states this lemma, and in its abstract the bound on violation, as sqrt(d K).
     """
     return 2 * radius * max(1.0, lam**-0.5) * math.sqrt(rows * K * potential_bound(K, d, lam, rows))
 
@@ -119,12 +120,12 @@ def gain_bound(K: float, eigenvalues: np.ndarray, lam: float, rows: float = 1, l
     return float(min(np.log1p(n * mu / lam).sum(), rank * math.log1p(n * largest / (rank * lam)))) / 2
 
 
-# --- Theorem 2 ---------------------------------------------------------------------------------------------------------
+# --- Theorem 2 --------------------------------------------------------------------------------------------------------
 def regret_lower_bound(K: float, H: float, d: float) -> float:
     """(H^2 / 20) d sqrt(K delta) / (8 sqrt 2), delta = 1 / H: what Theorem 2 says no algorithm stays below.
 
     For d >= 4, H >= 3, K >= (d - 1)^2 H / 2, in expectation, for some u of the hard instance. What it covers and what
-    not: docs/paper.md. Its actions have d - 1 coordinates, so that the bandit lemma behind it gives d - 1 where d stands.
+    not: docs/paper.md. Its actions have d - 1 coordinates, so the bandit lemma behind it gives d - 1 where d stands.
     """
     return H**2 / 20 * d * math.sqrt(K / H) / (8 * math.sqrt(2))
 
@@ -134,7 +135,7 @@ def violation_lower_bound(K: float, H: float) -> float:
     return H / 2 * (1 - 4 / (3 * H)) * math.sqrt(K / H) / (8 * math.sqrt(2))
 
 
-# --- when a bound says anything ------------------------------------------------------------------------------------------
+# --- when a bound says anything ---------------------------------------------------------------------------------------
 def first_telling(bound: Callable[[float], float], H: float) -> int | None:
     """The smallest K with bound(K) < K H, by doubling and bisection; None if it is beyond 10^18.
 
