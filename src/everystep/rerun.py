@@ -84,8 +84,12 @@ class Run:
         own = self.problem.features
         if said == "one-hot" or (own is not None and said == fingerprint(own)):
             return said if said == "one-hot" else AUTO
-        kept = read_npz(self.folder / "features.npz", lambda key: key == f"{label}_features")
-        return kept[f"{label}_features"]
+        try:
+            return read_npz(self.folder / "features.npz", lambda key: key == f"{label}_features")[f"{label}_features"]
+        except (EverystepError, KeyError):
+            raise EverystepError(
+                f"'{self.folder}' has no features.npz with the features of {label}; run it again into another folder."
+            ) from None
 
 
 def read(folder: Path) -> Run:

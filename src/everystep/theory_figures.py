@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from everystep.theory_table import Beside
 
 POINTS = 200  # of a curve
-BOUND, BY_ERRORS = (0, (6, 2)), (0, (1, 1.4))  # dashes of what is proved in advance, and from measured errors
+BOUND, BY_ERRORS = (0, (6, 2)), (0, (1, 1.4))  # dashes of bounds said in advance, and from measured errors
 
 
 def beside(runs: Mapping[str, Beside]) -> Figure:
@@ -76,7 +76,7 @@ def _legend(runs: Mapping[str, Any]) -> list[Line2D]:
     return [
         *agents,
         Line2D([], [], color=INK, label="measured"),
-        Line2D([], [], color=INK, linestyle=BOUND, linewidth=1.4, label="proved in advance"),
-        Line2D([], [], color=INK, linestyle=BY_ERRORS, linewidth=1.4, label="proved from the errors measured"),
+        Line2D([], [], color=INK, linestyle=BOUND, linewidth=1.4, label="bound, repaired"),
+        Line2D([], [], color=INK, linestyle=BY_ERRORS, linewidth=1.4, label="bound from the errors measured"),
         Line2D([], [], color=FAINT, linewidth=1, label="k H, the most there can be"),
     ]

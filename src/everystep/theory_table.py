@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,9 +29,9 @@ from everystep.parts.penalties import Rectified
 from everystep.parts.radii import CoordinateCost, CoordinateValue, PaperGP, PaperValue
 from everystep.problem import Factored, FiniteCMDP
 
-
 Bound = Callable[[float], float]
 READINGS = (("printed", False), ("repaired", True))
+COVERED = "Theorem 1 covers this run, if the constant in beta is as large as it needs."
 
 
 # --- what an agent's parts mean to the theorems -----------------------------------------------------------------------
@@ -136,9 +137,9 @@ def errors_bound(resolved: Resolved) -> Bound | None:
 
 
 def _number(radius: Any, k: float, *gain: float) -> float:
-    """What a radius multiplies norms by in episode k, which may be beyond the integers."""
+    """What a radius multiplies norms by in episode k, which may need 64 bits."""
     with jax.enable_x64(True):
-        return float(radius.width(jnp.ones(()), jnp.asarray(float(k)), *gain))
+        return float(radius.width(jnp.ones(()), jnp.asarray(int(k), jnp.int64), *map(jnp.asarray, gain)))
 
 
 def not_covered(resolved: Resolved) -> list[str]:
@@ -362,12 +363,12 @@ def text(summary: Mapping[str, Any]) -> str:
             "",
             tables.aligned([[label, *head[1:]], *rows]),
             *(f"{name} held {_share(said[key])}" for key, name in held.items() if key in said),
-            *([f"Theorem 1 does not cover this run: {'; '.join(reasons)}."] if reasons else []),
+            textwrap.fill(f"Theorem 1 does not cover this run: {'; '.join(reasons)}." if reasons else COVERED, 118),
         ]
     parts += [
         "",
-        "Bounds are as printed, and with the slips of the proof repaired. K H is the most there can be; the share of it,",
-        "and the first K at which a bound is below it, are those of the repaired bound. In beta, c = 1 unless it was set.",
+        "Bounds are as printed, and with the slips of the proof repaired. K H is the most there can be; the share of",
+        "it, and the first K at which a bound is below it, are of the repaired one. In beta, c = 1 unless it was set.",
         "Errors, potentials and information are means over the seeds run again; in brackets: 95 % bootstrap intervals.",
     ]
     return "\n".join(parts)
