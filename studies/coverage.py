@@ -7,8 +7,8 @@ Theorem 1 has it: one estimator a step, lam = 1, radius = paper with c = 1, floo
 (k, h, x, a) in a share 1 - p of runs, and with it Q >= Q* in 1 - 2p. Then the same with both radii multiplied by a
 factor below 1: how much of the width is needed on these problems, and what it costs. A run is one seed on one instance.
 
-`lost` is the sum over episodes of max(V* - V, 0). Regret may be negative, because harm pays; the proof bounds the sum of
-V_1^k - V, which is at least what is lost where V_1^k >= V*, so that its bound covers `lost` as well.
+`lost` is the sum over episodes of max(V* - V, 0). Regret may be negative, because harm pays; the proof bounds the sum
+of V_1^k - V, which is at least what is lost where V_1^k >= V*, so that its bound covers `lost` as well.
 """
 
 import argparse
@@ -69,17 +69,8 @@ with bar(options.instances * options.seeds * K * len(AGENTS)) as advanced:
                 runs[label].setdefault(name, []).append(values)
 
 n = options.instances * options.seeds
-head = [
-    "radii x",
-    "Condition 1",
-    "Q >= Q*",
-    "V_1 >= V*_1",
-    "regret",
-    "/ bound",
-    "violation",
-    "/ bound",
-    "sum e / lemma",
-]
+held = ["Condition 1", "Q >= Q*", "V_1 >= V*_1"]
+head = ["radii x", *held, "regret", "lost", "/ bound", "violation", "/ bound", "sum e / lemma"]
 rows, said = [], {}
 for label, numbers in runs.items():
     joined = {name: np.concatenate(values) for name, values in numbers.items()}

@@ -138,14 +138,15 @@ if options.figure:
     with mpl.rc_context(figures.STYLE):
         figure = Figure(figsize=(6.4, 4.2), layout="constrained")
         axes = figure.subplots()
-        colours = [colour for colour, _ in (*figures.LOOKS.values(), *figures.SPARE)]
-        for colour, (kind, (used, means, lemma)) in zip(colours, drawn.items(), strict=False):
-            axes.plot(used, means, "o-", color=colour, markersize=4, label=kind)
-            if kind == "round robin":
-                axes.plot(used, lemma, color=figures.INK, linestyle=(0, (6, 2)), linewidth=1.3, label="lemma")
-                d = np.array(used, float)
-                for power, name in ((1.0, "~ d"), (0.5, "~ sqrt(d)")):
-                    axes.plot(d, 0.5 * means[0] * (d / d[0]) ** power, color=figures.FAINT, linewidth=0.9, label=name)
+        (blue, _), (orange, _) = figures.LOOKS["lsvi-ae"], figures.LOOKS["lsvi"]
+        for kind, (used, means, _) in drawn.items():  # the three made sequences lie on each other
+            label = {"agent": "agent", "greedy": "round robin,\nrandom, greedy"}.get(kind, "_")
+            axes.plot(used, means, "o-", color=orange if kind == "agent" else blue, markersize=4, label=label)
+        used, means, lemma = drawn["round robin"]
+        axes.plot(used, lemma, color=figures.INK, linestyle=(0, (6, 2)), linewidth=1.3, label="lemma")
+        d = np.array(used, float)
+        for power, name in ((1.0, "~ d"), (0.5, "~ sqrt(d)")):
+            axes.plot(d, 0.4 * means[0] * (d / d[0]) ** power, color=figures.FAINT, linewidth=0.9, label=name)
         axes.set(
             xscale="log", yscale="log", xlabel="number of features d", title=f"Sum of the errors of one step, K = {K}"
         )

@@ -30,7 +30,7 @@ FLOORS = [
     {"experiment", "tables", "figures", "cost_figures", "scenes", "toy_text", "gym"},
     {"store", "diagnosis"},
     {"rerun", "theory_figures"},
-    {"certify", "reproduce", "policies", "theory_table"},
+    {"certify", "compare", "reproduce", "policies", "theory_table"},
     {"training"},
     {"cli"},
 ]

@@ -9,7 +9,7 @@ import pytest
 
 from everystep import agents, drive
 from everystep.lsvi import Agent, init, learn, plan
-from everystep.parts.choices import Greedy, Penalised, Reacting, ties
+from everystep.parts.choices import Greedy, Penalised, Reacting, Uniform, ties
 from everystep.parts.costs import CountCosts, LinearCosts
 from everystep.parts.experience import Episode
 from everystep.parts.gp_costs import EachCost, GridGP, GrowingGP
@@ -43,6 +43,7 @@ COST_MODELS = {
 PENALTIES = {"rectified": Rectified(Floor(1.0, 1.0)), "queue": VirtualQueue(), "none": NoPenalty()}
 CHOICES = {
     "greedy": Greedy(),
+    "uniform": Uniform(),
     "penalised": Penalised(True),
     "lagrangian": Penalised(False),
     "reacting": Reacting(Penalised(True)),
@@ -131,7 +132,7 @@ def test_a_choice_is_a_distribution_over_the_actions(name):
         pi = choice(Q, ghat, jnp.asarray(rng.random(2)), jnp.uint32(i * 77777))
         assert pi.shape == (3,)
         assert (np.asarray(pi, float) >= 0).all()
-        assert pi.sum() == 1
+        np.testing.assert_allclose(np.asarray(pi, float).sum(), 1, rtol=1e-15)
 
 
 @pytest.mark.parametrize("name", RADII)
@@ -155,13 +156,16 @@ def small():
 @pytest.mark.parametrize("features", ["one-hot", PHI], ids=["one-hot", "dense"])
 @pytest.mark.parametrize("name", agents.REGISTERED)
 def test_an_agent_is_a_pytree_of_arrays_that_plans_and_learns(name, features, small):
-    built = agents.Recipe(name, {"features": features}).resolve(small, 10).build()
+    if name == "rpol":
+        pytest.skip("needs a horizon of 1: see test_bandits.py")
+    settings = {"features": features} if "features" in agents.REGISTERED[name].settings else {}
+    built = agents.Recipe(name, settings).resolve(small, 10).build()
     assert isinstance(built.agent, Agent)
     assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(built.agent))
     state = init(built.agent, small.sizes, built.share_values, built.share_costs)
     made, info = plan(built.agent, state, ties(jnp.uint32(1), 4, 5))
     assert made.policy.shape == (4, 3, 5)
-    np.testing.assert_array_equal(made.policy.sum(1), 1)
+    np.testing.assert_allclose(np.asarray(made.policy, float).sum(1), 1, rtol=1e-15)
     assert info.V.shape == (4, 5)
     seen = episode(6)
     learnt = learn(built.agent, state, seen._replace(slot=seen.x_next))

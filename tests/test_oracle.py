@@ -196,7 +196,7 @@ def expected(case):
         share_values=values["share_values"],
         share_costs=values["share_costs"],
         penalty={"lsvi-ae": "rectified", "lsvi": "none", "lsvi-primal": "queue"}[agent],
-        rectify=agent == "lsvi-ae" or values["rectify"],
+        rectify=values["rectify"],
         cost_models=cost_models(case),
         lam_cost=lam_cost,
         radius_gp=radius_gp,

@@ -135,6 +135,21 @@ def test_copies_are_made_from_an_id():
     assert len(result.episodes["return"]) == 4
 
 
+@pytest.mark.parametrize("shared", [True, False])
+def test_the_action_looked_up_for_a_state_met_before_is_the_best_by_the_plan_asked_about_it(shared):
+    agent = es.agents.lsvi_ae(share_values=shared, share_costs=shared)
+    learner = es.Learner(Ring(), agent, constraint=harm, length=5, seed=2)
+    learner.play(8)
+    acting, looked_up = learner.agent.plan(), 0
+    for h in range(5):
+        for x in np.arange(RING)[:, None]:
+            action = acting.decided(h, x[0])
+            scores = acting.scores(h, x)[:, 0]
+            looked_up += action is not None
+            assert action is None or scores[action] >= scores.max() - 1e-9
+    assert looked_up >= 5
+
+
 def test_rewards_are_scaled_by_a_declared_or_a_seen_range_and_it_is_said():
     declared = es.train(Ring(), constraint=harm, horizon=5, episodes=3, reward_range=(-1, 2))
     assert declared.spec["reward_range"] == [-1, 2]

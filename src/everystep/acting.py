@@ -33,6 +33,7 @@ class Acting:
     values, costs   what the models decided; each judges what its map makes of observations
     price (m, H)    Z_h                          choice    greedy or penalised
     optimism        which end of a cost interval is believed
+    decided         the action at step h that the plan has chosen already, of an observation met before
     """
 
     values: Any
@@ -43,6 +44,7 @@ class Acting:
     choice: Choice
     optimism: float
     cap: float
+    decided: Callable[[int, np.ndarray], int | None] | None = None
 
     def judge(self, h: int, observations: np.ndarray) -> Judgement:
         """What is believed of observations met at step h."""
@@ -65,6 +67,10 @@ class Acting:
 
     def choose(self, h: int, observations: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """An action for each observation; where several score the same, `rng` decides."""
+        if self.decided is not None:
+            actions = [self.decided(h, each) for each in observations]
+            if None not in actions:
+                return np.array(actions)
         scores = self.scores(h, observations)
         top = scores.max(0)
         tied = scores >= top - TIE * np.maximum(np.abs(top), 1)
@@ -79,4 +85,4 @@ class Acting:
 
     def reacted(self, h: int, observation: np.ndarray, a: int, cost: np.ndarray) -> Acting:
         """The same after one more cost was seen at (x, a)."""
-        return replace(self, costs=self.costs.learnt(h, self.cost_map(observation), a, cost))
+        return replace(self, costs=self.costs.learnt(h, self.cost_map(observation), a, cost), decided=None)

@@ -3,7 +3,7 @@
 value model      counts (one-hot features) | linear (the problem's features) | in the space of a kernel
 cost model       counts | linear | Gaussian process, or one of these for each constraint
 penalty          rectified with a floor | virtual queue | none
-choice           penalised | greedy, and either made again at every step (react)
+choice           penalised | greedy, and either made again at every step (react) | uniform
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -21,9 +22,9 @@ from everystep import planner
 from everystep.cost_setup import CostModel, CostSetup, fingerprint, shown
 from everystep.errors import EverystepError, unknown
 from everystep.lsvi import Agent
-from everystep.models import AUTO, GP, Choice
+from everystep.models import AUTO, GP, Choice, InKernel
 from everystep.parts import kernels
-from everystep.parts.choices import Greedy, Penalised, Reacting
+from everystep.parts.choices import Greedy, Penalised, Reacting, Uniform
 from everystep.parts.gp_costs import EachCost
 from everystep.parts.penalties import Floor, NoPenalty, Rectified, VirtualQueue
 from everystep.parts.points import Points
@@ -109,7 +110,9 @@ class Resolved:
 
     @classmethod
     def on(cls, problem: FiniteCMDP, episodes: int, recipe: Recipe) -> Resolved:
-        s = {key: setting.default for key, setting in SETTINGS.items()} | dict(recipe.settings)
+        named = REGISTERED[recipe.name]
+        s = {key: setting.default for key, setting in SETTINGS.items()} | dict(named.defaults)
+        s |= named.suited(problem) | dict(recipe.settings)
         s["radius_cost"] = s["radius"] if s["radius_cost"] == AUTO else s["radius_cost"]
         default = lambda key, value: value if s[key] == AUTO else s[key]
         tuned = s["radius"] == "tuned"
@@ -198,20 +201,42 @@ class Resolved:
 
 
 class Named(NamedTuple):
-    """A registered agent: its composition, its settings, what it must be told in advance, and a line on it."""
+    """A registered agent: its composition, its settings, what it must be told in advance, and a line on it.
+
+    defaults are those of its settings that differ from other agents'; suited: those that depend on the problem.
+    """
 
     compose: Callable[[Resolved], Any]
     settings: tuple[str, ...]
     needs: str
     summary: str
+    defaults: Mapping[str, Any] = MappingProxyType({})
+    suited: Callable[[FiniteCMDP], dict[str, Any]] = lambda problem: {}
+
+
+UNCLIPPED = 1e9  # a cap that never binds
+
+
+def _kernels_of_a_bandit(problem: FiniteCMDP) -> dict[str, Any]:
+    """Reward and cost by the kernel the problem suggests, or linear in its features."""
+    if problem.horizon != 1:
+        raise EverystepError(
+            f"rpol is for bandits, and the horizon of '{problem.name}' is {problem.horizon}; use lsvi-ae, whose case "
+            "H = 1 it is."
+        )
+    kernel = None if problem.kernel is None else kernels.read(problem.kernel)
+    if kernel is None and problem.features is not None:
+        kernel = kernels.Linear(on="features")
+    return {"value": InKernel(kernel), "cost": GP(kernel)}
 
 
 REGISTERED: dict[str, Named] = {
     "lsvi-ae": Named(
-        lambda s: Agent(s.value_model(), s.cost_model(), Rectified(s.floor()), s.penalised(rectify=True), *s.told()),
-        settings=(*VALUE_SETTINGS, *COST_SETTINGS, "floor"),
+        lambda s: Agent(s.value_model(), s.cost_model(), Rectified(s.floor()), s.penalised(s["rectify"]), *s.told()),
+        settings=(*VALUE_SETTINGS, *COST_SETTINGS, "floor", "rectify"),
         needs="nothing",
         summary="optimistic values and costs, a growing price on harm",
+        defaults={"rectify": True},
     ),
     "lsvi": Named(
         lambda s: Agent(s.value_model(), s.cost_model(), NoPenalty(), Greedy(), s["optimism"], switch=s.switch),
@@ -224,6 +249,20 @@ REGISTERED: dict[str, Named] = {
         settings=(*VALUE_SETTINGS, *COST_SETTINGS, "rectify"),
         needs="nothing",
         summary="a virtual queue as price, the primal-dual rival",
+    ),
+    "rpol": Named(
+        lambda s: Agent(s.value_model(), s.cost_model(), Rectified(s.floor()), s.penalised(rectify=True), *s.told()),
+        settings=(*VALUE_SETTINGS, *COST_SETTINGS, "floor"),
+        needs="H = 1",
+        summary="LSVI-AE's relative for bandits: Gaussian processes, a floor of sqrt k",
+        defaults={"floor": "sqrt", "cap": UNCLIPPED},
+        suited=_kernels_of_a_bandit,
+    ),
+    "uniform": Named(
+        lambda s: Agent(s.value_model(), s.cost_model(), NoPenalty(), Uniform(), s["optimism"]),
+        settings=(),
+        needs="nothing",
+        summary="all actions alike, a yardstick for learning",
     ),
 }
 
@@ -249,6 +288,29 @@ def lsvi_primal(**settings: Any) -> Recipe:
     `rectify=True` prices [ghat]_+ instead. The paper only describes this agent, by its eqs. (12) and (14).
     """
     return Recipe("lsvi-primal", settings)
+
+
+def rpol(**settings: Any) -> Recipe:
+    """RPOL, rectified pessimistic-optimistic learning (Guo, Zhu and Liu, L4DC 2023): a bandit under hard constraints.
+
+    x_t = argmax_x {f_t(x) - Z_t [g_t(x)]_+},   Z_{t+1} = max{Z_t + [c_t]_+, eta_t},   eta_t = sqrt(t)
+
+    with f_t = mean + beta_f sigma_f(x), the upper end of a Gaussian process of the reward,
+    g_t = mean - beta_g sigma_g(x), the lower end of one of the cost, and c_t, the noisy cost.
+    This is LSVI-AE with H = 1, `value=kernel(...)`, `cost=gp(...)` and `floor=sqrt`; a test holds the runs equal.
+    What must be known: nothing, but H must be 1.
+
+    Symbols: t is k. KOVI's width is beta lam^{-1/2} sqrt(C) where C is the posterior variance of a process with noise
+    variance lam: beta_f = beta / sqrt(lam), 2 by default (0.2 and 0.01), as `beta_cost` is.
+    RPOL does not clip, so `cap` is out of reach here. Kernels are the problem's own unless they are given.
+    Reconstructed: the first price is 1, as LSVI-AE's is, and widths are numbers.
+    """
+    return Recipe("rpol", settings)
+
+
+def uniform() -> Recipe:
+    """All actions alike at every step, whatever was seen. What must be known: nothing; nothing is learnt either."""
+    return Recipe("uniform")
 
 
 def recipe(agent: str | Recipe) -> Recipe:

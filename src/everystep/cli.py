@@ -99,6 +99,16 @@ def parser() -> argparse.ArgumentParser:
     theory.add_argument("--seeds", default="8", metavar="N", help="how many of its seeds to run again and watch (8)")
     theory.set_defaults(command=_theory)
 
+    compare = commands.add_parser("compare", help="all agents on all problems where they can run: Table 1, measured")
+    compare.add_argument("--problems", metavar="P,Q", help="names with commas (all)")
+    compare.add_argument("--agents", metavar="A,B", help="names with commas (all)")
+    compare.add_argument("--ablation", action="store_true", help="LSVI-AE without each of its ingredients instead")
+    compare.add_argument("--seeds", default="32", metavar="N", help="how many seeds (32)")
+    compare.add_argument("--episodes", metavar="K", help="how many episodes (each problem's own)")
+    compare.add_argument("--table-only", action="store_true", help="run nothing: the table of what is there")
+    compare.add_argument("--out", metavar="DIR", help="a folder of run folders (out/compare, or out/ablation)")
+    compare.set_defaults(command=_compare)
+
     listing = commands.add_parser("list", help="problems, agents, their settings and defaults")
     listing.set_defaults(command=_list)
     return top
@@ -120,7 +130,7 @@ def _run(options: argparse.Namespace) -> None:
 
     from everystep import experiment, problems, store, tables
 
-    recipes = with_settings([name.strip() for name in options.agents.split(",") if name.strip()], options.settings)
+    recipes = with_settings(_names(options.agents), options.settings)
     problem = problems.load(options.problem, horizon)
     prepared = experiment.prepare(problem, recipes, episodes, seeds, seed0, options.certify)
     store.claim(Path(options.out), prepared.spec)
@@ -161,25 +171,66 @@ def _theory(options: argparse.Namespace) -> None:
     print(theory_table.run(Path(options.folder), seeds, bar))
 
 
+def _compare(options: argparse.Namespace) -> None:
+    seeds = whole_number("seeds", options.seeds)
+    episodes = None if options.episodes is None else whole_number("episodes", options.episodes)
+    out = Path(options.out or ("out/ablation" if options.ablation else "out/compare"))
+    names = None if options.problems is None else _names(options.problems)
+    if options.ablation and options.agents is not None:
+        raise EverystepError(f"--agents is '{options.agents}', but --ablation has agents of its own; leave one out.")
+
+    from everystep import compare
+    from everystep.agents import Recipe
+
+    if not options.table_only:
+        agents = None if options.agents is None else [Recipe(name) for name in _names(options.agents)]
+        told = (names, seeds, episodes)
+        prepared = compare.ablation(*told) if options.ablation else compare.prepare(agents, *told)
+        total = sum(run.spec["episodes"] * seeds * len(run.agents) for run in prepared.missing(out).values())
+        with bar(total) as advanced:
+            prepared.run(out, advanced)
+    table = compare.read(out)
+    if table.rows:
+        table.write(out)
+    print(table.text())
+    if table.rows:
+        print(f"\nWritten to {out}")
+
+
 def _list(options: argparse.Namespace) -> None:
     from everystep import agents, problems
     from everystep.settings import SETTINGS
 
     print(f"Problems (or a path to {problems.FILES})")
-    for name in problems.REGISTERED:
-        print(f"  {name:<13} {problems.summary(name)}")
-    print(f"\nAgents\n  {'name':<13} {'needs':<9} what it is")
-    for name, agent in agents.REGISTERED.items():
-        print(f"  {name:<13} {agent.needs:<9} {agent.summary}")
-    print(f"\nSettings (--set key=value)\n  {'name':<13} {'default':<9} {'agents':<22} what it does")
-    for key, setting in SETTINGS.items():
+    _print_columns([[name, problems.summary(name)] for name in problems.REGISTERED])
+    print("\nAgents, and what they must be told in advance")
+    _print_columns([["name", "needs", "what it is"], *([n, a.needs, a.summary] for n, a in agents.REGISTERED.items())])
+    groups: dict[str, list[str]] = {}
+    for key in SETTINGS:
         having = [name for name, agent in agents.REGISTERED.items() if key in agent.settings]
-        who = "all" if len(having) == len(agents.REGISTERED) else ", ".join(having)
-        default = str(setting.default).lower() if isinstance(setting.default, bool) else setting.default
-        print(f"  {key:<13} {default!s:<9} {who:<22} {setting.help}")
+        groups.setdefault(", ".join(having), []).append(key)
+    shown = lambda value: str(value).lower() if isinstance(value, bool) else str(value)
+    print("\nSettings (--set key=value): name, default, and what it does")
+    for who, keys in groups.items():
+        print(f"\n  of {who}")
+        _print_columns([[key, shown(SETTINGS[key].default), SETTINGS[key].help] for key in keys])
+    print("\nDefaults of an agent's own")
+    own = {name: agent.defaults for name, agent in agents.REGISTERED.items() if agent.defaults}
+    _print_columns([[name, ", ".join(f"{key}={shown(value)}" for key, value in d.items())] for name, d in own.items()])
+
+
+def _print_columns(rows: list[list[str]]) -> None:
+    """Rows with all columns but the last made equally wide."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
+    for *cells, last in rows:
+        print("  " + "  ".join([*(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)), last]))
 
 
 # --- helpers ---------------------------------------------------------------------------------------------------------
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
 def with_settings(names: Sequence[str], settings: Sequence[str]) -> list[Recipe]:
     """Agents by name with every `key=value` given to those that have it, and `agent.key=value` to one."""
     from everystep.agents import REGISTERED, Recipe

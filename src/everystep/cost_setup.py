@@ -218,7 +218,7 @@ def _choices(problem: FiniteCMDP, agent: str, cost: models.Cost, phi: np.ndarray
     decided: list[Choice] = []
     for choice in cost if isinstance(cost, tuple) else (cost,):
         if choice == AUTO:
-            choice = "counts" if phi is None else "linear"
+            choice = "linear" if phi is not None and problem.linear_costs else "counts"
         if choice == "linear" and phi is None:
             raise EverystepError(f"{where}, but the problem '{problem.name}' has no features; give some, or counts.")
         if isinstance(choice, GP):

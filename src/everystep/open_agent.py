@@ -10,7 +10,7 @@ Rare switching: with `switch` > 1 a plan is kept until some det(Lambda_h) is tha
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -44,6 +44,9 @@ def _learnt(agent: Agent, state: State, rows: Rows) -> State:
     """
     values, costs = agent.values.update(state.values, rows), agent.costs.update(state.costs, rows)
     nothing = jnp.zeros_like(state.price)
+    if len(rows.h) == state.price.shape[1]:  # every step has its own price, used once
+        price = agent.penalty.update(state.price, nothing.at[:, rows.h].add(rows.cost.T), state.k)
+        return State(values, costs, price, state.k + 1)
 
     def one(price: Any, row: Any) -> Any:
         h, cost = row
@@ -54,12 +57,15 @@ def _learnt(agent: Agent, state: State, rows: Rows) -> State:
 
 
 @partial(jax.jit, static_argnames="shape")
-def _planned(agent: Agent, state: State, word: Any, shape: tuple[int, int]) -> tuple[Any, Any, Any]:
-    """The backward pass over all slots: what it decided for states without one, of values and costs, and the prices."""
-    _, info = lsvi.plan(agent, state, ties(word, *shape))
+def _planned(agent: Agent, state: State, word: Any, shape: tuple[int, int]) -> tuple[Any, Any, Any, Any]:
+    """The backward pass over all slots: their actions (H, C); what it decided for states without one, of values and
+
+    costs; and the prices.
+    """
+    plan, info = lsvi.plan(agent, state, ties(word, *shape))
     fit = agent.values.fit(state.values, state.k)
     values, costs = agent.values.decision(fit, info.V, state.k), agent.costs.decision(state.costs, state.k)
-    return _copied((values, costs, state.price))
+    return _copied((plan.actions, values, costs, state.price))
 
 
 def _copied(tree: Any) -> Any:
@@ -85,6 +91,7 @@ class Memory:
 
     def __init__(self, steps: int, by_action: bool) -> None:
         self._slots: list[dict[bytes, int]] = [{} for _ in range(steps)]
+        self._of_state: list[dict[bytes, int]] = [{} for _ in range(steps)]  # one of them, whatever led there
         self._by_action = by_action
         self.observations: list[list[np.ndarray]] = [[] for _ in range(steps)]  # of each slot
 
@@ -92,10 +99,23 @@ class Memory:
         """The slot of a state met at `step`; a new one if it was never met there."""
         t = step if self.stepped else 0
         known = self._slots[t]
-        key = observation.tobytes() + (a.to_bytes(4, "little") if self._by_action else b"")
+        state = observation.tobytes()
+        key = state + (a.to_bytes(4, "little") if self._by_action else b"")
         if key not in known:
             self.observations[t].append(observation)
+            self._of_state[t].setdefault(state, len(known))
         return known.setdefault(key, len(known))
+
+    def decided(self, actions: np.ndarray) -> Callable[[int, np.ndarray], int | None]:
+        """The action (H, C) of a state met before now at step h; None of one that has no slot yet."""
+        used = [len(each) for each in self._slots]
+
+        def action(h: int, observation: np.ndarray) -> int | None:
+            t = h if self.stepped else 0
+            slot = self._of_state[t].get(observation.tobytes(), used[t])
+            return int(actions[h, slot]) if slot < used[t] else None
+
+        return action
 
     @property
     def stepped(self) -> bool:
@@ -246,7 +266,7 @@ class OpenAgent:
     def plan(self) -> Acting:
         """The plan of the coming episode. With `switch` the last one is kept while no determinant grew that much."""
         if self._acting is None or self._due():
-            self._acting = self._acting_of(self.parts, self.rng)
+            self._acting = self._acting_of(self.parts, self.rng, look_up=not self.setup["react"])
             if self.setup.switch is not None:
                 self._log_det = self._determinants()
             self._learnt = False
@@ -272,17 +292,21 @@ class OpenAgent:
         with jax.enable_x64(True):
             return np.asarray(_log_det(self.parts, self.state))
 
-    def _acting_of(self, parts: Agent, rng: np.random.Generator) -> Acting:
-        setup = self.setup
+    def _acting_of(self, parts: Agent, rng: np.random.Generator, look_up: bool = False) -> Acting:
+        """A plan made now; with `look_up` it remembers the action of every state that has a slot."""
+        setup, decided = self.setup, None
         choice = jax.tree.map(np.asarray, parts.choice)
         with jax.enable_x64(True):
             if setup.regression is None:
                 word = rng.integers(0, 2**32, dtype=np.uint32)
                 made = _planned(parts, self.state, word, (setup.horizon, self._capacity))
-                values, costs, price = jax.tree.map(np.array, made)
+                actions, values, costs, price = jax.tree.map(np.array, made)
+                decided = self._memory.decided(actions) if look_up else None
             else:
                 values, costs, price = self._regressed(parts, choice, rng)
-        return Acting(values, costs, setup.value.at, setup.cost.at, price, choice, setup["optimism"], setup["cap"])
+        return Acting(
+            values, costs, setup.value.at, setup.cost.at, price, choice, setup["optimism"], setup["cap"], decided
+        )
 
     def _regressed(self, parts: Agent, choice: Any, rng: np.random.Generator) -> tuple[Any, Any, Any]:
         """The same plan with regressors in place of the linear model of values."""

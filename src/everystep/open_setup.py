@@ -24,6 +24,7 @@ from everystep.parts.stored_kernel import StoredGP, StoredKernel
 from everystep.settings import BETA_COST, BETA_GP, LAM, LAM_COST, LAM_GP, SETTINGS
 from everystep.sides import POINTS, KernelSide, LinearSide, RegressionSide, Side
 
+TRAINED = ("lsvi-ae", "lsvi", "lsvi-primal")  # agents that learn on environments
 TABLES_ONLY = ("features", "known_safe", "bound", "sigma")  # settings that speak of a FiniteCMDP
 
 
@@ -59,11 +60,14 @@ class OpenSetup:
     ) -> OpenSetup:
         """`sizes` are the length of an observation and the number of actions."""
         name = recipe.name
+        if name not in TRAINED:
+            raise EverystepError(f"{name} is for problems given as tables; train {', '.join(TRAINED)} instead.")
         for key in TABLES_ONLY:
             if key in recipe.settings and recipe.settings[key] is not SETTINGS[key].default:
                 remedy = "give features= to train" if key == "features" else "leave it out"
                 raise EverystepError(f"setting {key} of {name} is for problems given as tables; {remedy}.")
-        s = {key: setting.default for key, setting in SETTINGS.items()} | dict(recipe.settings)
+        s = {key: setting.default for key, setting in SETTINGS.items()} | dict(REGISTERED[name].defaults)
+        s |= dict(recipe.settings)
         default = lambda key, value: value if s[key] == AUTO else s[key]
         s["radius_cost"] = default("radius_cost", s["radius"])
         value = _side(name, "value", s["value"], features, sizes)

@@ -229,6 +229,7 @@ class FiniteCMDP:
     exempt    (S,) booleans, optional: states that are never entered and need no safe action
     coordinates  named numbers (S, A) or vectors (S, A, d) of every (x, a), optional: what a cost kernel may look at
     kernel    the cost kernel that suits the problem, optional: what `cost=gp` takes when none is given
+    linear_costs  whether costs are thought to be linear in the features: if not, `cost=auto` counts
     known     what agents that must be told something in advance are told, optional
     """
 
@@ -247,6 +248,7 @@ class FiniteCMDP:
     remarks: tuple[str, ...] = ()
     coordinates: Mapping[str, Any] = field(default_factory=dict)
     kernel: str | None = None
+    linear_costs: bool = True
     known: Known = field(default_factory=Known)
     _stepped: bool = field(init=False, repr=False, default=False)
 

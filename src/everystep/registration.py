@@ -15,8 +15,14 @@ from types import ModuleType
 from typing import Any
 
 IDS = {
+    "everystep/Bandit-v0": "bandit",
+    "everystep/BanditContinuum-v0": "bandit-continuum",
     "everystep/FrozenLake-v0": "frozen-lake",
+    "everystep/HardInstance-v0": "hard-instance",
     "everystep/Linear-v0": "linear",
+    "everystep/RobotMap-v0": "robot-map",
+    "everystep/Streaming-v0": "streaming",
+    "everystep/Synthetic-v0": "synthetic",
     "everystep/Terrain-v0": "terrain",
 }
 

@@ -97,17 +97,9 @@ def read(folder: Path) -> Run:
     if not (folder / "spec.json").is_file():
         raise EverystepError(f"'{folder}' holds no run; give the folder that `everystep run` wrote.")
     try:
-        import pyarrow.parquet as pq
-
         spec = store.read_spec(folder)
         problem = problems.from_arrays(folder / "problem.npz")
-        n, K = len(spec["seeds"]), int(spec["episodes"])
-        table = pq.read_table(folder / "episodes.parquet", columns=["agent", *NEEDED])
-        agent = np.array(table["agent"].to_pylist())
-        curves = {
-            each["label"]: {name: table[name].to_numpy()[agent == each["label"]].reshape(n, K) for name in NEEDED}
-            for each in spec["agents"]
-        }
+        curves = store.read_curves(folder, NEEDED)
     except Exception:  # what a damaged file raises is written nowhere
         raise EverystepError(f"'{folder}' has files that cannot be read; run it again into another folder.") from None
     return Run(folder, problem, spec, curves)

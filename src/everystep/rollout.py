@@ -108,6 +108,25 @@ class Played:
     terminated: list[bool] = field(default_factory=list)
     over: bool = False
 
+    def add(
+        self,
+        observation: np.ndarray,
+        action: int,
+        reward: float,
+        cost: np.ndarray,
+        mean: np.ndarray,
+        after: np.ndarray,
+        terminated: bool,
+    ) -> None:
+        """One transition more."""
+        self.observations.append(observation)
+        self.actions.append(action)
+        self.rewards.append(reward)
+        self.costs.append(cost)
+        self.means.append(mean)
+        self.after.append(after)
+        self.terminated.append(terminated)
+
     def batch(self, episode: int) -> Batch:
         """What there is to learn from it."""
         n = len(self.actions)
@@ -136,14 +155,17 @@ def play(stage: Stage, length: int, choose: Choose, told: Told | None = None) ->
     played = [Played() for _ in range(stage.copies)]
     doing, t = "start", 0
     try:
-        seen = copy.deepcopy(stage.reset())
+        keep = copy.deepcopy if stage.constraint is not None else lambda seen: seen  # nobody else asks for them again
+        seen = keep(stage.reset())
+        doing = "observe"
+        x = _rows([flatten(each) for each in seen])
         for t in range(length):
             doing = "observe"
-            x = _rows(seen)
             actions = choose(t, x)
             doing = "step"
             after, reward, terminated, truncated, infos = stage.step(actions)
             doing = "observe"
+            x_next = [flatten(each) for each in after]
             for i, each in enumerate(played):
                 if each.over:
                     continue
@@ -151,28 +173,14 @@ def play(stage: Stage, length: int, choose: Choose, told: Told | None = None) ->
                 cost = constraints.observed(stage.constraint, seen[i], action, after[i], infos[i])
                 known = stage.constraint is None and "mean_constraint" in infos[i]
                 mean = np.asarray(infos[i]["mean_constraint"], float) if known else cost
-                x_next = flatten(after[i])
-                _check(reward[i], x[i], x_next, each.costs, cost)
+                _check(reward[i], x[i], x_next[i], each.costs, cost)
                 if told is not None:
                     told(t, x[i], int(actions[i]), cost)
-                for column, value in zip(
-                    (
-                        each.observations,
-                        each.actions,
-                        each.rewards,
-                        each.costs,
-                        each.means,
-                        each.after,
-                        each.terminated,
-                    ),
-                    (x[i], int(actions[i]), float(reward[i]), cost, mean, x_next, bool(terminated[i])),
-                    strict=True,
-                ):
-                    column.append(value)  # type: ignore[attr-defined]
+                each.add(x[i], int(actions[i]), float(reward[i]), cost, mean, x_next[i], bool(terminated[i]))
                 each.over = bool(terminated[i] or truncated[i])
             if all(each.over for each in played):
                 break
-            seen = copy.deepcopy(after)  # the environment may use its arrays again
+            seen, x = keep(after), _rows(x_next)  # copies: the environment may use its arrays again
     except EverystepError as error:
         return Round(played, EverystepError(f"step {t + 1}: {error}"))
     except Exception as error:
@@ -183,9 +191,8 @@ def play(stage: Stage, length: int, choose: Choose, told: Told | None = None) ->
     return Round(played)
 
 
-def _rows(seen: list[Any]) -> np.ndarray:
+def _rows(each: list[np.ndarray]) -> np.ndarray:
     """The observations of all copies in rows."""
-    each = [flatten(observation) for observation in seen]
     for x in each:
         if x.shape != each[0].shape or not np.isfinite(x).all():
             raise EverystepError(f"the observation {x} is not finite, or of another shape; mend the environment.")

@@ -25,6 +25,9 @@ def each(row: Callable[..., Array], *arrays: AnyArray) -> Array:
 
 def under(pi: Array, array: AnyArray) -> Array:
     """sum_a pi(a, x) array(a, x), or array(a): where pi is one-hot, as booleans, the row it names."""
+    if len(pi) > FEW:
+        array = array.reshape(*array.shape, *(1,) * (pi.ndim - array.ndim))
+        return jnp.where(pi, array, 0.0).sum(0) if pi.dtype == bool else (pi * array).sum(0)
     if pi.dtype != bool:
         return reduce(jnp.add, [pi[a] * array[a] for a in range(len(pi))])
     first = jnp.broadcast_to(array[0], pi[0].shape)

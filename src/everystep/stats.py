@@ -44,6 +44,30 @@ def last(curves: np.ndarray, window: int = 100) -> np.ndarray:
     return np.asarray(curves, float)[..., -window:].mean(-1)
 
 
+class Paired(NamedTuple):
+    """A mean difference over pairs with its interval, and how often chance alone gives one as large."""
+
+    difference: Interval
+    p: float
+
+
+def paired(ours: np.ndarray, theirs: np.ndarray, rng: np.random.Generator, flips: int = 10_000) -> Paired:
+    """ours - theirs over seeds that met the same world, with the two-sided p-value of a sign-flip test.
+
+    If neither were better, each difference would have either sign alike: p is the share of sign patterns whose mean is
+    at least as far from 0 as the one seen, that one among them. All 2^n patterns where they are few, else `flips`
+    drawn ones.
+    """
+    d = np.asarray(ours, float) - np.asarray(theirs, float)
+    n = len(d)
+    if 2**n <= flips:
+        signs = 1 - 2 * (np.arange(2**n)[:, None] >> np.arange(n) & 1)
+    else:
+        signs = np.concatenate([np.ones((1, n)), rng.choice([-1, 1], (flips - 1, n))])
+    sums = np.abs(signs @ d)
+    return Paired(mean_over_seeds(d, rng), float((sums >= sums[0] * (1 - 1e-12)).mean()))
+
+
 class Exponent(NamedTuple):
     """How fast a sum grows, like k ** value, and its bootstrap interval."""
 
@@ -67,13 +91,24 @@ def growth_exponent(
     interval is a percentile bootstrap over seeds, each resample fitted anew. NaN where nothing positive was summed up.
     """
     sums = np.cumsum(np.asarray(curves, float), axis=-1)
-    n, K = sums.shape
+    K = sums.shape[1]
     k = np.unique(np.geomspace(max(after * K, 1), K, points).round().astype(int))
+    return power(k, sums[:, k - 1], rng, level, resamples)
+
+
+def power(
+    x: np.ndarray, samples: np.ndarray, rng: np.random.Generator, level: float = 0.95, resamples: int = 2000
+) -> Exponent:
+    """The least-squares slope of log(mean over seeds) on log x, from (seeds, len(x)): what grows like x ** value.
+
+    The interval is a percentile bootstrap over seeds, each resample fitted anew. NaN where a mean is not positive.
+    """
+    n = len(samples)
     weights = rng.multinomial(n, np.full(n, 1 / n), size=resamples) / n
-    means = np.concatenate([np.full((1, n), 1 / n), weights]) @ sums[:, k - 1]
-    x = np.log(k) - np.log(k).mean()
+    means = np.concatenate([np.full((1, n), 1 / n), weights]) @ samples
+    centred = np.log(x) - np.log(x).mean()
     logs = np.log(np.where(means > 0, means, np.nan))
-    slopes = logs @ x / (x @ x) if len(k) > 1 else np.full(len(means), np.nan)
+    slopes = logs @ centred / (centred @ centred) if len(x) > 1 else np.full(len(means), np.nan)
     if not np.isfinite(slopes[0]):
         return Exponent(np.nan, np.nan, np.nan)
     low, high = np.nanquantile(slopes[1:], [(1 - level) / 2, (1 + level) / 2])

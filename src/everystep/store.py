@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,15 +44,44 @@ def claim(out: Path, spec: dict[str, Any]) -> None:
         raise _unusable(out, error) from None
 
 
+def holds(out: Path, spec: dict[str, Any]) -> bool:
+    """Whether a folder holds this very run already, whole: nothing half-written is ever there."""
+    return (out / "spec.json").is_file() and _same_run(read_spec(out), spec)
+
+
 def read_spec(folder: Path) -> dict[str, Any]:
     """The spec.json of a run folder."""
+    return read_json(folder / "spec.json")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """One of the JSON files of a run folder."""
     try:
-        spec = json.loads((folder / "spec.json").read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        spec = None
-    if not isinstance(spec, dict):
-        raise EverystepError(f"out '{folder}' has a spec.json that cannot be read; choose another folder.")
-    return spec
+        content = None
+    if not isinstance(content, dict):
+        raise EverystepError(f"out '{path.parent}' has a {path.name} that cannot be read; choose another folder.")
+    return content
+
+
+def read_curves(folder: Path, columns: Sequence[str]) -> dict[str, dict[str, np.ndarray]]:
+    """Columns of episodes.parquet as (seeds, K), by agent."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    spec = read_spec(folder)
+    shape = (len(spec["seeds"]), spec["episodes"])
+    try:
+        table = pq.read_table(folder / "episodes.parquet", columns=["agent", *columns])
+        agents = table["agent"].to_numpy()
+        mine = {each["label"]: agents == each["label"] for each in spec["agents"]}
+        return {
+            label: {name: table[name].to_numpy()[rows].reshape(shape) for name in columns}
+            for label, rows in mine.items()
+        }
+    except (OSError, ValueError, KeyError, pa.ArrowException):
+        raise EverystepError(f"out '{folder}' has an episodes.parquet that cannot be read; run it again.") from None
 
 
 @contextmanager
@@ -119,6 +148,7 @@ def save_problem(problem: FiniteCMDP, path: Path) -> None:
         "rows": None if problem.grid is None else np.array(problem.grid.rows),
         "heights": None if problem.grid is None else problem.grid.heights,
         "kernel": None if problem.kernel is None else np.array(problem.kernel),
+        "linear_costs": None if problem.linear_costs else np.array(False),
         "threshold": problem.known.threshold,
         "safe_action": problem.known.safe_action,
         "triples": problem.known.triples,

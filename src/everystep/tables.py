@@ -11,7 +11,9 @@ COLUMNS = ("final_value", "final_violation", "total_violation", "total_regret")
 def summary(content: Mapping[str, Any]) -> str:
     """The summary of a run: one line an agent, means over seeds with their intervals."""
     problem = content["problem"]
-    rows = [[label, *(interval(numbers[column]) for column in COLUMNS)] for label, numbers in content["agents"].items()]
+    rows = [
+        [label, *(_interval(numbers[column]) for column in COLUMNS)] for label, numbers in content["agents"].items()
+    ]
     head = ["agent", *(column.replace("_", " ") for column in COLUMNS)]
     return "\n".join(
         [
@@ -62,12 +64,22 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])
 
 
+def markdown(rows: Sequence[Sequence[str]]) -> str:
+    """The same as a table of Markdown."""
+    line = lambda cells: f"| {' | '.join(cells)} |"
+    return "\n".join([line(rows[0]), line(["---"] * len(rows[0])), *map(line, rows[1:])])
+
+
+def interval(numbers: Any) -> str:
+    """A mean with its interval, as `stats.Interval` has them."""
+    return _interval({key: float(value) for key, value in numbers._asdict().items()})
+
+
 def _plans(label: str, plans: Mapping[str, Any]) -> str:
-    return f"{label} made {interval(plans)} plans; {plans['scale_of']} = {number(plans['scale'])}"
+    return f"{label} made {_interval(plans)} plans; {plans['scale_of']} = {number(plans['scale'])}"
 
 
-def interval(numbers: Mapping[str, float]) -> str:
-    """A mean with the ends of its interval."""
+def _interval(numbers: Mapping[str, float]) -> str:
     return f"{number(numbers['mean'])} [{number(numbers['low'])}, {number(numbers['high'])}]"
 
 

@@ -378,10 +378,14 @@ def _row(name: str, said: Mapping[str, Any]) -> list[str]:
     measured, exponent = said.get("measured"), said.get("exponent")
     printed = said.get("printed", {})
     last = said.get("repaired", printed)
-    grows = "none" if exponent is None else tables.interval({"mean": exponent["value"], **exponent})
+    grows = (
+        "none"
+        if exponent is None
+        else tables.interval(stats.Interval(exponent["value"], exponent["low"], exponent["high"]))
+    )
     return [
         name,
-        "" if measured is None else tables.interval(measured),
+        "" if measured is None else tables.interval(stats.Interval(**measured)),
         _short(printed.get("bound")),
         _short(said["repaired"]["bound"]) if "repaired" in said else "",
         _short(last.get("share_of_KH")) if "share_of_KH" in last else "",

@@ -67,8 +67,29 @@ class Penalised(NamedTuple):
 
     def score(self, Q: np.ndarray, ghat: np.ndarray, price: np.ndarray) -> np.ndarray:
         """What is maximised, for NumPy arrays (A, n) and (m, A, n)."""
-        harm = np.where(self.rectify, np.maximum(ghat, 0), ghat)
-        return Q - np.tensordot(price, harm, 1)  # eq. (11)
+        harm = np.maximum(ghat, 0) if self.rectify else ghat
+        return Q - sum(Z * each for Z, each in zip(price, harm, strict=True))  # eq. (11)
+
+
+class Uniform(NamedTuple):
+    """All actions alike, whatever was learnt: a distribution, and a yardstick for agents that claim to learn."""
+
+    @property
+    def reacts(self) -> bool:
+        """Whether it is made again at every step of an episode."""
+        return False
+
+    def belief(self, ghat: Float[Array, "T m A S"], cost: Any) -> Float[Array, "T m A S"]:
+        return ghat
+
+    def __call__(
+        self, Q: Float[Array, "A *S"], ghat: Float[Array, "m A *S"], price: Float[Array, " m"], tie: UInt32[Array, "*S"]
+    ) -> Float[Array, "A *S"]:
+        return jnp.full_like(Q, 1 / len(Q))
+
+    def score(self, Q: np.ndarray, ghat: np.ndarray, price: np.ndarray) -> np.ndarray:
+        """Alike for all, so that ties decide; for NumPy arrays (A, n) and (m, A, n)."""
+        return np.zeros_like(Q)
 
 
 class Reacting(NamedTuple):
@@ -141,4 +162,4 @@ def _names(actions: int) -> UInt32[np.ndarray, " A"]:
     return np.arange(1, actions + 1, dtype=np.uint32)
 
 
-Choice = Greedy | Penalised | Reacting
+Choice = Greedy | Penalised | Uniform | Reacting

@@ -12,30 +12,61 @@ import numpy as np
 from everystep.arrays import read_npz
 from everystep.errors import EverystepError, openable, unknown, whole_number
 from everystep.problem import Factored, FiniteCMDP, Grid, Known, Noise
+from everystep.problems.bandit import bandit, bandit_continuum
 from everystep.problems.frozen_lake import from_map, frozen_lake, random_lake
+from everystep.problems.hard_instance import hard_instance
 from everystep.problems.linear import linear
+from everystep.problems.robot_map import robot_map
+from everystep.problems.streaming import streaming
+from everystep.problems.synthetic import synthetic
 from everystep.problems.terrain import READERS, terrain, terrain_from
 
-REGISTERED: dict[str, Callable[..., FiniteCMDP]] = {"frozen-lake": frozen_lake, "terrain": terrain, "linear": linear}
+REGISTERED: dict[str, Callable[..., FiniteCMDP]] = {
+    "frozen-lake": frozen_lake,
+    "terrain": terrain,
+    "linear": linear,
+    "synthetic": synthetic,
+    "hard-instance": hard_instance,
+    "bandit": bandit,
+    "bandit-continuum": bandit_continuum,
+    "streaming": streaming,
+    "robot-map": robot_map,
+}
 
 ARRAYS = ("P", "r", "g", "start", "horizon")
 FACTORS = ("phi", "mu")  # instead of P
 NOISE_ARRAYS = ("reward_on_arrival", "cost_on_arrival", "reward_sigma", "cost_sigma")
 KNOWN_ARRAYS = ("threshold", "safe_action", "triples")
-OPTIONAL_ARRAYS = (*NOISE_ARRAYS, *KNOWN_ARRAYS, "features", "exempt", "rows", "heights", "kernel", "name")
+OPTIONAL_ARRAYS = (
+    *NOISE_ARRAYS,
+    *KNOWN_ARRAYS,
+    "features",
+    "exempt",
+    "rows",
+    "heights",
+    "kernel",
+    "linear_costs",
+    "name",
+)
 COORDINATE = "coordinate_"  # how a named coordinate is called in a file
 
 FILES = f"a map (.txt), arrays (.npz) or heights ({', '.join(READERS)})"
 
 __all__ = [
     "REGISTERED",
+    "bandit",
+    "bandit_continuum",
     "from_arrays",
     "from_map",
     "frozen_lake",
+    "hard_instance",
     "linear",
     "load",
     "random_lake",
+    "robot_map",
+    "streaming",
     "summary",
+    "synthetic",
     "terrain",
     "terrain_from",
 ]
@@ -106,6 +137,7 @@ def from_arrays(path: str | Path, horizon: int | None = None) -> FiniteCMDP:
                 key.removeprefix(COORDINATE): array for key, array in arrays.items() if key.startswith(COORDINATE)
             },
             kernel=str(arrays["kernel"]) if "kernel" in arrays else None,
+            linear_costs=bool(arrays.get("linear_costs", True)),
             known=Known(arrays.get("threshold", 0.0), arrays.get("safe_action"), arrays.get("triples")),
             name=str(arrays.get("name", Path(path).stem)),
         )

@@ -1,0 +1,244 @@
+"""`everystep compare`: every agent on every problem where it can be told what it must know, as a table of measurements.
+
+    out/compare/<problem>/   a run folder each
+    table1.md, table1.csv    written from these folders, and from nothing else
+
+The paper's Table 1 holds bounds and assumptions. This one holds, for each problem, what was measured: regret, hard
+violation, the share of episodes with any, and what had to be known. Differences to the first agent are paired over
+seeds, which meet the same draws of the world. `ablation` does the same with the ingredients of LSVI-AE taken away.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from everystep import experiment, problems, stats, store, tables
+from everystep.agents import REGISTERED, Recipe, lsvi_ae
+from everystep.errors import EverystepError, unknown
+from everystep.problem import FiniteCMDP
+
+LEFT_OUT = "left_out.json"
+
+
+class Standard(NamedTuple):
+    """A problem as it is compared on: its number of episodes, and settings for all agents that have them."""
+
+    problem: Callable[[], FiniteCMDP]
+    episodes: int
+    settings: Mapping[str, Any]
+
+
+STANDARD: dict[str, Standard] = {
+    "frozen-lake": Standard(problems.frozen_lake, 1000, {"safe_action": "safest"}),
+    "terrain": Standard(problems.terrain, 300, {"cost": "gp", "safe_action": "safest"}),
+    "linear": Standard(lambda: problems.linear(states=100, horizon=5), 2000, {"safe_action": "safest"}),
+}
+
+ABLATED = ("frozen-lake", "terrain", "linear")
+ABLATION: dict[str, Recipe] = {
+    "lsvi-ae": lsvi_ae(),
+    "rectifier off": lsvi_ae(rectify=False),
+    "floor off": lsvi_ae(floor=0),
+    "floor sqrt k": lsvi_ae(floor="sqrt"),
+    "cost optimism off": lsvi_ae(optimism=0),
+    "value optimism off": lsvi_ae(beta=0),
+}
+
+
+class Prepared(NamedTuple):
+    """The runs to do, by problem, and why other agents are left out of them."""
+
+    runs: dict[str, experiment.Experiment]
+    left_out: dict[str, dict[str, str]]
+
+    def missing(self, out: Path) -> dict[str, experiment.Experiment]:
+        """Those whose run folder is not there yet."""
+        return {name: run for name, run in self.runs.items() if not store.holds(out / name, run.spec)}
+
+    def run(self, out: Path, advanced: Callable[[int], None] | None = None) -> None:
+        """Do what is missing; a folder that holds another run of that problem is refused before any work."""
+        missing = self.missing(out)
+        for name, run in missing.items():
+            store.claim(out / name, run.spec)
+        for name, run in missing.items():
+            result = run.run(advanced)
+            with store.folder(out / name, run.spec) as folder:
+                store.fill(result, folder, figures=False)
+                (folder / LEFT_OUT).write_text(json.dumps(self.left_out[name], indent=2) + "\n", encoding="utf-8")
+
+
+def prepare(
+    agents: Iterable[Recipe] | None = None,
+    names: Sequence[str] | None = None,
+    seeds: int = 32,
+    episodes: int | None = None,
+) -> Prepared:
+    """Agents (all registered ones) on problems (all standard ones); who cannot be told what it needs is left out."""
+    recipes = [Recipe(name) for name in REGISTERED] if agents is None else list(agents)
+    runs, left_out = {}, {}
+    for name in STANDARD if names is None else names:
+        if name not in STANDARD:
+            raise unknown("problem", name, STANDARD, "compare knows these.")
+        standard = STANDARD[name]
+        problem, K = standard.problem(), standard.episodes if episodes is None else episodes
+        able, left_out[name] = _able(recipes, standard, problem, K)
+        if not able:
+            raise EverystepError(f"no agent can run on {name}: {'; '.join(left_out[name].values())}")
+        runs[name] = experiment.prepare(problem, able, K, seeds)
+    return Prepared(runs, left_out)
+
+
+def ablation(names: Sequence[str] | None = None, seeds: int = 32, episodes: int | None = None) -> Prepared:
+    """LSVI-AE, and LSVI-AE without each of its ingredients."""
+    named = [recipe.called(name) for name, recipe in ABLATION.items()]
+    return prepare(named, ABLATED if names is None else names, seeds, episodes)
+
+
+def _able(
+    recipes: Sequence[Recipe], standard: Standard, problem: FiniteCMDP, episodes: int
+) -> tuple[list[Recipe], dict[str, str]]:
+    """Those that can run on a problem, with its settings; and of the others, the sentence that refused them."""
+    able, refused = [], {}
+    for recipe in recipes:
+        own = {key: value for key, value in standard.settings.items() if key in REGISTERED[recipe.name].settings}
+        each = Recipe(recipe.name, own | dict(recipe.settings), recipe.alias or recipe.name)
+        try:
+            each.resolve(problem, episodes)
+        except EverystepError as error:
+            refused[each.label] = str(error)
+        else:
+            able.append(each)
+    return able, refused
+
+
+class Row(NamedTuple):
+    """What was measured of one agent on one problem; intervals over seeds, differences to the first of the run."""
+
+    problem: str
+    agent: str
+    needs: str
+    final_value: stats.Interval
+    optimum: float
+    regret: stats.Interval
+    violation: stats.Interval
+    violating_episodes: stats.Interval
+    regret_difference: stats.Paired | None
+    violation_difference: stats.Paired | None
+
+
+class Table(NamedTuple):
+    """All that run folders say."""
+
+    rows: list[Row]
+    runs: dict[str, dict[str, Any]]  # the summary of each problem
+    left_out: dict[str, dict[str, str]]
+
+    def text(self) -> str:
+        return (
+            "\n\n".join([*self._blocks(tables.aligned, "{}"), FOOT]) if self.rows else "There are no runs to compare."
+        )
+
+    def markdown(self) -> str:
+        return "\n\n".join([*self._blocks(tables.markdown, "## {}"), FOOT]) + "\n"
+
+    def _blocks(self, aligned: Callable[[list[list[str]]], str], head: str) -> Iterator[str]:
+        for name, summary in self.runs.items():
+            mine = [row for row in self.rows if row.problem == name]
+            yield head.format(
+                f"{name}: H = {summary['problem']['horizon']}, {summary['episodes']} episodes, "
+                f"{summary['seeds']} seeds, safe optimum {summary['problem']['optimal_value']:.4f}"
+            )
+            yield aligned([HEAD, *(_cells(row) for row in mine)])
+            if self.left_out[name]:
+                yield "\n".join(f"left out: {sentence}" for sentence in self.left_out[name].values())
+
+    def write(self, out: Path) -> None:
+        """table1.md and table1.csv in `out`, each whole."""
+        with store.replacing(out) as folder:
+            (folder / "table1.md").write_text(self.markdown(), encoding="utf-8")
+            with (folder / "table1.csv").open("w", newline="", encoding="utf-8") as file:
+                writer = csv.writer(file)
+                writer.writerow(["problem", "agent", "needs", "measure", "mean", "low", "high"])
+                writer.writerows(line for row in self.rows for line in _lines(row))
+
+
+HEAD = [
+    "agent",
+    "told",
+    "final value",
+    "regret",
+    "hard violation",
+    "episodes violated",
+    "regret, difference",
+    "violation, difference",
+]
+FOOT = (
+    "final value: mean over the last 100 episodes. regret, hard violation: sums over all episodes; regret against the "
+    "safe\noptimum is negative where harm pays. In brackets: 95 % bootstrap intervals over seeds. difference: the "
+    "agent minus the\nfirst one, paired over seeds, with the p-value of a sign-flip test."
+)
+
+
+def _cells(row: Row) -> list[str]:
+    share = row.violating_episodes
+    percent = f"{share.mean:.1%} [{share.low:.1%}, {share.high:.1%}]"
+    numbers = [tables.interval(each) for each in (row.final_value, row.regret, row.violation)]
+    differences = [_difference(each) for each in (row.regret_difference, row.violation_difference)]
+    return [row.agent, row.needs, *numbers, percent, *differences]
+
+
+def _difference(paired: stats.Paired | None) -> str:
+    if paired is None:
+        return ""
+    p = "p < 0.001" if paired.p < 0.001 else f"p = {paired.p:.3f}"
+    return f"{tables.number(float(paired.difference.mean))} ({p})"
+
+
+def _lines(row: Row) -> Iterator[list[Any]]:
+    for name in ("final_value", "regret", "violation", "violating_episodes"):
+        yield [row.problem, row.agent, row.needs, name, *(float(each) for each in getattr(row, name))]
+    for name in ("regret_difference", "violation_difference"):
+        if (paired := getattr(row, name)) is not None:
+            yield [row.problem, row.agent, row.needs, name, *(float(each) for each in paired.difference)]
+            yield [row.problem, row.agent, row.needs, f"{name}_p", paired.p, "", ""]
+
+
+def read(out: Path) -> Table:
+    """The table of all run folders inside `out`."""
+    rows: list[Row] = []
+    runs, left_out = {}, {}
+    for folder in sorted(path.parent for path in out.glob("*/spec.json")):
+        spec = store.read_spec(folder)
+        runs[folder.name] = store.read_json(folder / "summary.json")
+        left_out[folder.name] = store.read_json(folder / LEFT_OUT) if (folder / LEFT_OUT).is_file() else {}
+        rows += _rows(folder, spec, runs[folder.name])
+    return Table(rows, runs, left_out)
+
+
+def _rows(folder: Path, spec: Mapping[str, Any], summary: Mapping[str, Any]) -> Iterator[Row]:
+    columns = store.read_curves(folder, ("value", "regret", "violation"))
+    of = lambda samples: stats.mean_over_seeds(samples, np.random.default_rng(0))
+    first = None
+    for each in spec["agents"]:
+        curves = columns[each["label"]]
+        regret, violation = curves["regret"].sum(1), curves["violation"].sum(1)
+        paired = lambda ours, theirs: stats.paired(ours, theirs, np.random.default_rng(0))
+        yield Row(
+            folder.name,
+            each["label"],
+            REGISTERED[each["agent"]].needs if each["agent"] in REGISTERED else "?",
+            of(stats.last(curves["value"], experiment.FINAL)),
+            summary["problem"]["optimal_value"],
+            of(regret),
+            of(violation),
+            of((curves["violation"] > 0).mean(1)),
+            None if first is None else paired(regret, first[0]),
+            None if first is None else paired(violation, first[1]),
+        )
+        first = (regret, violation) if first is None else first

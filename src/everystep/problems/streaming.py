@@ -1,0 +1,57 @@
+"""Media streaming: a buffer that must not run empty, and two servers to fill it from."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from everystep.errors import EverystepError, real_number, whole_number
+from everystep.problem import FiniteCMDP, Known, Noise
+
+SLOW, FAST = 0, 1
+DELIVERS = (0.5, 0.9)  # the chance that a server delivers a packet within a step
+PLAYS = 0.7  # the chance that a packet is played within a step, if there is one
+PAYS = (1.0, 0.2)  # what is saved by each server
+
+
+def streaming(horizon: int = 4, levels: int = 6, limit: float = 0.2) -> FiniteCMDP:
+    """A media buffer filled from a slow, cheap server or from a fast one: it must hardly ever run empty.
+
+    States      packets in the buffer, 0 to levels - 1.
+    Actions     slow or fast: where the next packet is asked for.
+    Transitions a packet arrives with probability 0.5 (slow) or 0.9 (fast), and one is played with probability 0.7 if
+                there was one; what does not fit in is lost.
+    Reward      1 for slow, 0.2 for fast: what the cheaper server saves.
+    Constraint  c = P(the buffer is empty after the step), g = c - limit. Slow is unsafe with one packet and with none.
+    Observed    whether the buffer was empty, minus the limit.
+    Start       one packet.
+    Known       the threshold, `limit`, and fast, which is safe at every level.
+    Optimum     1.6223336 under the constraint, 4 without it, 0.8 with the fast server alone.
+    Origin      streaming is a usual example of constrained MDPs; these numbers are made for this library.
+    """
+    horizon, S = whole_number("horizon", horizon), whole_number("levels", levels, at_least=3)
+    limit = real_number("limit", limit, 0, 1)
+    P = np.zeros((S, 2, S))
+    for x in range(S):
+        for a, delivers in enumerate(DELIVERS):
+            plays = PLAYS if x > 0 else 0.0
+            for arrives, played in np.ndindex(2, 2):
+                chance = (delivers if arrives else 1 - delivers) * (plays if played else 1 - plays)
+                P[x, a, min(x + arrives - played, S - 1)] += chance
+    empty = np.broadcast_to(np.arange(S) == 0, P.shape).astype(float)
+    risk = P[:, :, 0]
+    if limit <= risk[:, FAST].max():
+        raise EverystepError(
+            f"limit is {limit:g}; the fast server risks {risk[:, FAST].max():.4g}: give more than that."
+        )
+    return FiniteCMDP(
+        P,
+        np.tile(PAYS, (S, 1)),
+        risk - limit,
+        start=1,
+        horizon=horizon,
+        noise=Noise(cost_on_arrival=empty - limit),
+        name="streaming",
+        state_names=tuple(f"{x} packets" for x in range(S)),
+        action_names=("slow", "fast"),
+        known=Known(limit, np.full(S, FAST)),
+    )

@@ -1,0 +1,121 @@
+"""A problem that is at once a linear MDP and a linear mixture, for agents that are told a safe action in advance."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from everystep.errors import EverystepError, real_number, whole_number
+from everystep.problem import FiniteCMDP, Known, Noise
+
+TAU = 0.5  # the threshold on costs
+SAFE_COSTS = 0.2, 0.3  # of the known safe actions
+LEAST_COST, MOST_COST = 0.05, 1.0  # of the safest and of the most dangerous class of risk
+CLEAR = 0.02  # no cost lies closer to the threshold than this
+DANGEROUS, HARMLESS = 0.7, 0.45  # costs at the end of each state's first direction at least, of its second at most
+ATTEMPTS = 10_000
+
+
+def synthetic(
+    d: int = 5,
+    horizon: int = 3,
+    seed: int = 0,
+    states: int = 8,
+    directions: int = 4,
+    levels: int = 5,
+    noise: float = 0.01,
+) -> FiniteCMDP:
+    """Steps away from a known safe action, in 8 states: a linear MDP and a linear mixture at once, with d = 5.
+
+    States      `states` of them, without an order.
+    Actions     0 is a0, known to be safe. The others are (direction j, level alpha), alpha = 1/levels, ..., 1: a part
+                alpha of the way from a0 to the end of direction j. So actions are a grid of a star-convex set.
+    Features    phi(x, a) is a distribution over d factors, phi(x, (j, alpha)) = (1 - alpha) phi(x, a0) + alpha phi_j(x)
+    Transitions two known kernels P_n(x' | x, a) = sum_i phi_i(x, a) B_n(i, x') in unknown shares: w_1 P_1 + w_2 P_2.
+                So P = <phi(x, a), mu(x')> with mu = w_1 B_1 + w_2 B_2: a linear MDP.
+    Reward      r = <phi, theta_r> in [0, 1]; the more dangerous a factor, the more it pays, within a jitter of 0.1.
+    Constraint  psi(x, a) = M phi(x, a) is a distribution over d - 2 classes of risk, which cost gamma, from 0.05 to 1:
+                c = <gamma, psi>, g = c - 0.5. c(x, a0) is in [0.2, 0.3]. One direction of every state ends at a cost
+                of at least 0.7, one at 0.45 at most, and no cost lies within 0.02 of the threshold.
+    Triples     phi(x, a, x') = scale [P_1(x' | x, a), P_2(x' | x, a), psi(x, a)] of size d with norms up to 1. So
+                P = <(w, 0) / scale, phi(x, a, x')> and c = <(0, gamma) / scale, phi(x, a, x')>: a linear mixture.
+    Observed    costs with normal noise of standard deviation `noise`; rewards as they are.
+    Start       state 0.
+    Known       the threshold 0.5, a0 and its costs, the triples.
+    Optimum     1.3927642593879 under the constraint, 2.2015423675755 without it, 0.9037172482434 of a0 for ever; 23 %
+                of actions are unsafe (seed 0).
+    Origin      the papers of SLUCB-QVI (Amani, Thrampoulidis and Yang, 2021) and LSVI-NEW (Shi, Liang and Shroff, 2023)
+                both report on a synthetic problem with d = 5, H = 3, threshold 0.5 and noise 0.01, and print none. This
+                one is made for this library, to meet the assumptions of both. What a0 shows in all states spans all
+                features, so that playing it alone already teaches costs: LSVI-NEW assumes as much.
+    """
+    d, horizon, states = (
+        whole_number("d", d, at_least=4),
+        whole_number("horizon", horizon),
+        whole_number("states", states),
+    )
+    directions, levels = whole_number("directions", directions, at_least=2), whole_number("levels", levels)
+    rng = np.random.default_rng(whole_number("seed", seed, at_least=0))
+    noise = real_number("noise", noise, 0, 1e6)
+
+    M = _risk_classes(d)
+    gamma = np.linspace(LEAST_COST, MOST_COST, d - 2)
+    danger = np.linspace(0, 1, d)
+    theta_r = 0.15 + 0.75 * danger + rng.uniform(-0.1, 0.1, d)
+    costs = gamma @ M
+    alpha = np.arange(1, levels + 1) / levels
+
+    home = np.stack([_drawn(rng, costs, *SAFE_COSTS) for _ in range(states)])
+    phi = np.zeros((states, 1 + directions * levels, d))
+    for x in range(states):
+        ranges = [(DANGEROUS, MOST_COST), (0.0, HARMLESS), *[(0.0, MOST_COST)] * (directions - 2)]
+        ends = np.stack([_end(rng, costs, home[x], alpha, *bounds) for bounds in ranges])
+        steps = (1 - alpha)[:, None] * home[x] + alpha[:, None] * ends[:, None, :]
+        phi[x] = np.concatenate([home[x : x + 1], steps.reshape(-1, d)])
+
+    B = rng.dirichlet(np.ones(states), size=(2, d))
+    w = rng.dirichlet(np.full(2, 5.0))
+    bases = np.einsum("xai,niy->nxay", phi, B)
+    psi = phi @ M.T
+    triples = np.concatenate(
+        [np.moveaxis(bases, 0, -1), np.broadcast_to(psi[:, :, None], (*bases.shape[1:], d - 2))], -1
+    )
+    return FiniteCMDP(
+        phi @ np.tensordot(w, B, 1),
+        phi @ theta_r,
+        psi @ gamma - TAU,
+        start=0,
+        horizon=horizon,
+        noise=Noise(cost_sigma=noise),
+        features=phi,
+        name=f"synthetic-{seed}",
+        action_names=("a0", *(f"direction {j} at {level:g}" for j in range(directions) for level in alpha)),
+        known=Known(TAU, np.zeros(states, np.int64), triples / np.linalg.norm(triples, axis=-1).max()),
+    )
+
+
+def _risk_classes(d: int) -> np.ndarray:
+    """M (d - 2, d): factors lie evenly between the safest class and the most dangerous, and mix their neighbours."""
+    place = np.linspace(0, d - 3, d)
+    return np.maximum(0, 1 - np.abs(place - np.arange(d - 2)[:, None]))
+
+
+def _drawn(rng: np.random.Generator, costs: np.ndarray, least: float, most: float) -> np.ndarray:
+    """A distribution over factors whose cost lies between `least` and `most`."""
+    while True:
+        phi = rng.dirichlet(np.full(len(costs), 0.6))
+        if least <= phi @ costs <= most:
+            return phi
+
+
+def _end(
+    rng: np.random.Generator, costs: np.ndarray, home: np.ndarray, alpha: np.ndarray, least: float, most: float
+) -> np.ndarray:
+    """Where a direction ends: as `_drawn`, with all costs on the way there clear of the threshold."""
+    for _ in range(ATTEMPTS):
+        phi = _drawn(rng, costs, least, most)
+        on_the_way = (1 - alpha) * (home @ costs) + alpha * (phi @ costs)
+        if np.abs(on_the_way - TAU).min() >= CLEAR:
+            return phi
+    raise EverystepError(
+        f"levels is {len(alpha)}, so many that costs near the threshold cannot be avoided; give fewer."
+    )

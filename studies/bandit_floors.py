@@ -1,0 +1,49 @@
+"""Does the floor of the price matter? RPOL's sqrt(k) and LSVI-AE's k on RPOL's own continuum of arms.
+
+python studies/bandit_floors.py [--episodes 500] [--seeds 64] [--out out/bandit-floors]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import numpy as np
+
+import everystep as es
+from everystep import stats
+
+FLOORS = ("sqrt", "k", 0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--episodes", type=int, default=500)
+    parser.add_argument("--seeds", type=int, default=64)
+    parser.add_argument("--out", type=Path, default=Path("out/bandit-floors"))
+    options = parser.parse_args()
+
+    agents = [es.agents.rpol(floor=floor).called(f"floor {floor}") for floor in FLOORS]
+    result = es.run(es.problems.bandit_continuum(), agents, options.episodes, options.seeds)
+    rows = {}
+    print(f"| {options.episodes} episodes, {options.seeds} seeds | regret | violation | unsafe pulls, last 100 |")
+    print("|---|---|---|---|")
+    for label, curves in result.curves.items():
+        told = {
+            "regret": curves["regret"].sum(1),
+            "violation": curves["violation"].sum(1),
+            "unsafe_pulls_in_the_last_100": curves["unsafe_steps"][:, -100:].sum(1),
+        }
+        rows[label] = {
+            name: [float(end) for end in stats.mean_over_seeds(each, np.random.default_rng(0))]
+            for name, each in told.items()
+        }
+        cells = [f"{mean:.2f} [{low:.2f}, {high:.2f}]" for mean, low, high in rows[label].values()]
+        print(f"| {label} | {' | '.join(cells)} |")
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "floors.json").write_text(json.dumps(rows, indent=1))
+
+
+if __name__ == "__main__":
+    main()

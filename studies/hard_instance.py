@@ -1,0 +1,168 @@
+"""What Theorem 2 covers: the lower bound's own instance, with costs hidden and with costs observed.
+
+    python studies/hard_instance.py [--most 20] [--factor 4] [--draws 32] [--workers 1] [--out DIR] [--figure PNG]
+
+For K = 2^least, ..., 2^most by the factor, every draw has its own u and its own randomness. Agents:
+
+lsvi      sees rewards only: costs are hidden from it, as the proof's bandits have it
+lsvi-ae   sees the costs, too, and counts them, for they are not linear in the features
+uniform   never learns; its numbers are exact, by the planner
+
+Regret and violation are set against the two halves of Theorem 2, with the constants of the paper's appendix. Slopes are
+of log(mean over draws) on log K, with 95 % bootstrap intervals over draws. The instance changes with K: D shrinks as
+1 / sqrt(K), so that even an agent that never learns has a regret that grows as sqrt(K).
+
+An episode takes about 20 us of a core, and the full study (K up to 2^20, 32 draws) half an hour; `--workers` shares it
+among several cores. Sums are kept, not curves: memory does not grow with K.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+
+import everystep as es
+from everystep import drive, figures, planner, stats, tables
+
+CHUNK = 4096  # episodes in one compiled call
+D, H = 4, 3
+AGENTS = {"lsvi": es.agents.lsvi(), "lsvi-ae": es.agents.lsvi_ae()}
+WORDS = {"lsvi": "costs hidden (lsvi)", "lsvi-ae": "costs observed (lsvi-ae)", "uniform": "uniform"}
+
+
+def bounds(d: int, H: int, K: float) -> tuple[float, float]:
+    """Theorem 2 with the constants of its proof: least regret, least violation; delta = 1 / H.
+
+    regret    >= (H^2 / 20) d sqrt(K delta) / (8 sqrt 2)
+    violation >= (H / 2) (1 - 4 / (3 H)) sqrt(K delta) / (8 sqrt 2)
+    """
+    root = math.sqrt(K / H) / (8 * math.sqrt(2))
+    return H**2 / 20 * d * root, H / 2 * (1 - 4 / (3 * H)) * root
+
+
+def totals(name: str, K: int, draw: int) -> tuple[float, float]:
+    """Regret and violation in all K episodes of one draw."""
+    problem = es.problems.hard_instance(D, H, episodes=K, seed=draw)
+    best = planner.solve(problem).value
+    if name == "uniform":
+        even = planner.evaluate(problem, np.full((problem.states, problem.actions), 1 / problem.actions))
+        return K * (best - even.value), K * even.violation
+    with jax.enable_x64(True):  # the setting is one of each thread
+        built = AGENTS[name].resolve(problem, K).build()
+        world = jax.tree.map(jnp.asarray, problem.world)
+        carry = drive.start_seeds(built.agent, problem.sizes, built.share_values, built.share_costs, 1)
+        regret = violation = 0.0
+        for done in range(0, K, CHUNK):
+            count = min(CHUNK, K - done)
+            carry, metrics = drive.scan_seeds(
+                built.agent, world, problem.sizes, carry, np.array([draw], np.uint32), np.int32(count), CHUNK, False
+            )
+            regret += float((best - np.asarray(metrics.value[:, :count])).sum())
+            violation += float(metrics.violation[:, :count].sum())
+    return regret, violation
+
+
+def measured(totals: np.ndarray, uniform: np.ndarray, least: tuple[float, float]) -> dict[str, dict[str, float]]:
+    """Regret and violation (draws, 2) with intervals, beside the bounds and an agent that never learns."""
+    mean, low, high = stats.mean_over_seeds(totals, np.random.default_rng(0))
+    return {
+        what: {
+            "mean": float(mean[i]),
+            "low": float(low[i]),
+            "high": float(high[i]),
+            "bound": least[i],
+            "of_bound": float(mean[i] / least[i]),
+            "of_uniform": float(mean[i] / uniform[i]),
+        }
+        for i, what in enumerate(("regret", "violation"))
+    }
+
+
+def interval(told: dict[str, float]) -> str:
+    return f"{told['mean']:.3g} [{told['low']:.3g}, {told['high']:.3g}]"
+
+
+def draw_figure(lengths: list[int], sums: dict[str, np.ndarray], path: Path) -> None:
+    looks = dict(figures.LOOKS) | {"uniform": figures.SPARE[3]}
+    with mpl.rc_context(figures.STYLE):
+        figure = Figure(figsize=(9.6, 3.9), layout="constrained")
+        for i, (axes, title) in enumerate(zip(figure.subplots(1, 2), ("Regret", "Hard violation"), strict=True)):
+            for name, each in sums.items():
+                told = stats.mean_over_seeds(each[:, :, i], np.random.default_rng(0))
+                colour, dashes = looks[name]
+                axes.plot(
+                    lengths, told.mean, color=colour, linestyle=dashes, marker="o", markersize=3, label=WORDS[name]
+                )
+                axes.fill_between(lengths, told.low, told.high, color=colour, alpha=0.2, linewidth=0)
+            least = [bounds(D, H, K)[i] for K in lengths]
+            axes.plot(lengths, least, color=figures.FAINT, linewidth=0.9, label="Theorem 2's lower bound")
+            axes.set(
+                xscale="log",
+                yscale="log",
+                title=f"{title} in all K episodes",
+                xlabel="K",
+                xlim=(lengths[0], lengths[-1]),
+            )
+        figure.axes[0].legend(frameon=False, fontsize=8.5)
+        figure.savefig(path, dpi=200, facecolor="white")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--least", type=int, default=8, help="log2 of the shortest run (8)")
+    parser.add_argument("--most", type=int, default=20, help="log2 of the longest run (20)")
+    parser.add_argument("--factor", type=int, default=4, help="from one K to the next (4)")
+    parser.add_argument("--draws", type=int, default=32, help="of u and of the randomness (32)")
+    parser.add_argument("--workers", type=int, default=1, help="runs at the same time (1)")
+    parser.add_argument("--out", type=Path, default=Path("out/hard-instance"))
+    parser.add_argument("--figure", type=Path, metavar="PNG", help="draw it, such as docs/figures/hard-instance.png")
+    options = parser.parse_args()
+
+    steps = range(options.most - options.least + 1)
+    lengths = [K for i in steps if (K := 2**options.least * options.factor**i) <= 2**options.most]
+    jobs = [(name, K, draw) for name in WORDS for K in lengths for draw in range(options.draws)]
+    with ThreadPoolExecutor(options.workers) as pool:
+        done = list(pool.map(lambda job: totals(*job), jobs))
+    shaped = np.array(done).reshape(len(WORDS), len(lengths), options.draws, 2).swapaxes(1, 2)
+    sums = dict(zip(WORDS, shaped, strict=True))  # (draws, lengths, 2)
+
+    rows, written = [], []
+    for name, each in sums.items():
+        for j, K in enumerate(lengths):
+            told = measured(each[:, j], sums["uniform"][:, j].mean(0), bounds(D, H, K))
+            written.append({"agent": name, "K": K, **told})
+            regret, violation = told["regret"], told["violation"]
+            shares = [f"{regret['of_bound']:.3g}", f"{regret['of_uniform']:.3f}"]
+            rows.append(
+                [WORDS[name], f"2^{K.bit_length() - 1}", interval(regret), *shares, interval(violation)]
+                + [f"{violation['of_bound']:.3g}"]
+            )
+    head = ["", "K", "regret", "/ bound", "/ uniform", "violation", "/ bound"]
+    print(tables.aligned([head, *rows]))
+    print(
+        "\nbounds: "
+        + "; ".join("2^{}: {:.3g} and {:.3g}".format(K.bit_length() - 1, *bounds(D, H, K)) for K in lengths)
+    )
+    slopes = {}
+    for name, each in sums.items():
+        for i, what in enumerate(("regret", "violation")):
+            slope = stats.power(np.array(lengths), each[:, :, i], np.random.default_rng(0))
+            slopes[f"{name} {what}"] = slope._asdict()
+            print(f"slope of {what}, {WORDS[name]}: {slope.value:.2f} [{slope.low:.2f}, {slope.high:.2f}]")
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "study.json").write_text(json.dumps({"rows": written, "slopes": slopes}, indent=1) + "\n")
+    if options.figure:
+        draw_figure(lengths, sums, options.figure)
+
+
+if __name__ == "__main__":
+    main()
