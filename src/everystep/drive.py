@@ -50,6 +50,7 @@ class Metrics(NamedTuple):
     labels: certificates.Counts | None = None  # what the cost intervals certify before the episode, if asked for
     planned: Bool[Array, ""] | None = None  # whether a plan was made, of agents that plan rarely
     mixture_violation: Float[Array, ""] | None = None  # of the mean over each draw, of agents that mix actions
+    watched: Any = None  # what somebody who watches the run wrote down
 
 
 class Planned(NamedTuple):
@@ -182,9 +183,13 @@ def mixed(world: World, plan: Plan, x: AnyArray) -> AnyArray:
 
 
 def run_episode(
-    agent: Agent, world: World, carry: Carry, draw: Draws, certified: Bool[Array, " S"] | None = None
+    agent: Agent, world: World, carry: Carry, draw: Draws, certified: Bool[Array, " S"] | None = None, watch: Any = None
 ) -> tuple[Carry, Metrics]:
-    """Plan, act, learn, and write down what happened; with `certified`, the labels of these states, too."""
+    """Plan, act, learn, and write down what happened; with `certified`, the labels of these states, too.
+
+    `watch`, if given, is called with the agent, the world, its states before and after, the plan and the episode: what
+    it returns is written down. It is a pytree of arrays whose class says what to do, and changes nothing.
+    """
     H, S = carry.agent.price.shape[1], world.r.shape[-1]
     x = start_state(world, carry.agent.k, draw.start)
     tie = partial(ties, draw.tie_word, H, S)  # made where it is used: an episode without a plan needs none
@@ -201,6 +206,8 @@ def run_episode(
         label = certificates.labels(*bounds(agent, carry.agent))
         metrics = metrics._replace(labels=certificates.count(label, world.g, certified[None, None]))
     learnt = lsvi.learn(agent, carry.agent, episode, costs)
+    if watch is not None:
+        metrics = metrics._replace(watched=watch(agent, world, carry.agent, learnt, planned.plan, episode))
     return Carry(learnt, visits, planned if rarely else None), metrics
 
 
@@ -236,6 +243,7 @@ def scan(
     count: Int[Array, ""],
     capacity: int,
     certified: Bool[Array, " S"] | None = None,
+    watch: Any = None,
 ) -> tuple[Carry, Metrics]:
     """`count` <= `capacity` episodes of one seed; the rows of `Metrics` after `count` are zeros.
 
@@ -244,12 +252,12 @@ def scan(
     episodes = carry.agent.k + jnp.arange(capacity, dtype=jnp.int32)
     drawn = jax.vmap(lambda k: draws(world, sizes, seed, k))(episodes)
     row = lambda i: jax.tree.map(lambda x: x[i], drawn)
-    shape = jax.eval_shape(lambda: run_episode(agent, world, carry, row(0), certified)[1])
+    shape = jax.eval_shape(lambda: run_episode(agent, world, carry, row(0), certified, watch)[1])
     book = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), shape)
 
     def body(i, loop):
         carry, book = loop
-        carry, metrics = run_episode(agent, world, carry, row(i), certified)
+        carry, metrics = run_episode(agent, world, carry, row(i), certified, watch)
         return carry, jax.tree.map(lambda rows, new: rows.at[i].set(new), book, metrics)
 
     return lax.fori_loop(0, count, body, (carry, book))
@@ -272,9 +280,10 @@ def scan_seeds(
     capacity: int,
     together: bool,
     certified: Bool[Array, " S"] | None = None,
+    watch: Any = None,
 ) -> tuple[Carry, Metrics]:
     """`scan` for many seeds: side by side on a GPU (`together`), one after another on a CPU."""
-    one = lambda carry, seed: scan(agent, world, sizes, carry, seed, count, capacity, certified)
+    one = lambda carry, seed: scan(agent, world, sizes, carry, seed, count, capacity, certified, watch)
     return jax.vmap(one)(carries, seeds) if together else lax.map(lambda each: one(*each), (carries, seeds))
 
 

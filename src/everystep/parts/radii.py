@@ -13,13 +13,19 @@ Every quantity is an array leaf, so changing a number compiles nothing.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 Scalar = Float[Array, ""] | float  # a number until the agent is built, an array leaf from then on
 Norms = Float[Array, "..."]
+
+
+def iota(d: Any, horizon: Any, episodes: Any, p: Any, log: Callable[[Any], Any] = jnp.log) -> Any:
+    """iota = log(2 d H K / p) of Theorem 1; `log` is that of plain numbers or of arrays."""
+    return log(2 * d * horizon * episodes / p)
 
 
 class Tuned(NamedTuple):
@@ -47,8 +53,8 @@ class PaperValue(NamedTuple):
     def width(self, norm2: Norms, k: Int[Array, ""]) -> Norms:
         now = k.astype(norm2.dtype)
         episodes = now**2 * (now + 1) if self.episodes is None else self.episodes
-        iota = jnp.log(2 * self.d * self.horizon * episodes / self.p)
-        return self.beta * self.d * self.horizon * jnp.sqrt(iota) * jnp.sqrt(norm2)
+        root = jnp.sqrt(iota(self.d, self.horizon, episodes, self.p))
+        return self.beta * self.d * self.horizon * root * jnp.sqrt(norm2)
 
 
 class PaperCost(NamedTuple):
