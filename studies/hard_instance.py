@@ -6,6 +6,7 @@ For K = 2^least, ..., 2^most by the factor, every draw has its own u and its own
 
 lsvi      sees rewards only: costs are hidden from it, as the proof's bandits have it
 lsvi-ae   sees the costs, too, and counts them, for they are not linear in the features
+cautious  the same with optimism=-1: it stays with the first harmless action it meets
 uniform   never learns; its numbers are exact, by the planner
 
 Regret and violation are set against the two halves of Theorem 2, with the constants of the paper's appendix. Slopes are
@@ -35,8 +36,13 @@ from everystep import drive, figures, planner, stats, tables
 
 CHUNK = 4096  # episodes in one compiled call
 D, H = 4, 3
-AGENTS = {"lsvi": es.agents.lsvi(), "lsvi-ae": es.agents.lsvi_ae()}
-WORDS = {"lsvi": "costs hidden (lsvi)", "lsvi-ae": "costs observed (lsvi-ae)", "uniform": "uniform"}
+AGENTS = {"lsvi": es.agents.lsvi(), "lsvi-ae": es.agents.lsvi_ae(), "cautious": es.agents.lsvi_ae(optimism=-1)}
+WORDS = {
+    "lsvi": "costs hidden (lsvi)",
+    "lsvi-ae": "costs observed (lsvi-ae)",
+    "cautious": "costs observed (optimism=-1)",
+    "uniform": "uniform",
+}
 
 
 def bounds(d: int, H: int, K: float) -> tuple[float, float]:
@@ -92,7 +98,7 @@ def interval(told: dict[str, float]) -> str:
 
 
 def draw_figure(lengths: list[int], sums: dict[str, np.ndarray], path: Path) -> None:
-    looks = dict(figures.LOOKS) | {"uniform": figures.SPARE[3]}
+    looks = dict(figures.LOOKS) | {"cautious": figures.SPARE[0], "uniform": figures.SPARE[3]}
     with mpl.rc_context(figures.STYLE):
         figure = Figure(figsize=(9.6, 3.9), layout="constrained")
         for i, (axes, title) in enumerate(zip(figure.subplots(1, 2), ("Regret", "Hard violation"), strict=True)):
