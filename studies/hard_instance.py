@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -32,7 +31,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import everystep as es
-from everystep import drive, figures, planner, stats, tables
+from everystep import drive, figures, planner, stats, tables, theory
 
 CHUNK = 4096  # episodes in one compiled call
 D, H = 4, 3
@@ -45,14 +44,9 @@ WORDS = {
 }
 
 
-def bounds(d: int, H: int, K: float) -> tuple[float, float]:
-    """Theorem 2 with the constants of its proof: least regret, least violation; delta = 1 / H.
-
-    regret    >= (H^2 / 20) d sqrt(K delta) / (8 sqrt 2)
-    violation >= (H / 2) (1 - 4 / (3 H)) sqrt(K delta) / (8 sqrt 2)
-    """
-    root = math.sqrt(K / H) / (8 * math.sqrt(2))
-    return H**2 / 20 * d * root, H / 2 * (1 - 4 / (3 * H)) * root
+def bounds(K: int) -> tuple[float, float]:
+    """Theorem 2: the least regret and the least violation."""
+    return theory.regret_lower_bound(K, H, D), theory.violation_lower_bound(K, H)
 
 
 def totals(name: str, K: int, draw: int) -> tuple[float, float]:
@@ -109,7 +103,7 @@ def draw_figure(lengths: list[int], sums: dict[str, np.ndarray], path: Path) -> 
                     lengths, told.mean, color=colour, linestyle=dashes, marker="o", markersize=3, label=WORDS[name]
                 )
                 axes.fill_between(lengths, told.low, told.high, color=colour, alpha=0.2, linewidth=0)
-            least = [bounds(D, H, K)[i] for K in lengths]
+            least = [bounds(K)[i] for K in lengths]
             axes.plot(lengths, least, color=figures.FAINT, linewidth=0.9, label="Theorem 2's lower bound")
             axes.set(
                 xscale="log",
@@ -144,7 +138,7 @@ def main() -> None:
     rows, written = [], []
     for name, each in sums.items():
         for j, K in enumerate(lengths):
-            told = measured(each[:, j], sums["uniform"][:, j].mean(0), bounds(D, H, K))
+            told = measured(each[:, j], sums["uniform"][:, j].mean(0), bounds(K))
             written.append({"agent": name, "K": K, **told})
             regret, violation = told["regret"], told["violation"]
             shares = [f"{regret['of_bound']:.3g}", f"{regret['of_uniform']:.3f}"]
@@ -154,10 +148,7 @@ def main() -> None:
             )
     head = ["", "K", "regret", "/ bound", "/ uniform", "violation", "/ bound"]
     print(tables.aligned([head, *rows]))
-    print(
-        "\nbounds: "
-        + "; ".join("2^{}: {:.3g} and {:.3g}".format(K.bit_length() - 1, *bounds(D, H, K)) for K in lengths)
-    )
+    print("\nbounds: " + "; ".join("2^{}: {:.3g} and {:.3g}".format(K.bit_length() - 1, *bounds(K)) for K in lengths))
     slopes = {}
     for name, each in sums.items():
         for i, what in enumerate(("regret", "violation")):

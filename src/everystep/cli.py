@@ -94,6 +94,11 @@ def parser() -> argparse.ArgumentParser:
     certify.add_argument("--step", default="1", metavar="H", help="the step to draw, if costs depend on it (1)")
     certify.set_defaults(command=_certify)
 
+    theory = commands.add_parser("theory", help="a run beside what the paper proves of it: bounds, errors, coverage")
+    theory.add_argument("folder", metavar="DIR", help="a run folder")
+    theory.add_argument("--seeds", default="8", metavar="N", help="how many of its seeds to run again and watch (8)")
+    theory.set_defaults(command=_theory)
+
     compare = commands.add_parser("compare", help="all agents on all problems where they can run: Table 1, measured")
     compare.add_argument("--problems", metavar="P,Q", help="names with commas (all)")
     compare.add_argument("--agents", metavar="A,B", help="names with commas (all)")
@@ -156,6 +161,14 @@ def _certify(options: argparse.Namespace) -> None:
     from everystep import certify
 
     print(certify.run(Path(options.folder), options.agent, options.seed, options.step))
+
+
+def _theory(options: argparse.Namespace) -> None:
+    seeds = whole_number("seeds", options.seeds)
+
+    from everystep import theory_table
+
+    print(theory_table.run(Path(options.folder), seeds, bar))
 
 
 def _compare(options: argparse.Namespace) -> None:

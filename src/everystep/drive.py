@@ -49,6 +49,8 @@ class Metrics(NamedTuple):
     soft_violation: Float[Array, ""]
     labels: certificates.Counts | None = None  # what the cost intervals certify before the episode, if asked for
     planned: Bool[Array, ""] | None = None  # whether a plan was made, of agents that plan rarely
+    mixture_violation: Float[Array, ""] | None = None  # of the mean over each draw, of agents that mix actions
+    watched: Any = None  # what somebody who watches the run wrote down
 
 
 class Planned(NamedTuple):
@@ -152,7 +154,7 @@ def play(
 
     before = (x, state.costs if reacts else None)
     (_, costs), (episode, g) = lax.scan(forward, before, jnp.arange(plan.policy.shape[0]))
-    return episode, g, costs
+    return episode._replace(V_next=plan.V_next), g, costs
 
 
 def tally(x: AnyArray, V: AnyArray, C: AnyArray, reward: AnyArray, g: AnyArray) -> Metrics:
@@ -168,10 +170,26 @@ def tally(x: AnyArray, V: AnyArray, C: AnyArray, reward: AnyArray, g: AnyArray) 
     )
 
 
+def mixed(world: World, plan: Plan, x: AnyArray) -> AnyArray:
+    """sum_h sum_i max(sum_a pi_h(a | x_h) g_i(x_h, a), 0) on the way x (H,); None of plans that mix nothing.
+
+    For NumPy and JAX arrays alike.
+    """
+    if plan.actions is not None:
+        return None
+    steps = np.arange(len(x))
+    g = world.g[steps if len(world.g) > 1 else np.zeros_like(steps), :, :, x]  # (H, m, A)
+    return (g * plan.policy[steps, :, x][:, None]).sum(-1).clip(min=0).sum()
+
+
 def run_episode(
-    agent: Agent, world: World, carry: Carry, draw: Draws, certified: Bool[Array, " S"] | None = None
+    agent: Agent, world: World, carry: Carry, draw: Draws, certified: Bool[Array, " S"] | None = None, watch: Any = None
 ) -> tuple[Carry, Metrics]:
-    """Plan, act, learn, and write down what happened; with `certified`, the labels of these states, too."""
+    """Plan, act, learn, and write down what happened; with `certified`, the labels of these states, too.
+
+    `watch`, if given, is called with the agent, the world, its states before and after, the plan and the episode: what
+    it returns is written down. It is a pytree of arrays whose class says what to do, and changes nothing.
+    """
     H, S = carry.agent.price.shape[1], world.r.shape[-1]
     x = start_state(world, carry.agent.k, draw.start)
     tie = partial(ties, draw.tie_word, H, S)  # made where it is used: an episode without a plan needs none
@@ -182,18 +200,21 @@ def run_episode(
     words = tie() if agent.choice.reacts else None
     episode, g, costs = play(agent, world, carry.agent, planned.plan, words, x, draw)
     visits = carry.visits.at[episode.x].add(1)
-    metrics = tally(x, planned.V, planned.C, episode.reward, g)._replace(planned=due)
+    harm = mixed(world, planned.plan, episode.x)
+    metrics = tally(x, planned.V, planned.C, episode.reward, g)._replace(planned=due, mixture_violation=harm)
     if certified is not None:
         label = certificates.labels(*bounds(agent, carry.agent))
         metrics = metrics._replace(labels=certificates.count(label, world.g, certified[None, None]))
     learnt = lsvi.learn(agent, carry.agent, episode, costs)
+    if watch is not None:
+        metrics = metrics._replace(watched=watch(agent, world, carry.agent, learnt, planned.plan, episode))
     return Carry(learnt, visits, planned if rarely else None), metrics
 
 
 def bounds(agent: Agent, state: State) -> tuple[Float[Array, "T m A S"], Float[Array, "T m A S"]]:
     """The lower and the upper end of every cost interval; an action known to be safe is at most 0."""
-    mean, width = agent.costs.estimate(state.costs, state.k)
-    lower, upper = mean - width, mean + width
+    cost = agent.costs.estimate(state.costs, state.k)
+    lower, upper = cost.mean - cost.width, cost.mean + cost.width
     if agent.known_safe is None:
         return lower, upper
     known = agent.known_safe[None, None]
@@ -222,6 +243,7 @@ def scan(
     count: Int[Array, ""],
     capacity: int,
     certified: Bool[Array, " S"] | None = None,
+    watch: Any = None,
 ) -> tuple[Carry, Metrics]:
     """`count` <= `capacity` episodes of one seed; the rows of `Metrics` after `count` are zeros.
 
@@ -230,12 +252,12 @@ def scan(
     episodes = carry.agent.k + jnp.arange(capacity, dtype=jnp.int32)
     drawn = jax.vmap(lambda k: draws(world, sizes, seed, k))(episodes)
     row = lambda i: jax.tree.map(lambda x: x[i], drawn)
-    shape = jax.eval_shape(lambda: run_episode(agent, world, carry, row(0), certified)[1])
+    shape = jax.eval_shape(lambda: run_episode(agent, world, carry, row(0), certified, watch)[1])
     book = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), shape)
 
     def body(i, loop):
         carry, book = loop
-        carry, metrics = run_episode(agent, world, carry, row(i), certified)
+        carry, metrics = run_episode(agent, world, carry, row(i), certified, watch)
         return carry, jax.tree.map(lambda rows, new: rows.at[i].set(new), book, metrics)
 
     return lax.fori_loop(0, count, body, (carry, book))
@@ -258,9 +280,10 @@ def scan_seeds(
     capacity: int,
     together: bool,
     certified: Bool[Array, " S"] | None = None,
+    watch: Any = None,
 ) -> tuple[Carry, Metrics]:
     """`scan` for many seeds: side by side on a GPU (`together`), one after another on a CPU."""
-    one = lambda carry, seed: scan(agent, world, sizes, carry, seed, count, capacity, certified)
+    one = lambda carry, seed: scan(agent, world, sizes, carry, seed, count, capacity, certified, watch)
     return jax.vmap(one)(carries, seeds) if together else lax.map(lambda each: one(*each), (carries, seeds))
 
 
@@ -311,9 +334,12 @@ def stepping(
             if reacts:
                 costs = _observe(agent, costs, Episode(*(jnp.asarray(each)[None] for each in rows[-1])))
             x = outcome.x_next
-        episode = Episode(*(jnp.asarray(np.stack(column)) for column in zip(*rows, strict=True)))
+        seen = Episode(*(jnp.asarray(np.stack(column)) for column in zip(*rows, strict=True)))
+        episode = seen._replace(V_next=plan.V_next)
         V, C = np.asarray(planned.V), np.asarray(planned.C)
-        metrics = tally(first, V, C, np.asarray(episode.reward), np.array(g))._replace(planned=due)
+        harm = mixed(host, plan._replace(policy=policy), np.asarray(episode.x))
+        metrics = tally(first, V, C, np.asarray(episode.reward), np.array(g))
+        metrics = metrics._replace(planned=due, mixture_violation=harm)
         visits = carry.visits + np.bincount(episode.x, minlength=sizes.states).astype(np.int32)
         learnt = _learn(agent, carry.agent, episode, costs)
         carry = Carry(learnt, jnp.asarray(visits), None if due is None else planned)

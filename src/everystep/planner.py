@@ -44,7 +44,7 @@ def solve(problem: FiniteCMDP, safe: bool = True) -> Solution:
     V = np.zeros((H + 1, S))
     policy = np.zeros((H, S), np.int32)
     for h in reversed(range(H)):
-        Q = at_step(world.r, h) + expected(at_step(world.P, h), world.successors, V[h + 1])
+        Q = action_values(world, h, V[h + 1])
         if safe:
             allowed = (at_step(world.g, h) <= 0).all(0) | problem.exempt
             if not allowed.any(0).all():
@@ -56,6 +56,11 @@ def solve(problem: FiniteCMDP, safe: bool = True) -> Solution:
         policy[h] = Q.argmax(0)
         V[h] = Q.max(0)
     return Solution(from_start(problem, V[0]), policy, V)
+
+
+def action_values(world: World, h: int, V_next: np.ndarray) -> np.ndarray:
+    """[r_h + P_h V_{h+1}](a, x), (A, S): what each action is worth at step h if V is earned from the next one on."""
+    return np.asarray(at_step(world.r, h) + expected(at_step(world.P, h), world.successors, V_next))
 
 
 def highest(problem: FiniteCMDP) -> float:

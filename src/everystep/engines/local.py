@@ -21,10 +21,11 @@ BATCH = 2  # seeds in one compiled call on a CPU: larger ones are 4 % faster, bu
 
 
 class Cell(NamedTuple):
-    """One agent on one problem."""
+    """One agent on one problem, and who watches it (see `drive.run_episode`)."""
 
     problem: FiniteCMDP
     built: Built
+    watch: Any = None
 
 
 class Fitted(NamedTuple):
@@ -122,6 +123,7 @@ def _run_batch(
     world: World = jax.tree.map(jnp.asarray, cell.problem.world)
     carry: Carry = drive.start_seeds(built.agent, sizes, built.share_values, built.share_costs, len(seeds))
     certified = jnp.asarray(~cell.problem.exempt) if certify else None
+    watch = jax.tree.map(jnp.asarray, cell.watch)
     chunks, visits_early = [], np.zeros((len(seeds), sizes.states), np.int32)
     fits: list[Fitted] = []
     stops = sorted({0, *range(0, episodes, CHUNK), *(n for each in built.fits if each for n in _every(each, episodes))})
@@ -130,7 +132,7 @@ def _run_batch(
             return None
         carry = drive.with_room(built.agent, sizes, carry, until - done)
         carry, metrics = drive.scan_seeds(
-            built.agent, world, sizes, carry, seeds, np.int32(until - done), CHUNK, together, certified
+            built.agent, world, sizes, carry, seeds, np.int32(until - done), CHUNK, together, certified, watch
         )
         if episodes == 0:
             return None

@@ -13,13 +13,19 @@ Every quantity is an array leaf, so changing a number compiles nothing.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 Scalar = Float[Array, ""] | float  # a number until the agent is built, an array leaf from then on
 Norms = Float[Array, "..."]
+
+
+def iota(d: Any, horizon: Any, episodes: Any, p: Any, log: Callable[[Any], Any] = jnp.log) -> Any:
+    """iota = log(2 d H K / p) of Theorem 1; `log` is that of plain numbers or of arrays."""
+    return log(2 * d * horizon * episodes / p)
 
 
 class Tuned(NamedTuple):
@@ -47,8 +53,8 @@ class PaperValue(NamedTuple):
     def width(self, norm2: Norms, k: Int[Array, ""]) -> Norms:
         now = k.astype(norm2.dtype)
         episodes = now**2 * (now + 1) if self.episodes is None else self.episodes
-        iota = jnp.log(2 * self.d * self.horizon * episodes / self.p)
-        return self.beta * self.d * self.horizon * jnp.sqrt(iota) * jnp.sqrt(norm2)
+        root = jnp.sqrt(iota(self.d, self.horizon, episodes, self.p))
+        return self.beta * self.d * self.horizon * root * jnp.sqrt(norm2)
 
 
 class PaperCost(NamedTuple):
@@ -72,6 +78,38 @@ class PaperCost(NamedTuple):
             self.d * jnp.log((1 + seen / self.lam) * self.estimators / self.p)
         )
         return self.beta * radius * jnp.sqrt(norm2)
+
+
+class ToldCost(NamedTuple):
+    """beta = sigma sqrt(d log((2 + 2 T / lam) / delta)) + sqrt(lam) B: the cost part of SLUCB-QVI's radius.
+
+    Symbols: T, all observations of one estimator, is `observations`; B >= ||gamma|| is `bound`, printed as sqrt(d);
+    delta is what of p one estimator may spend. `beta` multiplies the whole. Departures from the paper, as rebuilt: it
+    takes the larger of this and the radius of the values, with which safe sets do not grow at any feasible K.
+    """
+
+    beta: Scalar
+    d: Scalar
+    lam: Scalar
+    bound: Scalar
+    sigma: Scalar
+    observations: Scalar
+    delta: Scalar
+
+    def width(self, norm2: Norms, k: Int[Array, ""]) -> Norms:
+        log = jnp.log((2 + 2 * self.observations / self.lam) / self.delta)
+        radius = self.sigma * jnp.sqrt(self.d * log) + jnp.sqrt(self.lam) * self.bound
+        return self.beta * radius * jnp.sqrt(norm2)
+
+
+class Multiplied(NamedTuple):
+    """A radius times a factor of each state: kappa_h(x) of SLUCB-QVI, by which values make up for a small safe set."""
+
+    radius: Tuned | PaperValue | CoordinateValue
+    factor: Float[Array, "T 1 S"]
+
+    def width(self, norm2: Norms, k: Int[Array, ""]) -> Norms:
+        return self.factor * self.radius.width(norm2, k)
 
 
 class CoordinateCost(NamedTuple):
@@ -129,5 +167,5 @@ class PaperGP(NamedTuple):
         return self.beta * (self.bound + self.sigma * jnp.sqrt(2 * (gain + 1 + self.log_union))) * jnp.sqrt(variance)
 
 
-Radius = Tuned | PaperValue | PaperCost | CoordinateCost | CoordinateValue
+Radius = Tuned | PaperValue | PaperCost | ToldCost | CoordinateCost | CoordinateValue | Multiplied
 GPRadius = Tuned | PaperGP

@@ -1,0 +1,105 @@
+"""A run folder turned back into the experiment it came from: the same agents, settings and seeds, ready to run again.
+
+Runs are decided by their spec and their seeds, so what a folder did not write down is found out by running it again.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from everystep import __version__, problems, store
+from everystep.agents import Recipe
+from everystep.arrays import read_npz
+from everystep.cost_setup import fingerprint
+from everystep.errors import EverystepError
+from everystep.experiment import Experiment, prepare
+from everystep.models import AUTO
+from everystep.problem import FiniteCMDP
+
+NEEDED = ("regret", "value", "violation")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder as far as it can be run again: its problem, its spec, and the columns (seeds, K) of each agent."""
+
+    folder: Path
+    problem: FiniteCMDP
+    spec: dict[str, Any]
+    curves: dict[str, dict[str, np.ndarray]]
+
+    def again(self, seeds: int) -> Experiment:
+        """The same experiment on the first so many of its seeds; an error says what keeps it from being the same."""
+        prepared = prepare(
+            self.problem,
+            [self._recipe(agent) for agent in self.spec["agents"]],
+            self.spec["episodes"],
+            self.spec["seeds"][:seeds],
+        )
+        now, then = (json.loads(json.dumps(spec)) for spec in (prepared.spec, self.spec))
+        for new, old in zip(now["agents"], then["agents"], strict=True):
+            for key, value in new["settings"].items():
+                if value != old["settings"].get(key, value):
+                    raise EverystepError(
+                        f"'{self.folder}' has {key} = {old['settings'][key]} for {old['label']}, which is now read as "
+                        f"{value}; {self._other_version()}"
+                    )
+        if now["problem"] != then["problem"]:
+            raise EverystepError(f"'{self.folder}' holds a problem other than the one it ran; {self._other_version()}")
+        return prepared
+
+    def check(self, label: str, value: np.ndarray, violation: np.ndarray) -> None:
+        """That an agent run again, (seeds, K), did what the folder says it did, up to rounding."""
+        kept = self.curves[label]
+        for name, new in (("value", value), ("violation", violation)):
+            if not np.allclose(new, kept[name][: len(new)], rtol=0, atol=1e-9):
+                raise EverystepError(
+                    f"'{self.folder}' run again gives another {name} of {label}; {self._other_version()}"
+                )
+
+    def _other_version(self) -> str:
+        version = self.spec.get("versions", {}).get("everystep", "unknown")
+        return f"it was written by everystep {version} and this is {__version__}: run it again into another folder."
+
+    def _recipe(self, agent: dict[str, Any]) -> Recipe:
+        label = agent["label"]
+        settings = {key: value for key, value in agent["settings"].items() if not isinstance(value, list)}
+        for key in ("cost", "value", "known_safe"):
+            value = str(settings.get(key, ""))
+            if " #" in value or (key == "known_safe" and value not in ("", "none", "safest")):
+                raise EverystepError(
+                    f"'{self.folder}' cannot be run again: {key} of {label} was given from Python and is not kept in "
+                    "the folder; use everystep.diagnosis from Python instead."
+                )
+        if "features" in settings:
+            settings["features"] = self._features(label, settings["features"])
+        return Recipe(agent["agent"], settings).called(label)
+
+    def _features(self, label: str, said: str) -> Any:
+        own = self.problem.features
+        if said == "one-hot" or (own is not None and said == fingerprint(own)):
+            return said if said == "one-hot" else AUTO
+        try:
+            return read_npz(self.folder / "features.npz", lambda key: key == f"{label}_features")[f"{label}_features"]
+        except (EverystepError, KeyError):
+            raise EverystepError(
+                f"'{self.folder}' has no features.npz with the features of {label}; run it again into another folder."
+            ) from None
+
+
+def read(folder: Path) -> Run:
+    """A run folder, or the sentence that says why it is none."""
+    if not (folder / "spec.json").is_file():
+        raise EverystepError(f"'{folder}' holds no run; give the folder that `everystep run` wrote.")
+    try:
+        spec = store.read_spec(folder)
+        problem = problems.from_arrays(folder / "problem.npz")
+        curves = store.read_curves(folder, NEEDED)
+    except Exception:  # what a damaged file raises is written nowhere
+        raise EverystepError(f"'{folder}' has files that cannot be read; run it again into another folder.") from None
+    return Run(folder, problem, spec, curves)
