@@ -16,7 +16,8 @@ At (x, a) the estimate is the interval from the lowest to the highest of these o
 its upper end is what LSVI-NEW asks to be <= 0, and the mean g(x, a) over x' lies inside it too. `doubt` is the largest
 ||perp(phi)|| there, by which the agent's bonuses go.
 
-`seed_episodes` is K': until so many were seen, an estimate is not `trusted`, and the agent plays what it was told.
+`seed_episodes` is K': until so many were seen, an estimate is not `trusted`, and the agent plays what it was told. An
+agent that plans rarely does so until the first plan after them.
 """
 
 from __future__ import annotations
