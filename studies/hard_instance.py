@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -31,7 +30,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import everystep as es
-from everystep import drive, figures, planner, stats, tables
+from everystep import drive, figures, planner, stats, tables, theory
 
 CHUNK = 4096  # episodes in one compiled call
 D, H = 4, 3
@@ -40,13 +39,8 @@ WORDS = {"lsvi": "costs hidden (lsvi)", "lsvi-ae": "costs observed (lsvi-ae)", "
 
 
 def bounds(d: int, H: int, K: float) -> tuple[float, float]:
-    """Theorem 2 with the constants of its proof: least regret, least violation; delta = 1 / H.
-
-    regret    >= (H^2 / 20) d sqrt(K delta) / (8 sqrt 2)
-    violation >= (H / 2) (1 - 4 / (3 H)) sqrt(K delta) / (8 sqrt 2)
-    """
-    root = math.sqrt(K / H) / (8 * math.sqrt(2))
-    return H**2 / 20 * d * root, H / 2 * (1 - 4 / (3 * H)) * root
+    """Theorem 2 with the constants of its proof: least regret, least violation."""
+    return theory.regret_lower_bound(K, H, d), theory.violation_lower_bound(K, H)
 
 
 def totals(name: str, K: int, draw: int) -> tuple[float, float]:
