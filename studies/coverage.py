@@ -103,10 +103,28 @@ print(
     )
     + " (lost/violation)."
 )
+
+
+def first_telling(d: int, H: int) -> dict[str, int | None]:
+    """From which K on the repaired bounds, with the printed radii, are below K H."""
+    beta = lambda K: theory.value_radius(1, d, H, K, P)
+    errors = theory_table.errors_bound(es.agents.lsvi_ae(**own).resolve(es.problems.linear(8, 4, d, H), K))
+    return {
+        "regret": theory.first_telling(lambda K: theory.regret_bound(K, H, d, beta(K), P, repaired=True), H),
+        "violation": theory.first_telling(lambda K: theory.violation_bound(K, H, errors(K), repaired=True), H),
+    }
+
+
+tells = {f"d = {d}, H = {h}": first_telling(d, h) for d, h in ((options.d, H), (10, 5), (400, 15))}
+print("\nThe bounds are below K H from these K on (the last is the lake, one-hot):")
+for name, each in tells.items():
+    print(f"  {name}: regret {each['regret']:.6g}, violation {each['violation']:.6g}")
 out = Path(options.out)
 out.mkdir(parents=True, exist_ok=True)
 settings = {key: value for key, value in vars(options).items() if key not in ("out", "figure")}
-(out / "coverage.json").write_text(json.dumps({"settings": settings, "runs": n, "radii": said}, indent=2) + "\n")
+(out / "coverage.json").write_text(
+    json.dumps({"settings": settings, "runs": n, "radii": said, "tells_from": tells}, indent=2) + "\n"
+)
 print(f"\nWritten to {out / 'coverage.json'}")
 
 if options.figure:
