@@ -145,14 +145,14 @@ def _number(radius: Any, k: float, *gain: float) -> float:
 def not_covered(resolved: Resolved) -> list[str]:
     """What Theorem 1 assumes and this run does not keep, in words."""
     problem, name = resolved.problem, resolved.recipe.name
-    agent = resolved.recipe.name == "lsvi-ae"
+    agent, several = name == "lsvi-ae", problem.horizon > 1
     bent = resolved.value.choice == "linear" and not _is_linear(problem, resolved.phi)
     said = {
         f"it is about lsvi-ae, and this is {name}": not agent,
         f"beta is {resolved['radius']}, not c d H sqrt(iota)": resolved["radius"] != "paper",
         f"lam is {resolved['lam']:g}, not 1": resolved["lam"] != 1,
-        "one value estimator is shared over steps": resolved["share_values"],
-        "one cost estimator is shared over steps": agent and resolved["share_costs"],
+        "one value estimator is shared over steps": resolved["share_values"] and several,
+        "one cost estimator is shared over steps": agent and resolved["share_costs"] and several,
         "the cost intervals carry no probability": agent and resolved.confidence is None,
         f"the floor is {resolved['floor']}, not k": agent and resolved["floor"] != "k",
         f"optimism is {resolved['optimism']:g}, not 1": agent and resolved["optimism"] != 1,
@@ -397,6 +397,8 @@ def _row(name: str, said: Mapping[str, Any]) -> list[str]:
 def _short(value: float | None) -> str:
     if value is None:
         return "none"
+    if isinstance(value, int) and value < 1e7:
+        return str(value)
     return f"{value:.2e}" if abs(value) >= 1e5 else tables.number(value)
 
 
