@@ -141,7 +141,9 @@ class Resolved:
             raise EverystepError(f"features have a norm of {norm:.6g}; scale them so that ||phi(x, a)|| <= 1.")
         s["features"] = "one-hot" if phi is None else fingerprint(phi)
         cost = (SafeSetup if told else CostSetup).on(problem, episodes, recipe.name, recipe.settings, s, phi)
-        value = ValueSetup.on(problem, episodes, recipe.name, s, phi, cost.kappa() if isinstance(cost, SafeSetup) else None)
+        value = ValueSetup.on(
+            problem, episodes, recipe.name, s, phi, cost.kappa() if isinstance(cost, SafeSetup) else None
+        )
         return cls(problem, episodes, recipe, s | cost.shown() | value.shown(), phi, cost, value)
 
     def __getitem__(self, setting: str) -> Any:
@@ -225,7 +227,7 @@ class Named(NamedTuple):
         return "safe_action" in self.settings
 
 
-UPPER = -1.0  # optimism of agents that admit nothing but what is safe by the upper end of its cost interval
+UPPER: Any = -1.0  # optimism of agents that admit nothing but what is safe by the upper end of its cost interval
 
 REGISTERED: dict[str, Named] = {
     "lsvi-ae": Named(
@@ -293,10 +295,11 @@ def slucb_qvi(**settings: Any) -> Recipe:
     c = g + tau are linear in the features (`FiniteCMDP(known=Known(...))`, or `safe_action` and `threshold`).
     Reconstructed: the formulas are rebuilt from what later papers say of the algorithm, not read from its own.
 
-    Its promise is safety, so the cost radius is the valid one (`radius_cost=paper`), the cost part of the printed maximum
-    alone; the value radius is tuned. kappa_h(x) = 2 H / (tau - c0(x)) + 1 as printed
-    keeps Q at its cap for long; `kappa=1` leaves it out. With one-hot features nothing is ever known of an action but
-    a0, which it then plays for ever: it needs features that actions have in common, and actions near a0 to begin with.
+    Its promise is safety, so the cost radius is the valid one (`radius_cost=paper`), the cost part of the printed
+    maximum alone. The value radius is tuned, times kappa_h(x) = 2 H / (tau - c0(x)) + 1 as printed, which makes up for
+    what a small safe set leaves out and keeps Q at its cap for long; `kappa=1` leaves it out. With one-hot features
+    nothing is ever known of an action but a0, which it then plays for ever: it needs features that actions have in
+    common, and actions near a0 to begin with.
     """
     return Recipe("slucb-qvi", settings)
 

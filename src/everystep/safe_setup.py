@@ -54,13 +54,12 @@ class SafeSetup:
             )
         safe, threshold = _safe_action(problem, agent, values["safe_action"]), values["threshold"]
         at_safe = None if phi is None else phi[np.arange(problem.states), safe]
-        if at_safe is not None and (x := int(np.linalg.norm(at_safe, axis=-1).argmin())) is not None:
-            if not np.linalg.norm(at_safe[x]) > 0:
-                raise EverystepError(
-                    f"the safe action of {problem.describe(x)} has features that are all zero, so that its cost says "
-                    "nothing of others; give features without zeros."
-                )
-        told = problem.known.threshold if isinstance(threshold, str) else np.asarray(threshold, float)
+        if at_safe is not None and (nothing := ~at_safe.any(-1)).any():
+            raise EverystepError(
+                f"the safe action of {problem.describe(int(nothing.argmax()))} has features that are all zero, so that "
+                f"its cost tells {agent} nothing of others; give it features."
+            )
+        told = np.asarray(problem.known.threshold if isinstance(threshold, str) else threshold, float)
         if told.shape not in ((), (problem.constraints,)):
             raise EverystepError(
                 f"setting threshold of {agent} has {len(told)} numbers for {problem.constraints} constraints; "
@@ -162,7 +161,11 @@ class SafeSetup:
     @property
     def _fitted(self) -> tuple[np.ndarray, np.ndarray]:
         """gamma (d, m T) by least squares, and what it misses of c = g + threshold."""
-        c = (self.problem.g + self.threshold[:, None, None, None]).reshape(-1, self.problem.states * self.problem.actions).T
+        c = (
+            (self.problem.g + self.threshold[:, None, None, None])
+            .reshape(-1, self.problem.states * self.problem.actions)
+            .T
+        )
         if self.phi is None:
             return c, np.zeros_like(c)
         X = self.phi.reshape(-1, self.d)
@@ -187,8 +190,8 @@ class SafeSetup:
             )
         elif not self._tuned and self._norm > self.bound * (1 + 1e-9):
             said.append(
-                f"the weights of costs have a norm of {self._norm:.4g}, above the bound {self.bound:.4g}: the intervals "
-                f"of {self.agent} carry no probability; set bound to at least that."
+                f"the weights of costs have a norm of {self._norm:.4g}, above the bound {self.bound:.4g}: the "
+                f"intervals of {self.agent} carry no probability; set bound to at least that."
             )
         return tuple(said)
 
@@ -214,7 +217,7 @@ def _safe_action(problem: FiniteCMDP, agent: str, given: Any) -> np.ndarray:
     if (bad := (cost >= 0) & ~problem.exempt).any():
         x = int(bad.argmax())
         raise EverystepError(
-            f"the safe action of {problem.describe(x)} told to {agent} is {problem.describe_action(int(safe[x]))}, whose "
-            f"g is {cost[x]:.6g}; it must be told one with g < 0 in every state."
+            f"the safe action of {problem.describe(x)} told to {agent} is {problem.describe_action(int(safe[x]))}, "
+            f"whose g is {cost[x]:.6g}; it must be told one with g < 0 in every state."
         )
     return np.asarray(safe, np.int64)

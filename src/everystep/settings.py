@@ -171,7 +171,9 @@ SETTINGS: dict[str, Setting] = {
         f"ridge of the cost model (auto: {LAM_COST} tuned, 0.5 coordinate, 1 paper; gp: sigma^2 >= {LAM_GP})",
     ),
     "radius_cost": Setting(
-        _or(AUTO, _one_of(*RADII)), AUTO, "widths of the cost model (auto: as radius; of slucb-qvi and rslucb-qvi: paper)"
+        _or(AUTO, _one_of(*RADII)),
+        AUTO,
+        "widths of the cost model (auto: as radius; of slucb-qvi and rslucb-qvi: paper)",
     ),
     "sigma": Setting(
         _or(AUTO, _number(at_least=0, at_most=1e6)), AUTO, "noise of observed costs (auto: the problem's)"
