@@ -1,7 +1,7 @@
 """Choices that never leave what is surely safe: the safe set, and the safe mixture of actions.
 
-Both go by the upper ends of cost intervals (`optimism` = -1), and rest on a known safe action in every state. Prices play
-no part. The same conventions as in `choices.py`.
+Both go by the upper ends of cost intervals (`optimism` = -1), and rest on a known safe action in every state. Prices
+play no part. The same conventions as in `choices.py`.
 """
 
 from __future__ import annotations
