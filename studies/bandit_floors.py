@@ -1,6 +1,8 @@
 """Does the floor of the price matter? RPOL's sqrt(k) and LSVI-AE's k on RPOL's own continuum of arms.
 
-python studies/bandit_floors.py [--episodes 500] [--seeds 64] [--out out/bandit-floors]
+    python studies/bandit_floors.py [--episodes 300] [--seeds 64] [--out out/bandit-floors]
+
+Processes are told the noise of the costs, and widths are two standard deviations. Floors: sqrt(k), k, and none.
 """
 
 from __future__ import annotations
@@ -19,27 +21,32 @@ FLOORS = ("sqrt", "k", 0)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--episodes", type=int, default=500)
+    parser.add_argument("--episodes", type=int, default=300)
     parser.add_argument("--seeds", type=int, default=64)
     parser.add_argument("--out", type=Path, default=Path("out/bandit-floors"))
     options = parser.parse_args()
 
-    agents = [es.agents.rpol(floor=floor).called(f"floor {floor}") for floor in FLOORS]
-    result = es.run(es.problems.bandit_continuum(), agents, options.episodes, options.seeds)
+    problem = es.problems.bandit_continuum()
+    noise = problem.noise.cost_sigma**2
+    widths = {"lam": noise, "beta": 2 * noise**0.5, "lam_cost": noise, "beta_cost": 2}
+    agents = [es.agents.rpol(floor=floor, **widths).called(f"floor {floor}") for floor in FLOORS]
+    result = es.run(problem, agents, options.episodes, options.seeds)
     rows = {}
-    print(f"| {options.episodes} episodes, {options.seeds} seeds | regret | violation | unsafe pulls, last 100 |")
-    print("|---|---|---|---|")
+    columns = "regret | violation | violation, last 100 | regret, last 100"
+    print(f"| {options.episodes} episodes, {options.seeds} seeds | {columns} |")
+    print("|---|---|---|---|---|")
     for label, curves in result.curves.items():
         told = {
             "regret": curves["regret"].sum(1),
             "violation": curves["violation"].sum(1),
-            "unsafe_pulls_in_the_last_100": curves["unsafe_steps"][:, -100:].sum(1),
+            "violation_in_the_last_100": curves["violation"][:, -100:].sum(1),
+            "regret_in_the_last_100": curves["regret"][:, -100:].sum(1),
         }
         rows[label] = {
             name: [float(end) for end in stats.mean_over_seeds(each, np.random.default_rng(0))]
             for name, each in told.items()
         }
-        cells = [f"{mean:.2f} [{low:.2f}, {high:.2f}]" for mean, low, high in rows[label].values()]
+        cells = [f"{mean:.3g} [{low:.3g}, {high:.3g}]" for mean, low, high in rows[label].values()]
         print(f"| {label} | {' | '.join(cells)} |")
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "floors.json").write_text(json.dumps(rows, indent=1))

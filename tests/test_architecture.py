@@ -21,7 +21,7 @@ FLOORS = [
     {"problem", "constraints", "arrays"},
     {"rows"},
     {"planner", "models", "settings", "parts", "features", "kernels", "problems", "stats", "certificates", "logged"},
-    {"lsvi", "cost_setup", "value_setup", "theory"},
+    {"lsvi", "cost_setup", "safe_setup", "value_setup", "mixture_setup", "theory"},
     {"agents", "fitting", "sides", "regressors", "acting", "rollout"},
     {"open_setup"},
     {"open_agent"},

@@ -18,7 +18,7 @@ from everystep.parts.kernels import RBF
 from everystep.parts.penalties import Floor, NoPenalty, Rectified, VirtualQueue
 from everystep.parts.radii import CoordinateCost, CoordinateValue, PaperCost, PaperValue, Tuned
 from everystep.parts.values import Counts, Linear
-from everystep.problem import FiniteCMDP, Sizes
+from everystep.problem import FiniteCMDP, Known, Sizes
 from everystep.settings import SETTINGS
 
 SIZES = Sizes(states=5, actions=3, successors=2, horizon=4, constraints=2)
@@ -150,7 +150,8 @@ def small():
     P = rng.dirichlet(np.ones(5), size=(5, 3))
     g = rng.uniform(-1, 1, (2, 5, 3))
     g[:, :, 0] = -0.5
-    return FiniteCMDP(P, rng.random((5, 3)), g, start=0, horizon=4)
+    known = Known(safe_action=np.zeros(5, int), triples=rng.dirichlet(np.ones(6), (5, 3, 5)))
+    return FiniteCMDP(P, rng.random((5, 3)), g, start=0, horizon=4, known=known)
 
 
 @pytest.mark.parametrize("features", ["one-hot", PHI], ids=["one-hot", "dense"])
@@ -167,7 +168,7 @@ def test_an_agent_is_a_pytree_of_arrays_that_plans_and_learns(name, features, sm
     assert made.policy.shape == (4, 3, 5)
     np.testing.assert_allclose(np.asarray(made.policy, float).sum(1), 1, rtol=1e-15)
     assert info.V.shape == (4, 5)
-    seen = episode(6)
+    seen = episode(6)._replace(V_next=made.V_next)
     learnt = learn(built.agent, state, seen._replace(slot=seen.x_next))
     assert same_shapes(state, learnt)
     assert learnt.k == 2

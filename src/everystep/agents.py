@@ -1,9 +1,10 @@
 """Named agents: each is one expression that names four parts.
 
-value model      counts (one-hot features) | linear (the problem's features) | in the space of a kernel
-cost model       counts | linear | Gaussian process, or one of these for each constraint
+value model      counts (one-hot features) | linear (the problem's features) | in the space of a kernel | mixture
+cost model       counts | linear | Gaussian process, or one of these for each constraint | told a safe action, or triple
 penalty          rectified with a floor | virtual queue | none
-choice           penalised | greedy, and either made again at every step (react) | uniform
+choice           penalised | greedy, and either made again at every step (react) | safe set | safe mixture
+                 | safe graph | uniform
 """
 
 from __future__ import annotations
@@ -18,21 +19,30 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from everystep import planner
+from everystep import mixture_setup, planner
 from everystep.cost_setup import CostModel, CostSetup, fingerprint, shown
 from everystep.errors import EverystepError, unknown
 from everystep.lsvi import Agent
+from everystep.mixture_setup import MixtureValueSetup, TripleCostSetup
 from everystep.models import AUTO, GP, Choice, InKernel
 from everystep.parts import kernels
 from everystep.parts.choices import Greedy, Penalised, Reacting, Uniform
 from everystep.parts.gp_costs import EachCost
+from everystep.parts.mixture_values import MixtureValues
 from everystep.parts.penalties import Floor, NoPenalty, Rectified, VirtualQueue
 from everystep.parts.points import Points
+from everystep.parts.projected import ProjectedCosts, ProjectedCounts
+from everystep.parts.safe_choices import SafeMixture, SafeSet
+from everystep.parts.safe_graph import SafeGraph
+from everystep.parts.triple_costs import TripleCosts
 from everystep.problem import FiniteCMDP
+from everystep.safe_setup import SafeSetup
 from everystep.settings import (
     BETA,
     COST_SETTINGS,
     LAM,
+    MIXTURE_SETTINGS,
+    SAFE_SETTINGS,
     SETTINGS,
     VALUE_SETTINGS,
 )
@@ -105,16 +115,17 @@ class Resolved:
     recipe: Recipe
     values: Mapping[str, Any]
     phi: np.ndarray | None
-    cost: CostSetup
-    value: ValueSetup
+    cost: CostSetup | SafeSetup | TripleCostSetup
+    value: ValueSetup | MixtureValueSetup
 
     @classmethod
     def on(cls, problem: FiniteCMDP, episodes: int, recipe: Recipe) -> Resolved:
         named = REGISTERED[recipe.name]
         s = {key: setting.default for key, setting in SETTINGS.items()} | dict(named.defaults)
         s |= named.suited(problem) | dict(recipe.settings)
-        s["radius_cost"] = s["radius"] if s["radius_cost"] == AUTO else s["radius_cost"]
         default = lambda key, value: value if s[key] == AUTO else s[key]
+        # To be told what is safe is to promise safety: cost intervals are then valid ones.
+        s["radius_cost"] = default("radius_cost", "paper" if named.told else s["radius"])
         tuned = s["radius"] == "tuned"
         s["beta"] = default("beta", BETA if tuned else 1.0)
         s["lam"] = default("lam", LAM if tuned else 1.0)
@@ -138,8 +149,14 @@ class Resolved:
         if phi is not None and (norm := float(np.linalg.norm(phi, axis=-1).max())) > 1 + 1e-9:
             raise EverystepError(f"features have a norm of {norm:.6g}; scale them so that ||phi(x, a)|| <= 1.")
         s["features"] = "one-hot" if phi is None else fingerprint(phi)
-        value = ValueSetup.on(problem, episodes, recipe.name, s, phi)
-        cost = CostSetup.on(problem, episodes, recipe.name, recipe.settings, s, phi)
+        value: ValueSetup | MixtureValueSetup
+        cost: CostSetup | SafeSetup | TripleCostSetup
+        if named.of_triples:
+            value, cost = mixture_setup.sides(problem, episodes, recipe.name, recipe.settings, s)
+        else:
+            cost = (SafeSetup if named.told else CostSetup).on(problem, episodes, recipe.name, recipe.settings, s, phi)
+            kappa = cost.kappa() if isinstance(cost, SafeSetup) else None
+            value = ValueSetup.on(problem, episodes, recipe.name, s, phi, kappa)
         return cls(problem, episodes, recipe, s | cost.shown() | value.shown(), phi, cost, value)
 
     def __getitem__(self, setting: str) -> Any:
@@ -159,7 +176,7 @@ class Resolved:
         return tuple(every(choice) if isinstance(choice, GP) and choice.fit else None for choice in self.costs)
 
     # --- parts -----------------------------------------------------------------------------------------------------
-    def value_model(self) -> ValueModel:
+    def value_model(self) -> ValueModel | MixtureValues:
         return self.value.model()
 
     @property
@@ -174,16 +191,24 @@ class Resolved:
     @property
     def confidence(self) -> float | None:
         """p if the cost intervals are valid: all of them hold with probability 1 - p. None if they are a heuristic."""
-        return self.cost.confidence() if "cost" in REGISTERED[self.recipe.name].settings else None
+        return self.cost.confidence() if REGISTERED[self.recipe.name].has_costs else None
 
-    def cost_model(self) -> CostModel | EachCost:
+    def cost_model(self) -> CostModel | EachCost | ProjectedCosts | ProjectedCounts | TripleCosts:
         return self.cost.model()
+
+    def safe_mixture(self) -> SafeMixture:
+        assert isinstance(self.cost, SafeSetup)
+        return SafeMixture(jnp.asarray(self.cost.safe))
+
+    def safe_graph(self) -> SafeGraph:
+        assert isinstance(self.cost, TripleCostSetup)
+        return self.cost.choice()
 
     def penalised(self, rectify: bool) -> Penalised | Reacting:
         return Reacting(Penalised(rectify)) if self["react"] else Penalised(rectify)
 
-    def told(self) -> tuple[Any, Any, Any]:
-        return self["optimism"], self.cost.known_safe, self.switch
+    def told(self, optimism: Any = None) -> tuple[Any, Any, Any]:
+        return self["optimism"] if optimism is None else optimism, self.cost.known_safe, self.switch
 
     @property
     def switch(self) -> Any:
@@ -213,7 +238,23 @@ class Named(NamedTuple):
     defaults: Mapping[str, Any] = MappingProxyType({})
     suited: Callable[[FiniteCMDP], dict[str, Any]] = lambda problem: {}
 
+    @property
+    def has_costs(self) -> bool:
+        """Whether it looks at costs at all."""
+        return "beta_cost" in self.settings
 
+    @property
+    def told(self) -> bool:
+        """Whether it must be told a safe action for every state."""
+        return "safe_action" in self.settings
+
+    @property
+    def of_triples(self) -> bool:
+        """Whether it sees a linear mixture, by features of triples."""
+        return "seed_episodes" in self.settings
+
+
+UPPER = -1.0  # optimism of agents that admit nothing but what is safe by the upper end of its cost interval
 UNCLIPPED = 1e9  # a cap that never binds
 
 
@@ -249,6 +290,24 @@ REGISTERED: dict[str, Named] = {
         settings=(*VALUE_SETTINGS, *COST_SETTINGS, "rectify"),
         needs="nothing",
         summary="a virtual queue as price, the primal-dual rival",
+    ),
+    "slucb-qvi": Named(
+        lambda s: Agent(s.value_model(), s.cost_model(), NoPenalty(), SafeSet(), UPPER, switch=s.switch),
+        settings=(*VALUE_SETTINGS, *SAFE_SETTINGS),
+        needs="safe actions",
+        summary="optimistic values, only actions that are surely safe",
+    ),
+    "rslucb-qvi": Named(
+        lambda s: Agent(s.value_model(), s.cost_model(), NoPenalty(), s.safe_mixture(), UPPER, switch=s.switch),
+        settings=(*VALUE_SETTINGS, *SAFE_SETTINGS),
+        needs="safe actions",
+        summary="optimistic values, mixtures of actions that are surely safe in the mean",
+    ),
+    "lsvi-new": Named(
+        lambda s: Agent(s.value_model(), s.cost_model(), NoPenalty(), s.safe_graph(), *s.told(UPPER)),
+        settings=MIXTURE_SETTINGS,
+        needs="safe subgraph",
+        summary="the best of a subgraph of triples that is sure to be safe, grown from one that is told",
     ),
     "rpol": Named(
         lambda s: Agent(s.value_model(), s.cost_model(), Rectified(s.floor()), s.penalised(rectify=True), *s.told()),
@@ -288,6 +347,54 @@ def lsvi_primal(**settings: Any) -> Recipe:
     `rectify=True` prices [ghat]_+ instead. The paper only describes this agent, by its eqs. (12) and (14).
     """
     return Recipe("lsvi-primal", settings)
+
+
+def slucb_qvi(**settings: Any) -> Recipe:
+    """SLUCB-QVI, Amani, Thrampoulidis and Yang (ICML 2021): never an action that is not surely safe.
+
+    a_h = argmax Q_h(x, a) over {a : upper end of c_h(x, a) <= tau},   Q_h = min{<w, phi> + kappa_h(x) beta ||phi||, H}
+
+    Must be told: for every state an action a0(x) with its exact cost c0(x) < tau, and tau (`threshold`), in which costs
+    c = g + tau are linear in the features (`FiniteCMDP(known=Known(...))`, or `safe_action` and `threshold`).
+    Reconstructed: the formulas are rebuilt from what later papers say of the algorithm, not read from its own.
+
+    Its promise is safety, so the cost radius is the valid one (`radius_cost=paper`), the cost part of the printed maximum
+    alone; the value radius is tuned. kappa_h(x) = 2 H / (tau - c0(x)) + 1 as printed
+    keeps Q at its cap for long; `kappa=1` leaves it out. With one-hot features nothing is ever known of an action but
+    a0, which it then plays for ever: it needs features that actions have in common, and actions near a0 to begin with.
+    """
+    return Recipe("slucb-qvi", settings)
+
+
+def rslucb_qvi(**settings: Any) -> Recipe:
+    """RSLUCB-QVI, of the same paper: a distribution over actions that is surely safe in the mean over its own draws.
+
+    pi_h(x) = argmax <Q_h(x), theta> over distributions with <mean, theta> + beta ||E_theta[phi]||_{A^+} <= tau
+
+    Must be told: the same as `slucb_qvi`. Reconstructed: likewise. It needs no features in common, but single draws
+    may be unsafe: `violation` counts those, `mixture_violation` the mean over the draw, which is what it promises.
+    With dense features it solves a cone program at every state and step of a plan: `switch=2` makes plans rare.
+    """
+    return Recipe("rslucb-qvi", settings)
+
+
+def lsvi_new(**settings: Any) -> Recipe:
+    """LSVI-NEW, Shi, Liang and Shroff, ICML 2023: no harm at all, inside a safe subgraph that grows from a known one.
+
+    ctil(x, a, x') = along c0 + <gamma, perp(phi)> + beta ||perp(phi)||
+    admit a at (h, x) iff ctil <= tau on the support of (x, a), which is safe itself at the next step
+    Q_h = min{r + <w, phi_V> + e1 ||phi_V|| + bonus, H},     a_h = argmax of Q_h over what is admitted
+
+    Must be told: the features phi(x, a, x') of a linear mixture (`Known.triples`), which x' may follow (x, a), the mean
+    reward, the threshold tau, a safe action for every state (`Known.safe_action`: its graph is the seed, all that is
+    played for `seed_episodes`), and the exact cost of one triple of the seed. Supports, rewards and that cost are read
+    off the problem. With one-hot triples nothing is learnt of one from others, and the seed stays all there is.
+
+    The cost radius is the printed one, so the promise of safety is kept. The printed e1, bonuses and seed phase exceed
+    every Q and K that can be run, and are settings. `mixture_setup.py` has all formulas, and the readings of the paper
+    that they needed; no other part was rebuilt without its text.
+    """
+    return Recipe("lsvi-new", settings)
 
 
 def rpol(**settings: Any) -> Recipe:

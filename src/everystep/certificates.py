@@ -69,6 +69,7 @@ def summary(
             "safe": safe,
             "unsafe": unsafe,
             "unknown": actions - safe - unsafe,
+            "safe_set": safe * problem.actions / actions,  # mean number of actions called safe at one (h, x)
             "false": float(np.mean(counts.false)),
             "seeds_with_a_false_label": int((counts.false > 0).sum()),
         }

@@ -26,6 +26,9 @@ from everystep.problem import FiniteCMDP
 LEFT_OUT = "left_out.json"
 
 
+KERNEL = object()
+
+
 class Standard(NamedTuple):
     """A problem as it is compared on: its number of episodes, and settings for all agents that have them."""
 
@@ -33,11 +36,21 @@ class Standard(NamedTuple):
     episodes: int
     settings: Mapping[str, Any]
 
+    def settings_on(self, problem: FiniteCMDP) -> dict[str, Any]:
+        """The settings; KERNEL stands for the value model in the space of the problem's own kernel."""
+        return {key: f"kernel({problem.kernel})" if value is KERNEL else value for key, value in self.settings.items()}
+
 
 STANDARD: dict[str, Standard] = {
     "frozen-lake": Standard(problems.frozen_lake, 1000, {"safe_action": "safest"}),
     "terrain": Standard(problems.terrain, 300, {"cost": "gp", "safe_action": "safest"}),
     "linear": Standard(lambda: problems.linear(states=100, horizon=5), 2000, {"safe_action": "safest"}),
+    "synthetic": Standard(problems.synthetic, 10_000, {}),
+    "streaming": Standard(problems.streaming, 2000, {}),
+    "robot-map": Standard(problems.robot_map, 500, {}),
+    "hard-instance": Standard(problems.hard_instance, 4096, {"safe_action": "safest"}),
+    "bandit": Standard(problems.bandit, 1000, {}),
+    "bandit-continuum": Standard(problems.bandit_continuum, 300, {"cost": "gp", "value": KERNEL}),
 }
 
 ABLATED = ("frozen-lake", "terrain", "linear")
@@ -106,7 +119,11 @@ def _able(
     """Those that can run on a problem, with its settings; and of the others, the sentence that refused them."""
     able, refused = [], {}
     for recipe in recipes:
-        own = {key: value for key, value in standard.settings.items() if key in REGISTERED[recipe.name].settings}
+        own = {
+            key: value
+            for key, value in standard.settings_on(problem).items()
+            if key in REGISTERED[recipe.name].settings
+        }
         each = Recipe(recipe.name, own | dict(recipe.settings), recipe.alias or recipe.name)
         try:
             each.resolve(problem, episodes)
@@ -127,6 +144,7 @@ class Row(NamedTuple):
     optimum: float
     regret: stats.Interval
     violation: stats.Interval
+    violation_in_the_mean: stats.Interval  # of the mean over what an agent draws its actions from
     violating_episodes: stats.Interval
     regret_difference: stats.Paired | None
     violation_difference: stats.Paired | None
@@ -174,6 +192,7 @@ HEAD = [
     "final value",
     "regret",
     "hard violation",
+    "in the mean",
     "episodes violated",
     "regret, difference",
     "violation, difference",
@@ -181,14 +200,17 @@ HEAD = [
 FOOT = (
     "final value: mean over the last 100 episodes. regret, hard violation: sums over all episodes; regret against the "
     "safe\noptimum is negative where harm pays. In brackets: 95 % bootstrap intervals over seeds. difference: the "
-    "agent minus the\nfirst one, paired over seeds, with the p-value of a sign-flip test."
+    "agent minus the\nfirst one, paired over seeds, with the p-value of a sign-flip test. in the mean: hard violation of the mean cost "
+    "over the\nactions that an agent draws one from, where it draws."
 )
 
 
 def _cells(row: Row) -> list[str]:
     share = row.violating_episodes
     percent = f"{share.mean:.1%} [{share.low:.1%}, {share.high:.1%}]"
-    numbers = [tables.interval(each) for each in (row.final_value, row.regret, row.violation)]
+    numbers = [
+        tables.interval(each) for each in (row.final_value, row.regret, row.violation, row.violation_in_the_mean)
+    ]
     differences = [_difference(each) for each in (row.regret_difference, row.violation_difference)]
     return [row.agent, row.needs, *numbers, percent, *differences]
 
@@ -201,7 +223,7 @@ def _difference(paired: stats.Paired | None) -> str:
 
 
 def _lines(row: Row) -> Iterator[list[Any]]:
-    for name in ("final_value", "regret", "violation", "violating_episodes"):
+    for name in ("final_value", "regret", "violation", "violation_in_the_mean", "violating_episodes"):
         yield [row.problem, row.agent, row.needs, name, *(float(each) for each in getattr(row, name))]
     for name in ("regret_difference", "violation_difference"):
         if (paired := getattr(row, name)) is not None:
@@ -222,7 +244,7 @@ def read(out: Path) -> Table:
 
 
 def _rows(folder: Path, spec: Mapping[str, Any], summary: Mapping[str, Any]) -> Iterator[Row]:
-    columns = store.read_curves(folder, ("value", "regret", "violation"))
+    columns = store.read_curves(folder, ("value", "regret", "violation", "mixture_violation"))
     of = lambda samples: stats.mean_over_seeds(samples, np.random.default_rng(0))
     first = None
     for each in spec["agents"]:
@@ -237,6 +259,7 @@ def _rows(folder: Path, spec: Mapping[str, Any], summary: Mapping[str, Any]) -> 
             summary["problem"]["optimal_value"],
             of(regret),
             of(violation),
+            of(curves["mixture_violation"].sum(1)) if "mixture_violation" in curves else of(violation),
             of((curves["violation"] > 0).mean(1)),
             None if first is None else paired(regret, first[0]),
             None if first is None else paired(violation, first[1]),

@@ -49,6 +49,7 @@ class Metrics(NamedTuple):
     soft_violation: Float[Array, ""]
     labels: certificates.Counts | None = None  # what the cost intervals certify before the episode, if asked for
     planned: Bool[Array, ""] | None = None  # whether a plan was made, of agents that plan rarely
+    mixture_violation: Float[Array, ""] | None = None  # of the mean over each draw, of agents that mix actions
     watched: Any = None  # what somebody who watches the run wrote down
 
 
@@ -153,7 +154,7 @@ def play(
 
     before = (x, state.costs if reacts else None)
     (_, costs), (episode, g) = lax.scan(forward, before, jnp.arange(plan.policy.shape[0]))
-    return episode, g, costs
+    return episode._replace(V_next=plan.V_next), g, costs
 
 
 def tally(x: AnyArray, V: AnyArray, C: AnyArray, reward: AnyArray, g: AnyArray) -> Metrics:
@@ -167,6 +168,18 @@ def tally(x: AnyArray, V: AnyArray, C: AnyArray, reward: AnyArray, g: AnyArray) 
         unsafe_steps=(g > 0).any(1).sum(dtype=np.int32),
         soft_violation=g.sum(),
     )
+
+
+def mixed(world: World, plan: Plan, x: AnyArray) -> AnyArray:
+    """sum_h sum_i max(sum_a pi_h(a | x_h) g_i(x_h, a), 0) on the way x (H,); None of plans that mix nothing.
+
+    For NumPy and JAX arrays alike.
+    """
+    if plan.actions is not None:
+        return None
+    steps = np.arange(len(x))
+    g = world.g[steps if len(world.g) > 1 else np.zeros_like(steps), :, :, x]  # (H, m, A)
+    return (g * plan.policy[steps, :, x][:, None]).sum(-1).clip(min=0).sum()
 
 
 def run_episode(
@@ -187,7 +200,8 @@ def run_episode(
     words = tie() if agent.choice.reacts else None
     episode, g, costs = play(agent, world, carry.agent, planned.plan, words, x, draw)
     visits = carry.visits.at[episode.x].add(1)
-    metrics = tally(x, planned.V, planned.C, episode.reward, g)._replace(planned=due)
+    harm = mixed(world, planned.plan, episode.x)
+    metrics = tally(x, planned.V, planned.C, episode.reward, g)._replace(planned=due, mixture_violation=harm)
     if certified is not None:
         label = certificates.labels(*bounds(agent, carry.agent))
         metrics = metrics._replace(labels=certificates.count(label, world.g, certified[None, None]))
@@ -199,8 +213,8 @@ def run_episode(
 
 def bounds(agent: Agent, state: State) -> tuple[Float[Array, "T m A S"], Float[Array, "T m A S"]]:
     """The lower and the upper end of every cost interval; an action known to be safe is at most 0."""
-    mean, width = agent.costs.estimate(state.costs, state.k)
-    lower, upper = mean - width, mean + width
+    cost = agent.costs.estimate(state.costs, state.k)
+    lower, upper = cost.mean - cost.width, cost.mean + cost.width
     if agent.known_safe is None:
         return lower, upper
     known = agent.known_safe[None, None]
@@ -320,9 +334,12 @@ def stepping(
             if reacts:
                 costs = _observe(agent, costs, Episode(*(jnp.asarray(each)[None] for each in rows[-1])))
             x = outcome.x_next
-        episode = Episode(*(jnp.asarray(np.stack(column)) for column in zip(*rows, strict=True)))
+        seen = Episode(*(jnp.asarray(np.stack(column)) for column in zip(*rows, strict=True)))
+        episode = seen._replace(V_next=plan.V_next)
         V, C = np.asarray(planned.V), np.asarray(planned.C)
-        metrics = tally(first, V, C, np.asarray(episode.reward), np.array(g))._replace(planned=due)
+        harm = mixed(host, plan._replace(policy=policy), np.asarray(episode.x))
+        metrics = tally(first, V, C, np.asarray(episode.reward), np.array(g))
+        metrics = metrics._replace(planned=due, mixture_violation=harm)
         visits = carry.visits + np.bincount(episode.x, minlength=sizes.states).astype(np.int32)
         learnt = _learn(agent, carry.agent, episode, costs)
         carry = Carry(learnt, jnp.asarray(visits), None if due is None else planned)

@@ -118,7 +118,7 @@ class Experiment:
             traces = local.run(cells, self.spec["seeds"], episodes, progress or (lambda n: None), self.certify)
         optimal = planner.solve(problem).V[0]
         curves, visits, bounds, fits = {}, {}, {}, {}
-        has_costs = lambda label: "cost" in REGISTERED[self.agents[label].recipe.name].settings
+        has_costs = lambda label: REGISTERED[self.agents[label].recipe.name].has_costs
         for label, trace in zip(self.agents, traces, strict=True):
             curves[label] = _curves(trace.metrics, optimal, has_costs(label))
             visits[f"{label}_{CHUNK}"], visits[f"{label}_end"] = trace.visits_early, trace.visits_end
@@ -220,7 +220,10 @@ def digest(problem: FiniteCMDP) -> str:
     )
     for name, array in sorted(problem.coordinates.items()):
         sha.update(name.encode() + np.ascontiguousarray(array).tobytes())
-    for part in (*parts, noise.cost_sigma, problem.features, problem.exempt):
+    told = (*parts, noise.cost_sigma, problem.features, problem.exempt)
+    if problem.known.told:
+        told = (*told, problem.known.threshold, problem.known.safe_action, problem.known.triples)
+    for part in told:
         sha.update(b"-" if part is None else str(np.shape(part)).encode() + np.ascontiguousarray(part).tobytes())
     return sha.hexdigest()
 
@@ -262,8 +265,9 @@ def _curves(metrics: Any, optimal: np.ndarray, has_costs: bool) -> dict[str, np.
     }
     each = {f"violation_{i + 1}": metrics.violation[..., i] for i in range(m)} if m > 1 else {}
     plans = {} if metrics.planned is None else {"planned": metrics.planned.astype(np.int64)}
+    mixed = {} if metrics.mixture_violation is None else {"mixture_violation": metrics.mixture_violation}
     labels = metrics.labels._asdict() if metrics.labels is not None and has_costs else {}
-    return curves | each | plans | {f"{name}_labels": counts.astype(np.int64) for name, counts in labels.items()}
+    return curves | each | mixed | plans | {f"{name}_labels": counts.astype(np.int64) for name, counts in labels.items()}
 
 
 def _told(fitted: Any) -> dict[str, Any]:

@@ -66,11 +66,13 @@ class Plan(NamedTuple):
     """The policy of one episode: a distribution over actions at every (h, x), booleans when it is one-hot.
 
     An agent that reacts within the episode also keeps the Q it was made from; one-hot policies say their actions.
+    V_next is V_{h+1} at every state, kept for value models that learn from it.
     """
 
     policy: Bool[Array, "H A S"] | Float[Array, "H A S"]
     Q: Float[Array, "H A S"] | None = None
     actions: Int[Array, "H S"] | None = None
+    V_next: Float[Array, "H S"] | None = None
 
 
 class PlanInfo(NamedTuple):
@@ -107,6 +109,8 @@ def plan(agent: Agent, state: State, ties: UInt32[Array, "H S"]) -> tuple[Plan, 
     H, S = ties.shape
     fit = agent.values.fit(state.values, state.k)
     belief = believed(agent, state.costs, state.k)
+    if hasattr(belief, "bonus"):  # values that safe actions may yet show
+        fit = fit._replace(bonus=belief.bonus)
     here = lambda h: jax.tree.map(lambda leaf: at_step(leaf, h), belief)
     A = jax.eval_shape(agent.values.estimate, fit, jnp.int32(0), jnp.zeros(S)).shape[0]
     names = np.arange(A, dtype=np.int32)
@@ -123,10 +127,11 @@ def plan(agent: Agent, state: State, ties: UInt32[Array, "H S"]) -> tuple[Plan, 
     steps = jnp.arange(H, dtype=jnp.int32)
     made, (mixed, Q) = lax.scan(backward, jnp.zeros((H + 1, S), complex), steps, reverse=True)
     info = PlanInfo(made[:H].real)
+    V_next = made[1:].real if getattr(agent.values, "learns_from_plans", False) else None
     if mixed is not None:
-        return Plan(mixed, Q), info
+        return Plan(mixed, Q, V_next=V_next), info
     actions = made[:H].imag.astype(jnp.int32)
-    return Plan(actions[:, None] == names[None, :, None], Q, actions), info
+    return Plan(actions[:, None] == names[None, :, None], Q, actions, V_next), info
 
 
 def due(agent: Agent, log_det: Float[Array, " T"], when_planned: Float[Array, " T"]) -> Bool[Array, ""]:

@@ -60,6 +60,11 @@ class OpenSetup:
     ) -> OpenSetup:
         """`sizes` are the length of an observation and the number of actions."""
         name = recipe.name
+        if REGISTERED[name].told:
+            raise EverystepError(
+                f"{name} must be told a safe action and its cost for every state, and nobody can list the states of an "
+                "environment; use lsvi-ae, or give the problem as a FiniteCMDP."
+            )
         if name not in TRAINED:
             raise EverystepError(f"{name} is for problems given as tables; train {', '.join(TRAINED)} instead.")
         for key in TABLES_ONLY:
@@ -152,7 +157,7 @@ class OpenSetup:
     @property
     def has_costs(self) -> bool:
         """Whether this agent looks at costs at all."""
-        return "cost" in REGISTERED[self.recipe.name].settings
+        return REGISTERED[self.recipe.name].has_costs
 
     @property
     def regression(self) -> Regression | None:

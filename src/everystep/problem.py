@@ -213,6 +213,11 @@ class Known:
     safe_action: np.ndarray | None = None
     triples: np.ndarray | None = None
 
+    @property
+    def told(self) -> bool:
+        """Whether there is anything."""
+        return self.safe_action is not None or self.triples is not None or bool(np.any(self.threshold))
+
 
 @dataclass(frozen=True, eq=False)
 class FiniteCMDP:

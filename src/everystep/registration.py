@@ -15,9 +15,9 @@ from types import ModuleType
 from typing import Any
 
 IDS = {
+    "everystep/FrozenLake-v0": "frozen-lake",
     "everystep/Bandit-v0": "bandit",
     "everystep/BanditContinuum-v0": "bandit-continuum",
-    "everystep/FrozenLake-v0": "frozen-lake",
     "everystep/HardInstance-v0": "hard-instance",
     "everystep/Linear-v0": "linear",
     "everystep/RobotMap-v0": "robot-map",

@@ -17,6 +17,10 @@ BETA, LAM, BETA_COST, LAM_COST = 0.2, 0.01, 0.3, 0.1
 BETA_GP, LAM_GP = 2.0, 0.01
 SWITCH = 2.0  # the factor of rare switching in the literature
 
+# Of LSVI-NEW, chosen on synthetic problems (seeds 1000 and 1001); its printed formulas exceed any K that can be run.
+SEED_EPISODES, SAFETY_BONUS, LAM_TRIPLES = 20, 0.3, 0.01
+PRINTED = "printed"
+
 RADII = ("tuned", "paper", "coordinate")
 
 
@@ -77,6 +81,16 @@ def _or(word: Any, read: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return either
 
 
+def _whole(at_least: int) -> Callable[[Any], int]:
+    def read(value: Any) -> int:
+        number = _number(at_least=at_least)(value)
+        if number != int(number):
+            raise ValueError(f"give a whole number of at least {at_least}")
+        return int(number)
+
+    return read
+
+
 def _floor(value: Any) -> Any:
     if value in ("k", "sqrt"):
         return value
@@ -113,6 +127,21 @@ def _known_safe(value: Any) -> Any:
     if array.ndim not in (1, 2) or array.dtype.kind not in "biu":
         raise ValueError("choose none, safest, or from Python give an action for each state, or booleans (S, A)")
     return array
+
+
+def _safe_action(value: Any) -> Any:
+    if value is None or isinstance(value, str):
+        return _one_of(AUTO, "safest")(AUTO if value is None else value)
+    array = np.asarray(value)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise ValueError("choose auto, safest, or from Python give an action for each state")
+    return array
+
+
+def _threshold(value: Any) -> Any:
+    if np.ndim(value) == 0:
+        return _or(AUTO, _number())(value)
+    return np.array([_number()(each) for each in value])
 
 
 SETTINGS: dict[str, Setting] = {
@@ -153,14 +182,21 @@ SETTINGS: dict[str, Setting] = {
     "lam_cost": Setting(
         _or(AUTO, _number(above=0)),
         AUTO,
-        f"ridge of the cost model (auto: {LAM_COST} tuned, 0.5 coordinate, 1 paper; gp: sigma^2 >= {LAM_GP})",
+        f"ridge of the cost model (auto: {LAM_COST} tuned, 0.5 coordinate, 1 paper; gp: sigma^2 >= {LAM_GP}; "
+        f"lsvi-new: {LAM_TRIPLES})",
     ),
-    "radius_cost": Setting(_or(AUTO, _one_of(*RADII)), AUTO, "widths of the cost model (auto: as radius)"),
+    "radius_cost": Setting(
+        _or(AUTO, _one_of(*RADII)),
+        AUTO,
+        "widths of the cost model (auto: as radius; paper if told what is safe)",
+    ),
     "sigma": Setting(
         _or(AUTO, _number(at_least=0, at_most=1e6)), AUTO, "noise of observed costs (auto: the problem's)"
     ),
     "bound": Setting(
-        _number(above=0), 1.0, "bound of |g| (coordinate), or of its norm in the kernel (gp with radius paper)"
+        _number(above=0),
+        1.0,
+        "bound of |g| (coordinate), of its norm in the kernel (gp), of the weights of costs (if told: else sqrt(d))",
     ),
     "cost": Setting(
         models.read, AUTO, "cost model: auto (by features), counts, linear, gp, gp(kernel), or a list, one a constraint"
@@ -174,12 +210,43 @@ SETTINGS: dict[str, Setting] = {
     "known_safe": Setting(
         _known_safe, "none", "safe actions told in advance: none, safest (the one of lowest g), or from Python an array"
     ),
+    "safe_action": Setting(
+        _safe_action, AUTO, "the known safe action of each state: auto (the problem's), safest, or from Python an array"
+    ),
+    "threshold": Setting(
+        _threshold, AUTO, "costs are linear as c = g + threshold: auto (the problem's), a number, or one a constraint"
+    ),
+    "kappa": Setting(
+        _or(AUTO, _number(at_least=0)),
+        AUTO,
+        "factor on the width of Q (auto: as printed, 2 H / (room left by the safe action) + 1; 1: none)",
+    ),
     "react": Setting(_yes_no, False, "use costs seen earlier in the same episode at each step (needs share_costs)"),
     "floor": Setting(_floor, "k", "least price of harm in episode k: k (as printed), sqrt, or a constant"),
     "rectify": Setting(_yes_no, False, "price estimated harm only, instead of also crediting estimated safety"),
+    "seed_episodes": Setting(
+        _or(PRINTED, _whole(at_least=0)),
+        SEED_EPISODES,
+        "episodes for which only what was told to be safe is played; printed: the formula, above K for any feasible K",
+    ),
+    "safety_bonus": Setting(
+        _or(PRINTED, _number(at_least=0)),
+        SAFETY_BONUS,
+        "weight of doubt about costs in Q (e2 = e3 = e4); printed: the formulas, which keep Q at its cap",
+    ),
+    "lipschitz": Setting(_number(above=0), 1.0, "constant of star-convexity in the printed safety_bonus"),
 }
 VALUE_SETTINGS = ("beta", "lam", "radius", "p", "cap", "features", "value", "share_values", "switch")
+SAFE_SETTINGS = (
+    *("beta_cost", "lam_cost", "radius_cost", "sigma", "bound", "share_costs"),
+    *("safe_action", "threshold", "kappa"),
+)
 COST_SETTINGS = (
     *("cost", "beta_cost", "lam_cost", "radius_cost", "sigma", "bound", "share_costs"),
     *("optimism", "known_safe", "react"),
+)
+MIXTURE_SETTINGS = (
+    *("beta", "lam", "radius", "p", "cap", "share_values", "switch"),
+    *("beta_cost", "lam_cost", "radius_cost", "sigma", "bound", "share_costs"),
+    *("safe_action", "threshold", "seed_episodes", "safety_bonus", "lipschitz"),
 )

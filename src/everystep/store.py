@@ -66,18 +66,22 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_curves(folder: Path, columns: Sequence[str]) -> dict[str, dict[str, np.ndarray]]:
-    """Columns of episodes.parquet as (seeds, K), by agent."""
+    """Columns of episodes.parquet as (seeds, K), by agent; those that an agent does not have are left out."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     spec = read_spec(folder)
     shape = (len(spec["seeds"]), spec["episodes"])
     try:
-        table = pq.read_table(folder / "episodes.parquet", columns=["agent", *columns])
+        file = folder / "episodes.parquet"
+        there = [name for name in columns if name in pq.read_schema(file).names]
+        table = pq.read_table(file, columns=["agent", *there])
         agents = table["agent"].to_numpy()
+        arrays = {name: table[name].to_numpy() for name in there}
+        valid = {name: table[name].is_valid().to_numpy() for name in there}
         mine = {each["label"]: agents == each["label"] for each in spec["agents"]}
         return {
-            label: {name: table[name].to_numpy()[rows].reshape(shape) for name in columns}
+            label: {name: array[rows].reshape(shape) for name, array in arrays.items() if valid[name][rows].all()}
             for label, rows in mine.items()
         }
     except (OSError, ValueError, KeyError, pa.ArrowException):

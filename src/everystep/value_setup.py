@@ -34,10 +34,17 @@ class ValueSetup:
     values: Mapping[str, Any]
     phi: np.ndarray | None
     choice: Value
+    factor: np.ndarray | None = None  # (T, 1, S) on the width
 
     @classmethod
     def on(
-        cls, problem: FiniteCMDP, episodes: int, agent: str, values: Mapping[str, Any], phi: np.ndarray | None
+        cls,
+        problem: FiniteCMDP,
+        episodes: int,
+        agent: str,
+        values: Mapping[str, Any],
+        phi: np.ndarray | None,
+        factor: np.ndarray | None = None,
     ) -> ValueSetup:
         if isinstance(values["value"], Regression):
             raise EverystepError(
@@ -61,7 +68,7 @@ class ValueSetup:
             raise EverystepError(
                 f"setting radius of {agent} is coordinate, which needs one-hot features; choose tuned or paper."
             )
-        return cls(problem, episodes, agent, values, phi, choice)
+        return cls(problem, episodes, agent, values, phi, choice, factor)
 
     @property
     def kernel(self) -> kernels.Kernel | None:
@@ -95,6 +102,8 @@ class ValueSetup:
             radius = radii.PaperValue(s["beta"], d, H, K, s["p"])
         else:
             radius = radii.CoordinateValue(s["beta"], s["lam"], s["cap"], math.log(d * H * K / s["p"]))
+        if self.factor is not None:
+            radius = radii.Multiplied(radius, jnp.asarray(self.factor))
         common = (radius, s["lam"], s["cap"])
         if self.kernel is not None:
             points = Points.of(self.problem, self.kernel)

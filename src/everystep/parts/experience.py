@@ -9,7 +9,10 @@ from jaxtyping import Array, Float, Int
 
 
 class Episode(NamedTuple):
-    """x_h, a_h, which successor came (`slot`), x_{h+1}, and the observed reward and costs, for h = 1..H."""
+    """x_h, a_h, which successor came (`slot`), x_{h+1}, and the observed reward and costs, for h = 1..H.
+
+    V_next is V_{h+1} as the plan in force had it, for value models that regress on it.
+    """
 
     x: Int[Array, " H"]
     a: Int[Array, " H"]
@@ -17,6 +20,7 @@ class Episode(NamedTuple):
     x_next: Int[Array, " H"]
     reward: Float[Array, " H"]
     cost: Float[Array, "H m"]
+    V_next: Float[Array, "H S"] | None = None
 
 
 def step_index(table: Float[Array, "T ..."], episode: Episode) -> Int[Array, " H"]:

@@ -41,18 +41,28 @@ def fresh(phi: Float[Array, "A S d"], lam: Float[Array, ""] | float, norms: Watc
     return Gram(jnp.eye(phi.shape[-1], dtype=phi.dtype) / lam, norm2, jnp.zeros((), phi.dtype))
 
 
-def add(gram: Gram, phi: Float[Array, "A S d"], X: Float[Array, "n d"]) -> Gram:
+def unwatched(d: int, lam: Float[Array, ""] | float) -> Gram:
+    """Lambda = lam I, where no features are there to be watched: norms are `quadratic` forms in its inverse."""
+    return Gram(jnp.eye(d) / lam, None, jnp.zeros(()))
+
+
+def add(gram: Gram, phi: Float[Array, "A S d"] | None, X: Float[Array, "n d"]) -> Gram:
     """Lambda <- Lambda + X^T X."""
     XL = X @ gram.inverse
     L = jnp.linalg.cholesky(jnp.eye(X.shape[0], dtype=X.dtype) + XL @ X.T)
     U = jax.scipy.linalg.solve_triangular(L, XL, lower=True)
-    norm2 = None if gram.norm2 is None else jnp.maximum(gram.norm2 - ((phi @ U.T) ** 2).sum(-1), 0)
+    norm2 = None if gram.norm2 is None or phi is None else jnp.maximum(gram.norm2 - ((phi @ U.T) ** 2).sum(-1), 0)
     return Gram(gram.inverse - U.T @ U, norm2, gram.log_det + 2 * jnp.log(jnp.diagonal(L)).sum())
 
 
 def squared_norms(gram: Gram, phi: Float[Array, "A S d"]) -> Float[Array, "A S"]:
     """||phi(x, a)||^2 in Lambda^-1: as watched, or computed."""
     return gram.norm2 if gram.norm2 is not None else jnp.maximum(((phi @ gram.inverse) * phi).sum(-1), 0)
+
+
+def quadratic(inverse: Float[Array, "d d"], phi: Float[Array, "A d N"]) -> Float[Array, "A N"]:
+    """phi^T Lambda^-1 phi of features that lie states last."""
+    return jnp.maximum((phi * jnp.tensordot(inverse, phi, ((1,), (1,))).swapaxes(0, 1)).sum(1), 0)
 
 
 def forward(L: Float[Array, "n n"], B: Float[Array, "n k"]) -> Float[Array, "n k"]:

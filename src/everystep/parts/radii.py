@@ -80,6 +80,38 @@ class PaperCost(NamedTuple):
         return self.beta * radius * jnp.sqrt(norm2)
 
 
+class ToldCost(NamedTuple):
+    """beta = sigma sqrt(d log((2 + 2 T / lam) / delta)) + sqrt(lam) B: the cost part of SLUCB-QVI's radius.
+
+    Symbols: T, all observations of one estimator, is `observations`; B >= ||gamma|| is `bound`, printed as sqrt(d);
+    delta is what of p one estimator may spend. `beta` multiplies the whole. Departures from the paper, as rebuilt: it
+    takes the larger of this and the radius of the values, with which safe sets do not grow at any feasible K.
+    """
+
+    beta: Scalar
+    d: Scalar
+    lam: Scalar
+    bound: Scalar
+    sigma: Scalar
+    observations: Scalar
+    delta: Scalar
+
+    def width(self, norm2: Norms, k: Int[Array, ""]) -> Norms:
+        log = jnp.log((2 + 2 * self.observations / self.lam) / self.delta)
+        radius = self.sigma * jnp.sqrt(self.d * log) + jnp.sqrt(self.lam) * self.bound
+        return self.beta * radius * jnp.sqrt(norm2)
+
+
+class Multiplied(NamedTuple):
+    """A radius times a factor of each state: kappa_h(x) of SLUCB-QVI, by which values make up for a small safe set."""
+
+    radius: Tuned | PaperValue | CoordinateValue
+    factor: Float[Array, "T 1 S"]
+
+    def width(self, norm2: Norms, k: Int[Array, ""]) -> Norms:
+        return self.factor * self.radius.width(norm2, k)
+
+
 class CoordinateCost(NamedTuple):
     """(lam B + sigma sqrt(2 n L)) / (n + lam), L = log(2 m S A H K / p): one interval for each (x, a).
 
@@ -135,5 +167,5 @@ class PaperGP(NamedTuple):
         return self.beta * (self.bound + self.sigma * jnp.sqrt(2 * (gain + 1 + self.log_union))) * jnp.sqrt(variance)
 
 
-Radius = Tuned | PaperValue | PaperCost | CoordinateCost | CoordinateValue
+Radius = Tuned | PaperValue | PaperCost | ToldCost | CoordinateCost | CoordinateValue | Multiplied
 GPRadius = Tuned | PaperGP
