@@ -199,9 +199,9 @@ HEAD = [
 ]
 FOOT = (
     "final value: mean over the last 100 episodes. regret, hard violation: sums over all episodes; regret against the "
-    "safe\noptimum is negative where harm pays. In brackets: 95 % bootstrap intervals over seeds. difference: the "
-    "agent minus the\nfirst one, paired over seeds, with the p-value of a sign-flip test. in the mean: hard violation of the mean cost "
-    "over the\nactions that an agent draws one from, where it draws."
+    "safe\noptimum is negative where harm pays. In brackets: 95 % bootstrap intervals over seeds. in the mean: hard "
+    "violation of the\nmean cost over the actions that an agent draws one from, where it draws. difference: the agent "
+    "minus the first one, paired\nover seeds, with the p-value of a sign-flip test."
 )
 
 
