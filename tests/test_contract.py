@@ -16,7 +16,8 @@ from everystep.parts.gp_costs import EachCost, GridGP, GrowingGP
 from everystep.parts.kernel_values import KernelValues
 from everystep.parts.kernels import RBF
 from everystep.parts.penalties import Floor, NoPenalty, Rectified, VirtualQueue
-from everystep.parts.radii import CoordinateCost, CoordinateValue, PaperCost, PaperValue, Tuned
+from everystep.parts.radii import CoordinateCost, CoordinateValue, PaperCost, PaperValue, ToldCost, Tuned
+from everystep.parts.safe_choices import SafeSet
 from everystep.parts.values import Counts, Linear
 from everystep.problem import FiniteCMDP, Known, Sizes
 from everystep.settings import SETTINGS
@@ -47,11 +48,13 @@ CHOICES = {
     "penalised": Penalised(True),
     "lagrangian": Penalised(False),
     "reacting": Reacting(Penalised(True)),
+    "safe set": SafeSet(),
 }
 RADII = {
     "tuned": Tuned(0.3),
     "paper value": PaperValue(1.0, 15.0, 4.0, 100.0, 0.05),
     "paper cost": PaperCost(1.0, 15.0, 0.1, 4.0, 2.0, 0.05),
+    "told cost": ToldCost(1.0, 15.0, 0.1, 2.0, 0.2, 400.0, 0.025),
     "coordinate cost": CoordinateCost(1.0, 0.1, 1.0, 0.2, 8.0),
     "coordinate value": CoordinateValue(1.0, 0.1, 4.0, 8.0),
 }
@@ -150,7 +153,7 @@ def small():
     P = rng.dirichlet(np.ones(5), size=(5, 3))
     g = rng.uniform(-1, 1, (2, 5, 3))
     g[:, :, 0] = -0.5
-    known = Known(safe_action=np.zeros(5, int), triples=rng.dirichlet(np.ones(6), (5, 3, 5)))
+    known = Known(0.5, np.zeros(5, int), rng.dirichlet(np.ones(6), (5, 3, 5)))
     return FiniteCMDP(P, rng.random((5, 3)), g, start=0, horizon=4, known=known)
 
 
@@ -166,7 +169,7 @@ def test_an_agent_is_a_pytree_of_arrays_that_plans_and_learns(name, features, sm
     state = init(built.agent, small.sizes, built.share_values, built.share_costs)
     made, info = plan(built.agent, state, ties(jnp.uint32(1), 4, 5))
     assert made.policy.shape == (4, 3, 5)
-    np.testing.assert_allclose(np.asarray(made.policy, float).sum(1), 1, rtol=1e-15)
+    np.testing.assert_allclose(np.asarray(made.policy, float).sum(1), 1, rtol=0, atol=1e-12)
     assert info.V.shape == (4, 5)
     seen = episode(6)._replace(V_next=made.V_next)
     learnt = learn(built.agent, state, seen._replace(slot=seen.x_next))

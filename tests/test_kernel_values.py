@@ -155,9 +155,10 @@ def test_a_run_with_a_kernel_says_what_it_knew(pond):
     assert any("value kernel" in remark and "aims" in remark for remark in result.summary["remarks"])
 
 
-@pytest.mark.parametrize("name", ["lsvi-ae", "lsvi", "lsvi-primal"])
+@pytest.mark.parametrize("name", ["lsvi-ae", "lsvi", "lsvi-primal", "slucb-qvi", "rslucb-qvi"])
 def test_agents_take_a_kernel(pond, name):
-    built = es.agents.Recipe(name, {"value": RBF(1.0, on="state")}).resolve(pond, 10).build()
+    told = {"safe_action": "safest"} if es.agents.REGISTERED[name].told else {}
+    built = es.agents.Recipe(name, {"value": RBF(1.0, on="state")} | told).resolve(pond, 10).build()
     assert isinstance(built.agent.values, KernelValues)
 
 

@@ -254,7 +254,7 @@ class Named(NamedTuple):
         return "seed_episodes" in self.settings
 
 
-UPPER = -1.0  # optimism of agents that admit nothing but what is safe by the upper end of its cost interval
+UPPER: Any = -1.0  # optimism of agents that admit nothing but what is safe by the upper end of its cost interval
 UNCLIPPED = 1e9  # a cap that never binds
 
 
@@ -358,10 +358,11 @@ def slucb_qvi(**settings: Any) -> Recipe:
     c = g + tau are linear in the features (`FiniteCMDP(known=Known(...))`, or `safe_action` and `threshold`).
     Reconstructed: the formulas are rebuilt from what later papers say of the algorithm, not read from its own.
 
-    Its promise is safety, so the cost radius is the valid one (`radius_cost=paper`), the cost part of the printed maximum
-    alone; the value radius is tuned. kappa_h(x) = 2 H / (tau - c0(x)) + 1 as printed
-    keeps Q at its cap for long; `kappa=1` leaves it out. With one-hot features nothing is ever known of an action but
-    a0, which it then plays for ever: it needs features that actions have in common, and actions near a0 to begin with.
+    Its promise is safety, so the cost radius is the valid one (`radius_cost=paper`), the cost part of the printed
+    maximum alone. The value radius is tuned, times kappa_h(x) = 2 H / (tau - c0(x)) + 1 as printed, which makes up for
+    what a small safe set leaves out and keeps Q at its cap for long; `kappa=1` leaves it out. With one-hot features
+    nothing is ever known of an action but a0, which it then plays for ever: it needs features that actions have in
+    common, and actions near a0 to begin with.
     """
     return Recipe("slucb-qvi", settings)
 

@@ -267,7 +267,9 @@ def _curves(metrics: Any, optimal: np.ndarray, has_costs: bool) -> dict[str, np.
     plans = {} if metrics.planned is None else {"planned": metrics.planned.astype(np.int64)}
     mixed = {} if metrics.mixture_violation is None else {"mixture_violation": metrics.mixture_violation}
     labels = metrics.labels._asdict() if metrics.labels is not None and has_costs else {}
-    return curves | each | mixed | plans | {f"{name}_labels": counts.astype(np.int64) for name, counts in labels.items()}
+    return (
+        curves | each | mixed | plans | {f"{name}_labels": counts.astype(np.int64) for name, counts in labels.items()}
+    )
 
 
 def _told(fitted: Any) -> dict[str, Any]:

@@ -292,6 +292,8 @@ class MixtureValueSetup:
 
     mixture: Mixture
 
+    choice = "mixture"
+
     @property
     def d(self) -> float:
         return float(self.mixture.d)

@@ -54,12 +54,11 @@ class SafeSetup:
             )
         safe = told_action(problem, agent, values["safe_action"])
         at_safe = None if phi is None else phi[np.arange(problem.states), safe]
-        if at_safe is not None and (x := int(np.linalg.norm(at_safe, axis=-1).argmin())) is not None:
-            if not np.linalg.norm(at_safe[x]) > 0:
-                raise EverystepError(
-                    f"the safe action of {problem.describe(x)} has features that are all zero, so that its cost says "
-                    "nothing of others; give features without zeros."
-                )
+        if at_safe is not None and (nothing := ~at_safe.any(-1)).any():
+            raise EverystepError(
+                f"the safe action of {problem.describe(int(nothing.argmax()))} has features that are all zero, so that "
+                f"its cost tells {agent} nothing of others; give it features."
+            )
         threshold = told_threshold(problem, agent, values["threshold"])
         return cls(problem, episodes, agent, given, values, phi, safe, threshold)
 
@@ -184,8 +183,8 @@ class SafeSetup:
             )
         elif not self._tuned and self._norm > self.bound * (1 + 1e-9):
             said.append(
-                f"the weights of costs have a norm of {self._norm:.4g}, above the bound {self.bound:.4g}: the intervals "
-                f"of {self.agent} carry no probability; set bound to at least that."
+                f"the weights of costs have a norm of {self._norm:.4g}, above the bound {self.bound:.4g}: the "
+                f"intervals of {self.agent} carry no probability; set bound to at least that."
             )
         return tuple(said)
 
@@ -228,7 +227,7 @@ def told_action(problem: FiniteCMDP, agent: str, given: Any) -> np.ndarray:
     if (bad := (cost >= 0) & ~problem.exempt).any():
         x = int(bad.argmax())
         raise EverystepError(
-            f"the safe action of {problem.describe(x)} told to {agent} is {problem.describe_action(int(safe[x]))}, whose "
-            f"g is {cost[x]:.6g}; it must be told one with g < 0 in every state."
+            f"the safe action of {problem.describe(x)} told to {agent} is {problem.describe_action(int(safe[x]))}, "
+            f"whose g is {cost[x]:.6g}; it must be told one with g < 0 in every state."
         )
     return np.asarray(safe, np.int64)

@@ -12,7 +12,8 @@ With x(a) = theta(a) and theta(a0) what is left over, and every constraint divid
 `by_interior_point` solves (P) for any U. `by_root` is the closed form for one constraint and a diagonal U (one-hot
 features): in the multiplier 1 / s of the constraint, x = u y with y(a) = [s q(a) - c(a)]_+ / width(a)^2, where s solves
 ||U y|| = 1 and u makes the constraint tight. It holds unless a0 is left out altogether or need not be weighed at all;
-`best` then turns to the other. What comes back is feasible whatever the solver's last digits are: scaled towards a0 if need be.
+`best` then turns to the other. What comes back is feasible whatever the solver's last digits are: scaled towards a0
+if need be.
 
 Arrays have states last: Q (A, S), mean (m, A, S), U (r, A, S), diagonal U as its width (A, S), a0 one-hot (A, S).
 No LAPACK: programs that factor batches of matrices at the same time wait for each other (see `estimators.py`), and many
@@ -30,6 +31,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 TOLERANCE = 1e-10  # of the duality gap, relative to the largest |Q - Q(a0)|
 MOST_ITERATIONS = 50  # 8 to 20 are usual
+GROUP = 8  # states that an interior point is sought for side by side
 NEWTON = 10  # steps of `by_root`, each at least squaring a small error; five are usual
 TINY = 1e-300
 
@@ -45,16 +47,34 @@ class Scaled(NamedTuple):
     possible: Bool[Array, " S"]  # whether a0 is safe, as it is told
 
 
-def best(Q: Rows, mean: Float[Array, "m A S"], U: Array, safe: Bool[Array, "A S"]) -> Rows:
-    """The best mixture at every state; U is (r, A, S), or the widths (A, S) where it is diagonal."""
+def best(
+    Q: Rows,
+    mean: Float[Array, "m A S"],
+    U: Array,
+    safe: Bool[Array, "A S"],
+    needed: Bool[Array, " S"] | None = None,
+) -> Rows:
+    """The best mixture at every state, or where it is `needed`; U is (r, A, S), or the widths (A, S) on its diagonal.
+
+    The interior-point method is run for a few states at a time, as long as there are any left.
+    """
     data = scaled(Q, mean, safe)
-    if U.ndim == 3:
-        return finished(by_interior_point(data, U).x, data, U, safe)
-    full = lambda: U[:, None] * jnp.eye(len(U))[:, :, None]
-    if len(mean) > 1:
-        return finished(by_interior_point(data, full()).x, data, U, safe)
-    x, solved = by_root(data, U, safe)
-    x = lax.cond(solved.all(), lambda: x, lambda: jnp.where(solved[None], x, by_interior_point(data, full()).x))
+    left = jnp.ones(Q.shape[1], bool) if needed is None else needed
+    x = jnp.zeros_like(Q)
+    if U.ndim == 2 and len(mean) == 1:
+        x, solved = by_root(data, U, safe)
+        left &= ~solved
+    group = min(GROUP, Q.shape[1])
+
+    def some(loop: tuple[Rows, Array]) -> tuple[Rows, Array]:
+        x, left = loop
+        names = jnp.nonzero(left, size=group, fill_value=len(left))[0]
+        theirs, own = jax.tree.map(lambda leaf: leaf[..., names], (data, U))
+        own = own if U.ndim == 3 else own[:, None] * jnp.eye(len(Q))[:, :, None]
+        found = by_interior_point(theirs, own).x
+        return x.at[:, names].set(found, mode="drop"), left.at[names].set(False, mode="drop")
+
+    x, _ = lax.while_loop(lambda loop: loop[1].any(), some, (x, left))
     return finished(x, data, U, safe)
 
 
@@ -85,7 +105,7 @@ def finished(x: Rows, data: Scaled, U: Array, safe: Bool[Array, "A S"]) -> Rows:
     return jnp.where(safe, jnp.maximum(1 - x.sum(0), 0.0)[None], x)
 
 
-# --- one constraint, one-hot features ----------------------------------------------------------------------------------
+# --- one constraint, one-hot features --------------------------------------------------------------------------------
 def by_root(data: Scaled, width: Rows, safe: Bool[Array, "A S"]) -> tuple[Rows, Bool[Array, " S"]]:
     """(x, solved) of the closed form: one root of a convex function of s, by Newton's method from its right.
 
@@ -115,7 +135,7 @@ def by_root(data: Scaled, width: Rows, safe: Bool[Array, "A S"]) -> tuple[Rows, 
     return x, idle | ((start < 1) & (grows > 0) & (s > 0) & (x.sum(0) <= 1))
 
 
-# --- any features, any number of constraints ---------------------------------------------------------------------------
+# --- any features, any number of constraints -------------------------------------------------------------------------
 class Cone(NamedTuple):
     """A point of the product of cones, slack or multiplier: of x >= 0, of sum x <= 1, and of every constraint.
 
@@ -144,8 +164,8 @@ class Program(NamedTuple):
 
     q: Rows
     c: Float[Array, "m A S"]
-    bU: Float[Array, "m r A S"]
-    gram: Float[Array, "m A A S"]  # (bU)^T bU, made once
+    spread: Float[Array, "m r A S"]  # b_i U
+    gram: Float[Array, "m A A S"]  # spread^T spread, made once
 
     @classmethod
     def of(cls, data: Scaled, U: Float[Array, "r A S"]) -> Program:
@@ -154,12 +174,12 @@ class Program(NamedTuple):
 
     def change(self, dx: Rows) -> Cone:
         """-G dx: how slacks change with x."""
-        along = jnp.stack([times(each, dx) for each in self.bU])
+        along = jnp.stack([times(each, dx) for each in self.spread])
         return Cone(dx, -dx.sum(0), -(self.c * dx[None]).sum(1), along)
 
     def pulled(self, v: Cone) -> Rows:
         """G^T v."""
-        ends = self.c * v.top[:, None] - (self.bU * v.rest[:, :, None]).sum(1)
+        ends = self.c * v.top[:, None] - (self.spread * v.rest[:, :, None]).sum(1)
         return v.e[None] - v.x + ends.sum(0)
 
     def bent(self, scaling: Scaling) -> Float[Array, "A A S"]:
@@ -168,15 +188,15 @@ class Program(NamedTuple):
         matrix = jnp.eye(len(self.q))[:, :, None] / (scaling.x**2)[:, None] + (1 / scaling.e**2)[None, None]
         top, rest = scaling.point
         for i, c in enumerate(self.c):
-            across = c * top[i][None] + (self.bU[i] * rest[i][:, None]).sum(0)
+            across = c * top[i][None] + (self.spread[i] * rest[i][:, None]).sum(0)
             matrix += (2 * outer(across) - outer(c) + self.gram[i]) / (scaling.eta[i] ** 2)[None, None]
         return matrix
 
     def start(self) -> Iterate:
-        """Strictly feasible on both sides: a little of every action; and multipliers that leave every price positive."""
+        """Strictly feasible on both sides: a little of every action, multipliers that leave every price positive."""
         A = len(self.q)
         ones = jnp.ones_like(self.q)
-        used = self.c.sum(1) + jnp.sqrt((self.bU.sum(2) ** 2).sum(1))
+        used = self.c.sum(1) + jnp.sqrt((self.spread.sum(2) ** 2).sum(1))
         x = 0.5 * ones / jnp.maximum(used.max(0), float(A))[None]
         d = self.change(x)
         s = Cone(x, 1 + d.e, 1 + d.top, d.rest)
@@ -221,7 +241,12 @@ def by_interior_point(data: Scaled, U: Float[Array, "r A S"]) -> Iterate:
         kept = lambda new, old: jax.tree.map(lambda n, o: jnp.where(like(moves, n), n, o), new, old)
         gap = kept(gap, it.gap)
         return Iterate(
-            kept(it.x + length[None] * dx, it.x), kept(s, it.s), kept(z, it.z), gap, moves & (gap > TOLERANCE), it.number + 1
+            kept(it.x + length[None] * dx, it.x),
+            kept(s, it.s),
+            kept(z, it.z),
+            gap,
+            moves & (gap > TOLERANCE),
+            it.number + 1,
         )
 
     unfinished = lambda it: it.moving.any() & (it.number < MOST_ITERATIONS)

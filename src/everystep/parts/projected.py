@@ -1,21 +1,22 @@
 """Cost models that are told the cost of one safe action in every state: what SLUCB-QVI and RSLUCB-QVI believe.
 
-Costs are c = g + threshold, linear in features, c(x, a) = <phi(x, a), gamma>. Told c0(x) = c(x, a0(x)) for every x, what
-is left to learn for x is the part of gamma across p = phi(x, a0) / ||phi(x, a0)||: with perp(y) = y - <y, p> p,
+Costs are c = g + threshold, linear in features, c(x, a) = <phi(x, a), gamma>. Told c0(x) = c(x, a0(x)) for every x,
+what is left to learn for x is the part of gamma across p = phi0 / ||phi0||, phi0 = phi(x, a0): with
+perp(y) = y - <y, p> p,
 
     A_x = lam (I - p p^T) + sum_t perp(phi_t) perp(phi_t)^T
-    gamma_x = A_x^+ sum_t perp(phi_t) [c_t - <phi_t, p> c0(x) / ||phi(x, a0)||]
-    mean(x, a) = <phi(x, a), p> c0(x) / ||phi(x, a0)|| + <gamma_x, perp(phi(x, a))>,    norm = ||perp(phi(x, a))||_{A_x^+}
+    gamma_x = A_x^+ sum_t perp(phi_t) [c_t - <phi_t, p> c0(x) / ||phi0||]
+    mean(x, a) = <phi, p> c0(x) / ||phi0|| + <gamma_x, perp(phi)>,    norm(x, a) = ||perp(phi)||_{A_x^+}
 
-of Amani, Thrampoulidis and Yang (ICML 2021), rebuilt from what later papers say of it. Those are S regressions over all
-transitions. But [ours] A_x^+ = Lambda^-1 - Lambda^-1 p p^T Lambda^-1 / (p^T Lambda^-1 p) with the one ordinary
-Lambda = lam I + sum_t phi_t phi_t^T, so that with theta = Lambda^-1 sum_t phi_t c_t and phi0 = phi(x, a0)
+of Amani, Thrampoulidis and Yang (ICML 2021), rebuilt from what later papers say of it. Those are S regressions over
+all transitions. But [ours] A_x^+ = Lambda^-1 - Lambda^-1 p p^T Lambda^-1 / (p^T Lambda^-1 p) with the one ordinary
+Lambda = lam I + sum_t phi_t phi_t^T, so that with theta = Lambda^-1 sum_t phi_t c_t
 
     mean(x, a) = <theta, phi> + (c0(x) - <theta, phi0>) <phi, phi0>_{Lambda^-1} / ||phi0||^2_{Lambda^-1}
     norm(x, a) = ||U_a||,   U_a = R phi - R phi0 <R phi, R phi0> / ||R phi0||^2,   R^T R = Lambda^-1
 
-which is ridge regression that has also seen c0(x) once, without noise. A test holds both equal. As A_x^+ <= Lambda^-1, one
-bound on the noise in the norm of Lambda^-1 serves all states: no union over them is needed [ours].
+which is ridge regression that has also seen c0(x) once, without noise. A test holds both equal. As A_x^+ <= Lambda^-1,
+one bound on the noise in the norm of Lambda^-1 serves all states: no union over them is needed [ours].
 
 Estimates are of g = c - threshold again. With one-hot features nothing is shared between actions, and only the entry of
 a0 itself differs from plain counts.
