@@ -94,7 +94,7 @@ print(
 )
 print(tables.aligned([head, *rows]))
 print(
-    "\nruns in which the confidence set held at all times; means over runs; bounds are Theorem 1's, repaired, with the "
+    "\nruns in which the confidence set held at all times; means over runs; bounds are Theorem 1's, repaired, with the"
     f"\nradii of the row. K H = {K * H}; the first row's bounds are {said[rows[0][0]]['regret_bound']:.3g} on regret, "
     f"{said[rows[0][0]]['violation_bound']:.3g} on violation.\n"
     f"The first row is covered by Theorem 1: {bool(said[rows[0][0]]['covered'])}. Runs under the bound, row by row: "

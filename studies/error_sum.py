@@ -12,8 +12,8 @@ upper bound; the sum of errors is what is bounded.) Along features that keep the
     agent         those that LSVI-AE with printed radii visits on random linear CMDPs (features of norm below 1)
 
 and exponents of growth in d at fixed K, by least squares on log d; intervals are 95 % bootstrap over draws (agent: over
-instances). The sum is a radius times norms, so its exponent is that of the radius plus that of the sum of norms: nothing
-else depends on d.
+instances). The sum is a radius times norms, so its exponent is that of the radius plus that of the sum of norms:
+nothing else depends on d.
 """
 
 import argparse

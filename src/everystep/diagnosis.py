@@ -29,7 +29,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
-from everystep import planner
+from everystep import lsvi, planner
 from everystep.agents import REGISTERED, Resolved
 from everystep.drive import Metrics
 from everystep.engines import local
@@ -38,10 +38,13 @@ from everystep.lsvi import Agent, Plan, State
 from everystep.parts.costs import CountCosts, LinearCosts
 from everystep.parts.experience import Episode
 from everystep.parts.gp_costs import EachCost, GridGP, GrowingGP
+from everystep.parts.kernel_values import KernelValues
 from everystep.parts.radii import CoordinateCost, Tuned
+from everystep.parts.values import Counts, Linear
 from everystep.problem import FiniteCMDP, World
 
 SLACK = 1e-9
+KNOWN_VALUES = (Counts, Linear, KernelValues)
 KNOWN_COSTS = (CountCosts, LinearCosts, GridGP, GrowingGP)
 
 
@@ -52,7 +55,7 @@ class Seen(NamedTuple):
     condition: Float[Array, ""]  # least width - |g - mean| over all (i, h, x, a)
     optimism: Float[Array, ""]  # least Q - Q* over all (h, x, a)
     optimism_at_start: Float[Array, ""]  # V_1^k(x_1) - V*_1(x_1)
-    value_potential: Float[Array, ""]
+    value_potential: Float[Array, ""] | None  # None for value models of which no norm is known
     value_gain: Float[Array, " T"]  # after the episode
     cost_potential: Float[Array, " M"] | None  # None for cost models of which no norm is known
     cost_gain: Float[Array, "M T"] | None  # after the episode
@@ -91,7 +94,7 @@ class Watch(NamedTuple):
             condition=least(width - jnp.abs(world.g - cost.mean)),
             optimism=least(Q - self.Q_star),
             optimism_at_start=V_start - self.V_star[episode.x[0]],
-            value_potential=jnp.minimum(visited(norms), 1).sum(),
+            value_potential=None if norms is None else jnp.minimum(visited(norms), 1).sum(),
             value_gain=agent.values.log_det(after.values) / 2,
             cost_potential=stacked([jnp.minimum(visited(cost_norms(*each)), 1).sum() for each in models]),
             cost_gain=stacked([information(*each) for each in learnt]),
@@ -107,7 +110,7 @@ def _by_step(table: Array, H: int) -> Array:
 def believed_values(agent: Agent, state: State, plan: Plan) -> Float[Array, "H A S"]:
     """Q_h^k, from which a plan was made: the same backward pass, along the actions the plan chose."""
     H, _, S = plan.policy.shape
-    fit = agent.values.fit(state.values, state.k)
+    fit, _ = lsvi.fitted(agent, state)
 
     def backward(V_next: Array, h: Array) -> tuple[Array, Array]:
         Q = agent.values.estimate(fit, h, V_next)
@@ -121,9 +124,11 @@ def believed_values(agent: Agent, state: State, plan: Plan) -> Float[Array, "H A
 ONE = lambda: Tuned(jnp.ones(()))  # a radius of 1 shows the norm itself
 
 
-def value_norms(values: Any, state: State) -> Float[Array, "T A S"]:
-    """||phi||^2_{Lambda^-1} of the value model at all (x, a)."""
-    fit = values._replace(radius=ONE()).fit(state.values, state.k)
+def value_norms(values: Any, state: State) -> Float[Array, "T A S"] | None:
+    """||phi||^2_{Lambda^-1} of the value model at all (x, a); None if its features are not those of (x, a) alone."""
+    if not isinstance(values, KNOWN_VALUES):
+        return None
+    fit: Any = values._replace(radius=ONE()).fit(state.values, state.k)
     return fit.norm2 if hasattr(fit, "norm2") else fit.width**2
 
 
@@ -170,7 +175,7 @@ class Diagnosed:
 
     @property
     def has_costs(self) -> bool:
-        return "cost" in REGISTERED[self.resolved.recipe.name].settings
+        return REGISTERED[self.resolved.recipe.name].has_costs
 
     @property
     def condition_held(self) -> np.ndarray:

@@ -6,6 +6,7 @@ Runs are decided by their spec and their seeds, so what a folder did not write d
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from everystep.errors import EverystepError
 from everystep.experiment import Experiment, prepare
 from everystep.models import AUTO
 from everystep.problem import FiniteCMDP
+from everystep.settings import SETTINGS
 
 NEEDED = ("regret", "value", "violation")
 
@@ -44,10 +46,15 @@ class Run:
         now, then = (json.loads(json.dumps(spec)) for spec in (prepared.spec, self.spec))
         for new, old in zip(now["agents"], then["agents"], strict=True):
             for key, value in new["settings"].items():
-                if value != old["settings"].get(key, value):
-                    raise EverystepError(
-                        f"'{self.folder}' has {key} = {old['settings'][key]} for {old['label']}, which is now read as "
-                        f"{value}; {self._other_version()}"
+                kept = old["settings"].get(key, value)
+                if value != kept:
+                    raise (
+                        self._not_kept(key, old["label"])
+                        if _is_hash(kept)
+                        else EverystepError(
+                            f"'{self.folder}' has {key} = {kept} for {old['label']}, which is now read as {value}; "
+                            f"{self._other_version()}"
+                        )
                     )
         if now["problem"] != then["problem"]:
             raise EverystepError(f"'{self.folder}' holds a problem other than the one it ran; {self._other_version()}")
@@ -62,20 +69,22 @@ class Run:
                     f"'{self.folder}' run again gives another {name} of {label}; {self._other_version()}"
                 )
 
+    def _not_kept(self, key: str, label: str) -> EverystepError:
+        return EverystepError(
+            f"'{self.folder}' cannot be run again: {key} of {label} was given from Python and is not kept in the "
+            "folder; use everystep.diagnosis from Python instead."
+        )
+
     def _other_version(self) -> str:
         version = self.spec.get("versions", {}).get("everystep", "unknown")
         return f"it was written by everystep {version} and this is {__version__}: run it again into another folder."
 
     def _recipe(self, agent: dict[str, Any]) -> Recipe:
         label = agent["label"]
-        settings = {key: value for key, value in agent["settings"].items() if not isinstance(value, list)}
-        for key in ("cost", "value", "known_safe"):
-            value = str(settings.get(key, ""))
-            if " #" in value or (key == "known_safe" and value not in ("", "none", "safest")):
-                raise EverystepError(
-                    f"'{self.folder}' cannot be run again: {key} of {label} was given from Python and is not kept in "
-                    "the folder; use everystep.diagnosis from Python instead."
-                )
+        # What is written in other words than it is set by (lists, hashes) is decided anew; `again` compares.
+        settings = {
+            key: value for key, value in agent["settings"].items() if key == "features" or _can_be_set(key, value)
+        }
         if "features" in settings:
             settings["features"] = self._features(label, settings["features"])
         return Recipe(agent["agent"], settings).called(label)
@@ -90,6 +99,19 @@ class Run:
             raise EverystepError(
                 f"'{self.folder}' has no features.npz with the features of {label}; run it again into another folder."
             ) from None
+
+
+def _can_be_set(key: str, value: Any) -> bool:
+    try:
+        SETTINGS[key].read(value)
+    except (KeyError, ValueError):
+        return False
+    return not isinstance(value, list)
+
+
+def _is_hash(value: Any) -> bool:
+    """Whether a setting is written down as the hash of an array, or of a kernel of one's own."""
+    return isinstance(value, str) and re.search(r"#[0-9a-f]+|^[0-9x]+:[0-9a-f]+$|#[0-9x]+:", value) is not None
 
 
 def read(folder: Path) -> Run:

@@ -26,7 +26,7 @@ from everystep.models import InKernel
 from everystep.parts.costs import CountCosts, LinearCosts
 from everystep.parts.gp_costs import EachCost, GridGP, GrowingGP
 from everystep.parts.penalties import Rectified
-from everystep.parts.radii import CoordinateCost, CoordinateValue, PaperGP, PaperValue
+from everystep.parts.radii import CoordinateCost, PaperGP, PaperValue, Tuned
 from everystep.problem import Factored, FiniteCMDP
 
 Bound = Callable[[float], float]
@@ -71,6 +71,11 @@ def _arranged(shared: bool, H: int) -> tuple[int, int]:
     return (1, H) if shared else (H, 1)
 
 
+def value_choice(resolved: Resolved) -> Any:
+    """counts, linear or a kernel; None for values of another kind, whose features are not those of (x, a) alone."""
+    return getattr(resolved.value, "choice", None)
+
+
 def value_side(resolved: Resolved) -> Side:
     return Side(
         *_arranged(resolved["share_values"], resolved.problem.horizon), float(resolved["lam"]), resolved.value.d
@@ -99,9 +104,9 @@ def cost_sides(resolved: Resolved) -> tuple[Side, ...] | None:
 
 
 def value_radius(resolved: Resolved) -> Bound | None:
-    """beta, had the run K episodes; None where the width of Q is no multiple of a norm."""
-    radius = resolved.value_model().radius
-    if isinstance(radius, CoordinateValue):
+    """beta, had the run K episodes; None where the width of Q is no number times a norm."""
+    radius: Any = getattr(resolved.value_model(), "radius", None)
+    if not isinstance(radius, Tuned | PaperValue) or np.ndim(radius.beta):
         return None
 
     def beta(K: float) -> float:
@@ -113,7 +118,8 @@ def value_radius(resolved: Resolved) -> Bound | None:
 
 def errors_bound(resolved: Resolved) -> Bound | None:
     """K to the lemmas' bound on sum e with the run's settings; None where it cannot be said in advance."""
-    sides, model = cost_sides(resolved), resolved.cost_model()
+    model: Any = resolved.cost_model()
+    sides = cost_sides(resolved)
     if sides is None or any(resolved._fits()):
         return None
     radii = [one.radius for one in (model.models if isinstance(model, EachCost) else (model,))]
@@ -146,7 +152,7 @@ def not_covered(resolved: Resolved) -> list[str]:
     """What Theorem 1 assumes and this run does not keep, in words."""
     problem, name = resolved.problem, resolved.recipe.name
     agent, several = name == "lsvi-ae", problem.horizon > 1
-    bent = resolved.value.choice == "linear" and not _is_linear(problem, resolved.phi)
+    bent = value_choice(resolved) == "linear" and not _is_linear(problem, resolved.phi)
     said = {
         f"it is about lsvi-ae, and this is {name}": not agent,
         f"beta is {resolved['radius']}, not c d H sqrt(iota)": resolved["radius"] != "paper",
@@ -158,8 +164,8 @@ def not_covered(resolved: Resolved) -> list[str]:
         f"optimism is {resolved['optimism']:g}, not 1": agent and resolved["optimism"] != 1,
         "costs change the choice within an episode": agent and resolved["react"],
         "plans are rare": resolved.switch is not None,
-        "values are in the space of a kernel": isinstance(resolved.value.choice, InKernel),
-        "transitions or rewards are not known to be linear in the features": bent,
+        "values are in the space of a kernel": isinstance(value_choice(resolved), InKernel),
+        "transitions or rewards are not linear in the features": bent,
         f"rewards are not in [0, 1] (up to {problem.r.max():g})": problem.r.min() < 0 or problem.r.max() > 1,
         f"Q is clipped at {resolved['cap']:g}, not H": resolved["cap"] != problem.horizon,
     }
@@ -167,13 +173,14 @@ def not_covered(resolved: Resolved) -> list[str]:
 
 
 def _is_linear(problem: FiniteCMDP, phi: np.ndarray | None) -> bool:
-    """Whether P and r are linear in these features, judged by factors given as such and by a fit of r."""
+    """Whether P and r are linear in these features: judged by factors given as such, else by a fit of each."""
     assert phi is not None
-    if not isinstance(problem.P, Factored) or not all(np.array_equal(phi, step) for step in problem.P.phi):
-        return False
     X = phi.reshape(-1, phi.shape[-1])
-    y = problem.r.reshape(len(problem.r), -1).T
-    return bool(np.abs(X @ np.linalg.lstsq(X, y, rcond=None)[0] - y).max() <= 1e-9)
+    fits = lambda y: np.abs(X @ np.linalg.lstsq(X, y, rcond=None)[0] - y).max() <= 1e-9
+    rewards = fits(problem.r.reshape(len(problem.r), -1).T)
+    if isinstance(problem.P, Factored):
+        return bool(rewards and all(np.array_equal(phi, step) for step in problem.P.phi))
+    return bool(rewards and all(fits(step.reshape(len(X), -1)) for step in problem.P))
 
 
 # --- a run beside its theory ------------------------------------------------------------------------------------------
@@ -257,9 +264,10 @@ class Beside:
             said["condition_1"] = _held(self.diagnosed.condition_held)
         said["optimism"] = _held(self.diagnosed.optimism_held)
         said["optimism_at_start"] = _held(self.diagnosed.optimism_held_at_start)
-        said["value_potential"], said["value_information"] = self._learnt(
-            value_side(self.resolved), seen.value_potential, seen.value_gain
-        )
+        if seen.value_potential is not None:
+            said["value_potential"], said["value_information"] = self._learnt(
+                value_side(self.resolved), seen.value_potential, seen.value_gain
+            )
         sides = cost_sides(self.resolved)
         potential, gain = seen.cost_potential, seen.cost_gain
         if self.diagnosed.has_costs and sides is not None and potential is not None and gain is not None:
@@ -270,7 +278,7 @@ class Beside:
     def _learnt(self, side: Side, potential: Any, gain: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """Potential and information of one model, measured and bounded."""
         together = np.asarray(gain)[:, -1].sum(-1)
-        kernel = isinstance(self.resolved.value.choice, InKernel) and side.d is not None
+        kernel = isinstance(value_choice(self.resolved), InKernel) and side.d is not None
         return (
             {
                 "measured": _interval(np.asarray(potential).sum(1)),
@@ -354,7 +362,7 @@ def text(summary: Mapping[str, Any]) -> str:
             rows.append(_row("  by the errors measured", by_errors))
         rows += [_row("sum of e", said["errors"])] if "errors" in said else []
         for key, name in (("potential", "elliptical potential"), ("information", "information gained")):
-            rows.append(_row(f"{name}, values", said[f"value_{key}"]))
+            rows += [_row(f"{name}, values", said[f"value_{key}"])] if f"value_{key}" in said else []
             each = said.get(f"cost_{key}", [])
             rows += [_row(f"{name}, costs{f' {i + 1}' if len(each) > 1 else ''}", one) for i, one in enumerate(each)]
         reasons = said["theorem_1_does_not_cover_it_because"]
