@@ -29,7 +29,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
-from everystep import planner
+from everystep import lsvi, planner
 from everystep.agents import REGISTERED, Resolved
 from everystep.drive import Metrics
 from everystep.engines import local
@@ -82,7 +82,7 @@ class Watch(NamedTuple):
         V_start = (plan.policy[0, :, episode.x[0]].astype(Q.dtype) * Q[0, :, episode.x[0]]).sum()
         cost = agent.costs.estimate(before.costs, before.k)
         width = jnp.broadcast_to(cost.width, cost.mean.shape)
-        norms = value_norms(agent.values, before)
+        norms = value_norms(agent.values, before, plan)
         models = of_each(agent.costs, before.costs)
         learnt = of_each(agent.costs, after.costs)
         stacked = lambda rows: jnp.stack(rows) if rows else None
@@ -107,7 +107,7 @@ def _by_step(table: Array, H: int) -> Array:
 def believed_values(agent: Agent, state: State, plan: Plan) -> Float[Array, "H A S"]:
     """Q_h^k, from which a plan was made: the same backward pass, along the actions the plan chose."""
     H, _, S = plan.policy.shape
-    fit = agent.values.fit(state.values, state.k)
+    fit, _ = lsvi.fitted(agent, state)
 
     def backward(V_next: Array, h: Array) -> tuple[Array, Array]:
         Q = agent.values.estimate(fit, h, V_next)
@@ -121,8 +121,10 @@ def believed_values(agent: Agent, state: State, plan: Plan) -> Float[Array, "H A
 ONE = lambda: Tuned(jnp.ones(()))  # a radius of 1 shows the norm itself
 
 
-def value_norms(values: Any, state: State) -> Float[Array, "T A S"]:
-    """||phi||^2_{Lambda^-1} of the value model at all (x, a)."""
+def value_norms(values: Any, state: State, plan: Plan) -> Float[Array, "T A S"]:
+    """||phi||^2_{Lambda^-1} of the value model at all (x, a); of a mixture, ||phi_V|| with the V of the plan."""
+    if plan.V_next is not None:
+        return values.norms(state.values, plan.V_next)
     fit = values._replace(radius=ONE()).fit(state.values, state.k)
     return fit.norm2 if hasattr(fit, "norm2") else fit.width**2
 
@@ -170,7 +172,7 @@ class Diagnosed:
 
     @property
     def has_costs(self) -> bool:
-        return "cost" in REGISTERED[self.resolved.recipe.name].settings
+        return REGISTERED[self.resolved.recipe.name].has_costs
 
     @property
     def condition_held(self) -> np.ndarray:

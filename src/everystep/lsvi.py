@@ -104,13 +104,16 @@ def believed(agent: Agent, costs: Any, k: Int[Array, ""]) -> Any:
     return agent.choice.belief(ghat, cost)
 
 
+def fitted(agent: Agent, state: State) -> tuple[Any, Any]:
+    """What a plan is made from: the fit of values, with the bonus of a choice that has one, and what it goes by."""
+    fit, belief = agent.values.fit(state.values, state.k), believed(agent, state.costs, state.k)
+    return fit._replace(bonus=belief.bonus) if hasattr(belief, "bonus") else fit, belief
+
+
 def plan(agent: Agent, state: State, ties: UInt32[Array, "H S"]) -> tuple[Plan, PlanInfo]:
     """The backward pass over h: everything decided before the episode starts."""
     H, S = ties.shape
-    fit = agent.values.fit(state.values, state.k)
-    belief = believed(agent, state.costs, state.k)
-    if hasattr(belief, "bonus"):  # values that safe actions may yet show
-        fit = fit._replace(bonus=belief.bonus)
+    fit, belief = fitted(agent, state)
     here = lambda h: jax.tree.map(lambda leaf: at_step(leaf, h), belief)
     A = jax.eval_shape(agent.values.estimate, fit, jnp.int32(0), jnp.zeros(S)).shape[0]
     names = np.arange(A, dtype=np.int32)

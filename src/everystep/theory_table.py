@@ -72,9 +72,9 @@ def _arranged(shared: bool, H: int) -> tuple[int, int]:
 
 
 def value_side(resolved: Resolved) -> Side:
-    return Side(
-        *_arranged(resolved["share_values"], resolved.problem.horizon), float(resolved["lam"]), resolved.value.d
-    )
+    """Longer features are as those of length 1 with a ridge that much smaller."""
+    lam = float(resolved["lam"]) / resolved.value.longest**2
+    return Side(*_arranged(resolved["share_values"], resolved.problem.horizon), lam, resolved.value.d)
 
 
 def cost_sides(resolved: Resolved) -> tuple[Side, ...] | None:
@@ -113,7 +113,8 @@ def value_radius(resolved: Resolved) -> Bound | None:
 
 def errors_bound(resolved: Resolved) -> Bound | None:
     """K to the lemmas' bound on sum e with the run's settings; None where it cannot be said in advance."""
-    sides, model = cost_sides(resolved), resolved.cost_model()
+    sides = cost_sides(resolved)
+    model: Any = resolved.cost_model()
     if sides is None or any(resolved._fits()):
         return None
     radii = [one.radius for one in (model.models if isinstance(model, EachCost) else (model,))]
