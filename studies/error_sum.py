@@ -11,8 +11,9 @@ upper bound; the sum of errors is what is bounded.) Along features that keep the
     greedy        of 16 such, the one of the largest norm: features chosen to stay uncertain
     agent         those that LSVI-AE with printed radii visits on random linear CMDPs (features of norm below 1)
 
-and exponents of growth in d at fixed K, by least squares on log d; intervals are 95 % bootstrap over draws. The sum is
-a radius times norms, so its exponent is that of the radius plus that of the sum of norms: nothing else depends on d.
+and exponents of growth in d at fixed K, by least squares on log d; intervals are 95 % bootstrap over draws (agent: over
+instances). The sum is a radius times norms, so its exponent is that of the radius plus that of the sum of norms: nothing
+else depends on d.
 """
 
 import argparse
@@ -36,7 +37,7 @@ parser.add_argument("--draws", type=int, default=8)
 parser.add_argument("--d", default="2,4,8,16,32,64")
 parser.add_argument("--agent-d", default="2,4,8,16,32")
 parser.add_argument("--agent-episodes", type=int, default=2000)
-parser.add_argument("--agent-seeds", type=int, default=4)
+parser.add_argument("--instances", type=int, default=4)
 parser.add_argument("--out", default="out/studies/error_sum")
 parser.add_argument("--figure", metavar="PNG")
 options = parser.parse_args()
@@ -83,12 +84,15 @@ def exponent(d: list[int], samples: list[np.ndarray]) -> dict[str, float]:
     return {"value": slope(np.array([s.mean() for s in samples])), "low": float(low), "high": float(high)}
 
 
-def by_agent(d: int, K: int, seeds: int, advanced) -> tuple[np.ndarray, np.ndarray]:
-    """The sums of errors and of norms of LSVI-AE with printed radii, a step's share of them, (seeds,)."""
-    problem = es.problems.linear(states=100, actions=4, d=d, horizon=H, seed=1)
+def by_agent(d: int, K: int, instances: int, advanced) -> tuple[np.ndarray, np.ndarray]:
+    """The sums of errors and of norms of LSVI-AE with printed radii, a step's share of them, (instances,)."""
     agent = es.agents.lsvi_ae(radius="paper", share_values=False, share_costs=False, p=P)
-    (run,) = diagnosis.diagnose(experiment.prepare(problem, [agent], K, seeds), advanced).values()
-    errors = np.asarray(run.seen.error)
+    curves = []
+    for seed in range(instances):
+        problem = es.problems.linear(states=100, actions=4, d=d, horizon=H, seed=seed)
+        (run,) = diagnosis.diagnose(experiment.prepare(problem, [agent], K, [seed]), advanced).values()
+        curves.append(np.asarray(run.seen.error)[0])
+    errors = np.array(curves)
     return errors.sum(1) / H, (errors / (2 * radii(d, K))).sum(1) / H
 
 
@@ -96,12 +100,12 @@ dims, K = [int(d) for d in options.d.split(",")], options.episodes
 agent_dims, agent_episodes = [int(d) for d in options.agent_d.split(",") if d], options.agent_episodes
 rows, said, drawn = [], {}, {}
 work = dict.fromkeys(("round robin", "random", "greedy"), dims) | ({"agent": agent_dims} if agent_dims else {})
-with bar(options.agent_seeds * agent_episodes * len(agent_dims)) as advanced:
+with bar(options.instances * agent_episodes * len(agent_dims)) as advanced:
     for kind, used in work.items():
         errors, sums, lemma = [], [], []
         for d in used:
             if kind == "agent":
-                total, plain = by_agent(d, agent_episodes, options.agent_seeds, advanced)
+                total, plain = by_agent(d, agent_episodes, options.instances, advanced)
             else:
                 each = norms(kind, d, K, options.draws)
                 total, plain = 2 * (radii(d, K) * each).sum(1), each.sum(1)

@@ -27,7 +27,13 @@ if TYPE_CHECKING:
 # Okabe and Ito's palette; dashes tell agents apart in grey print.
 LOOKS = {"lsvi-ae": ("#0072B2", "-"), "lsvi": ("#D55E00", (0, (5, 2))), "lsvi-primal": ("#009E73", (0, (2, 1.5)))}
 SPARE = (("#CC79A7", "-"), ("#E69F00", "-."), ("#56B4E9", "-"), ("#000000", ":"))
-TITLES = {"lsvi-ae": "LSVI-AE", "lsvi": "LSVI", "lsvi-primal": "LSVI-Primal"}
+TITLES = {
+    "lsvi-ae": "LSVI-AE",
+    "lsvi": "LSVI",
+    "lsvi-primal": "LSVI-Primal",
+    "slucb-qvi": "SLUCB-QVI",
+    "rslucb-qvi": "RSLUCB-QVI",
+}
 INK, FAINT = "#222222", "#888888"
 CELLS = {"H": "#C9453B", "G": "#3C8D5A", "S": "#F0C75E", "#": "#4A4A4A"}
 # One hue whose lightness falls evenly from CIELAB 97 to 62: words and lines in INK stay legible on all of it.

@@ -31,6 +31,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 TOLERANCE = 1e-10  # of the duality gap, relative to the largest |Q - Q(a0)|
 MOST_ITERATIONS = 50  # 8 to 20 are usual
+GROUP = 8  # states that an interior point is sought for side by side
 NEWTON = 10  # steps of `by_root`, each at least squaring a small error; five are usual
 TINY = 1e-300
 
@@ -46,16 +47,34 @@ class Scaled(NamedTuple):
     possible: Bool[Array, " S"]  # whether a0 is safe, as it is told
 
 
-def best(Q: Rows, mean: Float[Array, "m A S"], U: Array, safe: Bool[Array, "A S"]) -> Rows:
-    """The best mixture at every state; U is (r, A, S), or the widths (A, S) where it is diagonal."""
+def best(
+    Q: Rows,
+    mean: Float[Array, "m A S"],
+    U: Array,
+    safe: Bool[Array, "A S"],
+    needed: Bool[Array, " S"] | None = None,
+) -> Rows:
+    """The best mixture at every state, or where it is `needed`; U is (r, A, S), or the widths (A, S) on its diagonal.
+
+    The interior-point method is run for a few states at a time, as long as there are any left.
+    """
     data = scaled(Q, mean, safe)
-    if U.ndim == 3:
-        return finished(by_interior_point(data, U).x, data, U, safe)
-    full = lambda: U[:, None] * jnp.eye(len(U))[:, :, None]
-    if len(mean) > 1:
-        return finished(by_interior_point(data, full()).x, data, U, safe)
-    x, solved = by_root(data, U, safe)
-    x = lax.cond(solved.all(), lambda: x, lambda: jnp.where(solved[None], x, by_interior_point(data, full()).x))
+    left = jnp.ones(Q.shape[1], bool) if needed is None else needed
+    x = jnp.zeros_like(Q)
+    if U.ndim == 2 and len(mean) == 1:
+        x, solved = by_root(data, U, safe)
+        left &= ~solved
+    group = min(GROUP, Q.shape[1])
+
+    def some(loop: tuple[Rows, Array]) -> tuple[Rows, Array]:
+        x, left = loop
+        names = jnp.nonzero(left, size=group, fill_value=len(left))[0]
+        theirs, own = jax.tree.map(lambda leaf: leaf[..., names], (data, U))
+        own = own if U.ndim == 3 else own[:, None] * jnp.eye(len(Q))[:, :, None]
+        found = by_interior_point(theirs, own).x
+        return x.at[:, names].set(found, mode="drop"), left.at[names].set(False, mode="drop")
+
+    x, _ = lax.while_loop(lambda loop: loop[1].any(), some, (x, left))
     return finished(x, data, U, safe)
 
 

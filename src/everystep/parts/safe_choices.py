@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jax import lax
 from jaxtyping import Array, Bool, Float, UInt32
 
 from everystep import rows
@@ -69,12 +68,7 @@ class SafeMixture(NamedTuple):
         width = U if U.ndim == 2 else jnp.sqrt((U**2).sum(0))
         single = best(admitted(Q, mean + width[None]), tie)
         suffices = rows.under(single, Q) >= rows.highest(Q)
-        # Compiled code takes one way at run time, unless seeds run side by side.
-        return lax.cond(
-            suffices.all(),
-            lambda: single.astype(Q.dtype),
-            lambda: jnp.where(suffices[None], single.astype(Q.dtype), mixtures.best(Q, mean, U, self.safe)),
-        )
+        return jnp.where(suffices[None], single.astype(Q.dtype), mixtures.best(Q, mean, U, self.safe, ~suffices))
 
 
 def admitted(Q: Float[Array, "A *S"], upper: Float[Array, "m A *S"]) -> Float[Array, "A *S"]:
