@@ -10,7 +10,7 @@ import oracle_mixture
 import pytest
 
 import everystep as es
-from everystep import drive, lsvi, planner
+from everystep import diagnosis, drive, lsvi, planner
 from everystep.agents import Recipe, lsvi_new
 from everystep.errors import EverystepError
 from everystep.parts.choices import priorities, ties
@@ -235,6 +235,19 @@ def test_the_compiled_scan_lives_the_same_episodes(case):
     curves = es.run(p, s.recipe, episodes=EPISODES, seeds=[9, SEED]).curves["lsvi-new"]
     r = by_step(p.r, p.horizon)[np.arange(p.horizon), want["state"], want["action"]]
     np.testing.assert_allclose(curves["return"][1], r.sum(1), **EXACT)
+
+
+def test_a_watcher_finds_the_values_the_plan_was_made_by():
+    built, p = resolved("shared").build(), passage()
+    carry = drive.start(built.agent, p.sizes, built.share_values, built.share_costs)
+    *_, (carry, _, _) = drive.stepping(built.agent, jax.tree.map(jnp.asarray, p.world), p.sizes, carry, SEED, 8)
+    plan, info = lsvi.plan(built.agent, carry.agent, drawn("shared")[1][8])
+    Q = diagnosis.believed_values(built.agent, carry.agent, plan)
+    np.testing.assert_allclose(jnp.where(plan.policy, Q, 0).sum(1), info.V, **EXACT)
+    norms = diagnosis.value_norms(built.agent.values, carry.agent, plan)
+    inverse, phi = np.asarray(carry.agent.values.gram.inverse[0]), np.where(p.P[0][..., None] > 0, p.known.triples, 0)
+    phi_V = np.einsum("xayd,hy->haxd", phi, plan.V_next)
+    np.testing.assert_allclose(norms, np.einsum("haxd,de,haxe->hax", phi_V, inverse, phi_V), **EXACT)
 
 
 # --- the closure -----------------------------------------------------------------------------------------------------

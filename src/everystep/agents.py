@@ -44,6 +44,7 @@ from everystep.settings import (
     MIXTURE_SETTINGS,
     SAFE_SETTINGS,
     SETTINGS,
+    SWITCH,
     VALUE_SETTINGS,
 )
 from everystep.value_setup import ValueModel, ValueSetup
@@ -302,6 +303,7 @@ REGISTERED: dict[str, Named] = {
         settings=(*VALUE_SETTINGS, *SAFE_SETTINGS),
         needs="safe actions",
         summary="optimistic values, mixtures of actions that are surely safe in the mean",
+        defaults={"switch": SWITCH},  # a plan solves a cone program at every (h, x)
     ),
     "lsvi-new": Named(
         lambda s: Agent(s.value_model(), s.cost_model(), NoPenalty(), s.safe_graph(), *s.told(UPPER)),
@@ -374,7 +376,7 @@ def rslucb_qvi(**settings: Any) -> Recipe:
 
     Must be told: the same as `slucb_qvi`. Reconstructed: likewise. It needs no features in common, but single draws
     may be unsafe: `violation` counts those, `mixture_violation` the mean over the draw, which is what it promises.
-    With dense features it solves a cone program at every state and step of a plan: `switch=2` makes plans rare.
+    A plan solves a cone program at every state and step, so that plans are rare by default (`switch=none`: every episode).
     With the valid radius and one-hot features it leaves a0 but learns slowly: on the lake (d = 400) it finds no goal in
     1000 episodes; `radius_cost=tuned, kappa=1` does, and then promises nothing.
     """

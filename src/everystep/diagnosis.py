@@ -38,13 +38,10 @@ from everystep.lsvi import Agent, Plan, State
 from everystep.parts.costs import CountCosts, LinearCosts
 from everystep.parts.experience import Episode
 from everystep.parts.gp_costs import EachCost, GridGP, GrowingGP
-from everystep.parts.kernel_values import KernelValues
 from everystep.parts.radii import CoordinateCost, Tuned
-from everystep.parts.values import Counts, Linear
 from everystep.problem import FiniteCMDP, World
 
 SLACK = 1e-9
-KNOWN_VALUES = (Counts, Linear, KernelValues)
 KNOWN_COSTS = (CountCosts, LinearCosts, GridGP, GrowingGP)
 
 
@@ -55,7 +52,7 @@ class Seen(NamedTuple):
     condition: Float[Array, ""]  # least width - |g - mean| over all (i, h, x, a)
     optimism: Float[Array, ""]  # least Q - Q* over all (h, x, a)
     optimism_at_start: Float[Array, ""]  # V_1^k(x_1) - V*_1(x_1)
-    value_potential: Float[Array, ""] | None  # None for value models of which no norm is known
+    value_potential: Float[Array, ""]
     value_gain: Float[Array, " T"]  # after the episode
     cost_potential: Float[Array, " M"] | None  # None for cost models of which no norm is known
     cost_gain: Float[Array, "M T"] | None  # after the episode
@@ -85,7 +82,7 @@ class Watch(NamedTuple):
         V_start = (plan.policy[0, :, episode.x[0]].astype(Q.dtype) * Q[0, :, episode.x[0]]).sum()
         cost = agent.costs.estimate(before.costs, before.k)
         width = jnp.broadcast_to(cost.width, cost.mean.shape)
-        norms = value_norms(agent.values, before)
+        norms = value_norms(agent.values, before, plan)
         models = of_each(agent.costs, before.costs)
         learnt = of_each(agent.costs, after.costs)
         stacked = lambda rows: jnp.stack(rows) if rows else None
@@ -94,7 +91,7 @@ class Watch(NamedTuple):
             condition=least(width - jnp.abs(world.g - cost.mean)),
             optimism=least(Q - self.Q_star),
             optimism_at_start=V_start - self.V_star[episode.x[0]],
-            value_potential=None if norms is None else jnp.minimum(visited(norms), 1).sum(),
+            value_potential=jnp.minimum(visited(norms), 1).sum(),
             value_gain=agent.values.log_det(after.values) / 2,
             cost_potential=stacked([jnp.minimum(visited(cost_norms(*each)), 1).sum() for each in models]),
             cost_gain=stacked([information(*each) for each in learnt]),
@@ -124,10 +121,10 @@ def believed_values(agent: Agent, state: State, plan: Plan) -> Float[Array, "H A
 ONE = lambda: Tuned(jnp.ones(()))  # a radius of 1 shows the norm itself
 
 
-def value_norms(values: Any, state: State) -> Float[Array, "T A S"] | None:
-    """||phi||^2_{Lambda^-1} of the value model at all (x, a); None if its features are not those of (x, a) alone."""
-    if not isinstance(values, KNOWN_VALUES):
-        return None
+def value_norms(values: Any, state: State, plan: Plan) -> Float[Array, "T A S"]:
+    """||phi||^2_{Lambda^-1} of the value model at all (x, a); of a mixture, ||phi_V|| with the V of the plan."""
+    if plan.V_next is not None:
+        return values.norms(state.values, plan.V_next)
     fit: Any = values._replace(radius=ONE()).fit(state.values, state.k)
     return fit.norm2 if hasattr(fit, "norm2") else fit.width**2
 

@@ -295,6 +295,11 @@ class MixtureValueSetup:
     choice = "mixture"
 
     @property
+    def longest(self) -> float:
+        """What ||phi_V(x, a)|| is at most, for V in [0, cap]."""
+        return float(self.mixture.values["cap"] * np.linalg.norm(self.mixture.triples, axis=1).sum(1).max())
+
+    @property
     def d(self) -> float:
         return float(self.mixture.d)
 
@@ -339,7 +344,7 @@ class TripleCostSetup:
     def shown(self) -> dict[str, Any]:
         """The settings that were decided here, ready for JSON."""
         numbers = {key: getattr(self.mixture, key) for key in ("beta_cost", "lam_cost", "sigma", "bound")}
-        return numbers | what_was_told(self.mixture.safe_action, self.mixture.threshold)
+        return numbers | what_was_told(self.mixture.values["safe_action"], self.mixture.threshold)
 
     def confidence(self) -> float | None:
         """p if the cost intervals are valid: all of them hold with probability 1 - p. None if they are a heuristic."""

@@ -69,8 +69,8 @@ class SafeSetup:
             "lam_cost": self.lam,
             "sigma": self.sigma,
             "bound": self.bound,
-            **what_was_told(self.safe_action, self.threshold),
-            "kappa": "printed" if self.values["kappa"] == AUTO else self.values["kappa"],
+            **what_was_told(self.values["safe_action"], self.threshold),
+            "kappa": self.values["kappa"],
         }
 
     # --- numbers -----------------------------------------------------------------------------------------------------
@@ -189,8 +189,8 @@ class SafeSetup:
         return tuple(said)
 
 
-def what_was_told(safe_action: np.ndarray, threshold: np.ndarray) -> dict[str, Any]:
-    """Both as settings, ready for JSON."""
+def what_was_told(safe_action: Any, threshold: np.ndarray) -> dict[str, Any]:
+    """Both as settings, ready for JSON: the actions as they were said, for `auto` and `safest` say it to a problem."""
     numbers = [float(each) for each in threshold]
     return {"safe_action": shown(safe_action), "threshold": numbers[0] if len(set(numbers)) == 1 else numbers}
 

@@ -77,9 +77,9 @@ def value_choice(resolved: Resolved) -> Any:
 
 
 def value_side(resolved: Resolved) -> Side:
-    return Side(
-        *_arranged(resolved["share_values"], resolved.problem.horizon), float(resolved["lam"]), resolved.value.d
-    )
+    """Longer features are as those of length 1 with a ridge that much smaller."""
+    lam = float(resolved["lam"]) / resolved.value.longest**2
+    return Side(*_arranged(resolved["share_values"], resolved.problem.horizon), lam, resolved.value.d)
 
 
 def cost_sides(resolved: Resolved) -> tuple[Side, ...] | None:
@@ -264,10 +264,9 @@ class Beside:
             said["condition_1"] = _held(self.diagnosed.condition_held)
         said["optimism"] = _held(self.diagnosed.optimism_held)
         said["optimism_at_start"] = _held(self.diagnosed.optimism_held_at_start)
-        if seen.value_potential is not None:
-            said["value_potential"], said["value_information"] = self._learnt(
-                value_side(self.resolved), seen.value_potential, seen.value_gain
-            )
+        said["value_potential"], said["value_information"] = self._learnt(
+            value_side(self.resolved), seen.value_potential, seen.value_gain
+        )
         sides = cost_sides(self.resolved)
         potential, gain = seen.cost_potential, seen.cost_gain
         if self.diagnosed.has_costs and sides is not None and potential is not None and gain is not None:

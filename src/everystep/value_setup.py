@@ -84,6 +84,8 @@ class ValueSetup:
             return ()
         return (f"the value kernel {self.kernel} of {self.agent} tells it where each action aims; counts do not.",)
 
+    longest = 1.0  # ||phi(x, a)|| is at most that
+
     @property
     def d(self) -> float:
         """The number of features: of a kernel, the points it tells apart."""

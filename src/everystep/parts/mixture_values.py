@@ -20,6 +20,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Float, Int
 
 from everystep.parts import linalg
@@ -96,6 +97,11 @@ class MixtureValues(NamedTuple):
         norm2 = linalg.quadratic(at_step(fit.inverse, h), phi_V)
         Q = at_step(self.r, h) + (w[None, :, None] * phi_V).sum(1) + self.radius.width(norm2, fit.k)
         return jnp.minimum(Q if fit.bonus is None else Q + fit.bonus[h], self.cap)
+
+    def norms(self, state: MixtureState, V_next: Float[Array, "H S"]) -> Float[Array, "H A S"]:
+        """||phi_V||^2 in Lambda^-1 at every step of a plan."""
+        one = lambda h: linalg.quadratic(at_step(state.gram.inverse, h), self.expected(V_next[h]))
+        return lax.map(one, jnp.arange(len(V_next)))
 
     def expected(self, V: Float[Array, " S"]) -> Float[Array, "A d S"]:
         """phi_V."""
