@@ -376,7 +376,7 @@ def rslucb_qvi(**settings: Any) -> Recipe:
 
     Must be told: the same as `slucb_qvi`. Reconstructed: likewise. It needs no features in common, but single draws
     may be unsafe: `violation` counts those, `mixture_violation` the mean over the draw, which is what it promises.
-    A plan solves a cone program at every state and step, so that plans are rare by default (`switch=none`: every episode).
+    A plan solves a cone program at every state and step, so that plans are rare by default (`switch=none`: all).
     With the valid radius and one-hot features it leaves a0 but learns slowly: on the lake (d = 400) it finds no goal in
     1000 episodes; `radius_cost=tuned, kappa=1` does, and then promises nothing.
     """
