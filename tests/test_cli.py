@@ -114,7 +114,7 @@ WRONG = {
     "bad value": ([*RUN, "--set", "beta=wide"], "setting beta of lsvi-ae is 'wide'"),
     "no value": ([*RUN, "--set", "beta"], "write key=value"),
     "setting of nobody": ([*RUN, "--set", "lsvi.beta=1"], "lsvi is not in this run; add it to --agents"),
-    "setting the agent lacks": ([*RUN, "--set", "rectify=true"], "lsvi-ae has no setting rectify; lsvi-primal has"),
+    "setting the agent lacks": ([*RUN, "--set", "kappa=1"], "lsvi-ae has no setting kappa; slucb-qvi, rslucb-qvi has"),
     "too many seeds": ([*without("--seeds"), "--seeds", "99999999999"], "they must stay below 2**32"),
     "a folder as a map": ([*without("--problem"), "--problem", "."], "no problem '.'"),
     "a problem with an endless name": ([*without("--problem"), "--problem", "a" * 300 + ".txt"], "File name too long"),
