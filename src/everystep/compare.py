@@ -53,7 +53,7 @@ STANDARD: dict[str, Standard] = {
     "bandit-continuum": Standard(problems.bandit_continuum, 300, {"cost": "gp", "value": KERNEL}),
 }
 
-ABLATED = ("frozen-lake", "terrain", "linear")
+ABLATED = ("frozen-lake", "terrain", "linear", "streaming")
 ABLATION: dict[str, Recipe] = {
     "lsvi-ae": lsvi_ae(),
     "rectifier off": lsvi_ae(rectify=False),
