@@ -86,7 +86,7 @@ class CostSetup:
             return value
         if self.values["radius_cost"] != "tuned":
             return 1.0
-        # Narrower than two standard deviations of what is seen, unlucky first costs of a safe action rule it out for ever.
+        # Narrower than two standard deviations of the noise, a safe action with an unlucky start is ruled out for ever.
         return BETA_GP if isinstance(self.choices[i], GP) else max(BETA_COST, 2 * self.sigma(i))
 
     def lam(self, i: int) -> float:
