@@ -146,6 +146,7 @@ class Row(NamedTuple):
     violation: stats.Interval
     violation_in_the_mean: stats.Interval  # of the mean over what an agent draws its actions from
     violating_episodes: stats.Interval
+    safe_set: float | None  # mean number of actions called safe in a state at the end, of agents that look at costs
     regret_difference: stats.Paired | None
     violation_difference: stats.Paired | None
 
@@ -194,14 +195,16 @@ HEAD = [
     "hard violation",
     "in the mean",
     "episodes violated",
+    "safe set",
     "regret, difference",
     "violation, difference",
 ]
 FOOT = (
     "final value: mean over the last 100 episodes. regret, hard violation: sums over all episodes; regret against the "
     "safe\noptimum is negative where harm pays. In brackets: 95 % bootstrap intervals over seeds. in the mean: hard "
-    "violation of the\nmean cost over the actions that an agent draws one from, where it draws. difference: the agent "
-    "minus the first one, paired\nover seeds, with the p-value of a sign-flip test."
+    "violation of the\nmean cost over the actions that an agent draws one from, where it draws. safe set: how many "
+    "actions the cost intervals\ncall safe in a state at the end, on average. difference: the agent minus the first one, "
+    "paired over seeds, with the p-value\nof a sign-flip test."
 )
 
 
@@ -212,7 +215,8 @@ def _cells(row: Row) -> list[str]:
         tables.interval(each) for each in (row.final_value, row.regret, row.violation, row.violation_in_the_mean)
     ]
     differences = [_difference(each) for each in (row.regret_difference, row.violation_difference)]
-    return [row.agent, row.needs, *numbers, percent, *differences]
+    safe_set = "" if row.safe_set is None else tables.number(row.safe_set)
+    return [row.agent, row.needs, *numbers, percent, safe_set, *differences]
 
 
 def _difference(paired: stats.Paired | None) -> str:
@@ -225,6 +229,8 @@ def _difference(paired: stats.Paired | None) -> str:
 def _lines(row: Row) -> Iterator[list[Any]]:
     for name in ("final_value", "regret", "violation", "violation_in_the_mean", "violating_episodes"):
         yield [row.problem, row.agent, row.needs, name, *(float(each) for each in getattr(row, name))]
+    if row.safe_set is not None:
+        yield [row.problem, row.agent, row.needs, "safe_set", row.safe_set, "", ""]
     for name in ("regret_difference", "violation_difference"):
         if (paired := getattr(row, name)) is not None:
             yield [row.problem, row.agent, row.needs, name, *(float(each) for each in paired.difference)]
@@ -261,6 +267,7 @@ def _rows(folder: Path, spec: Mapping[str, Any], summary: Mapping[str, Any]) -> 
             of(violation),
             of(curves["mixture_violation"].sum(1)) if "mixture_violation" in curves else of(violation),
             of((curves["violation"] > 0).mean(1)),
+            summary.get("certificates", {}).get(each["label"], {}).get("safe_set"),
             None if first is None else paired(regret, first[0]),
             None if first is None else paired(violation, first[1]),
         )
