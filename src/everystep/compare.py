@@ -203,8 +203,8 @@ FOOT = (
     "final value: mean over the last 100 episodes. regret, hard violation: sums over all episodes; regret against the "
     "safe\noptimum is negative where harm pays. In brackets: 95 % bootstrap intervals over seeds. in the mean: hard "
     "violation of the\nmean cost over the actions that an agent draws one from, where it draws. safe set: how many "
-    "actions the cost intervals\ncall safe in a state at the end, on average. difference: the agent minus the first one, "
-    "paired over seeds, with the p-value\nof a sign-flip test."
+    "actions the cost intervals\ncall safe in a state at the end, on average. difference: the agent minus the first "
+    "one, paired over seeds, with the p-value\nof a sign-flip test."
 )
 
 
