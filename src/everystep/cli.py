@@ -176,6 +176,8 @@ def _compare(options: argparse.Namespace) -> None:
     episodes = None if options.episodes is None else whole_number("episodes", options.episodes)
     out = Path(options.out or ("out/ablation" if options.ablation else "out/compare"))
     names = None if options.problems is None else _names(options.problems)
+    if options.table_only and (names is not None or options.agents is not None):
+        raise EverystepError("--table-only reads all run folders there are; leave --problems and --agents out.")
     if options.ablation and options.agents is not None:
         raise EverystepError(f"--agents is '{options.agents}', but --ablation has agents of its own; leave one out.")
 
@@ -190,11 +192,11 @@ def _compare(options: argparse.Namespace) -> None:
         with bar(total) as advanced:
             prepared.run(out, advanced)
     table = compare.read(out)
-    if table.rows:
-        table.write(out)
+    if not table.rows:
+        raise EverystepError(f"out '{out}' holds no run folders; give the folder that `everystep compare` wrote.")
+    table.write(out)
     print(table.text())
-    if table.rows:
-        print(f"\nWritten to {out}")
+    print(f"\nWritten to {out}")
 
 
 def _list(options: argparse.Namespace) -> None:

@@ -94,10 +94,12 @@ def prepare(
 ) -> Prepared:
     """Agents (all registered ones) on problems (all standard ones); who cannot be told what it needs is left out."""
     recipes = [Recipe(name) for name in REGISTERED] if agents is None else list(agents)
+    if not recipes or (names is not None and not names):
+        raise EverystepError("agents or problems are empty; give at least one of each, or leave the option out.")
     runs, left_out = {}, {}
     for name in STANDARD if names is None else names:
         if name not in STANDARD:
-            raise unknown("problem", name, STANDARD, "compare knows these.")
+            raise unknown("problem", name, STANDARD, f"compare knows {', '.join(STANDARD)}.")
         standard = STANDARD[name]
         problem, K = standard.problem(), standard.episodes if episodes is None else episodes
         able, left_out[name] = _able(recipes, standard, problem, K)
@@ -159,9 +161,7 @@ class Table(NamedTuple):
     left_out: dict[str, dict[str, str]]
 
     def text(self) -> str:
-        return (
-            "\n\n".join([*self._blocks(tables.aligned, "{}"), FOOT]) if self.rows else "There are no runs to compare."
-        )
+        return "\n\n".join([*self._blocks(tables.aligned, "{}"), FOOT])
 
     def markdown(self) -> str:
         return "\n\n".join([*self._blocks(tables.markdown, "## {}"), FOOT]) + "\n"
@@ -242,10 +242,16 @@ def read(out: Path) -> Table:
     rows: list[Row] = []
     runs, left_out = {}, {}
     for folder in sorted(path.parent for path in out.glob("*/spec.json")):
-        spec = store.read_spec(folder)
-        runs[folder.name] = store.read_json(folder / "summary.json")
-        left_out[folder.name] = store.read_json(folder / LEFT_OUT) if (folder / LEFT_OUT).is_file() else {}
-        rows += _rows(folder, spec, runs[folder.name])
+        try:
+            spec = store.read_spec(folder)
+            summary = store.read_json(folder / "summary.json")
+            left_out[folder.name] = store.read_json(folder / LEFT_OUT) if (folder / LEFT_OUT).is_file() else {}
+            rows += _rows(folder, spec, summary)
+            runs[folder.name] = summary
+        except (EverystepError, KeyError, TypeError, AttributeError):
+            raise EverystepError(
+                f"'{folder}' has files that cannot be read; remove it and run `everystep compare` again."
+            ) from None
     return Table(rows, runs, left_out)
 
 
