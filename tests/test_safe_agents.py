@@ -151,7 +151,7 @@ def few():
 @pytest.fixture(scope="module")
 def runs(few):
     both = [agents.Recipe(name, {"switch": 2}) for name in ("slucb-qvi", "rslucb-qvi")]
-    return {each.name: es.run(few, each, episodes=2000, seeds=2) for each in both}
+    return {each.name: es.run(few, each, episodes=2000, seeds=4) for each in both}
 
 
 def share_of_gap(problem, curves):
