@@ -24,9 +24,7 @@ from everystep.errors import EverystepError, unknown
 from everystep.problem import FiniteCMDP
 
 LEFT_OUT = "left_out.json"
-
-
-KERNEL = object()
+KERNEL = object()  # in settings: the problem's own kernel
 
 
 class Standard(NamedTuple):
@@ -37,7 +35,7 @@ class Standard(NamedTuple):
     settings: Mapping[str, Any]
 
     def settings_on(self, problem: FiniteCMDP) -> dict[str, Any]:
-        """The settings; KERNEL stands for the value model in the space of the problem's own kernel."""
+        """The settings, with a value model in the space of the problem's own kernel where they say so."""
         return {key: f"kernel({problem.kernel})" if value is KERNEL else value for key, value in self.settings.items()}
 
 
