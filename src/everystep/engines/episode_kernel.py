@@ -4,7 +4,8 @@ Compiled plainly, an episode is some hundred small kernels, each of which reads 
 GPU's memory. Here a program of the grid is a seed. Its counts are read once an episode and then stay in registers, one
 lane for each state, through all H steps of
 
-    Q_h(a) = min{optimistic reward + norm2 sum_j N(a, j) V_{h+1}(x_j), cap},   a_h = argmax {Q_h - Z_h harm},   V_h = Q_h(a_h)
+    Q_h(a) = min{optimistic reward + norm2 sum_j N(a, j) V_{h+1}(x_j), cap}
+    a_h = argmax_a {Q_h(a) - Z_h harm(a)},   V_h = Q_h(a_h)
     V^pi_h = r(a_h) + sum_j P(a_h, j) V^pi_{h+1}(x_j),   and C^pi_h alike with max(g, 0) in place of r
 
 after which H steps are acted and what they showed is added to the tables, number by number. Formulas are those of
@@ -32,6 +33,8 @@ from everystep import rows
 from everystep.lsvi import Agent
 from everystep.parts.choices import tie_words, winner
 from everystep.problem import AnyArray, Sizes, weighted
+
+FIRST = np.int32(0)  # loops count in 32 bits, whatever numbers are
 
 
 class Tables(NamedTuple):
@@ -114,7 +117,7 @@ def run_seed(
         act_and_learn(sizes, settings, now, seed, i, world, chance, learnt, book, scratch)
         barrier()
 
-    lax.fori_loop(0, count[0], episode, None)
+    lax.fori_loop(FIRST, count[0], episode, None)
 
 
 def plan(
@@ -145,12 +148,12 @@ def plan(
     harms = tuple(tuple(harm(a, i) for i in range(m)) for a in range(A))
 
     for what in range(3):
-        scratch.values[seed, H % 2, what, :] = jnp.zeros(Sp, scratch.values.dtype)
+        scratch.values[seed, H & 1, what, :] = jnp.zeros(Sp, scratch.values.dtype)
     barrier()
 
     def backward(steps_done: Any, _: None) -> None:
         h = H - 1 - steps_done
-        next_values = lambda what: tuple(scratch.values[seed, (h + 1) % 2, what, after[j]] for j in range(J))
+        next_values = lambda what: tuple(scratch.values[seed, (h + 1) & 1, what, after[j]] for j in range(J))
         V_after = next_values(0)
         Q = tuple(agent.values.Q(weighted(N[a], V_after), *fit[a]) for a in range(A))
         price = tuple(learnt.price[seed, i, h] for i in range(m))
@@ -160,12 +163,12 @@ def plan(
         scratch.actions[seed, h, :] = action.astype(scratch.actions.dtype)
 
         P = tuple(world.P[action, j, lane] for j in range(J))
-        scratch.values[seed, h % 2, 0, :] = rows.picked(action, Q)  # line 9
-        scratch.values[seed, h % 2, 1, :] = world.r[action, lane] + weighted(P, next_values(1))
-        scratch.values[seed, h % 2, 2, :] = world.harm[action, lane] + weighted(P, next_values(2))
+        scratch.values[seed, h & 1, 0, :] = rows.picked(action, Q)  # line 9
+        scratch.values[seed, h & 1, 1, :] = world.r[action, lane] + weighted(P, next_values(1))
+        scratch.values[seed, h & 1, 2, :] = world.harm[action, lane] + weighted(P, next_values(2))
         barrier()
 
-    lax.fori_loop(0, H, backward, None)
+    lax.fori_loop(FIRST, np.int32(H), backward, None)
 
 
 def act_and_learn(
@@ -189,7 +192,7 @@ def act_and_learn(
         x, earned, violation, unsafe, soft = so_far
         a = scratch.actions[seed, h, x].astype(jnp.int32)
         u = chance.transition[seed, i, h]
-        slot = np.int32(0) + sum((u >= world.cumulative[a, j, x]).astype(jnp.int32) for j in range(J - 1))
+        slot = FIRST + sum((u >= world.cumulative[a, j, x]).astype(jnp.int32) for j in range(J - 1))
         reward = world.reward[a, slot, x]
         if chance.reward_noise is not None:
             reward += chance.reward_noise[seed, i, h]
@@ -208,8 +211,8 @@ def act_and_learn(
         unsafe = unsafe + harmful.astype(jnp.int32)
         return world.successors[slot, x], earned + reward, tuple(harms), unsafe, soft
 
-    first = (chance.start[seed, i], none, (none,) * m, np.int32(0), none)
-    _, earned, violation, unsafe, soft = lax.fori_loop(0, H, forward, first)
+    first = (chance.start[seed, i], none, (none,) * m, FIRST, none)
+    _, earned, violation, unsafe, soft = lax.fori_loop(FIRST, np.int32(H), forward, first)
     book.earned[seed, i] = earned
     for c in range(m):
         book.violation[seed, i, c] = violation[c]

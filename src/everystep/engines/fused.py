@@ -1,9 +1,9 @@
 """Many seeds of an agent on counts, in one GPU kernel: `drive.scan_seeds` said as `episode_kernel`.
 
-What is the same: draws, ties, formulas, the carry and the metrics that come back. What differs: the order in which
-numbers are added, so values agree to rounding; and so it is the same episodes, unless two scores differ by
-about the tolerance of ties. In single precision (64-bit numbers off) the draws are other ones, in this path and the
-plain one alike, and statistics agree, not seeds.
+What is the same: draws, ties, formulas, the carry and the metrics that come back. What differs is rounding, by the way
+a compiler joins products and sums: so episodes are the same unless two scores differ by about the tolerance of ties. In
+single precision (64-bit numbers off) draws are other ones, here and in the plain path alike, and scores within 1e-5
+tie instead of 1e-9: compared with double precision statistics agree, not seeds.
 
 The kernel is for agents on counts that are shared over steps, with costs on counts, planning every episode, penalised
 or greedy; and for stationary worlds with few successors and actions. `fits` says whether one is; for others, and
@@ -42,6 +42,9 @@ class Layout(NamedTuple):
 
     warps: int = 4
     interpret: bool = False
+
+
+LAYOUT = Layout()
 
 
 class Sums(NamedTuple):
@@ -96,11 +99,11 @@ def scan_in_kernel(
     seeds: AnyArray,
     count: AnyArray,
     capacity: int,
-    layout: Layout = Layout(),
+    layout: Layout = LAYOUT,
 ) -> tuple[Carry, Metrics]:
     """The same as `drive.scan_seeds`, rows of `Metrics` after `count` zeros as there."""
     n, Sp = len(seeds), episode_kernel.lanes(sizes.states)
-    tables, chance = _tables(world, sizes), _chance(world, sizes, carries, seeds, capacity)
+    tables, chance = _tables(world, sizes), all_draws(world, sizes, carries, seeds, capacity)
     before = _learnt(carries, sizes)
     float_, K, m = before.rewards.dtype, capacity, sizes.constraints
     row, rows_of = jax.ShapeDtypeStruct((n, K), float_), jax.ShapeDtypeStruct((n, K, m), float_)
@@ -170,17 +173,19 @@ def _tables(world: World, sizes: Sizes) -> Tables:
     return jax.tree.map(lambda leaf: _filled(jnp.asarray(leaf), S), tables)
 
 
-def _chance(world: World, sizes: Sizes, carries: Carry, seeds: AnyArray, capacity: int) -> Chance:
+def all_draws(world: World, sizes: Sizes, carries: Carry, seeds: AnyArray, capacity: int) -> Chance:
     """The draws of `drive.draws`, of all seeds and episodes of a call."""
 
     def one(seed: AnyArray, k: AnyArray) -> Chance:
         draw = drive.draws(world, sizes, seed, k)
+        noise = lambda sigma, drawn: None if sigma is None or drawn is None else sigma * drawn
+        cost_sigma = None if world.cost_sigma is None else world.cost_sigma[None]
         return Chance(
             start_state(world, k, draw.start),
             draw.tie_word,
             draw.transition,
-            None if draw.reward_noise is None else world.reward_sigma * draw.reward_noise,
-            None if draw.cost_noise is None else world.cost_sigma[None] * draw.cost_noise,
+            noise(world.reward_sigma, draw.reward_noise),
+            noise(cost_sigma, draw.cost_noise),
         )
 
     episodes = carries.agent.k[:, None] + jnp.arange(capacity, dtype=jnp.int32)[None]
@@ -219,38 +224,33 @@ def run(
 ) -> Sums:
     """All seeds side by side for so many episodes; only sums leave the device. `precision` is float32 or float64."""
     with jax.enable_x64(precision == "float64"):
-        return _joined(list(chunks(problem, built, seeds, episodes, capacity, scan)))
+        return _joined(list(chunks(problem, built, seeds, episodes, capacity, scan)), episodes)
 
 
 def chunks(
     problem: FiniteCMDP, built: Built, seeds: AnyArray, episodes: int, capacity: int = EPISODES, scan: Any = scan_seeds
 ) -> Iterator[Sums]:
     """The sums of `capacity` episodes at a time, in whatever precision is switched on."""
-    agent, sizes = jax.tree.map(_in_precision, built.agent), problem.sizes
-    world = jax.tree.map(_in_precision, problem.world)
+    agent, sizes = jax.tree.map(in_precision, built.agent), problem.sizes
+    world = jax.tree.map(in_precision, problem.world)
     seeds = jnp.asarray(np.asarray(seeds, np.uint32))
     carry = drive.start_seeds(agent, sizes, built.share_values, built.share_costs, len(seeds))
     for done in range(0, episodes, capacity):
         count = np.int32(min(capacity, episodes - done))
         carry, metrics = scan(agent, world, sizes, carry, seeds, count, capacity)
-        yield _sums(metrics)
+        yield sums(metrics)
 
 
-def _in_precision(leaf: AnyArray) -> AnyArray:
+def in_precision(leaf: AnyArray) -> AnyArray:
     array = np.asarray(leaf)
     return jnp.asarray(array.astype(jax.dtypes.canonicalize_dtype(array.dtype)))
 
 
 @jax.jit
-def _sums(metrics: Metrics) -> Sums:
+def sums(metrics: Metrics) -> Sums:
     return Sums(jax.tree.map(lambda leaf: leaf.sum(0), metrics), jax.tree.map(lambda leaf: leaf.sum(1), metrics))
 
 
-def _joined(parts: list[Sums]) -> Sums:
-    """Chunks one after another; the rows of a last chunk that is not full are zeros and are kept."""
-    return Sums(
-        jax.tree.map(
-            lambda *each: np.concatenate([np.asarray(one) for one in each]), *(part.by_episode for part in parts)
-        ),
-        jax.tree.map(lambda *each: np.sum([np.asarray(one) for one in each], 0), *(part.by_seed for part in parts)),
-    )
+def _joined(parts: list[Sums], episodes: int) -> Sums:
+    by_episode = jax.tree.map(lambda *each: np.concatenate(each)[:episodes], *(part.by_episode for part in parts))
+    return Sums(by_episode, jax.tree.map(lambda *each: np.sum(each, 0), *(part.by_seed for part in parts)))
