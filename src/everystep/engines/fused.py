@@ -12,6 +12,7 @@ without a GPU, `scan_seeds` is the plain one.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
@@ -85,7 +86,7 @@ def scan_seeds(
 ) -> tuple[Carry, Metrics]:
     """`count` <= `capacity` episodes of every seed: by the kernel on a GPU if it fits, otherwise plainly."""
     on_gpu = jax.default_backend() == "gpu"
-    if on_gpu and fits(agent, world, share_values, share_costs):
+    if on_gpu and _triton() is not None and fits(agent, world, share_values, share_costs):
         return scan_in_kernel(agent, world, sizes, carries, seeds, count, capacity)
     return drive.scan_seeds(agent, world, sizes, carries, seeds, count, capacity, on_gpu)
 
@@ -130,12 +131,19 @@ def scan_in_kernel(
     return _carried(carries, sizes, before, after, count), jax.tree.map(keep, metrics)
 
 
+def _triton() -> Any:
+    """The back end of Pallas, or None where this JAX has it no longer."""
+    try:
+        return importlib.import_module("jax.experimental.pallas.triton")
+    except ImportError:
+        return None
+
+
 def _call(
     sizes: Sizes, layout: Layout, n: int, given: Any, before: Learnt, book: Book, scratch: Scratch
 ) -> tuple[Learnt, Book, Scratch]:
     """`run_seed` over the grid of seeds; `before` is taken over as the first result, in place."""
-    from jax.experimental.pallas import triton
-
+    triton = _triton()
     inputs, tree_in = jax.tree.flatten((given, before))
     shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), before)
     outputs, tree_out = jax.tree.flatten((shapes, book, scratch))
