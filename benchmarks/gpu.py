@@ -1,7 +1,7 @@
 """How fast one GPU runs many seeds of LSVI-AE on the paper's lake: compiled plainly, and as one program a seed.
 
-What is compared. `plain` is `drive.scan_seeds`, seeds side by side by vmap; `fused` is `engines.fused`, with 1, 2 and 4
-warps a program. Both make their own draws, plan, evaluate every plan exactly, act and learn, 100 episodes a call; what
+What is compared. `plain` is `drive.scan_seeds`, seeds side by side by vmap; `fused` is `engines.fused`, its
+programs laid out in several ways (warps a program, numbers loaded at once). Both make their own draws, plan, evaluate every plan exactly, act and learn, 100 episodes a call; what
 leaves the device are sums. Time is that of all calls from an empty start until the last sum is there, after a warm-up
 call that compiles (several at a time, on all cores).
 
@@ -33,16 +33,23 @@ CAPACITY = fused.EPISODES
 BEGAN = time.perf_counter()
 
 
+# The first is what `fused` takes by itself, and what is tried with few seeds.
+LAYOUTS = {
+    "float32": (fused.Layout(4, 4), fused.Layout(1, 1), fused.Layout(2, 1), fused.Layout(1, 4)),
+    "float64": (fused.Layout(4, 2), fused.Layout(4, 1), fused.Layout(2, 1)),
+}
+
+
 class Variant(NamedTuple):
-    """One way to run so many seeds. No warps: compiled plainly."""
+    """One way to run so many seeds. No layout: compiled plainly."""
 
     precision: str
     seeds: int
-    warps: int = 0
+    layout: fused.Layout | None = None
     capacity: int = CAPACITY
 
     def __str__(self) -> str:
-        way = f"fused, {self.warps} warps" if self.warps else "plain"
+        way = "plain" if self.layout is None else f"fused, {self.layout.warps} warps, width {self.layout.width}"
         calls = "" if self.capacity == CAPACITY else f", {self.capacity} episodes a call"
         return f"{self.precision} {self.seeds:>6,} seeds  {way}{calls}"
 
@@ -73,11 +80,12 @@ class Bench:
         sizes, capacity = self.sizes, variant.capacity
 
         def call(agent: Any, world: Any, seeds: Any, carry: Any, count: Any) -> Any:
-            if variant.warps:
-                layout = fused.Layout(variant.warps)
-                carry, metrics = fused.scan_in_kernel(agent, world, sizes, carry, seeds, count, capacity, layout)
-            else:
+            if variant.layout is None:
                 carry, metrics = drive.scan_seeds(agent, world, sizes, carry, seeds, count, capacity, True)
+            else:
+                carry, metrics = fused.scan_in_kernel(
+                    agent, world, sizes, carry, seeds, count, capacity, variant.layout
+                )
             return carry, fused.sums(metrics)
 
         with jax.enable_x64(variant.precision == "float64"):
@@ -97,7 +105,7 @@ class Bench:
                 count = min(variant.capacity, self.episodes - done)
                 carry, sums = scan(carry, np.int32(count))
                 kept.append(sums)
-                if variant.warps == 0:
+                if variant.layout is None:  # so that the limit is kept
                     jax.block_until_ready(sums)
                 done += count
             jax.block_until_ready((carry, kept))
@@ -159,7 +167,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 256, 4096, 65536])
     parser.add_argument("--episodes", type=int, default=1000)
-    parser.add_argument("--warps", type=int, nargs="+", default=[1, 2, 4], help="tried with many seeds; last: with few")
     parser.add_argument("--budget", type=float, default=220, help="seconds after which nothing new is begun")
     args = parser.parse_args()
     say(f"JAX {jax.__version__}, {jax.devices()[0].device_kind}, {os.cpu_count()} cores")
@@ -167,9 +174,9 @@ def main() -> None:
 
     most, few = max(args.seeds), 1000
     order = sorted(args.seeds, reverse=True)
-    warps = lambda n: args.warps if n > few else args.warps[-1:]
-    ways = {n: [Variant(p, n, w) for p in fused.PRECISIONS for w in (*warps(n), 0)] for n in order}
-    longer = [Variant("float32", most, w, 5 * CAPACITY) for w in args.warps[:2]]
+    layouts = lambda p, n: LAYOUTS[p] if n > few else LAYOUTS[p][:1]
+    ways = {n: [Variant(p, n, way) for p in fused.PRECISIONS for way in (*layouts(p, n), None)] for n in order}
+    longer = [Variant("float32", most, LAYOUTS["float32"][0], 5 * CAPACITY)]
     speed: dict[Variant, tuple[float, int]] = {}
     with ThreadPoolExecutor(max(2, (os.cpu_count() or 2) - 2)) as pool:
         variants = [*ways[most], *longer, *(variant for n in order[1:] for variant in ways[n])]
@@ -201,20 +208,32 @@ def main() -> None:
 def table(speed: dict[Variant, tuple[float, int]], seeds: list[int], episodes: int) -> None:
     """Best of each way, as the page on performance has it."""
     print("\nMillion seed-episodes a second; the last column is the time of all episodes of all seeds, fused.\n")
-    print(f"| precision | seeds | plain | fused | warps | fused / plain | {episodes:,} episodes, s |")
+    print(f"| precision | seeds | plain | fused | warps, width | fused / plain | {episodes:,} episodes, s |")
     print("|---|---|---|---|---|---|---|")
     for precision in fused.PRECISIONS:
         for n in seeds:
             ways = {v: s for v, (s, _) in speed.items() if (v.precision, v.seeds) == (precision, n)}
-            plain = next((s for v, s in ways.items() if not v.warps), None)
-            best = max((v for v in ways if v.warps), key=ways.__getitem__, default=None)
+            plain = next((s for v, s in ways.items() if v.layout is None), None)
+            best = max((v for v in ways if v.layout is not None), key=ways.__getitem__, default=None)
             cells = [precision, f"{n:,}", "-" if plain is None else f"{plain / 1e6:.3f}"]
-            if best is None:
+            if best is None or best.layout is None:
                 print("| " + " | ".join([*cells, "-", "-", "-", "-"]) + " |")
                 continue
             ratio = "-" if plain is None else f"{ways[best] / plain:.1f}"
             took = n * episodes / ways[best]
-            print("| " + " | ".join([*cells, f"{ways[best] / 1e6:.3f}", str(best.warps), ratio, f"{took:.3f}"]) + " |")
+            print(
+                "| "
+                + " | ".join(
+                    [
+                        *cells,
+                        f"{ways[best] / 1e6:.3f}",
+                        f"{best.layout.warps}, {best.layout.width}",
+                        ratio,
+                        f"{took:.3f}",
+                    ]
+                )
+                + " |"
+            )
 
 
 if __name__ == "__main__":

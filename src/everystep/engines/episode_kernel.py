@@ -14,8 +14,8 @@ the parts (`Counts`, `CountCosts`, the choice, the penalty), traced a second tim
 Why it is written as it is. Triton works on blocks of 2^n lanes: states are filled up to that, and an array (A, J, S) is
 A J blocks, because it has no look-up of one row of a block. Nor can it look up lanes of a block by number, so V goes
 through memory: it is stored, and read at the successors from the cache nearest to the processor; `barrier` keeps the
-threads of a program in step. Numbers of one step (x, a, the draw) are scalars; stores of scalars are made by one
-thread, which also reads what it has stored itself.
+threads of a program in step. What is looked up together lies together, 16 bytes of it, and is one load. Numbers of one
+step (x, a, the draw) are scalars; stores of scalars are made by one thread, which also reads what it has stored itself.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from everystep.lsvi import Agent
 from everystep.parts.choices import tie_words, winner
 from everystep.problem import AnyArray, Sizes, weighted
 
+V_PI, C_PI = 1, 2  # columns of `Scratch.values`, after V
 FIRST = np.int32(0)  # loops count in 32 bits, whatever numbers are
 
 
@@ -41,10 +42,8 @@ class Tables(NamedTuple):
     """The world as a program looks it up; states last, filled up to Sp, and everything the same at every step."""
 
     successors: AnyArray  # (J, Sp)
-    P: AnyArray  # (A, J, Sp)
+    outlook: AnyArray  # (A, groups, Sp, width): P of each successor, r, and sum_i max(g_i, 0)
     cumulative: AnyArray  # (A, J, Sp)
-    r: AnyArray  # (A, Sp)
-    harm: AnyArray  # (A, Sp), sum_i max(g_i, 0)
     g: AnyArray  # (m, A, Sp)
     reward: AnyArray  # (A, J, Sp), as seen on arrival
     cost: AnyArray  # (m, A, J, Sp)
@@ -83,13 +82,55 @@ class Book(NamedTuple):
 class Scratch(NamedTuple):
     """Where lanes meet: V, V^pi and C^pi of this step and the one after; the actions of the plan."""
 
-    values: AnyArray  # (n, 2, 3, Sp)
+    values: AnyArray  # (n, 2, groups, Sp, width)
     actions: AnyArray  # (n, H, Sp)
 
 
 def lanes(states: int) -> int:
     """The smallest power of two that holds all states, at least a warp."""
     return max(32, pl.next_power_of_2(states))
+
+
+def groups(columns: int, width: int) -> int:
+    """How many groups of `width` hold so many columns."""
+    return -(-columns // width)
+
+
+def look_up(table: AnyArray, before: tuple[Any, ...], lane: AnyArray, columns: int) -> tuple[AnyArray, ...]:
+    """The numbers of each lane in a table (..., groups, Sp, width), as a block for each column.
+
+    Numbers of a group are neighbours, and with a width of 16 bytes are loaded by one instruction.
+    """
+    width = table.shape[-1]
+    if width == 1:
+        return tuple(table[(*before, column, lane, 0)] for column in range(columns))
+    upright = lambda index: index[:, None] if getattr(index, "ndim", 0) else index
+    across = lax.iota(jnp.int32, width)[None]
+    found: list[AnyArray] = []
+    for group in range(groups(columns, width)):
+        block = table[(*map(upright, before), group, upright(lane), across)]
+        found += [column.reshape(len(lane)) for column in jnp.split(block, width, 1)]
+    return tuple(found[:columns])
+
+
+def put_down(table: AnyArray, before: tuple[Any, ...], columns: tuple[AnyArray, ...]) -> None:
+    """Store a number for each lane and column where `look_up` finds it."""
+    width = table.shape[-1]
+    columns += (jnp.zeros_like(columns[0]),) * (-len(columns) % width)
+    for group in range(groups(len(columns), width)):
+        some = columns[group * width : (group + 1) * width]
+        if width == 1:
+            table[(*before, group, slice(None), 0)] = some[0]
+        else:
+            table[(*before, group, slice(None), slice(None))] = side_by_side(some)
+
+
+def side_by_side(columns: tuple[AnyArray, ...]) -> AnyArray:
+    """Two or four blocks (Sp,) as one (Sp, 2 or 4). Triton joins two at a time, along a new axis."""
+    if len(columns) == 2:
+        return jnp.stack(columns, 1)
+    a, b, c, d = columns
+    return jnp.stack([jnp.stack([a, c], 1), jnp.stack([b, d], 1)], 2).reshape(*a.shape, 4)
 
 
 def run_seed(
@@ -112,12 +153,18 @@ def run_seed(
         now = k[seed] + i
         plan(sizes, barrier, settings, now, seed, chance.tie_word[seed, i], world, learnt, scratch)
         x = chance.start[seed, i]
-        book.value[seed, i] = scratch.values[seed, 0, 1, x]
-        book.expected_violation[seed, i] = scratch.values[seed, 0, 2, x]
+        book.value[seed, i] = values_at(scratch, seed, x, V_PI)
+        book.expected_violation[seed, i] = values_at(scratch, seed, x, C_PI)
         act_and_learn(sizes, settings, now, seed, i, world, chance, learnt, book, scratch)
         barrier()
 
     lax.fori_loop(FIRST, count[0], episode, None)
+
+
+def values_at(scratch: Scratch, seed: Any, x: Any, column: int) -> AnyArray:
+    """V^pi_1(x) or C^pi_1(x) after a plan."""
+    width = scratch.values.shape[-1]
+    return scratch.values[seed, 0, column // width, x, column % width]
 
 
 def plan(
@@ -133,7 +180,7 @@ def plan(
 ) -> None:
     """The backward pass: actions of all (h, x) into scratch, and at its row 0 what they are worth from every x."""
     S, A, J, H, m = sizes
-    Sp = scratch.values.shape[-1]
+    Sp = scratch.values.shape[-2]
     lane = lax.iota(jnp.int32, Sp)
     after = tuple(world.successors[j, :] for j in range(J))
 
@@ -147,14 +194,13 @@ def plan(
 
     harms = tuple(tuple(harm(a, i) for i in range(m)) for a in range(A))
 
-    for what in range(3):
-        scratch.values[seed, H & 1, what, :] = jnp.zeros(Sp, scratch.values.dtype)
+    put_down(scratch.values, (seed, H & 1), (jnp.zeros(Sp, scratch.values.dtype),) * 3)
     barrier()
 
     def backward(steps_done: Any, _: None) -> None:
         h = H - 1 - steps_done
-        next_values = lambda what: tuple(scratch.values[seed, (h + 1) & 1, what, after[j]] for j in range(J))
-        V_after = next_values(0)
+        found = (look_up(scratch.values, (seed, (h + 1) & 1), after[j], 3) for j in range(J))
+        V_after, V_pi, C_pi = zip(*found, strict=True)
         Q = tuple(agent.values.Q(weighted(N[a], V_after), *fit[a]) for a in range(A))
         price = tuple(learnt.price[seed, i, h] for i in range(m))
         score = tuple(agent.choice.scored(Q[a], harms[a], price) for a in range(A))  # eq. (11)
@@ -162,10 +208,9 @@ def plan(
         action = winner(score, tie).astype(jnp.int32) - 1
         scratch.actions[seed, h, :] = action.astype(scratch.actions.dtype)
 
-        P = tuple(world.P[action, j, lane] for j in range(J))
-        scratch.values[seed, h & 1, 0, :] = rows.picked(action, Q)  # line 9
-        scratch.values[seed, h & 1, 1, :] = world.r[action, lane] + weighted(P, next_values(1))
-        scratch.values[seed, h & 1, 2, :] = world.harm[action, lane] + weighted(P, next_values(2))
+        *P, r, harm = look_up(world.outlook, (action,), lane, J + 2)
+        V = rows.picked(action, Q)  # line 9
+        put_down(scratch.values, (seed, h & 1), (V, r + weighted(P, V_pi), harm + weighted(P, C_pi)))
         barrier()
 
     lax.fori_loop(FIRST, np.int32(H), backward, None)

@@ -37,11 +37,17 @@ from everystep.problem import FEW, AnyArray, Factored, FiniteCMDP, Sizes, World,
 PRECISIONS = ("float32", "float64")
 EPISODES = 100  # in one call of the kernel: draws of a few hundred bytes an episode are made before it
 
+MOST_WARPS = 16
+
 
 class Layout(NamedTuple):
-    """How a program is laid out: threads / 32 for each seed. `interpret` runs it as plain JAX, for tests."""
+    """How a program is laid out: threads / 32 (0: a thread for each state), and how many numbers are loaded at once.
 
-    warps: int = 4
+    width is 1, 2 or 4; 0 stands for 16 bytes. `interpret` runs the kernel as plain JAX, for tests.
+    """
+
+    warps: int = 0
+    width: int = 0
     interpret: bool = False
 
 
@@ -104,14 +110,14 @@ def scan_in_kernel(
 ) -> tuple[Carry, Metrics]:
     """The same as `drive.scan_seeds`, rows of `Metrics` after `count` zeros as there."""
     n, Sp = len(seeds), episode_kernel.lanes(sizes.states)
-    tables, chance = _tables(world, sizes), all_draws(world, sizes, carries, seeds, capacity)
+    width = layout.width or 16 // carries.agent.price.dtype.itemsize
+    tables, chance = _tables(world, sizes, width), all_draws(world, sizes, carries, seeds, capacity)
     before = _learnt(carries, sizes)
     float_, K, m = before.rewards.dtype, capacity, sizes.constraints
     row, rows_of = jax.ShapeDtypeStruct((n, K), float_), jax.ShapeDtypeStruct((n, K, m), float_)
     book = Book(row, row, row, rows_of, jax.ShapeDtypeStruct((n, K), jnp.int32), row)
-    scratch = Scratch(
-        jax.ShapeDtypeStruct((n, 2, 3, Sp), float_), jax.ShapeDtypeStruct((n, sizes.horizon, Sp), jnp.int8)
-    )
+    shape = (n, 2, episode_kernel.groups(3, width), Sp, width)
+    scratch = Scratch(jax.ShapeDtypeStruct(shape, float_), jax.ShapeDtypeStruct((n, sizes.horizon, Sp), jnp.int8))
     numbers = jax.tree.map(
         lambda leaf: jnp.asarray(leaf).reshape(1), agent._replace(values=agent.values._replace(successors=None))
     )
@@ -147,6 +153,7 @@ def _call(
     inputs, tree_in = jax.tree.flatten((given, before))
     shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), before)
     outputs, tree_out = jax.tree.flatten((shapes, book, scratch))
+    warps = layout.warps or min(episode_kernel.lanes(sizes.states) // 32, MOST_WARPS)
     barrier = (lambda: None) if layout.interpret else triton.debug_barrier
 
     def kernel(*references: Any) -> None:
@@ -160,7 +167,7 @@ def _call(
         out_shape=outputs,
         grid=(n,),
         input_output_aliases={first + i: i for i in range(len(before))},
-        compiler_params=None if layout.interpret else triton.CompilerParams(num_warps=layout.warps, num_stages=1),
+        compiler_params=None if layout.interpret else triton.CompilerParams(num_warps=warps, num_stages=1),
         interpret=layout.interpret,
         name="episodes",
     )(*inputs)
@@ -172,13 +179,16 @@ def _filled(array: AnyArray, states: int) -> AnyArray:
     return jnp.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, episode_kernel.lanes(states) - states)])
 
 
-def _tables(world: World, sizes: Sizes) -> Tables:
+def _tables(world: World, sizes: Sizes, width: int) -> Tables:
     S, A, J, _, m = sizes
     reward = jnp.broadcast_to(world.r[0, :, None], (A, J, S)) if world.reward_seen is None else world.reward_seen[0]
     cost = jnp.broadcast_to(world.g[0, :, :, None], (m, A, J, S)) if world.cost_seen is None else world.cost_seen[0]
     harm = world.g[0].clip(min=0).sum(0)
-    tables = Tables(world.successors, world.P[0], world.cumulative[0], world.r[0], harm, world.g[0], reward, cost)
-    return jax.tree.map(lambda leaf: _filled(jnp.asarray(leaf), S), tables)
+    outlook = jnp.concatenate([world.P[0], world.r[0][:, None], harm[:, None]], 1)  # (A, J + 2, S)
+    outlook = jnp.pad(outlook, [(0, 0), (0, -(J + 2) % width), (0, 0)]).reshape(A, -1, width, S)
+    tables = Tables(world.successors, outlook, world.cumulative[0], world.g[0], reward, cost)
+    filled = jax.tree.map(lambda leaf: _filled(jnp.asarray(leaf), S), tables)
+    return filled._replace(outlook=filled.outlook.swapaxes(-1, -2))
 
 
 def all_draws(world: World, sizes: Sizes, carries: Carry, seeds: AnyArray, capacity: int) -> Chance:
