@@ -1,9 +1,9 @@
 """How fast one GPU runs many seeds of LSVI-AE on the paper's lake: compiled plainly, and as one program a seed.
 
-What is compared. `plain` is `drive.scan_seeds`, seeds side by side by vmap; `fused` is `engines.fused`, its
-programs laid out in several ways (warps a program, numbers loaded at once). Both make their own draws, plan, evaluate every plan exactly, act and learn, 100 episodes a call; what
-leaves the device are sums. Time is that of all calls from an empty start until the last sum is there, after a warm-up
-call that compiles (several at a time, on all cores).
+What is compared. `plain` is `drive.scan_seeds`, seeds side by side by vmap; `fused` is `engines.fused`, its programs laid
+out in several ways (warps a program, numbers loaded at once). Both make their own draws, plan, evaluate every plan
+exactly, act and learn, 100 episodes a call; what leaves the device are sums. Time is that of all calls from an empty
+start until the last sum is there, after a warm-up call; variants are compiled before, several at a time, on all cores.
 
 Before anything is timed, the kernel is held against the plain scan on the GPU and, in 64-bit numbers, on the CPU.
 A variant that cannot be compiled or run is reported by the end of its error and left out.
@@ -220,20 +220,8 @@ def table(speed: dict[Variant, tuple[float, int]], seeds: list[int], episodes: i
                 print("| " + " | ".join([*cells, "-", "-", "-", "-"]) + " |")
                 continue
             ratio = "-" if plain is None else f"{ways[best] / plain:.1f}"
-            took = n * episodes / ways[best]
-            print(
-                "| "
-                + " | ".join(
-                    [
-                        *cells,
-                        f"{ways[best] / 1e6:.3f}",
-                        f"{best.layout.warps}, {best.layout.width}",
-                        ratio,
-                        f"{took:.3f}",
-                    ]
-                )
-                + " |"
-            )
+            took, layout = n * episodes / ways[best], f"{best.layout.warps}, {best.layout.width}"
+            print("| " + " | ".join([*cells, f"{ways[best] / 1e6:.3f}", layout, ratio, f"{took:.3f}"]) + " |")
 
 
 if __name__ == "__main__":
