@@ -151,7 +151,7 @@ def few():
 @pytest.fixture(scope="module")
 def runs(few):
     both = [agents.Recipe(name, {"switch": 2}) for name in ("slucb-qvi", "rslucb-qvi")]
-    return {each.name: es.run(few, each, episodes=2000, seeds=2) for each in both}
+    return {each.name: es.run(few, each, episodes=2000, seeds=4) for each in both}
 
 
 def share_of_gap(problem, curves):
@@ -206,7 +206,7 @@ def test_rslucb_qvi_leaves_the_safe_action_on_a_lake(pond):
 @pytest.mark.parametrize("name", ["slucb-qvi", "rslucb-qvi"])
 def test_stepping_and_rare_plans_keep_the_same_books(name, few, runs):
     compiled = runs[name].curves[name]
-    built = agents.Recipe(name, {"switch": 2}).resolve(few, 3000).build()
+    built = agents.Recipe(name, {"switch": 2}).resolve(few, 2000).build()
     carry = drive.start(built.agent, few.sizes, built.share_values, built.share_costs)
     world = jax.tree.map(jnp.asarray, few.world)
     stepped = [metrics for _, metrics, _ in drive.stepping(built.agent, world, few.sizes, carry, 3, 20)]
