@@ -32,8 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()  # here, where a reader that has gone can still be answered
     except EverystepError as error:
         return _refuse(str(error))
-    except KeyboardInterrupt:
-        print("everystep: stopped.", file=sys.stderr)
+    except KeyboardInterrupt as stopped:
+        print(f"everystep: stopped{f'; {stopped}' if str(stopped) else ''}.", file=sys.stderr)
         return 130
     except MemoryError:
         return _refuse("there is not enough memory for this problem; make it smaller, or its horizon shorter.")
@@ -87,6 +87,10 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--out", required=True, metavar="DIR", help="the run folder to write")
     run.set_defaults(command=_run)
 
+    resume = commands.add_parser("resume", help="go on with a run that was stopped, killed or cut off")
+    resume.add_argument("folder", metavar="DIR", help="the folder of the run")
+    resume.set_defaults(command=_resume)
+
     certify = commands.add_parser("certify", help="which actions a run found to be safe and unsafe")
     certify.add_argument("folder", metavar="DIR", help="a run folder")
     certify.add_argument("--agent", action="append", default=[], metavar="A", help="draw this agent; may be repeated")
@@ -128,19 +132,50 @@ def _run(options: argparse.Namespace) -> None:
     seed0 = whole_number("seed0", options.seed0, at_least=0)
     horizon = None if options.horizon is None else whole_number("horizon", options.horizon)
 
-    from everystep import experiment, problems, store, tables
+    from everystep import experiment, problems, runner, store
 
     recipes = with_settings(_names(options.agents), options.settings)
     problem = problems.load(options.problem, horizon)
     prepared = experiment.prepare(problem, recipes, episodes, seeds, seed0, options.certify)
-    store.claim(Path(options.out), prepared.spec)
+    out = Path(options.out)
+    if store.claim_for_work(out, prepared.spec):
+        print(f"note: '{out}' holds this run, unfinished; it goes on there.", file=sys.stderr)
     for remark in problem.remarks:
         print(f"note: {remark}", file=sys.stderr)
-    with bar(episodes * seeds * len(recipes)) as advanced:
-        result = prepared.run(advanced)
-    result.save(options.out)
-    print(tables.summary(result.summary))
-    print(f"\nWritten to {options.out}")
+    there = store.holds(out, prepared.spec)
+    _until_finished(out, prepared, lambda told: runner.run(prepared, out, told))
+    _print_summary(out, "was there already: nothing was run" if there else "")
+
+
+def _resume(options: argparse.Namespace) -> None:
+    from everystep import runner
+
+    out = Path(options.folder)
+    runner.unfinished(out)
+    prepared = runner.begun(out)
+    _until_finished(out, prepared, lambda told: runner.resume(out, told))
+    _print_summary(out)
+
+
+def _until_finished(out: Path, prepared: Any, run: Callable[[Callable[[Any], None]], object]) -> None:
+    """Run with a bar; if a person stops it, say how to go on."""
+    spec = prepared.spec
+    try:
+        with bar(spec["episodes"] * len(spec["seeds"]) * len(spec["agents"])) as advanced:
+            run(lambda step: advanced(step.episodes))
+    except KeyboardInterrupt:
+        from everystep import store
+
+        if store.is_unfinished(out):
+            raise KeyboardInterrupt(f"`everystep resume {out}` goes on") from None
+        raise
+
+
+def _print_summary(out: Path, remark: str = "") -> None:
+    from everystep import store, tables
+
+    print(tables.summary(store.read_json(out / "summary.json")))
+    print(f"\n{out} {remark}" if remark else f"\nWritten to {out}")
 
 
 def _reproduce(options: argparse.Namespace) -> None:
@@ -188,7 +223,7 @@ def _compare(options: argparse.Namespace) -> None:
         prepared = compare.ablation(*told) if options.ablation else compare.prepare(agents, *told)
         total = sum(run.spec["episodes"] * seeds * len(run.agents) for run in prepared.missing(out).values())
         with bar(total) as advanced:
-            prepared.run(out, advanced)
+            prepared.run(out, lambda step: advanced(step.episodes))
     table = compare.read(out)
     if table.rows:
         table.write(out)
