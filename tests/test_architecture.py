@@ -29,7 +29,7 @@ FLOORS = [
     {"engines"},
     {"experiment", "tables", "figures", "cost_figures", "scenes", "toy_text", "gym"},
     {"store", "diagnosis", "checkpoint"},
-    {"rerun", "theory_figures", "runner"},
+    {"rerun", "theory_figures", "runner", "summaries"},
     {"certify", "compare", "reproduce", "policies", "theory_table"},
     {"training"},
     {"cli"},

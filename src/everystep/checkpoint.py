@@ -51,10 +51,14 @@ class Piece(NamedTuple):
 
 
 class Ledger:
-    """The checkpoints of one run; several threads may write to it. `context` is what a checkpoint must agree with."""
+    """The checkpoints of one run; several threads may write to it.
 
-    def __init__(self, work: Path, context: Mapping[str, Any], now: Callable[[], float] = time.monotonic):
-        self._work, self._context, self._now = work, dict(context), now
+    `context` is what a checkpoint must agree with; None is for somebody who only looks at the rows, while another
+    process may be at work: nothing is checked or removed then, and no state is read.
+    """
+
+    def __init__(self, work: Path, context: Mapping[str, Any] | None, now: Callable[[], float] = time.monotonic):
+        self._work, self._context, self._now = work, None if context is None else dict(context), now
         self._state, self._writing = threading.Lock(), threading.Lock()
         self._pending: dict[str, np.ndarray] = {}  # members of the next part
         self._under_way: dict[Piece, Reached] = {}
@@ -70,6 +74,10 @@ class Ledger:
     # --- what is there ------------------------------------------------------------------------------------------------
     def finished(self, piece: Piece) -> bool:
         return f"{piece}/visits_end" in self._where
+
+    def pieces(self) -> list[Piece]:
+        """Those of which anything is there, in order."""
+        return sorted(Piece(*map(int, piece.split("."))) for piece in self._members)
 
     def done(self, piece: Piece) -> int:
         """How many episodes of a piece are safe on the disk."""
@@ -193,10 +201,17 @@ class Ledger:
             except _DamagedError as damaged:
                 before = "the one before it is used" if path != lists[-1] else "there is none before it"
                 print(f"note: checkpoint '{path}' is damaged ({damaged}); {before}.", file=sys.stderr)
-        self._sweep(keep=range(self._number - KEPT + 1, self._number + 1))
+        if self._context is not None:
+            self._sweep(keep=range(self._number - KEPT + 1, self._number + 1))
 
     def _load(self, path: Path) -> None:
         listed = _listed(path)
+        if self._context is None:
+            self._ignored = set(listed["ignored"])
+            for name in listed["files"]:
+                if name.startswith("part-"):
+                    self._place(name, _names(self._work / name))
+            return
         if listed["context"] != self._context:
             differing = [key for key, value in self._context.items() if listed["context"].get(key) != value]
             raise EverystepError(
@@ -225,7 +240,7 @@ class Ledger:
 
     def _forget_broken_pieces(self) -> None:
         """Pieces whose rows have a gap, or stop before their state does, start anew."""
-        known = {Piece(*map(int, piece.split("."))) for piece in self._members} | set(self._found)
+        known = {*self.pieces(), *self._found}
         for piece in known:
             reached, ends = 0, True
             for start, until in sorted(self._spans(piece)):

@@ -91,6 +91,10 @@ def parser() -> argparse.ArgumentParser:
     resume.add_argument("folder", metavar="DIR", help="the folder of the run")
     resume.set_defaults(command=_resume)
 
+    summary = commands.add_parser("summary", help="the table of a run, finished or not")
+    summary.add_argument("folder", metavar="DIR", help="the folder of the run")
+    summary.set_defaults(command=_summary)
+
     certify = commands.add_parser("certify", help="which actions a run found to be safe and unsafe")
     certify.add_argument("folder", metavar="DIR", help="a run folder")
     certify.add_argument("--agent", action="append", default=[], metavar="A", help="draw this agent; may be repeated")
@@ -155,6 +159,12 @@ def _resume(options: argparse.Namespace) -> None:
     prepared = runner.begun(out)
     _until_finished(out, prepared, lambda told: runner.resume(out, told))
     _print_summary(out)
+
+
+def _summary(options: argparse.Namespace) -> None:
+    from everystep import summaries
+
+    print(summaries.text(Path(options.folder)))
 
 
 def _until_finished(out: Path, prepared: Any, run: Callable[[Callable[[Any], None]], object]) -> None:
