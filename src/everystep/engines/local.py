@@ -127,7 +127,7 @@ def spread(
 
     def compiled(piece: tuple[int, np.ndarray]) -> None:
         with jax.enable_x64(True):
-            _compile(cells[piece[0]], piece[1])
+            compile_cell(cells[piece[0]], piece[1])
 
     with ThreadPoolExecutor(workers()) as pool:
         # A run of no episodes compiles: once for each structure of agent, and several of them at a time.
@@ -267,11 +267,16 @@ def _scan(cell: Cell, world: World, carry: Carry, seeds: np.ndarray, count: int)
     )  # fmt: skip
 
 
-def _compile(cell: Cell, seeds: np.ndarray) -> None:
+def compile_cell(cell: Cell, seeds: np.ndarray) -> None:
     """Run no episodes."""
+    measure(cell, seeds, 0)
+
+
+def measure(cell: Cell, seeds: np.ndarray, count: int) -> None:
+    """Run the first so many episodes of a batch, at most a chunk of them, and forget them."""
     world: World = jax.tree.map(jnp.asarray, cell.problem.world)
-    carry = drive.with_room(cell.built.agent, cell.problem.sizes, _fresh(cell, len(seeds)), 0)
-    jax.block_until_ready(_scan(cell, world, carry, seeds, 0)[0].visits)
+    carry = drive.with_room(cell.built.agent, cell.problem.sizes, _fresh(cell, len(seeds)), count)
+    jax.block_until_ready(_scan(cell, world, carry, seeds, count)[0].visits)
 
 
 _bounds = jax.jit(jax.vmap(drive.bounds, in_axes=(None, 0)))
