@@ -30,7 +30,7 @@ FLOORS = [
     {"experiment", "tables", "figures", "cost_figures", "scenes", "toy_text", "gym"},
     {"store", "diagnosis", "checkpoint"},
     {"rerun", "theory_figures", "runner", "summaries", "experiment_file", "estimate"},
-    {"certify", "compare", "reproduce", "policies", "theory_table"},
+    {"progress", "certify", "compare", "reproduce", "policies", "theory_table"},
     {"training"},
     {"cli"},
 ]

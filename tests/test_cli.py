@@ -255,11 +255,11 @@ def test_an_interrupt_that_got_lost_stops_the_run_at_its_next_chunk_and_it_goes_
             cli._interrupted.set()  # as if its exception had been swallowed
             yield advanced
 
-    real = cli.bar
+    real = cli.watching
     monkeypatch.chdir(desk)
     assert cli.main([*without("--out"), "--out", "whole"]) == 0
     with monkeypatch.context() as patched:
-        patched.setattr(cli, "bar", contextmanager(lost))
+        patched.setattr(cli, "watching", contextmanager(lost))
         assert cli.main(RUN) == 130
     assert capsys.readouterr().err == "everystep: stopped; `everystep resume out` goes on.\n"
     assert cli.main(["resume", "out"]) == 0

@@ -86,10 +86,12 @@ def parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--out", metavar="DIR", help="the run folder to write; of a FILE: a folder of run folders")
     run.add_argument("--dry-run", action="store_true", help="run nothing: what would be run, its time and memory")
+    run.add_argument("--log", metavar="KIND", help="tensorboard: curves to watch, in DIR-logs (extra `logs`)")
     run.set_defaults(command=_run, parser=run)
 
     resume = commands.add_parser("resume", help="go on with a run that was stopped, killed or cut off")
     resume.add_argument("folder", metavar="DIR", help="the folder of the run")
+    resume.add_argument("--log", metavar="KIND", help="tensorboard: curves to watch, in DIR-logs (extra `logs`)")
     resume.set_defaults(command=_resume)
 
     summary = commands.add_parser("summary", help="the table of a run, finished or not")
@@ -142,8 +144,9 @@ def _run(options: argparse.Namespace) -> None:
         if missing:
             options.parser.error(f"--{' and --'.join(missing)} or a FILE must be given")
 
-    from everystep import runner, store
+    from everystep import progress, runner, store
 
+    progress.check(options.log)
     plan = _planned(options, numbers)
     if options.dry_run:
         _print_dry_run(plan.runs)
@@ -155,7 +158,7 @@ def _run(options: argparse.Namespace) -> None:
             print(f"note: {remark}", file=sys.stderr)
     for i, (out, prepared) in enumerate(plan.folders().items()):
         there = store.holds(out, prepared.spec)
-        _until_finished(out, prepared, partial(runner.run, prepared, out))
+        _until_finished(out, prepared, partial(runner.run, prepared, out), options.log)
         print("\n" if i else "", end="")
         _print_summary(out, "was there already: nothing was run" if there else "")
 
@@ -201,12 +204,13 @@ def _print_dry_run(runs: dict[str, Any]) -> None:
 
 
 def _resume(options: argparse.Namespace) -> None:
-    from everystep import runner
+    from everystep import progress, runner
 
+    progress.check(options.log)
     out = Path(options.folder)
     runner.unfinished(out)
     prepared = runner.begun(out)
-    _until_finished(out, prepared, lambda told: runner.resume(out, told))
+    _until_finished(out, prepared, partial(runner.resume, out), options.log)
     _print_summary(out)
 
 
@@ -216,15 +220,22 @@ def _summary(options: argparse.Namespace) -> None:
     print(summaries.text(Path(options.folder)))
 
 
-def _until_finished(out: Path, prepared: Any, run: Callable[[Callable[[Any], None]], object]) -> None:
-    """Run with a bar; if a person stops it, say how to go on."""
-    spec = prepared.spec
-    try:
-        with bar(spec["episodes"] * len(spec["seeds"]) * len(spec["agents"])) as advanced:
-            run(lambda step: advanced(step.episodes))
-    except KeyboardInterrupt:
-        from everystep import store
+def _until_finished(
+    out: Path, prepared: Any, run: Callable[[Callable[[Any], None]], object], log: str | None = None
+) -> None:
+    """Run and show how far it is; if a person stops it, say how to go on."""
+    from everystep import progress, store
 
+    try:
+        with progress.logged(log, out) as noted, watching(prepared.spec) as shown:
+
+            def told(step: Any) -> None:
+                shown(step)
+                if noted is not None:
+                    noted(step)
+
+            run(told)
+    except KeyboardInterrupt:
         if store.is_unfinished(out):
             raise KeyboardInterrupt(f"`everystep resume {out}` goes on") from None
         raise
@@ -380,6 +391,21 @@ def interruptible() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def watching(spec: dict[str, Any]) -> Iterator[Callable[[Any], None]]:
+    """Show how far a run is, and stop it at its next chunk if a person wants that."""
+    from everystep import progress
+
+    with progress.shown(spec) as shown:
+
+        def told(step: Any) -> None:
+            if _interrupted.is_set():
+                raise KeyboardInterrupt
+            shown(step)
+
+        yield told
 
 
 @contextmanager

@@ -34,12 +34,18 @@ from everystep.problem import FiniteCMDP
 
 
 class Step(NamedTuple):
-    """Told when a chunk is done: of which agent, how many episodes over its seeds, and the harm in them."""
+    """Told when a chunk is done: of which agent, how many episodes over its seeds, and sums over them.
+
+    `seeds_ended` of its seeds are finished by it; `earlier` says that an earlier process did it, of which only the
+    numbers of episodes and seeds are told.
+    """
 
     label: str
     episodes: int
-    violation: float
-    piece_ended: bool
+    violation: float = 0.0
+    value: float = 0.0
+    seeds_ended: int = 0
+    earlier: bool = False
 
 
 Told = Callable[[Step], None]
@@ -184,7 +190,8 @@ def _run_pieces(prepared: Experiment, ledger: Ledger, size: int, told: Told) -> 
     left = [(i, j) for i, j in every if not ledger.finished(Piece(i, j * size))]
     for i, j in every:
         if done := ledger.done(Piece(i, j * size)):
-            told(Step(labels[i], done * min(size, seeds - j * size), 0.0, (i, j) not in left))
+            real = min(size, seeds - j * size)
+            told(Step(labels[i], done * real, seeds_ended=0 if (i, j) in left else real, earlier=True))
     at = {id(batches[j]): j for j in range(len(batches))}
 
     def job(work: tuple[int, np.ndarray], stop: threading.Event) -> None:
@@ -197,7 +204,8 @@ def _run_pieces(prepared: Experiment, ledger: Ledger, size: int, told: Told) -> 
             ending = _real(local.ending(cells[i], reached), real, batch) if ends else None
             ledger.advance(piece, rows, reached.done - rows.shape[1], reached, ending)
             ledger.commit_if_due()
-            told(Step(labels[i], rows.size, float(rows["violation"].sum()), ends))
+            violation, value = (float(rows[name].sum()) for name in ("violation", "value"))
+            told(Step(labels[i], rows.size, violation, value, real if ends else 0))
             if stop.is_set():
                 return
 
