@@ -112,7 +112,7 @@ def test_killing_a_run_at_any_moment_loses_nothing(undisturbed, cache, tmp_path,
         was_at = child.kill()
         fell += [] if was_at is None else [was_at]
         chain += 1
-        if was_at is None or chain == 6:  # several kills on the way of one run, then it may finish
+        if was_at is None or chain == 10:  # several kills on the way of one run, then it may finish
             if not (out / "spec.json").is_file() or store.is_unfinished(out):
                 Child(out, cache).finish()
             runner.sweep(out)  # as the command does that finds a finished run
@@ -217,6 +217,26 @@ def test_any_number_of_stops_gives_the_files_of_none(often, prepared, whole, tmp
         assert store.is_unfinished(out)
         runner.resume(out)
         assert contents(out) == whole
+
+
+def test_batches_do_not_show(prepared, whole, tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "batch_size", lambda prepared: 1)
+    runner.run(prepared, tmp_path / "run", figures=False)
+    assert contents(tmp_path / "run") == whole
+
+
+def test_a_state_that_grows_is_reckoned_with(monkeypatch):
+    pond = es.problems.from_map(("SF", "FG"), horizon=2)
+    size = lambda cost, K: runner.local.bytes_of_a_seed(
+        experiment.prepare(pond, [es.agents.lsvi_ae(cost=cost)], K, 1).cells()[0], K
+    )
+    assert size("counts", 500) == size("counts", 5000)
+    assert size("gp(rbf(1, on=position), points=growing)", 5000) > 50 * size(
+        "gp(rbf(1, on=position), points=growing)", 500
+    )
+    monkeypatch.setattr(runner, "MEMORY", 3_000_000)
+    monkeypatch.setattr(runner.local, "batch_size", lambda cells, seeds, K: 4096)
+    assert runner.batch_size(experiment.prepare(pond, ["lsvi"], 1000, 9000)) == 33
 
 
 def test_what_a_folder_gets_is_what_a_result_in_memory_saves(prepared, whole, tmp_path):

@@ -11,9 +11,9 @@ import numpy as np
 from everystep.drive import CHUNK
 from everystep.engines import local
 from everystep.experiment import Experiment
+from everystep.runner import BYTES_OF_A_ROW, batch_size
 
 PROBE = 0.3  # seconds of episodes that are measured of each agent, at least
-BYTES_OF_A_ROW = 90  # of a part; in the finished file less than half of it
 
 
 class Estimate(NamedTuple):
@@ -80,9 +80,7 @@ def memory(prepared: Experiment, estimates: list[Estimate]) -> int:
     """Bytes: this process now, the states under way, and one batch of seeds with all its rows."""
     import resource
 
-    seeds, K = len(prepared.spec["seeds"]), prepared.spec["episodes"]
-    with jax.enable_x64(True):
-        size = local.batch_size(prepared.cells(), seeds, K)
+    size, K = batch_size(prepared), prepared.spec["episodes"]
     base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     states = local.workers() * size * max(each.bytes_of_a_seed for each in estimates)
     return int(base + states + 2 * size * K * BYTES_OF_A_ROW)

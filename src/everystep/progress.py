@@ -72,7 +72,7 @@ def _bars(spec: Mapping[str, Any], stream: TextIO) -> Iterator[Told]:
     from tqdm import tqdm
 
     counter, lock = Counter(spec), threading.Lock()
-    looks: dict[str, Any] = {"leave": False, "file": stream, "mininterval": REFRESH}
+    looks: dict[str, Any] = {"leave": False, "file": stream, "mininterval": REFRESH, "miniters": 1}
     with (
         tqdm(total=counter.agents, unit=" agents", position=0, **looks) as agents,
         tqdm(total=counter.total, unit=" episodes", unit_scale=True, position=1, **looks) as episodes,

@@ -32,6 +32,9 @@ from everystep.errors import EverystepError
 from everystep.experiment import Experiment
 from everystep.problem import FiniteCMDP
 
+MEMORY = 2**31  # bytes of rows that one piece may come to: they are read at once when a run is finished
+BYTES_OF_A_ROW = 90  # of a part; in the finished file less than half of it
+
 
 class Step(NamedTuple):
     """Told when a chunk is done: of which agent, how many episodes over its seeds, and sums over them.
@@ -67,6 +70,7 @@ def run(
             sweep(out)
             return True
         store.claim_for_work(out, prepared.spec)
+        _recipes(prepared)  # refuses what could not go on, before anything is written
         _make(out)
         with durable.held(out, out / store.WORK / "pid"):
             begun = store.claim_for_work(out, prepared.spec)  # somebody may have been quicker
@@ -129,8 +133,7 @@ def _begin(prepared: Experiment, out: Path, figures: bool, files: Mapping[str, s
     partial = out / f".everystep-{uuid.uuid4().hex[:12]}{durable.PARTIAL}"
     partial.mkdir()
     try:
-        with jax.enable_x64(True):
-            size = local.batch_size(prepared.cells(), len(prepared.spec["seeds"]), prepared.spec["episodes"])
+        size = batch_size(prepared)
         request = {"agents": _recipes(prepared), "batch": size, "figures": figures, "files": dict(files)}
         store.write_json(partial / "request.json", request)
         store.write_json(partial / "spec.json", prepared.spec)
@@ -141,6 +144,13 @@ def _begin(prepared: Experiment, out: Path, figures: bool, files: Mapping[str, s
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
+
+
+def batch_size(prepared: Experiment) -> int:
+    """Seeds of a piece: as many as suit the engine, and fewer where all their rows would not fit in memory."""
+    seeds, K = len(prepared.spec["seeds"]), prepared.spec["episodes"]
+    with jax.enable_x64(True):
+        return max(1, min(local.batch_size(prepared.cells(), seeds, K), MEMORY // (K * BYTES_OF_A_ROW)))
 
 
 def _recipes(prepared: Experiment) -> list[dict[str, Any]]:

@@ -188,20 +188,25 @@ def batch_size(cells: Sequence[Cell], seeds: int, episodes: int) -> int:
 
 
 def bytes_of_a_seed(cell: Cell, episodes: int) -> int:
-    """What one seed of a cell takes on a device: its state at the end, twice, and what is recorded of a chunk."""
+    """What one seed of a cell takes on a device: its state at the end, twice, and what is recorded of a chunk.
+
+    A state that grows is measured after one chunk, and grows like the square of the episodes.
+    """
     sizes, built = cell.problem.sizes, cell.built
-    lengths = [until - done for done, until in stops(built, episodes)]
+    count = min(episodes, CHUNK)
     with jax.enable_x64(True):
-        carry = drive.shaped(built.agent, sizes, _fresh(cell, 1), lengths)
+        fresh = _fresh(cell, 1)
+        later = drive.shaped(built.agent, sizes, fresh, [count])
         world: World = jax.tree.map(jnp.asarray, cell.problem.world)
         seen = jax.eval_shape(
             lambda c: drive.scan_seeds(
                 built.agent, world, sizes, c, np.zeros(1, np.uint32), np.int32(1), CHUNK, True, _certified(cell)
             )[1],
-            carry,
+            later,
         )
-        size = lambda leaves: sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(leaves))
-        return 2 * size(carry) + size(seen)
+    size = lambda leaves: sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(leaves))
+    grown = (episodes / count) ** 2 if size(later) > size(fresh) else 1
+    return int(2 * grown * size(later)) + size(seen)
 
 
 def in_batches(seeds: Sequence[int], size: int) -> list[np.ndarray]:
