@@ -100,12 +100,15 @@ def test_killing_a_run_at_any_moment_loses_nothing(undisturbed, cache, tmp_path,
     out = tmp_path / "run-0"
     while len(fell) < KILLS:
         child = Child(out, cache)
-        if len(fell) % 3 == 0:  # at a moment of its life
+        if len(fell) % 4 == 0:  # at a moment of its life
             until = time.monotonic() + rng.uniform(0, life)
             while time.monotonic() < until and child.listen(until - time.monotonic()):
                 pass
-        else:  # when it begins or ends to write, flush or rename something, or a little later
-            wanted = rng.integers(1, letters * 0.6)
+        else:  # when it begins or ends to write, flush or rename something, or a little later: early, anywhere, or late
+            after, most = {1: ("S", 40), 2: ("S", 0.8 * letters), 3: ("p", 30)}[len(fell) % 4]
+            while after not in child.letters and child.listen(60):
+                pass
+            wanted = len(child.letters) + rng.integers(0, most)
             while len(child.letters) < wanted and child.listen(60):
                 pass
             time.sleep(rng.uniform(0, 0.003))
