@@ -2,13 +2,14 @@
 # make test    lint, types and all tests
 # make bench   the timed comparisons (minutes)
 # make examples the pictures of docs/cost-models.md, docs/gymnasium.md and docs/examples.md (minutes on a GPU, about an hour on two cores)
+# make studies  docs/comparison.md and the studies of docs/paper.md (about an hour on two cores)
 # make figures the pictures of the README and docs, from a fresh run of the paper's experiment
 # Everything runs in .venv, made on first use from nothing but Python (3.11 or newer) and pip.
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: paper examples figures test lint types bench clean
+.PHONY: paper examples studies figures test lint types bench clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("everystep needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
@@ -45,6 +46,18 @@ bench: .venv/benched .venv-peers/installed
 	$(BIN)/python benchmarks/gp.py
 	$(BIN)/python benchmarks/switching.py
 	$(BIN)/python benchmarks/command.py
+
+studies: .venv/installed
+	$(BIN)/everystep compare
+	$(BIN)/everystep compare --ablation
+	$(BIN)/everystep run --problem frozen-lake --agents lsvi-ae,lsvi --seeds 16 --out out/lake
+	$(BIN)/everystep theory out/lake
+	cp out/lake/figures/theory.png docs/figures/
+	$(BIN)/python studies/coverage.py --figure docs/figures/coverage.png
+	$(BIN)/python studies/error_sum.py --figure docs/figures/error-sum.png
+	$(BIN)/python studies/told_agents.py --seeds 8
+	$(BIN)/python studies/bandit_floors.py
+	$(BIN)/python studies/hard_instance.py --workers 2 --figure docs/figures/hard-instance.png
 
 figures: paper
 	mkdir -p docs/figures

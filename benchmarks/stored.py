@@ -79,7 +79,8 @@ def draw(path: Path, times: dict[str, np.ndarray]) -> None:
     for (name, each), colour in zip(times.items(), ("#0072B2", "#D55E00"), strict=True):
         smooth = [np.median(each[max(0, k - 25) : k + 1]) * 1000 for k in range(len(each))]
         ax.plot(np.arange(1, len(each) + 1), smooth, color=colour)
-        ax.annotate(name, (len(each), smooth[-1]), xytext=(-4, 5), textcoords="offset points", ha="right", color=colour)
+        above = max(smooth[-len(smooth) // 3 :])  # over the line's last third, where the words are
+        ax.annotate(name, (len(each), above), xytext=(-4, 5), textcoords="offset points", ha="right", color=colour)
     ax.set(xlabel="episode k", ylabel="ms (median of 25)", ylim=(0, None), xlim=(0, EPISODES))
     ax.spines[["top", "right"]].set_visible(False)
     path.parent.mkdir(parents=True, exist_ok=True)

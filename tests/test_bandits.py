@@ -133,7 +133,7 @@ def test_the_arm_that_pays_most_is_unsafe_and_the_safest_is_not_the_best_safe_on
     ("make", "sentence"),
     [
         (lambda: es.problems.bandit(horizon=2), "horizon is 2, but a bandit has one step; leave it out."),
-        (lambda: es.problems.bandit(arms=1), "arms is 1; give a whole number of at least 2."),
+        (lambda: es.problems.bandit(arms=2), "arms is 2; give a whole number of at least 3."),
         (
             lambda: es.problems.bandit_continuum(resolution=4),
             "resolution is 4, with which no point of the grid is safe",

@@ -25,6 +25,10 @@ def command(*arguments):
     return cli.main(["compare", "--agents", "lsvi-ae,lsvi", "--seeds", "3", *map(str, arguments)])
 
 
+def table_only(out):
+    return cli.main(["compare", "--table-only", "--out", str(out)])
+
+
 def test_every_row_is_measured_and_deleting_a_run_folder_deletes_its_rows(small, tmp_path, capsys):
     assert command("--out", tmp_path) == 0
     table = compare.read(tmp_path)
@@ -38,15 +42,17 @@ def test_every_row_is_measured_and_deleting_a_run_folder_deletes_its_rows(small,
     assert row.violating_episodes.mean == pytest.approx((lsvi > 0).mean())
     assert row.violation_difference.difference.mean == pytest.approx((lsvi.sum(1) - ae.sum(1)).mean())
     shutil.rmtree(tmp_path / "other")
-    assert command("--out", tmp_path, "--table-only") == 0
+    assert table_only(tmp_path) == 0
     assert {row.problem for row in compare.read(tmp_path).rows} == {"tiny"}
     with (tmp_path / "table1.csv").open() as file:
         assert {line["problem"] for line in csv.DictReader(file)} == {"tiny"}
     assert "other" not in (tmp_path / "table1.md").read_text()
     shutil.rmtree(tmp_path / "tiny")
     capsys.readouterr()
-    assert command("--out", tmp_path, "--table-only") == 0
-    assert capsys.readouterr().out == "There are no runs to compare.\n"
+    assert table_only(tmp_path) == 2
+    said = capsys.readouterr()
+    assert "holds no run folders" in said.err
+    assert said.out == ""
 
 
 def test_what_is_there_already_is_not_run_again(small, tmp_path, monkeypatch):
@@ -62,6 +68,14 @@ def test_a_folder_with_another_run_is_refused_before_any_work(small, tmp_path, m
     monkeypatch.setattr(compare.experiment.Experiment, "run", lambda *rest: pytest.fail("it was run"))
     assert command("--out", tmp_path, "--episodes", 9) == 2
     assert "already holds a different run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "content"), [("summary.json", "{}"), ("spec.json", '{"a": 1}'), ("spec.json", "?")])
+def test_a_damaged_run_folder_is_named_with_what_to_do(name, content, small, tmp_path, capsys):
+    assert command("--out", tmp_path, "--problems", "tiny") == 0
+    (tmp_path / "tiny" / name).write_text(content)
+    assert table_only(tmp_path) == 2
+    assert "tiny' has files that cannot be read; remove it" in capsys.readouterr().err
 
 
 def test_who_cannot_run_on_a_problem_is_left_out_with_the_reason(small, tmp_path, capsys):
@@ -96,6 +110,8 @@ def test_ablations_change_one_ingredient_each(small, tmp_path):
         (["--problems", "sea"], "problem"),
         (["--ablation"], "--ablation has agents of its own"),
         (["--seeds", "none"], "seeds"),
+        (["--problems", ""], "empty"),
+        (["--table-only"], "--table-only reads all run folders"),
     ],
 )
 def test_wrong_input_ends_in_a_sentence(arguments, words, small, tmp_path, capsys):

@@ -352,6 +352,31 @@ def test_what_is_missing_is_named_with_how_to_give_it(known, words):
         es.run(passage(known=known), "lsvi-new", episodes=2, seeds=1)
 
 
+def ring(stepped):
+    """Round and round: a0 is safe, the other action is not; what a0 does has features of zero, or changes by step."""
+    P, g = np.zeros((2, 3, 2, 3)), np.full((3, 2), -0.2)
+    for x in range(3):
+        P[0, x, :, (x + 1) % 3] = P[1, x, :, (x + 1 + stepped) % 3] = 1
+    g[:, 1] = 0.3
+    triples = np.zeros((3, 2, 3, 1))
+    triples[:, int(not stepped) :] = 1
+    known = Known(0.2, np.zeros(3, int), triples)
+    return es.FiniteCMDP(P, np.array([[0, 1.0]] * 3), g, horizon=2, known=known)
+
+
+@pytest.mark.parametrize("stepped", [False, True])
+def test_a_seed_without_a_triple_that_can_be_told_is_refused(stepped):
+    with pytest.raises(EverystepError, match="must be told a triple of the seed whose features are not all zero"):
+        es.run(ring(stepped), "lsvi-new", episodes=2, seeds=1)
+
+
+def test_features_it_does_not_use_may_be_as_long_as_they_like():
+    p = synthetic()
+    same = {"start": 0, "horizon": 3, "noise": p.noise, "known": p.known}
+    long = FiniteCMDP(p.P[0], p.r[0], p.g[:, 0], features=np.full((p.states, p.actions, 2), 9.0), **same)
+    assert lsvi_new().resolve(long, 5).remarks == lsvi_new().resolve(p, 5).remarks
+
+
 def test_an_environment_cannot_tell_it_what_it_must_know():
     pytest.importorskip("gymnasium")
     with pytest.raises(EverystepError, match="lsvi-new must be told"):

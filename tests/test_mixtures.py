@@ -49,6 +49,9 @@ def by_scipy(Q, mean, U, x, start):
 
 
 CASES = {
+    "nothing unknown": (4, 1, 3, 0.0),
+    "next to nothing unknown": (3, 1, 2, 1e-8),
+    "one-hot, nothing unknown": (4, 1, 0, 0.0),
     "one-hot, wide": (4, 1, 0, 8.0),
     "one-hot, narrow": (4, 1, 0, 0.3),
     "one-hot, two constraints": (4, 2, 0, 0.5),
@@ -68,6 +71,16 @@ def test_the_mixture_is_the_best_there_is_and_feasible(name):
     assert used(mean, U, theta).max() <= 1e-12
     for x in range(12):
         own, middle = theta[:, x], 0.5 * safe[:, x] + 0.5 / A
+        assert by_scipy(Q, mean, U, x, (own, 0.9 * own + 0.1 * safe[:, x], middle)) <= Q[:, x] @ own + 1e-8
+
+
+def test_an_action_of_which_all_is_known_is_mixed_right_beside_others():
+    Q, mean, U, safe = case(5, 4, 12, 1, 3, 1.0)
+    U[:, np.arange(12) % 4, np.arange(12)] = 0  # features parallel to those of a0
+    theta = np.asarray(best(*map(jnp.asarray, (Q, mean, U, safe))))
+    assert used(mean, U, theta).max() <= 1e-12
+    for x in range(12):
+        own, middle = theta[:, x], 0.5 * safe[:, x] + 0.5 / 4
         assert by_scipy(Q, mean, U, x, (own, 0.9 * own + 0.1 * safe[:, x], middle)) <= Q[:, x] @ own + 1e-8
 
 

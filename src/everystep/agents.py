@@ -144,6 +144,7 @@ class Resolved:
             s[key] = default(key, problem.stationary)
         features = s["features"]
         phi = features if isinstance(features, np.ndarray) else problem.features if features == AUTO else None
+        phi = None if named.of_triples else phi
         if phi is not None and phi.shape[:2] != (problem.states, problem.actions):
             raise EverystepError(
                 f"setting features of {recipe.name} has shape {phi.shape}; "

@@ -281,10 +281,12 @@ def _compare(options: argparse.Namespace) -> None:
     episodes = None if options.episodes is None else whole_number("episodes", options.episodes)
     out = Path(options.out or ("out/ablation" if options.ablation else "out/compare"))
     names = None if options.problems is None else _names(options.problems)
+    if options.table_only and (names is not None or options.agents is not None):
+        raise EverystepError("--table-only reads all run folders there are; leave --problems and --agents out.")
     if options.ablation and options.agents is not None:
         raise EverystepError(f"--agents is '{options.agents}', but --ablation has agents of its own; leave one out.")
 
-    from everystep import compare
+    from everystep import compare, store
     from everystep.agents import Recipe
 
     if not options.table_only:
@@ -295,11 +297,13 @@ def _compare(options: argparse.Namespace) -> None:
         with bar(total) as advanced:
             prepared.run(out, lambda step: advanced(step.episodes))
     table = compare.read(out)
-    if table.rows:
-        table.write(out)
+    if not table.rows and table.unfinished:
+        raise EverystepError(store.how_to_finish(table.unfinished[0]))
+    if not table.rows:
+        raise EverystepError(f"out '{out}' holds no run folders; give the folder that `everystep compare` wrote.")
+    table.write(out)
     print(table.text())
-    if table.rows:
-        print(f"\nWritten to {out}")
+    print(f"\nWritten to {out}")
 
 
 def _list(options: argparse.Namespace) -> None:

@@ -53,7 +53,7 @@ STANDARD: dict[str, Standard] = {
     "bandit-continuum": Standard(problems.bandit_continuum, 300, {"cost": "gp", "value": KERNEL}),
 }
 
-ABLATED = ("frozen-lake", "terrain", "linear")
+ABLATED = ("frozen-lake", "terrain", "linear", "streaming")
 ABLATION: dict[str, Recipe] = {
     "lsvi-ae": lsvi_ae(),
     "rectifier off": lsvi_ae(rectify=False),
@@ -92,10 +92,12 @@ def prepare(
 ) -> Prepared:
     """Agents (all registered ones) on problems (all standard ones); who cannot be told what it needs is left out."""
     recipes = [Recipe(name) for name in REGISTERED] if agents is None else list(agents)
+    if not recipes or (names is not None and not names):
+        raise EverystepError("agents or problems are empty; give at least one of each, or leave the option out.")
     runs, left_out = {}, {}
     for name in STANDARD if names is None else names:
         if name not in STANDARD:
-            raise unknown("problem", name, STANDARD, "compare knows these.")
+            raise unknown("problem", name, STANDARD, f"compare knows {', '.join(STANDARD)}.")
         standard = STANDARD[name]
         problem, K = standard.problem(), standard.episodes if episodes is None else episodes
         able, left_out[name] = _able(recipes, standard, problem, K)
@@ -144,6 +146,7 @@ class Row(NamedTuple):
     violation: stats.Interval
     violation_in_the_mean: stats.Interval  # of the mean over what an agent draws its actions from
     violating_episodes: stats.Interval
+    safe_set: float | None  # mean number of actions called safe in a state at the end, of agents that look at costs
     regret_difference: stats.Paired | None
     violation_difference: stats.Paired | None
 
@@ -157,11 +160,7 @@ class Table(NamedTuple):
     unfinished: tuple[Path, ...] = ()
 
     def text(self) -> str:
-        waiting = [
-            f"'{each}' holds an unfinished run; `everystep resume {each}` finishes it." for each in self.unfinished
-        ]
-        if not self.rows:
-            return "\n\n".join(["There are no runs to compare.", *waiting])
+        waiting = [store.how_to_finish(folder) for folder in self.unfinished]
         return "\n\n".join([*self._blocks(tables.aligned, "{}"), *waiting, FOOT])
 
     def markdown(self) -> str:
@@ -196,14 +195,16 @@ HEAD = [
     "hard violation",
     "in the mean",
     "episodes violated",
+    "safe set",
     "regret, difference",
     "violation, difference",
 ]
 FOOT = (
     "final value: mean over the last 100 episodes. regret, hard violation: sums over all episodes; regret against the "
     "safe\noptimum is negative where harm pays. In brackets: 95 % bootstrap intervals over seeds. in the mean: hard "
-    "violation of the\nmean cost over the actions that an agent draws one from, where it draws. difference: the agent "
-    "minus the first one, paired\nover seeds, with the p-value of a sign-flip test."
+    "violation of the\nmean cost over the actions that an agent draws one from, where it draws. safe set: how many "
+    "actions the cost intervals\ncall safe in a state at the end, on average. difference: the agent minus the first "
+    "one, paired over seeds, with the p-value\nof a sign-flip test."
 )
 
 
@@ -214,7 +215,8 @@ def _cells(row: Row) -> list[str]:
         tables.interval(each) for each in (row.final_value, row.regret, row.violation, row.violation_in_the_mean)
     ]
     differences = [_difference(each) for each in (row.regret_difference, row.violation_difference)]
-    return [row.agent, row.needs, *numbers, percent, *differences]
+    safe_set = "" if row.safe_set is None else tables.number(row.safe_set)
+    return [row.agent, row.needs, *numbers, percent, safe_set, *differences]
 
 
 def _difference(paired: stats.Paired | None) -> str:
@@ -227,6 +229,8 @@ def _difference(paired: stats.Paired | None) -> str:
 def _lines(row: Row) -> Iterator[list[Any]]:
     for name in ("final_value", "regret", "violation", "violation_in_the_mean", "violating_episodes"):
         yield [row.problem, row.agent, row.needs, name, *(float(each) for each in getattr(row, name))]
+    if row.safe_set is not None:
+        yield [row.problem, row.agent, row.needs, "safe_set", row.safe_set, "", ""]
     for name in ("regret_difference", "violation_difference"):
         if (paired := getattr(row, name)) is not None:
             yield [row.problem, row.agent, row.needs, name, *(float(each) for each in paired.difference)]
@@ -239,10 +243,16 @@ def read(out: Path) -> Table:
     runs, left_out = {}, {}
     unfinished = tuple(sorted(path.parent for path in out.glob(f"*/{store.WORK}")))
     for folder in sorted({path.parent for path in out.glob("*/spec.json")} - set(unfinished)):
-        spec = store.read_spec(folder)
-        runs[folder.name] = store.read_json(folder / "summary.json")
-        left_out[folder.name] = store.read_json(folder / LEFT_OUT) if (folder / LEFT_OUT).is_file() else {}
-        rows += _rows(folder, spec, runs[folder.name])
+        try:
+            spec = store.read_spec(folder)
+            summary = store.read_json(folder / "summary.json")
+            left_out[folder.name] = store.read_json(folder / LEFT_OUT) if (folder / LEFT_OUT).is_file() else {}
+            rows += _rows(folder, spec, summary)
+            runs[folder.name] = summary
+        except (EverystepError, KeyError, TypeError, AttributeError):
+            raise EverystepError(
+                f"'{folder}' has files that cannot be read; remove it and run `everystep compare` again."
+            ) from None
     return Table(rows, runs, left_out, unfinished)
 
 
@@ -264,6 +274,7 @@ def _rows(folder: Path, spec: Mapping[str, Any], summary: Mapping[str, Any]) -> 
             of(violation),
             of(curves["mixture_violation"].sum(1)) if "mixture_violation" in curves else of(violation),
             of((curves["violation"] > 0).mean(1)),
+            summary.get("certificates", {}).get(each["label"], {}).get("safe_set"),
             None if first is None else paired(regret, first[0]),
             None if first is None else paired(violation, first[1]),
         )

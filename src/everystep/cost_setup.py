@@ -86,7 +86,8 @@ class CostSetup:
             return value
         if self.values["radius_cost"] != "tuned":
             return 1.0
-        return BETA_GP if isinstance(self.choices[i], GP) else BETA_COST
+        # Narrower than two standard deviations of the noise, a safe action with an unlucky start is ruled out for ever.
+        return BETA_GP if isinstance(self.choices[i], GP) else max(BETA_COST, 2 * self.sigma(i))
 
     def lam(self, i: int) -> float:
         """`lam_cost` of model i: a ridge, or the noise variance of a Gaussian process."""

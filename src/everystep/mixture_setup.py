@@ -76,6 +76,11 @@ class Mixture:
                 f"{problem.describe(outside[0])}, where an episode starts, may meet a cost above the threshold, then "
                 "or later; give a safe_action whose every next state is safe."
             )
+        if not self._usable.any((1, 2, 3)).all():
+            raise EverystepError(
+                f"{self.agent} must be told a triple of the seed whose features are not all zero and which is possible "
+                f"at every step, and the problem '{problem.name}' has none; give triples of safe actions such features."
+            )
         for key in ("radius", "radius_cost"):
             if self.values[key] == "coordinate":
                 raise EverystepError(
@@ -150,12 +155,18 @@ class Mixture:
         return self.told & self.seed_states
 
     @cached_property
+    def _usable(self) -> np.ndarray:
+        """Triples of the seed that may be the one told, (T, A, J, S)."""
+        T = len(self.excess)
+        possible = self.support if len(self.support) == T else self.support.all(0, keepdims=True)
+        usable = possible & self.seed[:, None] & (np.linalg.norm(self.triples, axis=1) > 0)
+        return np.broadcast_to(usable, (T, *usable.shape[1:]))
+
+    @cached_property
     def told_triple(self) -> tuple[np.ndarray, np.ndarray]:
         """phi0 (T, d) and c0 - tau (T, m) of the seed's safest triple, at each step if costs depend on it."""
         T, m = self.excess.shape[:2]
-        possible = self.support if len(self.support) == T else self.support.all(0, keepdims=True)
-        usable = possible & self.seed[:, None] & (np.linalg.norm(self.triples, axis=1) > 0)
-        which = np.where(usable, self.excess.max(1), np.inf).reshape(T, -1).argmin(1)
+        which = np.where(self._usable, self.excess.max(1), np.inf).reshape(T, -1).argmin(1)
         phi0 = np.moveaxis(self.triples, 1, -1).reshape(-1, self.d)[which]
         return phi0, np.take_along_axis(self.excess.reshape(T, m, -1), which[:, None, None], 2)[..., 0]
 
@@ -194,7 +205,9 @@ class Mixture:
     @property
     def beta_cost(self) -> float:
         """The cost radius itself where it is tuned, else a factor on the formula."""
-        return self._number("beta_cost", BETA_COST if self.values["radius_cost"] == "tuned" else 1.0)
+        return self._number(
+            "beta_cost", max(BETA_COST, 2 * self.sigma) if self.values["radius_cost"] == "tuned" else 1.0
+        )
 
     @property
     def longest(self) -> float:
@@ -245,11 +258,12 @@ class Mixture:
         beta = self.printed_beta
         kappa = 4 * beta * self.longest / (self.lam_cost + self.lambda0 * self.seed_episodes)
         B = np.broadcast_to(-self.told_triple[1].max(1), (H,)) - self.bound * self.spread
+        remedy = "raise seed_episodes" if B.min() > 0 else "lower bound if ||gamma|| is known to be smaller"
         if B.min() <= kappa:
             raise EverystepError(
                 f"setting safety_bonus of {self.agent} is printed, but its formulas need margins above kappa = "
                 f"{kappa:.4g}, and tau - c0 - L max ||phi(x, a, x') - phi(x, a, x'')|| is {B.min():.4g} with L = "
-                f"{self.bound:.4g}; lower bound if ||gamma|| is known to be smaller, or give a number."
+                f"{self.bound:.4g}; {remedy}, or give a number."
             )
         B_f = np.minimum.accumulate(B[::-1])[::-1]
         scale = 4 * beta * H / float(self.values["lipschitz"])
@@ -274,6 +288,17 @@ class Mixture:
             apart = np.linalg.norm(self.triples - self.triples[:, :, j : j + 1], axis=1)
             widest = max(widest, float(np.where(support & support[:, j : j + 1], apart, 0).max()))
         return widest
+
+    @cached_property
+    def is_mixture(self) -> bool:
+        """Whether transitions are linear in the features of triples, with one parameter for all steps."""
+        world = self.problem.world
+        if isinstance(world.P, Factored):
+            return True  # not multiplied out to be looked at
+        X = np.moveaxis(self.triples, 1, -1)[self.ever]
+        P = np.moveaxis(np.asarray(world.P), 0, -1)[self.ever]
+        mu = np.linalg.lstsq(X, P.mean(1), rcond=None)[0]
+        return bool(np.abs((X @ mu)[:, None] - P).max() <= 1e-9)
 
     @cached_property
     def is_linear(self) -> bool:
@@ -364,6 +389,11 @@ class TripleCostSetup:
             said.append(
                 f"the costs of '{mixture.problem.name}' are not linear in its triples with a parameter of norm "
                 f"{mixture.bound:.4g} at most: the intervals of {mixture.agent} carry no probability."
+            )
+        if not mixture.is_mixture:
+            said.append(
+                f"transitions of '{mixture.problem.name}' are not linear in its triples: the values of {mixture.agent} "
+                "may be far off, its safety does not rest on them."
             )
         return tuple(said)
 

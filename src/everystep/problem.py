@@ -318,16 +318,21 @@ class FiniteCMDP:
     def _known(self, given: Known) -> Known:
         """The same with arrays: threshold (m,), safe_action (S,), triples (S, A, S, d)."""
         S, A, m = self.states, self.actions, self.constraints
+        given = Known() if given is None else given
+        if not isinstance(given, Known):
+            raise EverystepError(f"known is {given!r}; give es.Known(threshold, safe_action, triples).")
         threshold = _numbers("threshold", given.threshold)
         if threshold.shape not in ((), (m,)) or not np.isfinite(threshold).all():
             raise EverystepError(f"threshold is {given.threshold}; give a finite number, or {m} of them.")
         safe, triples = given.safe_action, given.triples
         if safe is not None:
             safe = np.asarray(safe)
-            if safe.shape != (S,) or safe.dtype.kind not in "iu" or safe.min() < 0 or safe.max() >= A:
+            if safe.shape != (S,) or safe.dtype.kind not in "iu":
                 raise EverystepError(
                     f"safe_action has shape {safe.shape} and type {safe.dtype}; give {S} actions from 0 to {A - 1}."
                 )
+            if len(wrong := safe[(safe < 0) | (safe >= A)]):
+                raise EverystepError(f"safe_action holds {wrong[0]}; give {S} actions from 0 to {A - 1}.")
             cost = self.g[:, :, np.arange(S), safe].max((0, 1))
             if (bad := (cost >= 0) & ~self.exempt).any():
                 x = int(bad.argmax())
@@ -337,7 +342,8 @@ class FiniteCMDP:
                 )
         if triples is not None:
             triples = _numbers("triples", triples)
-            if triples.ndim != 4 or triples.shape[:3] != (S, A, S) or not np.isfinite(triples).all():
+            wrong_shape = triples.ndim != 4 or triples.shape[:3] != (S, A, S) or triples.shape[3] == 0
+            if wrong_shape or not np.isfinite(triples).all():
                 raise EverystepError(
                     f"triples have shape {triples.shape}; give finite numbers ({S}, {A}, {S}, d), a vector for every "
                     "state, action and next state."

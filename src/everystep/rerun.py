@@ -106,7 +106,7 @@ def _can_be_set(key: str, value: Any) -> bool:
         SETTINGS[key].read(value)
     except (KeyError, ValueError):
         return False
-    return not isinstance(value, list)
+    return key == "threshold" or not isinstance(value, list)
 
 
 def _is_hash(value: Any) -> bool:

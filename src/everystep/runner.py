@@ -158,7 +158,7 @@ def _recipes(prepared: Experiment) -> list[dict[str, Any]]:
     told = []
     for label, each in prepared.agents.items():
         for key, value in each.recipe.given.items():
-            if not isinstance(value, str | int | float):
+            if not all(isinstance(each, str | int | float) for each in (value if isinstance(value, list) else [value])):
                 raise EverystepError(
                     f"setting {key} of {label} is no text or number, so that a stopped run could not go on with it; "
                     "run it with everystep.run and save the result."

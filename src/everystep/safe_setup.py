@@ -89,7 +89,7 @@ class SafeSetup:
     @property
     def beta(self) -> float:
         """`beta_cost`."""
-        return self._set("beta_cost", BETA_COST if self._tuned else 1.0)
+        return self._set("beta_cost", max(BETA_COST, 2 * self.sigma) if self._tuned else 1.0)
 
     @property
     def lam(self) -> float:
@@ -219,10 +219,12 @@ def told_action(problem: FiniteCMDP, agent: str, given: Any) -> np.ndarray:
         safe = problem.known.safe_action
     else:
         safe = worst.argmin(1) if isinstance(given, str) else np.asarray(given)
-    if safe.shape != (S,) or safe.min() < 0 or safe.max() >= A:
+    if safe.shape != (S,):
         raise EverystepError(
             f"setting safe_action of {agent} has shape {safe.shape}; give {S} actions from 0 to {A - 1}."
         )
+    if len(wrong := safe[(safe < 0) | (safe >= A)]):
+        raise EverystepError(f"setting safe_action of {agent} holds {wrong[0]}; give {S} actions from 0 to {A - 1}.")
     cost = worst[np.arange(S), safe]
     if (bad := (cost >= 0) & ~problem.exempt).any():
         x = int(bad.argmax())

@@ -177,7 +177,7 @@ SETTINGS: dict[str, Setting] = {
     "beta_cost": Setting(
         _or(AUTO, _number(at_least=0)),
         AUTO,
-        f"width of the cost estimate, like beta (auto: {BETA_COST} tuned, {BETA_GP:g} for gp, else 1)",
+        f"width of the cost estimate, like beta (auto: {BETA_COST} tuned, 2 sigma if more; {BETA_GP:g} for gp; else 1)",
     ),
     "lam_cost": Setting(
         _or(AUTO, _number(above=0)),

@@ -113,8 +113,8 @@ def read_curves(folder: Path, columns: Sequence[str]) -> dict[str, dict[str, np.
     import pyarrow.parquet as pq
 
     spec = read_spec(folder)
-    shape = (len(spec["seeds"]), spec["episodes"])
     try:
+        shape = (len(spec["seeds"]), spec["episodes"])
         file = folder / "episodes.parquet"
         there = [name for name in columns if name in pq.read_schema(file).names]
         table = pq.read_table(file, columns=["agent", *there])
@@ -126,8 +126,10 @@ def read_curves(folder: Path, columns: Sequence[str]) -> dict[str, dict[str, np.
             label: {name: array[rows].reshape(shape) for name, array in arrays.items() if valid[name][rows].all()}
             for label, rows in mine.items()
         }
-    except (OSError, ValueError, KeyError, pa.ArrowException):
-        raise EverystepError(f"out '{folder}' has an episodes.parquet that cannot be read; run it again.") from None
+    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
+        raise EverystepError(
+            f"out '{folder}' has an episodes.parquet or a spec.json that cannot be read; remove it and run it again."
+        ) from None
 
 
 @contextmanager

@@ -49,7 +49,7 @@ def beside(runs: Mapping[str, Beside]) -> Figure:
         ends = np.array([1, one.K])
         for axes, name in zip(panels, ("Regret", "Hard violation", "Sum of the errors e"), strict=True):
             axes.plot(ends, one.H * ends, color=FAINT, linewidth=1, zorder=0)
-            axes.set(xscale="log", yscale="log", title=name, xlabel="episode", xlim=(1, one.K))
+            axes.set(xscale="log", yscale="log", title=name, xlabel="episode", xlim=(1, max(one.K, 2)))
         panels[0].set_ylabel("sum up to the episode, mean over seeds")
         low = [_least(axes) for axes in panels]
         panels[0].set_ylim(bottom=max(min(low) / 2, 1e-2))
@@ -78,5 +78,5 @@ def _legend(runs: Mapping[str, Any]) -> list[Line2D]:
         Line2D([], [], color=INK, label="measured"),
         Line2D([], [], color=INK, linestyle=BOUND, linewidth=1.4, label="bound, repaired"),
         Line2D([], [], color=INK, linestyle=BY_ERRORS, linewidth=1.4, label="bound from the errors measured"),
-        Line2D([], [], color=FAINT, linewidth=1, label="k H, the most there can be"),
+        Line2D([], [], color=FAINT, linewidth=1, label="k H, the most there can be of rewards and costs up to 1"),
     ]

@@ -375,8 +375,9 @@ def text(summary: Mapping[str, Any]) -> str:
         ]
     parts += [
         "",
-        "Bounds are as printed, and with the slips of the proof repaired. K H is the most there can be; the share of",
-        "it, and the first K at which a bound is below it, are of the repaired one. In beta, c = 1 unless it was set.",
+        "Bounds are as printed, and with the slips of the proof repaired. K H is the most there can be with",
+        "rewards and one cost of at most 1; the share of it, and the first K at which a bound is below it, are of the",
+        "repaired one. In beta, c = 1 unless it was set.",
         "Errors, potentials and information are means over the seeds run again; in brackets: 95 % bootstrap intervals.",
     ]
     return "\n".join(parts)

@@ -355,10 +355,11 @@ def quotient(u: Cone, w: Cone) -> Cone:
 def room(u: Cone, d: Cone) -> Float[Array, " S"]:
     """How far one can go from u along d without leaving the cone."""
     ratio = lambda a, b: jnp.where(b < 0, -a / jnp.where(b < 0, b, 1.0), jnp.inf)
-    bend = d.top**2 - (d.rest**2).sum(1)
+    long = jnp.sqrt((d.rest**2).sum(1))
+    bend = (d.top - long) * (d.top + long)
     lean = u.top * d.top - (u.rest * d.rest).sum(1)
     under = lean**2 - bend * depth(u)
     steep = jnp.sqrt(jnp.maximum(under, 0.0)) - lean
-    leaves = (under >= 0) & (steep > 0)
+    leaves = (d.top < long) & (steep > 0)  # a ray leaves the cone unless its direction lies in it
     bent = jnp.where(leaves, depth(u) / jnp.where(leaves, steep, 1.0), jnp.inf)
     return jnp.minimum(jnp.minimum(ratio(u.x, d.x).min(0), ratio(u.e, d.e)), bent.min(0))

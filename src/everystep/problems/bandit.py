@@ -24,7 +24,7 @@ def bandit(arms: int = 10, seed: int = 0, noise: float = 0.1, horizon: int = 1) 
     Optimum     0.7111428779897 safe, 0.9320596866134 without the constraint, 0.5293121601968 of the safest arm.
     Origin      made for this library.
     """
-    arms, seed = whole_number("arms", arms, at_least=2), whole_number("seed", seed, at_least=0)
+    arms, seed = whole_number("arms", arms, at_least=3), whole_number("seed", seed, at_least=0)
     noise = real_number("noise", noise, 0, 1e6)
     rng = np.random.default_rng(seed)
     while True:

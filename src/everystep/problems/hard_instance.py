@@ -83,7 +83,10 @@ def _signs(u: Any, shape: tuple[int, int], seed: int) -> np.ndarray:
     """The signs of u_1, ..., u_H: as given, or drawn."""
     if u is None:
         return np.random.default_rng(seed).choice([-1.0, 1.0], shape)
-    signs = np.asarray(u, float)
+    try:
+        signs = np.asarray(u, float)
+    except (TypeError, ValueError):
+        signs = np.empty(0)
     if signs.shape != shape or (np.abs(signs) != 1).any():
-        raise EverystepError(f"u has shape {signs.shape}; give signs, 1 or -1, of shape {shape}: (horizon, d - 1).")
+        raise EverystepError(f"u is {u!r}; give signs, 1 or -1, of shape {shape}: (horizon, d - 1).")
     return signs

@@ -13,6 +13,7 @@ LEAST_COST, MOST_COST = 0.05, 1.0  # of the safest and of the most dangerous cla
 CLEAR = 0.02  # no cost lies closer to the threshold than this
 DANGEROUS, HARMLESS = 0.7, 0.45  # costs at the end of each state's first direction at least, of its second at most
 ATTEMPTS = 10_000
+DRAWS = 50_000  # of a distribution over factors with a cost as wanted; one in thousands fits with d = 30
 
 
 def synthetic(
@@ -101,10 +102,11 @@ def _risk_classes(d: int) -> np.ndarray:
 
 def _drawn(rng: np.random.Generator, costs: np.ndarray, least: float, most: float) -> np.ndarray:
     """A distribution over factors whose cost lies between `least` and `most`."""
-    while True:
+    for _ in range(DRAWS):
         phi = rng.dirichlet(np.full(len(costs), 0.6))
         if least <= phi @ costs <= most:
             return phi
+    raise EverystepError(f"d is {len(costs)}, so many factors that all actions cost the same; give 30 or fewer.")
 
 
 def _end(
