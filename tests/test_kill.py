@@ -132,6 +132,19 @@ def test_killing_a_run_at_any_moment_loses_nothing(undisturbed, cache, tmp_path,
     assert count["a write"] + count["a flush"] + count["a rename"] >= 5
 
 
+def test_a_second_process_is_refused_while_the_first_is_at_work(undisturbed, cache, tmp_path):
+    files, *_ = undisturbed
+    first = Child(tmp_path / "run", cache)
+    while "w" not in first.letters and first.listen(60):
+        pass
+    first.process.send_signal(signal.SIGSTOP)  # so that it cannot finish meanwhile
+    said = Child(tmp_path / "run", cache).finish(code=1)
+    assert f"worked on by another process (pid {first.process.pid})" in said
+    first.process.send_signal(signal.SIGCONT)
+    first.finish()
+    assert contents(tmp_path / "run") == files
+
+
 def test_a_full_disk_stops_the_run_with_a_sentence_and_room_lets_it_go_on(undisturbed, cache, tmp_path, capsys):
     files, *_ = undisturbed
     place = tmp_path / "small"
