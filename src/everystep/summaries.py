@@ -1,7 +1,7 @@
 """`everystep summary DIR`: the table of a run, from its rows in a stream; of an unfinished one, how far it is.
 
 Nothing but the spec, the Parquet file and the optimum in summary.json is read of a finished run, a slice of rows at a
-time: ten million rows take about a second and hardly any memory.
+time: ten million rows take seconds.
 """
 
 from __future__ import annotations
