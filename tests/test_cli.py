@@ -230,30 +230,46 @@ def test_a_reader_that_has_gone_is_no_error(arguments, desk):
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_stopping_a_run_leaves_nothing_behind(desk):
+def test_stopping_a_run_keeps_what_was_done_and_it_can_go_on(desk, capsys):
     arguments = [*without("--episodes"), "--episodes", "2000000"]
     running = subprocess.Popen(
         [sys.executable, "-m", "everystep.cli", *arguments], cwd=desk, stderr=subprocess.PIPE, text=True
     )
-    time.sleep(4)
+    while not (desk / "out" / ".work" / "pid").is_file():
+        time.sleep(0.1)
+    time.sleep(3)
     running.send_signal(signal.SIGINT)
     _, said = running.communicate(timeout=120)
-    assert (running.returncode, said) == (130, "everystep: stopped.\n")
-    assert sorted(os.listdir(desk)) == ["pond.txt"]
+    assert (running.returncode, said) == (130, "everystep: stopped; `everystep resume out` goes on.\n")
+    assert [path.name for path in (desk / "out").iterdir()] == [".work"]
+    for arguments in (["certify", "out"], ["theory", "out"]):
+        assert cli.main(arguments) == 2
+        assert "holds an unfinished run; `everystep resume out` finishes it" in capsys.readouterr().err
+    assert cli.main(RUN) == 2
+    assert "already holds a different, unfinished run" in capsys.readouterr().err
 
 
-def test_an_interrupt_that_got_lost_stops_the_run_at_its_next_chunk(monkeypatch, desk, capsys):
-    def lost(total):
-        with real(total) as advanced:
+def test_an_interrupt_that_got_lost_stops_the_run_at_its_next_chunk_and_it_goes_on(monkeypatch, desk, capsys):
+    def lost(*arguments):
+        with real(*arguments) as advanced:
             cli._interrupted.set()  # as if its exception had been swallowed
             yield advanced
 
-    real = cli.bar
-    monkeypatch.setattr(cli, "bar", contextmanager(lost))
+    real = cli.watching
     monkeypatch.chdir(desk)
-    assert cli.main(RUN) == 130
-    assert capsys.readouterr().err == "everystep: stopped.\n"
-    assert sorted(os.listdir(desk)) == ["pond.txt"]
+    assert cli.main([*without("--out"), "--out", "whole"]) == 0
+    with monkeypatch.context() as patched:
+        patched.setattr(cli, "watching", contextmanager(lost))
+        assert cli.main(RUN) == 130
+    assert capsys.readouterr().err == "everystep: stopped; `everystep resume out` goes on.\n"
+    assert cli.main(["resume", "out"]) == 0
+    assert "Written to out" in capsys.readouterr().out
+    files = lambda folder: {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    assert files(desk / "out") == files(desk / "whole")
+    assert cli.main(["resume", "out"]) == 2
+    assert "there is nothing to resume" in capsys.readouterr().err
+    assert cli.main(["resume", "nowhere"]) == 2
+    assert "holds no run; `everystep run` begins one" in capsys.readouterr().err
 
 
 def test_a_missing_option_or_command_is_one_sentence_too(capsys):

@@ -57,8 +57,10 @@ class Recipe:
     name: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     alias: str | None = None
+    given: Mapping[str, Any] = field(init=False, repr=False, compare=False)  # the settings as somebody wrote them
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "given", dict(self.settings))
         if self.name not in REGISTERED:
             raise unknown("agent", self.name, REGISTERED, "`everystep list` shows all.")
         allowed = REGISTERED[self.name].settings
@@ -83,7 +85,7 @@ class Recipe:
 
     def called(self, alias: str) -> Recipe:
         """The same agent under a name of your own in tables, figures and files."""
-        return Recipe(self.name, self.settings, str(alias))
+        return Recipe(self.name, self.given, str(alias))
 
     def resolve(self, problem: FiniteCMDP, episodes: int) -> Resolved:
         """Every setting with its value on this problem; raises what does not fit."""

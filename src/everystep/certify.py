@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from everystep import certificates, problems, store, tables
+from everystep.durable import PARTIAL
 from everystep.errors import EverystepError, unknown, whole_number
 from everystep.problem import FiniteCMDP
 
@@ -77,6 +78,7 @@ def _has(agent: dict[str, Any], bounds: dict[str, np.ndarray]) -> bool:
 
 def read(folder: Path) -> Certified:
     """The certificates of a run folder."""
+    store.finished(folder)
     if not (folder / "spec.json").is_file():
         raise EverystepError(f"'{folder}' holds no run; give the folder that `everystep run` wrote.")
     try:
@@ -113,7 +115,7 @@ def run(folder: Path, agents: list[str], seed: str | None, step: str) -> str:
     number = whole_number("seed", first if seed is None else seed, at_least=0)
     drawn = certified.draw(shown, number, whole_number("step", step))
     summary = certified.summary
-    partial = folder / f"certificates.json{store.PARTIAL}"
+    partial = folder / f"certificates.json{PARTIAL}"
     partial.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
     os.replace(partial, folder / "certificates.json")
     lines = [tables.certificates(summary, len(certified.spec["seeds"]))]

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()  # here, where a reader that has gone can still be answered
     except EverystepError as error:
         return _refuse(str(error))
-    except KeyboardInterrupt:
-        print("everystep: stopped.", file=sys.stderr)
+    except KeyboardInterrupt as stopped:
+        print(f"everystep: stopped{f'; {stopped}' if str(stopped) else ''}.", file=sys.stderr)
         return 130
     except MemoryError:
         return _refuse("there is not enough memory for this problem; make it smaller, or its horizon shorter.")
@@ -66,14 +67,13 @@ def parser() -> argparse.ArgumentParser:
     reproduce.add_argument("--out", default="out/paper", metavar="DIR", help="the run folder (out/paper)")
     reproduce.set_defaults(command=_reproduce)
 
-    run = commands.add_parser("run", help="run agents on a problem")
-    run.add_argument(
-        "--problem", required=True, metavar="P", help="a name, or a file: .txt, .npz, .npy, .csv, .png (see list)"
-    )
-    run.add_argument("--agents", default=AGENTS, metavar="A,B", help=f"names with commas ({AGENTS})")
-    run.add_argument("--episodes", default="1000", metavar="K", help="how many episodes (1000)")
-    run.add_argument("--seeds", default="32", metavar="N", help="how many seeds (32)")
-    run.add_argument("--seed0", default="0", metavar="S", help="the first seed (0)")
+    run = commands.add_parser("run", help="run agents on a problem, or an experiment from a file")
+    run.add_argument("file", nargs="?", metavar="FILE", help="an experiment in TOML; flags override it (docs/runs.md)")
+    run.add_argument("--problem", metavar="P", help="a name, or a file: .txt, .npz, .npy, .csv, .png (see list)")
+    run.add_argument("--agents", metavar="A,B", help=f"names with commas ({AGENTS})")
+    run.add_argument("--episodes", metavar="K", help="how many episodes (1000)")
+    run.add_argument("--seeds", metavar="N", help="how many seeds (32)")
+    run.add_argument("--seed0", metavar="S", help="the first seed (0)")
     run.add_argument(
         "--horizon", metavar="H", help="steps of an episode (the problem's own; 15 for a map, 26 for heights)"
     )
@@ -84,8 +84,19 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--certify", action="store_true", help="record in every episode how many actions are certified, and falsely"
     )
-    run.add_argument("--out", required=True, metavar="DIR", help="the run folder to write")
-    run.set_defaults(command=_run)
+    run.add_argument("--out", metavar="DIR", help="the run folder to write; of a FILE: a folder of run folders")
+    run.add_argument("--dry-run", action="store_true", help="run nothing: what would be run, its time and memory")
+    run.add_argument("--log", metavar="KIND", help="tensorboard: curves to watch, in DIR-logs (extra `logs`)")
+    run.set_defaults(command=_run, parser=run)
+
+    resume = commands.add_parser("resume", help="go on with a run that was stopped, killed or cut off")
+    resume.add_argument("folder", metavar="DIR", help="the folder of the run")
+    resume.add_argument("--log", metavar="KIND", help="tensorboard: curves to watch, in DIR-logs (extra `logs`)")
+    resume.set_defaults(command=_resume)
+
+    summary = commands.add_parser("summary", help="the table of a run, finished or not")
+    summary.add_argument("folder", metavar="DIR", help="the folder of the run")
+    summary.set_defaults(command=_summary)
 
     certify = commands.add_parser("certify", help="which actions a run found to be safe and unsafe")
     certify.add_argument("folder", metavar="DIR", help="a run folder")
@@ -124,23 +135,117 @@ class Parser(argparse.ArgumentParser):
 
 # --- commands --------------------------------------------------------------------------------------------------------
 def _run(options: argparse.Namespace) -> None:
-    episodes, seeds = whole_number("episodes", options.episodes), whole_number("seeds", options.seeds)
-    seed0 = whole_number("seed0", options.seed0, at_least=0)
-    horizon = None if options.horizon is None else whole_number("horizon", options.horizon)
+    given = lambda name, at_least=1: (
+        None if getattr(options, name) is None else whole_number(name, getattr(options, name), at_least)
+    )
+    numbers = {name: given(name) for name in ("episodes", "seeds", "horizon")} | {"seed0": given("seed0", 0)}
+    if options.file is None:
+        missing = [name for name in ("problem", "out") if getattr(options, name) is None]
+        if missing:
+            options.parser.error(f"--{' and --'.join(missing)} or a FILE must be given")
 
-    from everystep import experiment, problems, store, tables
+    from everystep import progress, runner, store
 
-    recipes = with_settings(_names(options.agents), options.settings)
-    problem = problems.load(options.problem, horizon)
-    prepared = experiment.prepare(problem, recipes, episodes, seeds, seed0, options.certify)
-    store.claim(Path(options.out), prepared.spec)
-    for remark in problem.remarks:
-        print(f"note: {remark}", file=sys.stderr)
-    with bar(episodes * seeds * len(recipes)) as advanced:
-        result = prepared.run(advanced)
-    result.save(options.out)
-    print(tables.summary(result.summary))
-    print(f"\nWritten to {options.out}")
+    progress.check(options.log)
+    plan = _planned(options, numbers)
+    if options.dry_run:
+        _print_dry_run(plan.runs)
+        return
+    for out, prepared in plan.folders().items():
+        if store.claim_for_work(out, prepared.spec):
+            print(f"note: '{out}' holds this run, unfinished; it goes on there.", file=sys.stderr)
+        for remark in prepared.problem.remarks:
+            print(f"note: {remark}", file=sys.stderr)
+    for i, (out, prepared) in enumerate(plan.folders().items()):
+        there = store.holds(out, prepared.spec)
+        _until_finished(out, prepared, partial(runner.run, prepared, out), options.log)
+        print("\n" if i else "", end="")
+        _print_summary(out, "was there already: nothing was run" if there else "")
+
+
+def _planned(options: argparse.Namespace, numbers: dict[str, int | None]) -> Any:
+    """Where to run, and what, from flags alone or from a file and flags (an `experiment_file.Plan`)."""
+    from everystep import experiment, experiment_file, problems
+
+    if options.file is None:
+        recipes = with_settings(_names(AGENTS if options.agents is None else options.agents), options.settings)
+        problem = problems.load(options.problem, numbers["horizon"])
+        told = {"episodes": 1000, "seeds": 32, "seed0": 0}
+        told |= {name: number for name, number in numbers.items() if name in told and number is not None}
+        prepared = experiment.prepare(problem, recipes, **told, certify=options.certify)
+        return experiment_file.Plan(Path(options.out), {"": prepared})
+    agents = None if options.agents is None else _names(options.agents)
+    settings = [parsed(text) for text in options.settings]
+    flags = experiment_file.Overrides(
+        options.problem, agents, certify=options.certify or None, out=options.out, settings=settings, **numbers
+    )
+    return experiment_file.read(Path(options.file), flags)
+
+
+def _print_dry_run(runs: dict[str, Any]) -> None:
+    from everystep import estimate, tables
+
+    total = 0.0
+    for name, prepared in runs.items():
+        estimates = estimate.probe(prepared)
+        spent, spec = estimate.seconds(prepared, estimates), prepared.spec
+        total += spent
+        print(f"{name or spec['problem']['name']}, H = {spec['problem']['horizon']}\n")
+        head = ["agent", "seeds", "episodes", "time", "state of a seed"]
+        print(tables.aligned([head, *estimate.table(prepared, estimates)]))
+        print(
+            f"\nabout {estimate.duration(spent)}, {estimate.memory(prepared, estimates) / 2**20:.0f} MB of memory, "
+            f"{estimate.disk(prepared) / 2**20:.0f} MB of disk until it is finished\n"
+        )
+    print(
+        f"About {estimate.duration(total)} in all, on this machine as busy as it is: measured just now, by a probe of"
+    )
+    print("some episodes of each agent and its compilation. Nothing was run or written.")
+
+
+def _resume(options: argparse.Namespace) -> None:
+    from everystep import progress, runner
+
+    progress.check(options.log)
+    out = Path(options.folder)
+    runner.unfinished(out)
+    prepared = runner.begun(out)
+    _until_finished(out, prepared, partial(runner.resume, out), options.log)
+    _print_summary(out)
+
+
+def _summary(options: argparse.Namespace) -> None:
+    from everystep import summaries
+
+    print(summaries.text(Path(options.folder)))
+
+
+def _until_finished(
+    out: Path, prepared: Any, run: Callable[[Callable[[Any], None]], object], log: str | None = None
+) -> None:
+    """Run and show how far it is; if a person stops it, say how to go on."""
+    from everystep import progress, store
+
+    try:
+        with progress.logged(log, out) as noted, watching(prepared.spec) as shown:
+
+            def told(step: Any) -> None:
+                shown(step)
+                if noted is not None:
+                    noted(step)
+
+            run(told)
+    except KeyboardInterrupt:
+        if store.is_unfinished(out):
+            raise KeyboardInterrupt(f"`everystep resume {out}` goes on") from None
+        raise
+
+
+def _print_summary(out: Path, remark: str = "") -> None:
+    from everystep import store, tables
+
+    print(tables.summary(store.read_json(out / "summary.json")))
+    print(f"\n{out} {remark}" if remark else f"\nWritten to {out}")
 
 
 def _reproduce(options: argparse.Namespace) -> None:
@@ -181,7 +286,7 @@ def _compare(options: argparse.Namespace) -> None:
     if options.ablation and options.agents is not None:
         raise EverystepError(f"--agents is '{options.agents}', but --ablation has agents of its own; leave one out.")
 
-    from everystep import compare
+    from everystep import compare, store
     from everystep.agents import Recipe
 
     if not options.table_only:
@@ -190,8 +295,10 @@ def _compare(options: argparse.Namespace) -> None:
         prepared = compare.ablation(*told) if options.ablation else compare.prepare(agents, *told)
         total = sum(run.spec["episodes"] * seeds * len(run.agents) for run in prepared.missing(out).values())
         with bar(total) as advanced:
-            prepared.run(out, advanced)
+            prepared.run(out, lambda step: advanced(step.episodes))
     table = compare.read(out)
+    if not table.rows and table.unfinished:
+        raise EverystepError(store.how_to_finish(table.unfinished[0]))
     if not table.rows:
         raise EverystepError(f"out '{out}' holds no run folders; give the folder that `everystep compare` wrote.")
     table.write(out)
@@ -233,6 +340,15 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
+def parsed(text: str) -> tuple[str | None, str, str]:
+    """`key=value` or `agent.key=value`: the agent, if there is one, the key and the value."""
+    key, equals, value = text.partition("=")
+    agent, dot, setting = key.strip().rpartition(".")
+    if not equals or not setting:
+        raise EverystepError(f"--set is '{text}'; write key=value, such as beta=0.5.")
+    return agent if dot else None, setting, value.strip()
+
+
 def with_settings(names: Sequence[str], settings: Sequence[str]) -> list[Recipe]:
     """Agents by name with every `key=value` given to those that have it, and `agent.key=value` to one."""
     from everystep.agents import REGISTERED, Recipe
@@ -242,13 +358,10 @@ def with_settings(names: Sequence[str], settings: Sequence[str]) -> list[Recipe]
         Recipe(name)  # an unknown name is said before anything else
     given: dict[str, dict[str, str]] = {name: {} for name in names}
     for text in settings:
-        key, equals, value = text.partition("=")
-        agent, dot, setting = key.strip().rpartition(".")
-        if not equals or not setting:
-            raise EverystepError(f"--set is '{text}'; write key=value, such as beta=0.5.")
-        if dot and agent not in given:
+        agent, setting, value = parsed(text)
+        if agent is not None and agent not in given:
             raise EverystepError(f"--set is '{text}', but {agent} is not in this run; add it to --agents.")
-        candidates = [agent] if dot else names
+        candidates = list(names) if agent is None else [agent]
         having = [name for name in candidates if setting in REGISTERED[name].settings]
         if not having and setting in SETTINGS:
             owners = ", ".join(name for name, each in REGISTERED.items() if setting in each.settings)
@@ -258,7 +371,7 @@ def with_settings(names: Sequence[str], settings: Sequence[str]) -> list[Recipe]
         if not having:
             raise unknown("setting", setting, SETTINGS, "`everystep list` shows all.")
         for name in having:
-            given[name][setting] = value.strip()
+            given[name][setting] = value
     return [Recipe(name, given[name]) for name in names]
 
 
@@ -282,6 +395,21 @@ def interruptible() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def watching(spec: dict[str, Any]) -> Iterator[Callable[[Any], None]]:
+    """Show how far a run is, and stop it at its next chunk if a person wants that."""
+    from everystep import progress
+
+    with progress.shown(spec) as shown:
+
+        def told(step: Any) -> None:
+            if _interrupted.is_set():
+                raise KeyboardInterrupt
+            shown(step)
+
+        yield told
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from everystep import experiment, problems, stats, store, tables
+from everystep import experiment, problems, reductions, runner, stats, store, tables
 from everystep.agents import REGISTERED, Recipe, lsvi_ae
 from everystep.errors import EverystepError, unknown
 from everystep.problem import FiniteCMDP
@@ -72,16 +72,14 @@ class Prepared(NamedTuple):
         """Those whose run folder is not there yet."""
         return {name: run for name, run in self.runs.items() if not store.holds(out / name, run.spec)}
 
-    def run(self, out: Path, advanced: Callable[[int], None] | None = None) -> None:
-        """Do what is missing; a folder that holds another run of that problem is refused before any work."""
+    def run(self, out: Path, told: runner.Told | None = None) -> None:
+        """Do what is missing or unfinished; a folder with another run of that problem is refused before any work."""
         missing = self.missing(out)
         for name, run in missing.items():
-            store.claim(out / name, run.spec)
+            store.claim_for_work(out / name, run.spec)
         for name, run in missing.items():
-            result = run.run(advanced)
-            with store.folder(out / name, run.spec) as folder:
-                store.fill(result, folder, figures=False)
-                (folder / LEFT_OUT).write_text(json.dumps(self.left_out[name], indent=2) + "\n", encoding="utf-8")
+            left_out = json.dumps(self.left_out[name], indent=2) + "\n"
+            runner.run(run, out / name, told, figures=False, files={LEFT_OUT: left_out})
 
 
 def prepare(
@@ -157,9 +155,11 @@ class Table(NamedTuple):
     rows: list[Row]
     runs: dict[str, dict[str, Any]]  # the summary of each problem
     left_out: dict[str, dict[str, str]]
+    unfinished: tuple[Path, ...] = ()
 
     def text(self) -> str:
-        return "\n\n".join([*self._blocks(tables.aligned, "{}"), FOOT])
+        waiting = [store.how_to_finish(folder) for folder in self.unfinished]
+        return "\n\n".join([*self._blocks(tables.aligned, "{}"), *waiting, FOOT])
 
     def markdown(self) -> str:
         return "\n\n".join([*self._blocks(tables.markdown, "## {}"), FOOT]) + "\n"
@@ -239,7 +239,8 @@ def read(out: Path) -> Table:
     """The table of all run folders inside `out`."""
     rows: list[Row] = []
     runs, left_out = {}, {}
-    for folder in sorted(path.parent for path in out.glob("*/spec.json")):
+    unfinished = tuple(sorted(path.parent for path in out.glob(f"*/{store.WORK}")))
+    for folder in sorted({path.parent for path in out.glob("*/spec.json")} - set(unfinished)):
         try:
             spec = store.read_spec(folder)
             summary = store.read_json(folder / "summary.json")
@@ -250,7 +251,7 @@ def read(out: Path) -> Table:
             raise EverystepError(
                 f"'{folder}' has files that cannot be read; remove it and run `everystep compare` again."
             ) from None
-    return Table(rows, runs, left_out)
+    return Table(rows, runs, left_out, unfinished)
 
 
 def _rows(folder: Path, spec: Mapping[str, Any], summary: Mapping[str, Any]) -> Iterator[Row]:
@@ -265,7 +266,7 @@ def _rows(folder: Path, spec: Mapping[str, Any], summary: Mapping[str, Any]) -> 
             folder.name,
             each["label"],
             REGISTERED[each["agent"]].needs if each["agent"] in REGISTERED else "?",
-            of(stats.last(curves["value"], experiment.FINAL)),
+            of(stats.last(curves["value"], reductions.FINAL)),
             summary["problem"]["optimal_value"],
             of(regret),
             of(violation),

@@ -6,7 +6,7 @@ and so are the same for every agent: comparisons over seeds pair. Ties are keyed
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -267,6 +267,15 @@ def with_room(agent: Agent, sizes: Sizes, carries: Carry, episodes: int) -> Carr
     """Room for so many episodes more in a cost model that grows, for many seeds at once. Not for compiled code."""
     costs = gp_costs.with_room(agent.costs, carries.agent.costs, episodes, sizes.horizon)
     return carries._replace(agent=carries.agent._replace(costs=costs))
+
+
+def shaped(agent: Agent, sizes: Sizes, carries: Carry, chunks: Sequence[int]) -> Carry:
+    """A fresh carry made the shape it would have after chunks of so many episodes. Not for compiled code."""
+    for episodes in chunks:
+        carries = with_room(agent, sizes, carries, episodes)
+        costs = gp_costs.as_if_seen(agent.costs, carries.agent.costs, episodes, sizes.horizon)
+        carries = carries._replace(agent=carries.agent._replace(costs=costs))
+    return carries
 
 
 @partial(jax.jit, static_argnames=("sizes", "capacity", "together"))

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import platform
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
 import numpy as np
 
-from everystep import __version__, certificates, planner, problems, stats
+from everystep import __version__, certificates, planner, problems, reductions, stats
 from everystep.agents import REGISTERED, Recipe, Resolved, recipe
 from everystep.drive import CHUNK
 from everystep.engines import local
@@ -28,7 +28,30 @@ from everystep.problem import Factored, FiniteCMDP
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FINAL = 100  # "final" is the mean over this many last episodes
+
+class Outcome(Protocol):
+    """A finished experiment, wherever its rows are: what a run folder is written from."""
+
+    @property
+    def problem(self) -> FiniteCMDP: ...
+    @property
+    def spec(self) -> dict[str, Any]: ...
+    @property
+    def visits(self) -> Mapping[str, np.ndarray]: ...
+    @property
+    def features(self) -> Mapping[str, np.ndarray]: ...
+    @property
+    def certificates(self) -> Mapping[str, np.ndarray]: ...  # <agent>_lower and _upper, (seeds, T, m, S, A)
+    @property
+    def fits(self) -> dict[str, list[dict[str, Any]]]: ...  # of agents that fit their kernel
+    @property
+    def reduced(self) -> dict[str, reductions.Reduced]: ...
+    @property
+    def summary(self) -> dict[str, Any]: ...
+
+    def batches(self, label: str) -> Iterator[Mapping[str, np.ndarray]]:
+        """The columns of an agent, (seeds, K) each, some seeds at a time, in order."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -52,46 +75,27 @@ class Result:
         """One row for each agent, seed and episode."""
         import pyarrow as pa
 
-        K, n = self.spec["episodes"], len(self.seeds)
-        tables = []
-        for label, curves in self.curves.items():
-            columns: dict[str, Any] = {
-                "problem": pa.repeat(self.problem.name, n * K),
-                "agent": pa.repeat(label, n * K),
-                "seed": np.repeat(np.array(self.seeds, np.int64), K),
-                "episode": np.tile(np.arange(1, K + 1, dtype=np.int64), n),
-            }
-            tables.append(pa.table(columns | {name: curve.reshape(-1) for name, curve in curves.items()}))
+        tables = [rows(self.spec, label, self.seeds, curves) for label, curves in self.curves.items()]
         return pa.concat_tables(tables, promote_options="default")  # an agent without cost models has no labels
+
+    def batches(self, label: str) -> Iterator[Mapping[str, np.ndarray]]:
+        """All seeds at once: they are in memory."""
+        yield self.curves[label]
+
+    @cached_property
+    def reduced(self) -> dict[str, reductions.Reduced]:
+        """Numbers of each seed, and curves to draw, by agent."""
+        return {label: reductions.reduced(self.batches(label)) for label in self.curves}
 
     @cached_property
     def summary(self) -> dict[str, Any]:
         """Means over seeds with 95 % bootstrap intervals."""
-        return {
-            "problem": {
-                "name": self.problem.name,
-                "horizon": self.problem.horizon,
-                "optimal_value": planner.solve(self.problem).value,
-                "unconstrained_value": planner.solve(self.problem, safe=False).value,
-            },
-            "episodes": self.spec["episodes"],
-            "seeds": len(self.seeds),
-            "violation_of": "mean",
-            "remarks": self.spec["remarks"],
-            "agents": {each["label"]: _summary(self.curves[each["label"]], each) for each in self.spec["agents"]},
-            "certificates": self.certified,
-        }
+        return summed_up(self)
 
-    @cached_property
+    @property
     def certified(self) -> dict[str, dict[str, Any]]:
-        """How many (h, x, a) the cost intervals of each agent call safe and unsafe at the end, and how many falsely."""
-        told = certificates.summary(self.problem, self.spec["agents"], self.certificates)
-        for label, numbers in told.items():
-            if "false_labels" in self.curves[label]:
-                at_the_end = certificates.at_the_end(self.problem, label, self.certificates).false
-                false = self.curves[label]["false_labels"].max(1) + at_the_end
-                numbers["seeds_with_a_false_label_at_any_time"] = int((false > 0).sum())
-        return told
+        """What the cost intervals of each agent certify at the end."""
+        return dict(self.summary["certificates"])
 
     def save(self, out: str | Path, figures: bool = True) -> Path:
         """Write the run folder; refuse one that holds a different run."""
@@ -114,22 +118,30 @@ class Experiment:
     def run(self, progress: Callable[[int], None] | None = None) -> Result:
         problem, episodes = self.problem, self.spec["episodes"]
         with jax.enable_x64(True):
-            cells = [local.Cell(problem, each.build()) for each in self.agents.values()]
-            traces = local.run(cells, self.spec["seeds"], episodes, progress or (lambda n: None), self.certify)
+            traces = local.run(self.cells(), self.spec["seeds"], episodes, progress or (lambda n: None))
         optimal = planner.solve(problem).V[0]
         curves, visits, bounds, fits = {}, {}, {}, {}
-        has_costs = lambda label: REGISTERED[self.agents[label].recipe.name].has_costs
         for label, trace in zip(self.agents, traces, strict=True):
-            curves[label] = _curves(trace.metrics, optimal, has_costs(label))
+            curves[label] = columns(trace.metrics, optimal, self.has_costs(label))
             visits[f"{label}_{CHUNK}"], visits[f"{label}_end"] = trace.visits_early, trace.visits_end
-            if has_costs(label):
+            if self.has_costs(label):
                 bounds[f"{label}_lower"] = trace.lower.swapaxes(-1, -2)
                 bounds[f"{label}_upper"] = trace.upper.swapaxes(-1, -2)
             if trace.fits:
-                fits[label] = [_told(fitted) for fitted in trace.fits]
+                fits[label] = [told(fitted) for fitted in trace.fits]
+        return Result(problem, self.spec, curves, visits, self.features(), bounds, fits)
+
+    def cells(self) -> list[local.Cell]:
+        """The agents made for the problem, for an engine; call it with 64-bit numbers on."""
+        return [local.Cell(self.problem, each.build(), certify=self.certify) for each in self.agents.values()]
+
+    def has_costs(self, label: str) -> bool:
+        return REGISTERED[self.agents[label].recipe.name].has_costs
+
+    def features(self) -> dict[str, np.ndarray]:
+        """Those that were given to an agent, not to the problem."""
         given = {label: each.phi for label, each in self.agents.items() if "features" in each.recipe.settings}
-        features = {label: phi for label, phi in given.items() if phi is not None}
-        return Result(problem, self.spec, curves, visits, features, bounds, fits)
+        return {label: phi for label, phi in given.items() if phi is not None}
 
 
 def run(
@@ -251,7 +263,7 @@ def _seeds(seeds: int | Iterable[int], seed0: int) -> list[int]:
     return numbers
 
 
-def _curves(metrics: Any, optimal: np.ndarray, has_costs: bool) -> dict[str, np.ndarray]:
+def columns(metrics: Any, optimal: np.ndarray, has_costs: bool) -> dict[str, np.ndarray]:
     """The recorded columns, each (seeds, K), from an engine's metrics and V* at the start of each episode."""
     m = metrics.violation.shape[-1]
     curves = {
@@ -272,27 +284,61 @@ def _curves(metrics: Any, optimal: np.ndarray, has_costs: bool) -> dict[str, np.
     )
 
 
-def _told(fitted: Any) -> dict[str, Any]:
+def told(fitted: local.Fitted) -> dict[str, Any]:
+    """A fit as kernels.json has it; people count cost models from 1."""
+    return fitted._asdict() | {"model": fitted.model + 1}
+
+
+def rows(spec: Mapping[str, Any], label: str, seeds: Sequence[int], curves: Mapping[str, np.ndarray]) -> pa.Table:
+    """Columns (seeds, K) of an agent as rows, one for each seed and episode."""
+    import pyarrow as pa
+
+    n, K = next(iter(curves.values())).shape
+    named: dict[str, Any] = {
+        "problem": pa.repeat(spec["problem"]["name"], n * K),
+        "agent": pa.repeat(label, n * K),
+        "seed": np.repeat(np.array(seeds, np.int64), K),
+        "episode": np.tile(np.arange(1, K + 1, dtype=np.int64), n),
+    }
+    return pa.table(named | {name: np.ascontiguousarray(curve).reshape(-1) for name, curve in curves.items()})
+
+
+def summed_up(outcome: Outcome) -> dict[str, Any]:
+    """summary.json: means over seeds with 95 % bootstrap intervals, and what certificates say."""
+    problem, spec = outcome.problem, outcome.spec
     return {
-        "seed": fitted.seed,
-        "after": fitted.after,
-        "model": fitted.model + 1,
-        "kernel": str(fitted.fit.kernel),
-        "noise": fitted.fit.lam,
-        "log_likelihood": fitted.fit.log_likelihood,
+        "problem": {
+            "name": problem.name,
+            "horizon": problem.horizon,
+            "optimal_value": planner.solve(problem).value,
+            "unconstrained_value": planner.solve(problem, safe=False).value,
+        },
+        "episodes": spec["episodes"],
+        "seeds": len(spec["seeds"]),
+        "violation_of": "mean",
+        "remarks": spec["remarks"],
+        "agents": {
+            each["label"]: agent_summary(outcome.reduced[each["label"]].samples, each) for each in spec["agents"]
+        },
+        "certificates": _certified(outcome),
     }
 
 
-def _summary(curves: dict[str, np.ndarray], agent: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    samples = {
-        "final_value": stats.last(curves["value"], FINAL),
-        "final_violation": stats.last(curves["violation"], FINAL),
-        "total_violation": curves["violation"].sum(-1),
-        "total_regret": curves["regret"].sum(-1),
-        **({"plans": curves["planned"].sum(-1)} if "planned" in curves else {}),
-    }
+def _certified(outcome: Outcome) -> dict[str, dict[str, Any]]:
+    """How many (h, x, a) the cost intervals of each agent call safe and unsafe at the end, and how many falsely."""
+    said = certificates.summary(outcome.problem, outcome.spec["agents"], outcome.certificates)
+    for label, numbers in said.items():
+        if (most := outcome.reduced[label].samples.get("most_false_labels")) is not None:
+            false = most + certificates.at_the_end(outcome.problem, label, outcome.certificates).false
+            numbers["seeds_with_a_false_label_at_any_time"] = int((false > 0).sum())
+    return said
+
+
+def agent_summary(samples: Mapping[str, np.ndarray], agent: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Means with intervals of the numbers of each seed."""
+    numbers = {name: values for name, values in samples.items() if name != "most_false_labels"}
     # The same resamples of seeds for every number: they differ only by what was measured.
-    intervals = {name: stats.mean_over_seeds(values, np.random.default_rng(0)) for name, values in samples.items()}
+    intervals = {name: stats.mean_over_seeds(values, np.random.default_rng(0)) for name, values in numbers.items()}
     return {
         name: {key: float(value) for key, value in interval._asdict().items()}
         | (agent["plans"] if name == "plans" else {})

@@ -20,9 +20,10 @@ from matplotlib.patheffects import Normal, Stroke
 
 from everystep import planner, stats
 from everystep.problem import FiniteCMDP, Grid, at_step, next_states
+from everystep.reductions import WINDOW, Bands, shown_episodes
 
 if TYPE_CHECKING:
-    from everystep.experiment import Result
+    from everystep.experiment import Outcome, Result
 
 # Okabe and Ito's palette; dashes tell agents apart in grey print.
 LOOKS = {"lsvi-ae": ("#0072B2", "-"), "lsvi": ("#D55E00", (0, (5, 2))), "lsvi-primal": ("#009E73", (0, (2, 1.5)))}
@@ -53,22 +54,21 @@ STYLE: dict[str, Any] = {
     "svg.hashsalt": "everystep",
 }
 HALO = [Stroke(linewidth=2.2, foreground="white"), Normal()]  # keeps words legible on top of anything
-WINDOW = 50  # episodes in a moving average
-POINTS = 2000  # of a curve that are drawn at most: more cannot be seen, and resampling them takes memory
 
 
-def write(result: Result, folder: Path) -> list[Path]:
+def write(outcome: Outcome, folder: Path) -> list[Path]:
     """All figures of a run; those of the map only for problems drawn on a grid."""
-    problem, curves = result.problem, result.curves
+    problem, curves = outcome.problem, {label: each.bands for label, each in outcome.reduced.items()}
     with mpl.rc_context(STYLE):  # type: ignore[arg-type]
         drawn = {"learning": learning(problem, curves), "regret": regret(curves)}
         if problem.grid is not None:
-            after = result.spec["visits_after"]
-            visits = {label: result.visits[f"{label}_500"].mean(0) for label in curves}
+            after = outcome.spec["visits_after"]
+            visits = {label: outcome.visits[f"{label}_500"].mean(0) for label in curves}
             shown = [label for label in ("lsvi-ae", "lsvi-primal") if label in visits] or list(visits)[:2]
+            seeds = len(outcome.spec["seeds"])
             drawn |= {
                 "map": lake_map(problem),
-                "heatmap": heatmap(problem.grid, {label: visits[label] for label in shown}, after, len(result.seeds)),
+                "heatmap": heatmap(problem.grid, {label: visits[label] for label in shown}, after, seeds),
             }
         return [path for name, figure in drawn.items() for path in save(figure, folder / name)]
 
@@ -82,12 +82,12 @@ def save(figure: Figure, stem: Path) -> list[Path]:
     return paths
 
 
-def learning(problem: FiniteCMDP, curves: Mapping[str, Mapping[str, np.ndarray]]) -> Figure:
+def learning(problem: FiniteCMDP, curves: Mapping[str, Bands]) -> Figure:
     """Moving averages of the return and of the hard violation per episode: the paper's Figure 2."""
     figure = Figure(figsize=(9.6, 3.9), layout="constrained")
     left, right = figure.subplots(1, 2)
-    bands(left, {label: stats.moving_average(curve["return"], WINDOW) for label, curve in curves.items()})
-    bands(right, {label: stats.moving_average(curve["violation"], WINDOW) for label, curve in curves.items()})
+    draw(left, curves, "return")
+    draw(right, curves, "violation")
     safe, free = planner.solve(problem).value, planner.solve(problem, safe=False).value
     reference(left, safe, f"safe optimum {safe:.2f}")
     if free > safe + 1e-6:
@@ -100,17 +100,17 @@ def learning(problem: FiniteCMDP, curves: Mapping[str, Mapping[str, np.ndarray]]
     return figure
 
 
-def regret(curves: Mapping[str, Mapping[str, np.ndarray]]) -> Figure:
+def regret(curves: Mapping[str, Bands]) -> Figure:
     """Cumulative regret against the safe optimum, and cumulative hard violation."""
     figure = Figure(figsize=(9.6, 3.9), layout="constrained")
     left, right = figure.subplots(1, 2)
-    bands(left, {label: np.cumsum(curve["regret"], -1) for label, curve in curves.items()})
+    draw(left, curves, "cumulative_regret")
     left.axhline(0, color=FAINT, linewidth=0.8, zorder=0)
-    totals = [float(curve["violation"].sum(-1).mean()) for curve in curves.values()]
+    totals = [float(each.curves["cumulative_violation"].mean[-1]) for each in curves.values()]
     far_apart = max(totals) > 10 * max(min(totals), 1)
     if far_apart:
         right.set_yscale("symlog", linthresh=10)
-    bands(right, {label: np.cumsum(curve["violation"], -1) for label, curve in curves.items()})
+    draw(right, curves, "cumulative_violation")
     left.set(title="Cumulative regret", xlabel="episode", ylabel="against the safe optimum")
     right.set(
         title="Cumulative hard violation",
@@ -213,14 +213,18 @@ def looks(labels: Sequence[str]) -> dict[str, tuple[str, Any]]:
 
 def bands(axes: Axes, curves: Mapping[str, np.ndarray]) -> None:
     """A curve with its interval for each agent; (seeds, K) each."""
-    K = len(next(iter(curves.values()))[0])
-    thin = np.unique(np.linspace(0, K - 1, POINTS).astype(int)) if K > POINTS else np.arange(K)
+    shown = shown_episodes(len(next(iter(curves.values()))[0]))
+    over_seeds = lambda samples: stats.mean_over_seeds(samples[:, shown], np.random.default_rng(0), resamples=1000)
+    draw(axes, {label: Bands(shown + 1, {"": over_seeds(each)}) for label, each in curves.items()}, "")
+
+
+def draw(axes: Axes, curves: Mapping[str, Bands], name: str) -> None:
+    """One of the curves of each agent, with its interval."""
     for label, (colour, dash) in looks(list(curves)).items():
-        interval = stats.mean_over_seeds(curves[label][:, thin], np.random.default_rng(0), resamples=1000)
-        episode = thin + 1
+        episode, interval = curves[label].episodes, curves[label].curves[name]
         axes.plot(episode, interval.mean, color=colour, linestyle=dash, label=title(label))
         axes.fill_between(episode, interval.low, interval.high, color=colour, alpha=0.22, linewidth=0)
-    axes.set_xlim(0, K)
+    axes.set_xlim(0, int(next(iter(curves.values())).episodes[-1]))
 
 
 def name_ends(axes: Axes, apart: float = 0.075) -> None:

@@ -52,6 +52,9 @@ class Agent(NamedTuple):
     known_safe: Bool[Array, "A S"] | None = None
     switch: Float[Array, ""] | None = None
 
+    def ghat(self, mean: AnyArray, width: AnyArray) -> AnyArray:
+        return mean - self.optimism * width
+
 
 class State(NamedTuple):
     """What an agent carries from episode to episode; `k` is the number of the coming one, from 1."""
@@ -98,7 +101,7 @@ def believed(agent: Agent, costs: Any, k: Int[Array, ""]) -> Any:
     ghat = mean - optimism * width, and at most 0 where an action is known to be safe.
     """
     cost = agent.costs.estimate(costs, k)
-    ghat = cost.mean - agent.optimism * cost.width
+    ghat = agent.ghat(cost.mean, cost.width)
     if agent.known_safe is not None:
         ghat = jnp.where(agent.known_safe[None, None], jnp.minimum(ghat, 0), ghat)
     return agent.choice.belief(ghat, cost)

@@ -116,6 +116,7 @@ def _is_hash(value: Any) -> bool:
 
 def read(folder: Path) -> Run:
     """A run folder, or the sentence that says why it is none."""
+    store.finished(folder)
     if not (folder / "spec.json").is_file():
         raise EverystepError(f"'{folder}' holds no run; give the folder that `everystep run` wrote.")
     try:

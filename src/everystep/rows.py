@@ -2,7 +2,8 @@
 
 XLA turns a step into one pass of vector instructions, with each Q computed once, if all arrays in it have one number
 for each state. Of arrays (A, S) it makes five passes, three of which compute Q. So parts give and take (A, S), and
-these functions work on its rows; the `jnp.stack` of one part and the look-up of a row by the next cancel out.
+these functions work on its rows; the `jnp.stack` of one part and the look-up of a row by the next cancel out. Inside a
+kernel of our own nothing cancels out, so there an array is a tuple of its rows, and these functions take that as well.
 """
 
 from __future__ import annotations
@@ -17,10 +18,13 @@ from jaxtyping import Array
 from everystep.problem import FEW, AnyArray
 
 
-def each(row: Callable[..., Array], *arrays: AnyArray) -> Array:
-    """`row` of every action, given its rows of `arrays`: `jax.vmap` over the first axis."""
+def each(row: Callable[..., Array], *arrays: AnyArray) -> AnyArray:
+    """`row` of every action, given its rows of `arrays`: `jax.vmap` over the first axis. A tuple gives a tuple."""
     A = len(arrays[0])
-    return jax.vmap(row)(*arrays) if A > FEW else jnp.stack([row(*(array[a] for array in arrays)) for a in range(A)])
+    if A > FEW:
+        return jax.vmap(row)(*arrays)
+    made = tuple(row(*(array[a] for array in arrays)) for a in range(A))
+    return made if isinstance(arrays[0], tuple) else jnp.stack(made)
 
 
 def under(pi: Array, array: AnyArray) -> Array:
@@ -34,14 +38,14 @@ def under(pi: Array, array: AnyArray) -> Array:
     return reduce(lambda row, a: jnp.where(pi[a], array[a], row), range(1, len(pi)), first)
 
 
-def picked(a: Array, array: AnyArray) -> Array:
+def picked(a: Array, array: AnyArray) -> AnyArray:
     """array(a(x), x): `under` a policy given as the action of each state."""
     if len(array) > FEW:
         return jnp.take_along_axis(array, a[None], 0)[0]
     return reduce(lambda row, b: jnp.where(a == b, array[b], row), range(1, len(array)), array[0])
 
 
-def highest(array: Array) -> Array:
+def highest(array: AnyArray) -> AnyArray:
     """The maximum over the first axis."""
     return array.max(0) if len(array) > FEW else reduce(larger, [array[a] for a in range(len(array))])
 

@@ -5,6 +5,8 @@ summary.json      means over seeds with intervals             problem.npz   the 
 visits.npz        visits of each state, after 500 and at the end  figures/  PNG and SVG
 features.npz      features given to an agent from Python, if any were
 certificates.npz  the ends of every cost interval at the end    kernels.json  fitted kernels, if any were fitted
+
+While a run is not finished its folder holds .work/ (see `checkpoint.py`), and nobody reads anything else there.
 """
 
 from __future__ import annotations
@@ -13,40 +15,80 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from everystep import experiment
+from everystep.arrays import write_npz
+from everystep.durable import PARTIAL
 from everystep.errors import EverystepError
 from everystep.problem import Factored, FiniteCMDP
 
 if TYPE_CHECKING:
-    from everystep.experiment import Result
+    from everystep.experiment import Outcome
 
-PARTIAL = ".partial"
+WORK = ".work"
+ROWS = 2**17  # of a row group, at most: whole seeds where they fit
 
 
 def claim(out: Path, spec: dict[str, Any]) -> None:
     """Refuse a folder that cannot be written, or that holds anything but this very run, before any work is done."""
     try:
         if out.is_dir() and any(not path.name.endswith(PARTIAL) for path in out.iterdir()):
-            if not (out / "spec.json").is_file():
-                raise EverystepError(f"out '{out}' holds other files; choose an empty or a new folder.")
-            if not _same_run(read_spec(out), spec):
-                raise EverystepError(f"out '{out}' already holds a different run; choose another folder, or remove it.")
+            finished(out)
+            _refuse_another(out, out, spec)
         probe = _partial(out)
         probe.mkdir()
         probe.rmdir()
     except OSError as error:
-        raise _unusable(out, error) from None
+        raise unusable(out, error) from None
+
+
+def _refuse_another(out: Path, where: Path, spec: dict[str, Any]) -> None:
+    if not (where / "spec.json").is_file():
+        raise EverystepError(f"out '{out}' holds other files; choose an empty or a new folder.")
+    if not same_run(read_spec(where), spec):
+        kind = "a different run" if where == out else "a different, unfinished run"
+        raise EverystepError(f"out '{out}' already holds {kind}; choose another folder, or remove it.")
+
+
+def claim_for_work(out: Path, spec: dict[str, Any]) -> bool:
+    """Refuse a folder that cannot be worked in, or holds anything but this very run; whether it is unfinished there."""
+    try:
+        if out.exists() and not out.is_dir():
+            raise EverystepError(f"out '{out}' is a file; choose a folder.")
+        if is_unfinished(out):
+            _refuse_another(out, out / WORK, spec)
+            return True
+        if out.is_dir() and any(not path.name.endswith(PARTIAL) for path in out.iterdir()):
+            _refuse_another(out, out, spec)
+    except OSError as error:
+        raise unusable(out, error) from None
+    return False
+
+
+def is_unfinished(folder: Path) -> bool:
+    """Whether a run was begun in this folder and has not come to its end."""
+    return (folder / WORK).is_dir()
+
+
+def finished(folder: Path) -> None:
+    """Nothing if no run in this folder waits to be finished, else the error that says how to finish it."""
+    if is_unfinished(folder):
+        raise EverystepError(how_to_finish(folder))
+
+
+def how_to_finish(folder: Path) -> str:
+    return f"'{folder}' holds an unfinished run; `everystep resume {folder}` finishes it."
 
 
 def holds(out: Path, spec: dict[str, Any]) -> bool:
     """Whether a folder holds this very run already, whole: nothing half-written is ever there."""
-    return (out / "spec.json").is_file() and _same_run(read_spec(out), spec)
+    return not is_unfinished(out) and (out / "spec.json").is_file() and same_run(read_spec(out), spec)
 
 
 def read_spec(folder: Path) -> dict[str, Any]:
@@ -107,30 +149,83 @@ def replacing(out: Path) -> Iterator[Path]:
         yield partial
         _move(partial, out)
     except OSError as error:
-        raise _unusable(out, error) from None
+        raise unusable(out, error) from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def fill(result: Result, folder: Path, figures: bool = True) -> None:
-    """Everything a result holds, as files in an existing folder."""
-    import pyarrow.parquet as pq
-
-    pq.write_table(result.episodes, folder / "episodes.parquet", compression="zstd")
-    np.savez_compressed(folder / "visits.npz", **result.visits)  # type: ignore[arg-type]
-    save_problem(result.problem, folder / "problem.npz")
-    if result.features:
-        kept = {f"{label}_features": phi for label, phi in result.features.items()}
-        np.savez_compressed(folder / "features.npz", **kept)  # type: ignore[arg-type]
-    if result.certificates:
-        np.savez_compressed(folder / "certificates.npz", **result.certificates)  # type: ignore[arg-type]
-    texts = {"summary.json": result.summary, "spec.json": result.spec}
-    for name, content in (texts | ({"kernels.json": result.fits} if result.fits else {})).items():
-        (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+def fill(outcome: Outcome, folder: Path, figures: bool = True) -> None:
+    """Everything a finished experiment holds, as files in an existing folder; rows pass through in batches of seeds."""
+    write_episodes(outcome, folder / "episodes.parquet")
+    write_npz(folder / "visits.npz", outcome.visits.items(), compressed=True)
+    save_problem(outcome.problem, folder / "problem.npz")
+    if outcome.features:
+        save_features(outcome.features, folder)
+    if outcome.certificates:
+        write_npz(folder / "certificates.npz", outcome.certificates.items(), compressed=True)
+    texts = {"summary.json": outcome.summary, "spec.json": outcome.spec}
+    for name, content in (texts | ({"kernels.json": outcome.fits} if outcome.fits else {})).items():
+        write_json(folder / name, content)
     if figures:
         from everystep import figures as draw
 
-        draw.write(result, folder / "figures")
+        draw.write(outcome, folder / "figures")
+
+
+def write_json(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def save_features(features: Mapping[str, np.ndarray], folder: Path) -> None:
+    """features.npz: those given to agents from Python."""
+    kept = {f"{label}_features": phi for label, phi in features.items()}
+    write_npz(folder / "features.npz", kept.items(), compressed=True)
+
+
+def write_episodes(outcome: Outcome, path: Path) -> None:
+    """episodes.parquet: rows by agent, seed and episode, in row groups whose sizes depend on the spec alone."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    spec = outcome.spec
+    labels, seeds, K = [each["label"] for each in spec["agents"]], spec["seeds"], spec["episodes"]
+    first = {label: next(iter(outcome.batches(label))) for label in labels}
+    none_of = lambda label: {name: curve[:0] for name, curve in first[label].items()}
+    schema = pa.unify_schemas([experiment.rows(spec, label, [], none_of(label)).schema for label in labels])
+    with pq.ParquetWriter(path, schema, compression="zstd") as file:
+        for label in labels:
+            done = 0
+            for group in _regrouped(outcome.batches(label), max(1, ROWS // K)):
+                n = len(next(iter(group.values())))
+                table = experiment.rows(spec, label, seeds[done : done + n], group)
+                # an agent without cost models has no labels
+                columns = [
+                    table[field.name] if field.name in table.column_names else pa.nulls(len(table), field.type)
+                    for field in schema
+                ]
+                file.write_table(pa.table(columns, schema=schema), row_group_size=ROWS)
+                done += n
+
+
+def _regrouped(batches: Iterable[Mapping[str, np.ndarray]], size: int) -> Iterator[dict[str, np.ndarray]]:
+    """The same seeds in groups of `size`; the last may be smaller."""
+    waiting: list[Mapping[str, np.ndarray]] = []
+    count = 0
+
+    def joined() -> dict[str, np.ndarray]:
+        return {name: np.concatenate([batch[name] for batch in waiting]) for name in waiting[0]}
+
+    for batch in batches:
+        n, at = len(next(iter(batch.values()))), 0
+        while at < n:
+            taken = min(size - count, n - at)
+            waiting.append({name: column[at : at + taken] for name, column in batch.items()})
+            at, count = at + taken, count + taken
+            if count == size:
+                yield joined()
+                waiting, count = [], 0
+    if waiting:
+        yield joined()
 
 
 def save_problem(problem: FiniteCMDP, path: Path) -> None:
@@ -166,7 +261,7 @@ def save_problem(problem: FiniteCMDP, path: Path) -> None:
     np.savez_compressed(path, **{key: value for key, value in arrays.items() if value is not None})
 
 
-def _same_run(one: dict[str, Any], other: dict[str, Any]) -> bool:
+def same_run(one: dict[str, Any], other: dict[str, Any]) -> bool:
     """Whether two specs ask for the same work; versions may differ."""
     strip = lambda spec: {key: value for key, value in json.loads(json.dumps(spec)).items() if key != "versions"}
     return bool(strip(one) == strip(other))
@@ -181,7 +276,8 @@ def _partial(out: Path) -> Path:
     return home / f".everystep-{uuid.uuid4().hex[:12]}{PARTIAL}"
 
 
-def _unusable(out: Path, error: OSError) -> EverystepError:
+def unusable(out: Path, error: OSError) -> EverystepError:
+    """The sentence for a folder that the system does not let us write."""
     return EverystepError(
         f"out '{out}' cannot be written ({error.strerror or error}); choose a folder you may write to."
     )

@@ -19,9 +19,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from everystep import diagnosis, rerun, stats, store, tables, theory
+from everystep import diagnosis, rerun, stats, tables, theory
 from everystep.agents import Resolved
 from everystep.diagnosis import Diagnosed
+from everystep.durable import PARTIAL
 from everystep.models import InKernel
 from everystep.parts.costs import CountCosts, LinearCosts
 from everystep.parts.gp_costs import EachCost, GridGP, GrowingGP
@@ -340,7 +341,7 @@ def run(folder: Path, seeds: int, bar: Callable[[int], Any]) -> str:
     from everystep import figures, theory_figures
 
     drawn = figures.save(theory_figures.beside(beside), folder / "figures" / "theory")
-    partial = folder / f"theory.json{store.PARTIAL}"
+    partial = folder / f"theory.json{PARTIAL}"
     partial.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
     os.replace(partial, folder / "theory.json")
     return f"{text(summary)}\n\nWritten to {folder / 'theory.json'}; drawn: {drawn[0]}"

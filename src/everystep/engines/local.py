@@ -1,12 +1,16 @@
-"""The local engine: the seeds of every agent in batches, on all cores, or side by side on one GPU."""
+"""The local engine: the seeds of every agent in batches, on all cores, or side by side on one GPU.
+
+A piece of work is one agent on one batch of seeds. It advances in chunks of episodes (`chunks`), and whoever drives it
+may stop after any of them and go on later from what it had reached.
+"""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +22,8 @@ from everystep.drive import CHUNK, Carry, Metrics
 from everystep.problem import FiniteCMDP, World
 
 BATCH = 2  # seeds in one compiled call on a CPU: larger ones are 4 % faster, but each size is compiled anew
+SHARE = 0.4  # of a device's free memory that a batch may take: its state, that of the next chunk, and what is recorded
+T = TypeVar("T")
 
 
 class Cell(NamedTuple):
@@ -26,23 +32,45 @@ class Cell(NamedTuple):
     problem: FiniteCMDP
     built: Built
     watch: Any = None
+    certify: bool = False
 
 
 class Fitted(NamedTuple):
-    """One fit of one cost model: after how many episodes, and what came out."""
+    """One fit of one cost model: of which seed, after how many episodes, and what came out."""
 
     seed: int
     after: int
     model: int
-    fit: fitting.Fit
+    kernel: str
+    noise: float
+    log_likelihood: float
+
+
+class Reached(NamedTuple):
+    """Where a batch of seeds stands after `done` episodes: all that its next chunk depends on, and early results."""
+
+    done: int
+    carry: Carry
+    visits_early: np.ndarray
+    fits: tuple[Fitted, ...] = ()
+
+
+class Ending(NamedTuple):
+    """What is kept of a piece beside its rows.
+
+    visits (seeds, S) after the first chunk and at the end; the ends of every cost interval (seeds, T, m, A, S) at the
+    end; and what was fitted on the way.
+    """
+
+    visits_early: np.ndarray
+    visits_end: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    fits: tuple[Fitted, ...]
 
 
 class Trace(NamedTuple):
-    """What a cell left behind.
-
-    metrics (seeds, K, ...); visits (seeds, S) after the first chunk and at the end; the ends of every cost interval
-    (seeds, T, m, A, S) at the end; and what was fitted on the way.
-    """
+    """What a cell left behind: metrics (seeds, K, ...), and what `Ending` says."""
 
     metrics: Metrics
     visits_early: np.ndarray
@@ -52,44 +80,87 @@ class Trace(NamedTuple):
     fits: tuple[Fitted, ...]
 
 
+Since = Callable[[Callable[[int], Carry]], Reached | None]
+
+
 def run(
     cells: Sequence[Cell],
     seeds: Sequence[int],
     episodes: int,
     advanced: Callable[[int], None],
-    certify: bool = False,
 ) -> list[Trace]:
     """Run every cell on every seed. `advanced(n)` is told whenever n more episodes are done."""
-    together = jax.default_backend() != "cpu"
-    workers = (
-        1 if together else len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
-    batches = _batches(seeds, workers, together)
+    batches = seed_batches(cells, seeds, episodes)
+
+    def job(piece: tuple[int, np.ndarray], stop: threading.Event) -> Trace | None:
+        i, batch = piece
+        recorded, done, reached = [], 0, None
+        for reached, metrics in chunks(cells[i], batch, episodes):
+            recorded.append(metrics)
+            advanced((reached.done - done) * len(batch))
+            done = reached.done
+            if stop.is_set():
+                return None
+        assert reached is not None
+        return Trace(jax.tree.map(lambda *parts: np.concatenate(parts, 1), *recorded), *ending(cells[i], reached))
+
+    pieces = [(i, batch) for i in range(len(cells)) for batch in batches]
+    traces = spread(cells, pieces, job)
+    of_cell = lambda i: traces[i * len(batches) : (i + 1) * len(batches)]
+    return [_joined(of_cell(i), len(seeds)) for i in range(len(cells))]
+
+
+def spread(
+    cells: Sequence[Cell],
+    pieces: Sequence[tuple[int, np.ndarray]],
+    job: Callable[[tuple[int, np.ndarray], threading.Event], T],
+) -> list[T]:
+    """What `job` makes of every piece (the number of a cell, and seeds), several at a time, in their order.
+
+    When one fails, or a person stops the run, the others are told by the event and the error is raised.
+    """
     stop = threading.Event()
 
-    def job(cell: Cell, batch: np.ndarray, episodes: int) -> Trace | None:
+    def in_double(piece: tuple[int, np.ndarray]) -> T:
         with jax.enable_x64(True):  # the setting is one of each thread
-            return _run_batch(cell, batch, episodes, together, certify, stop, advanced)
+            return job(piece, stop)
 
-    with ThreadPoolExecutor(workers) as pool:
+    def compiled(piece: tuple[int, np.ndarray]) -> None:
+        with jax.enable_x64(True):
+            compile_cell(cells[piece[0]], piece[1])
+
+    with ThreadPoolExecutor(workers()) as pool:
         # A run of no episodes compiles: once for each structure of agent, and several of them at a time.
         shapes = lambda built: (str(jax.tree.map(np.shape, built.agent)), built.share_values, built.share_costs)
-        structures = [shapes(cell.built) for cell in cells]
-        one_of_each = dict(zip(structures, cells, strict=True))
-        ready_when = {structure: pool.submit(job, cell, batches[0], 0) for structure, cell in one_of_each.items()}
-        compiled = [ready_when[structure] for structure in structures]
-        jobs: list[list[Future[Trace | None]]] = []
+        structures = [shapes(cells[i].built) for i, _ in pieces]
+        one_of_each = dict(zip(reversed(structures), reversed(pieces), strict=True))
+        ready_when = {
+            structure: pool.submit(compiled, one_of_each[structure]) for structure in dict.fromkeys(structures)
+        }
+        jobs: list[Future[T]] = []
         try:
-            for cell, ready in zip(cells, compiled, strict=True):
-                ready.result()
-                jobs.append([pool.submit(job, cell, batch, episodes) for batch in batches])
-            traces = [[future.result() for future in futures] for futures in jobs]
+            for piece, structure in zip(pieces, structures, strict=True):
+                ready_when[structure].result()
+                jobs.append(pool.submit(in_double, piece))
+            return [future.result() for future in jobs]
         except BaseException:
             stop.set()
-            for future in [*compiled, *(future for futures in jobs for future in futures)]:
+            waiting: list[Future[Any]] = [*ready_when.values(), *jobs]
+            for future in waiting:
                 future.cancel()
             raise
-    return [_joined(parts, len(seeds)) for parts in traces]
+
+
+def _together() -> bool:
+    """Whether seeds run side by side."""
+    return jax.default_backend() != "cpu"
+
+
+def workers() -> int:
+    """How many pieces run at a time."""
+    if _together():
+        return 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _joined(parts: Sequence[Any], seeds: int) -> Trace:
@@ -100,53 +171,117 @@ def _joined(parts: Sequence[Any], seeds: int) -> Trace:
     return joined._replace(fits=tuple(fits[key] for key in sorted(fits)))
 
 
-def _batches(seeds: Sequence[int], workers: int, together: bool) -> list[np.ndarray]:
+# --- batches ----------------------------------------------------------------------------------------------------------
+def seed_batches(cells: Sequence[Cell], seeds: Sequence[int], episodes: int) -> list[np.ndarray]:
+    """The seeds in batches of the size that suits this machine; what a seed does is the same in any."""
+    return in_batches(seeds, batch_size(cells, len(seeds), episodes))
+
+
+def batch_size(cells: Sequence[Cell], seeds: int, episodes: int) -> int:
+    """On a CPU two seeds, or one where cores would idle; on a GPU as many as its memory takes at once."""
+    if not _together():
+        return min(BATCH, -(-seeds // workers()))
+    told = jax.devices()[0].memory_stats() or {}
+    free = told.get("bytes_limit", 2**33) - told.get("bytes_in_use", 0)
+    fitting_in = max(1, int(SHARE * free / max(bytes_of_a_seed(cell, episodes) for cell in cells)))
+    return -(-seeds // -(-seeds // fitting_in))
+
+
+def bytes_of_a_seed(cell: Cell, episodes: int) -> int:
+    """What one seed of a cell takes on a device: its state at the end, twice, and what is recorded of a chunk.
+
+    A state that grows is measured after one chunk, and grows like the square of the episodes.
+    """
+    sizes, built = cell.problem.sizes, cell.built
+    count = min(episodes, CHUNK)
+    with jax.enable_x64(True):
+        fresh = _fresh(cell, 1)
+        later = drive.shaped(built.agent, sizes, fresh, [count])
+        world: World = jax.tree.map(jnp.asarray, cell.problem.world)
+        seen = jax.eval_shape(
+            lambda c: drive.scan_seeds(
+                built.agent, world, sizes, c, np.zeros(1, np.uint32), np.int32(1), CHUNK, True, _certified(cell)
+            )[1],
+            later,
+        )
+    size = lambda leaves: sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(leaves))
+    grown = (episodes / count) ** 2 if size(later) > size(fresh) else 1
+    return int(2 * grown * size(later)) + size(seen)
+
+
+def in_batches(seeds: Sequence[int], size: int) -> list[np.ndarray]:
     """Equal batches, so that one compiled function serves all; the last is filled up by repeating a seed."""
-    if together:
-        return [np.asarray(seeds, np.uint32)]
-    size = min(BATCH, -(-len(seeds) // workers))
     padded = [*seeds, *[seeds[-1]] * (-len(seeds) % size)]
     return [np.asarray(padded[i : i + size], np.uint32) for i in range(0, len(padded), size)]
 
 
-def _run_batch(
-    cell: Cell,
-    seeds: np.ndarray,
-    episodes: int,
-    together: bool,
-    certify: bool,
-    stop: threading.Event,
-    advanced: Callable[[int], None],
-) -> Trace | None:
-    """All episodes of a batch of seeds, a chunk at a time. None when there were no episodes to run."""
+# --- one piece --------------------------------------------------------------------------------------------------------
+def stops(built: Built, episodes: int) -> list[tuple[int, int]]:
+    """From where to where each chunk goes: at most CHUNK episodes, and never across a fit."""
+    starts = sorted({*range(0, episodes, CHUNK), *(n for each in built.fits if each for n in _every(each, episodes))})
+    return list(zip(starts, [*starts[1:], episodes], strict=True))
+
+
+def chunks(
+    cell: Cell, seeds: np.ndarray, episodes: int, since: Since | None = None
+) -> Iterator[tuple[Reached, Metrics]]:
+    """All episodes of a batch of seeds, a chunk at a time: where it stands then, and the metrics of the chunk.
+
+    `since` says what was reached before, given a function that makes a carry of the right shape after so many episodes.
+    """
     sizes, built = cell.problem.sizes, cell.built
     world: World = jax.tree.map(jnp.asarray, cell.problem.world)
-    carry: Carry = drive.start_seeds(built.agent, sizes, built.share_values, built.share_costs, len(seeds))
-    certified = jnp.asarray(~cell.problem.exempt) if certify else None
+    fresh = _fresh(cell, len(seeds))
+    ahead = stops(built, episodes)
+    lengths = lambda done: [until - start for start, until in ahead if until <= done]
+    reached = since(lambda done: drive.shaped(built.agent, sizes, fresh, lengths(done))) if since else None
+    reached = reached or Reached(0, fresh, np.zeros((len(seeds), sizes.states), np.int32))
+    for done, until in ahead:
+        if done < reached.done:
+            continue
+        carry = drive.with_room(built.agent, sizes, reached.carry, until - done)
+        carry, metrics = _scan(cell, world, carry, seeds, until - done)
+        recorded = jax.tree.map(lambda x, n=until - done: np.asarray(x[:, :n]), metrics)
+        visits_early = np.asarray(carry.visits) if until <= CHUNK else reached.visits_early
+        carry, fits = _fit(built, carry, seeds, until)
+        reached = Reached(until, carry, visits_early, (*reached.fits, *fits))
+        yield reached, recorded
+
+
+def ending(cell: Cell, reached: Reached) -> Ending:
+    """What is kept of a piece that has reached its end."""
+    lower, upper = _bounds(cell.built.agent, reached.carry.agent)
+    visits = np.asarray(reached.carry.visits)
+    return Ending(reached.visits_early, visits, np.asarray(lower), np.asarray(upper), reached.fits)
+
+
+def _fresh(cell: Cell, seeds: int) -> Carry:
+    built = cell.built
+    return drive.start_seeds(built.agent, cell.problem.sizes, built.share_values, built.share_costs, seeds)
+
+
+def _certified(cell: Cell) -> Any:
+    return jnp.asarray(~cell.problem.exempt) if cell.certify else None
+
+
+def _scan(cell: Cell, world: World, carry: Carry, seeds: np.ndarray, count: int) -> tuple[Carry, Metrics]:
     watch = jax.tree.map(jnp.asarray, cell.watch)
-    chunks, visits_early = [], np.zeros((len(seeds), sizes.states), np.int32)
-    fits: list[Fitted] = []
-    stops = sorted({0, *range(0, episodes, CHUNK), *(n for each in built.fits if each for n in _every(each, episodes))})
-    for done, until in zip(stops, [*stops[1:], episodes], strict=True):
-        if stop.is_set():
-            return None
-        carry = drive.with_room(built.agent, sizes, carry, until - done)
-        carry, metrics = drive.scan_seeds(
-            built.agent, world, sizes, carry, seeds, np.int32(until - done), CHUNK, together, certified, watch
-        )
-        if episodes == 0:
-            return None
-        chunks.append(jax.tree.map(lambda x, n=until - done: np.asarray(x[:, :n]), metrics))
-        if until <= CHUNK:
-            visits_early = np.asarray(carry.visits)
-        carry, new = _fit(built, carry, seeds, until)
-        fits += new
-        advanced((until - done) * len(seeds))
-    lower, upper = _bounds(built.agent, carry.agent)
-    metrics_of_all = jax.tree.map(lambda *parts: np.concatenate(parts, 1), *chunks)
-    return Trace(
-        metrics_of_all, visits_early, np.asarray(carry.visits), np.asarray(lower), np.asarray(upper), tuple(fits)
-    )
+    return drive.scan_seeds(
+        cell.built.agent, world, cell.problem.sizes, carry, seeds, np.int32(count), CHUNK, _together(),
+        _certified(cell), watch,
+    )  # fmt: skip
+
+
+def compile_cell(cell: Cell, seeds: np.ndarray) -> None:
+    """Run no episodes."""
+    measure(cell, seeds, 0)
+
+
+def measure(cell: Cell, seeds: np.ndarray, count: int) -> None:
+    """Run the first so many episodes of a batch, at most a chunk of them, and forget them."""
+    world: World = jax.tree.map(jnp.asarray, cell.problem.world)
+    carry = drive.with_room(cell.built.agent, cell.problem.sizes, _fresh(cell, len(seeds)), count)
+    jax.block_until_ready(_scan(cell, world, carry, seeds, count)[0].visits)
 
 
 _bounds = jax.jit(jax.vmap(drive.bounds, in_axes=(None, 0)))
@@ -170,7 +305,7 @@ def _fit(built: Built, carry: Carry, seeds: np.ndarray, done: int) -> tuple[Carr
             assert each is not None
             fit = fitting.fit(each.kernel, float(models[i].lam), each.points.named, models[i].tally)
             models[i] = fitting.refitted(fit.kernel, fit.lam, each.points.named, models[i].tally)
-            fits.append(Fitted(int(seed), done, i, fit))
+            fits.append(Fitted(int(seed), done, i, str(fit.kernel), fit.lam, fit.log_likelihood))
         states.append(tuple(models) if len(built.fits) > 1 else models[0])
     costs = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
     return carry._replace(agent=carry.agent._replace(costs=costs)), fits

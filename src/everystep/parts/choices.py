@@ -17,8 +17,10 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, UInt32
 
 from everystep import rows
+from everystep.problem import AnyArray
 
 TIE = 1e-9
+TIE_IN_SINGLE = 1e-5  # 1e-9 is less than single precision can tell apart; H steps of it leave some 1e-6
 
 
 class Greedy(NamedTuple):
@@ -31,6 +33,13 @@ class Greedy(NamedTuple):
 
     def belief(self, ghat: Float[Array, "T m A S"], cost: Any) -> Float[Array, "T m A S"]:
         return ghat
+
+    def harm(self, ghat: AnyArray) -> AnyArray:
+        return ghat
+
+    def scored(self, Q: AnyArray, harm: AnyArray, price: AnyArray) -> AnyArray:
+        """What is maximised, of one action."""
+        return Q
 
     def __call__(
         self, Q: Float[Array, "A *S"], ghat: Float[Array, "m A *S"], price: Float[Array, " m"], tie: UInt32[Array, "*S"]
@@ -58,17 +67,23 @@ class Penalised(NamedTuple):
     def belief(self, ghat: Float[Array, "T m A S"], cost: Any) -> Float[Array, "T m A S"]:
         return ghat
 
+    def harm(self, ghat: AnyArray) -> AnyArray:
+        return jnp.where(self.rectify, jnp.maximum(ghat, 0), ghat)
+
+    def scored(self, Q: AnyArray, harm: AnyArray, price: AnyArray) -> AnyArray:
+        """What is maximised, of one action: Q - sum_i Z_i harm_i."""
+        return Q - sum(price[i] * harm[i] for i in range(len(harm)))  # eq. (11)
+
     def __call__(
         self, Q: Float[Array, "A *S"], ghat: Float[Array, "m A *S"], price: Float[Array, " m"], tie: UInt32[Array, "*S"]
     ) -> Bool[Array, "A *S"]:
-        harm = jnp.where(self.rectify, jnp.maximum(ghat, 0), ghat)
-        score = lambda Q, *harm: Q - sum(price[i] * harm[i] for i in range(len(harm)))
-        return best(rows.each(score, Q, *harm), tie)  # eq. (11)
+        score = lambda Q, *harm: self.scored(Q, harm, price)
+        return best(rows.each(score, Q, *self.harm(ghat)), tie)
 
     def score(self, Q: np.ndarray, ghat: np.ndarray, price: np.ndarray) -> np.ndarray:
         """What is maximised, for NumPy arrays (A, n) and (m, A, n)."""
         harm = np.maximum(ghat, 0) if self.rectify else ghat
-        return Q - sum(Z * each for Z, each in zip(price, harm, strict=True))  # eq. (11)
+        return np.asarray(self.scored(Q, harm, price))
 
 
 class Uniform(NamedTuple):
@@ -119,16 +134,26 @@ class Reacting(NamedTuple):
 
 
 def best(score: Float[Array, "A *S"], tie: UInt32[Array, "*S"]) -> Bool[Array, "A *S"]:
-    """One-hot at the highest score; scores within 1e-9 of it, relative to max(1, |score|), tie.
+    """One-hot at the highest score; scores within 1e-9 of it, relative to max(1, |score|), tie."""
+    name = winner(score, tie)
+    return rows.each(lambda each: name == each, _names(len(score)))
 
-    The winner is read off the highest priority itself, whose low bits name its action: exactly one, and faster than
-    comparing every action with it.
+
+def winner(score: AnyArray, tie: UInt32[Array, "*S"]) -> UInt32[Array, "*S"]:
+    """The number of the best action, from 1; `score` is (A, *S) or its rows.
+
+    It is read off the highest priority itself, whose low bits name its action: exactly one, and faster than comparing
+    every action with it. In single precision scores within 1e-5 tie.
     """
+    A = len(score)
     top = rows.highest(score)
-    level = top - TIE * rows.larger(jnp.abs(top), 1.0)
-    rank = lambda score, priority: jnp.where(score >= level, priority, jnp.zeros_like(priority))
-    winner = rows.highest(rows.each(rank, score, priorities(tie, len(score)))) & _name_bits(len(score))
-    return rows.each(lambda name: winner == name, _names(len(score)))
+    level = top - (TIE if top.dtype == np.float64 else TIE_IN_SINGLE) * rows.larger(jnp.abs(top), 1.0)
+
+    def rank(score: AnyArray, odd: AnyArray, name: AnyArray) -> AnyArray:
+        priority = _priority(tie, odd, name, A)
+        return jnp.where(score >= level, priority, jnp.zeros_like(priority))
+
+    return rows.highest(rows.each(rank, score, _odd_numbers(A), _names(A))) & _name_bits(A)
 
 
 def ties(word: UInt32[Array, ""], steps: int, states: int) -> UInt32[Array, "H S"]:
@@ -136,9 +161,14 @@ def ties(word: UInt32[Array, ""], steps: int, states: int) -> UInt32[Array, "H S
 
     A counter times an odd constant plus the word, through an invertible 32-bit mixer (the finaliser of MurmurHash3).
     """
-    x = jnp.arange(steps * states, dtype=jnp.uint32).reshape(steps, states) * jnp.uint32(0x9E3779B9) + word
-    x = (x ^ (x >> 16)) * jnp.uint32(0x85EBCA6B)
-    x = (x ^ (x >> 13)) * jnp.uint32(0xC2B2AE35)
+    return tie_words(word, jnp.arange(steps * states, dtype=jnp.uint32).reshape(steps, states))
+
+
+def tie_words(word: UInt32[Array, ""], counter: UInt32[Array, "*S"]) -> UInt32[Array, "*S"]:
+    """Those words at some (h, x), counted h S + x."""
+    x = counter * np.uint32(0x9E3779B9) + word
+    x = (x ^ (x >> 16)) * np.uint32(0x85EBCA6B)
+    x = (x ^ (x >> 13)) * np.uint32(0xC2B2AE35)
     return x ^ (x >> 16)
 
 
@@ -148,13 +178,21 @@ def priorities(tie: UInt32[Array, "*S"], actions: int) -> UInt32[Array, "A *S"]:
     One product instead of a draw, which for all (h, x, a) would cost more than the rest of the plan; every action comes
     first equally often (a test counts). The low bits name the action, so that no two are equal and none is 0.
     """
-    odd = (np.random.default_rng(1).integers(0, 2**31, actions) * 2 + 1).astype(np.uint32)
-    return rows.each(lambda odd, name: (tie * odd & ~_name_bits(actions)) | name, odd, _names(actions))
+    one = lambda odd, name: _priority(tie, odd, name, actions)
+    return rows.each(one, _odd_numbers(actions), _names(actions))
 
 
-def _name_bits(actions: int) -> UInt32[Array, ""]:
+def _priority(tie: AnyArray, odd: AnyArray, name: AnyArray, actions: int) -> AnyArray:
+    return (tie * odd & ~_name_bits(actions)) | name
+
+
+def _odd_numbers(actions: int) -> UInt32[np.ndarray, " A"]:
+    return (np.random.default_rng(1).integers(0, 2**31, actions) * 2 + 1).astype(np.uint32)
+
+
+def _name_bits(actions: int) -> np.uint32:
     """A mask of as many low bits as hold the numbers 1 to `actions`."""
-    return jnp.uint32((1 << actions.bit_length()) - 1)
+    return np.uint32((1 << actions.bit_length()) - 1)
 
 
 def _names(actions: int) -> UInt32[np.ndarray, " A"]:

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int
 
 from everystep.parts import linalg
 from everystep.parts.experience import Episode, step_index
-from everystep.parts.radii import Radius, Scalar
+from everystep.parts.radii import Norms, Radius, Scalar
 from everystep.problem import Sizes
 
 
@@ -53,8 +53,12 @@ class CountCosts(NamedTuple):
         )
 
     def estimate(self, state: CountCostState, k: Int[Array, ""]) -> CostEstimate:
-        norm2 = 1 / (state.visits + self.lam)
-        return CostEstimate(state.total * norm2[:, None], self.radius.width(norm2, k)[:, None])
+        return CostEstimate(*self.interval(state.visits[:, None], state.total, k))
+
+    def interval(self, n: Norms, total: Norms, k: Int[Array, ""]) -> tuple[Norms, Norms]:
+        """Mean and width after n visits."""
+        norm2 = 1 / (n + self.lam)
+        return total * norm2, self.radius.width(norm2, k)
 
 
 class LinearCostState(NamedTuple):

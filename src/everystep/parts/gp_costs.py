@@ -9,6 +9,7 @@ share one covariance; the radius uses the realised information gain, never a max
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -127,11 +128,23 @@ def with_room(model: Any, state: Any, episodes: int, horizon: int) -> Any:
 
     States of many seeds may be stacked along leading axes.
     """
+    return _where_it_grows(gp.with_room, model, state, episodes, horizon)
+
+
+def as_if_seen(model: Any, state: Any, episodes: int, horizon: int) -> Any:
+    """The shape of a state after so many episodes more, which must have room, and none of their numbers."""
+    return _where_it_grows(gp.as_if_given, model, state, episodes, horizon)
+
+
+def _where_it_grows(
+    change: Callable[[gp.Growing, int], gp.Growing], model: Any, state: Any, episodes: int, horizon: int
+) -> Any:
     if isinstance(model, EachCost):
-        return tuple(with_room(one, own, episodes, horizon) for one, own in zip(model.models, state, strict=True))
+        each = zip(model.models, state, strict=True)
+        return tuple(_where_it_grows(change, one, own, episodes, horizon) for one, own in each)
     if not isinstance(model, GrowingGP):
         return state
-    return gp.with_room(state, episodes * (horizon if state.gain.shape[-1] == 1 else 1))
+    return change(state, episodes * (horizon if state.gain.shape[-1] == 1 else 1))
 
 
 def _flat(points: Any) -> Any:

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Int
 
 from everystep.parts.radii import Scalar
 
-Price = Float[Array, "m H"]
+Price = Float[Array, "*mH"]  # (m, H), or the price of one step
 
 
 class Floor(NamedTuple):

@@ -21,7 +21,7 @@ from jaxtyping import Array, Float, Int
 from everystep import rows
 from everystep.parts import linalg
 from everystep.parts.experience import Episode, step_index
-from everystep.parts.radii import Radius, Scalar
+from everystep.parts.radii import Norms, Radius, Scalar
 from everystep.problem import Sizes, at_step, over_successors, weighted
 
 
@@ -73,22 +73,26 @@ class Counts(NamedTuple):
         return counted(state, episode)
 
     def fit(self, state: CountState, k: Int[Array, ""]) -> CountFit:
-        norm2 = 1 / (over_successors(state.arrivals) + self.lam)  # line 5
-        return CountFit(state.arrivals, norm2, state.rewards * norm2 + self.radius.width(norm2, k))
+        return CountFit(state.arrivals, *self.optimistic_reward(over_successors(state.arrivals), state.rewards, k))
+
+    def optimistic_reward(self, n: Norms, rewards: Norms, k: Int[Array, ""]) -> tuple[Norms, Norms]:
+        """1 / (n + lam), and sum r / (n + lam) + width: all of Q but the value of what comes after."""
+        norm2 = 1 / (n + self.lam)  # line 5
+        return norm2, rewards * norm2 + self.radius.width(norm2, k)
+
+    def Q(self, V_after: Norms, norm2: Norms, optimistic_reward: Norms) -> Norms:
+        """Q of one action, given sum_j N_j V(x_j)."""
+        return rows.smaller(optimistic_reward + V_after * norm2, self.cap)  # lines 6 and 7
 
     def log_det(self, state: CountState) -> Float[Array, " T"]:
         return jnp.log1p(over_successors(state.arrivals) / self.lam).sum((1, 2))
 
     def estimate(self, fit: CountFit, h: Int[Array, ""], V_next: Float[Array, " S"]) -> Float[Array, "A S"]:
         here = jax.tree.map(lambda x: at_step(x, h), fit)
-
-        def Q(V_after, norm2, optimistic_reward):
-            return rows.smaller(optimistic_reward + V_after * norm2, self.cap)  # lines 6 and 7
-
         if self.successors is None:
-            return Q(V_next @ here.arrivals, here.norm2, here.optimistic_reward)
+            return self.Q(V_next @ here.arrivals, here.norm2, here.optimistic_reward)
         V_after = V_next[self.successors]
-        return rows.each(lambda N, *rest: Q(weighted(N, V_after), *rest), *here)
+        return rows.each(lambda N, *rest: self.Q(weighted(N, V_after), *rest), *here)
 
 
 class LinearState(NamedTuple):

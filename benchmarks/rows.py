@@ -1,0 +1,74 @@
+"""Ten million rows: written in a stream from batches of seeds, and summed up by `everystep summary`.
+
+    python benchmarks/rows.py [SEEDS EPISODES]
+
+Rows are made up (the shapes of a lake's), so that what is measured is writing and reading. Prints seconds, the size of
+the file and the most memory held before, while writing and while reading.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from everystep import store, summaries
+
+SEEDS, EPISODES, BATCH = 1000, 10_000, 2
+
+
+class MadeUp:
+    """As much of an `experiment.Outcome` as rows need."""
+
+    def __init__(self, seeds: int, episodes: int) -> None:
+        self.spec = {
+            "problem": {"name": "made-up"},
+            "agents": [{"label": "lsvi-ae"}],
+            "seeds": list(range(seeds)),
+            "episodes": episodes,
+        }
+
+    def batches(self, label: str) -> Iterator[dict[str, np.ndarray]]:
+        K = self.spec["episodes"]
+        for first in range(0, len(self.spec["seeds"]), BATCH):
+            rng = np.random.default_rng(first)
+            harm = rng.poisson(0.05, (BATCH, K)).astype(float)
+            value = 5 + rng.random((BATCH, K))
+            yield {
+                "return": rng.integers(0, 70, (BATCH, K)) / 10, "value": value, "regret": 5.2256 - value,
+                "expected_violation": rng.random((BATCH, K)), "violation": harm,
+                "unsafe_steps": harm.astype(np.int64), "soft_violation": 2 * harm - 15,
+            }  # fmt: skip
+
+
+def memory() -> float:
+    """The most this process has held, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def main(seeds: int = SEEDS, episodes: int = EPISODES) -> None:
+    made, before = MadeUp(seeds, episodes), memory()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "episodes.parquet"
+        began = time.perf_counter()
+        for _ in made.batches(""):
+            pass
+        making = time.perf_counter() - began
+        began = time.perf_counter()
+        store.write_episodes(made, path)  # type: ignore[arg-type]
+        writing, held = time.perf_counter() - began - making, memory()
+        began = time.perf_counter()
+        summaries.samples(path, made.spec)
+        reading = time.perf_counter() - began
+        size = path.stat().st_size / 2**20
+        print(f"{seeds * episodes:,} rows, {size:.0f} MB: written in {writing:.1f} s, summed up in {reading:.1f} s")
+        print(f"memory: {before:.0f} MB before, {held:.0f} MB after writing, {memory():.0f} MB after reading")
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

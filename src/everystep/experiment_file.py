@@ -1,0 +1,268 @@
+"""Experiments as files: `everystep run experiment.toml`. Problems x agents x settings, each problem a run folder.
+
+    episodes = 1000                  # also: seeds (how many, or a list), seed0, certify, out
+    seeds = 32
+    problems = ["frozen-lake", "pond.txt"]
+    agents = ["lsvi-ae", "lsvi"]
+
+    [settings]                       # of all agents that have them, as with --set
+    beta = 0.3
+
+or, where a problem has parameters and an agent settings of its own,
+
+    [[problems]]
+    name = "terrain"                 # a name, or a file beside the experiment's
+    called = "hills"                 # the name of its folder; else the problem's own
+    episodes = 300                   # instead of that for all
+    seed = 4                         # any other key is a parameter of the problem
+
+    [[agents]]
+    name = "lsvi-ae"
+    called = "ae"                    # in tables and figures
+    settings = {react = true}
+    grid = {beta = [0.1, 0.3], lam = [0.01, 1.0]}     # every combination is an agent of its own
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from everystep import experiment, problems
+from everystep.agents import REGISTERED, Recipe
+from everystep.errors import EverystepError, unknown
+from everystep.experiment import Experiment
+from everystep.problem import FiniteCMDP
+from everystep.problems import terrain_from
+from everystep.problems.terrain import READERS
+from everystep.settings import SETTINGS
+
+KEYS = ("episodes", "seeds", "seed0", "certify", "out", "problems", "agents", "settings")
+PROBLEM_KEYS = ("name", "called", "episodes")
+AGENT_KEYS = ("name", "called", "settings", "grid")
+DEFAULTS: dict[str, Any] = {"episodes": 1000, "seeds": 32, "seed0": 0, "certify": False, "settings": {}}
+
+
+class Overrides(NamedTuple):
+    """What flags of the command say instead of the file; None leaves the file's word."""
+
+    problem: str | None = None
+    agents: Sequence[str] | None = None
+    episodes: int | None = None
+    seeds: int | None = None
+    seed0: int | None = None
+    horizon: int | None = None
+    certify: bool | None = None
+    out: str | None = None
+    settings: Sequence[tuple[str | None, str, Any]] = ()  # agent (None: all that have it), key, value
+
+
+class Plan(NamedTuple):
+    """The runs, by the name of their folder inside `out`; "" is `out` itself."""
+
+    out: Path
+    runs: dict[str, Experiment]
+
+    def folders(self) -> dict[Path, Experiment]:
+        return {self.out / name if name else self.out: run for name, run in self.runs.items()}
+
+
+@dataclass(frozen=True)
+class File:
+    """The text of an experiment, to say where in it something is wrong."""
+
+    path: Path
+    text: str
+
+    def wrong(self, key: str, sentence: str) -> EverystepError:
+        """The error about a key, with its line where it can be found."""
+        lines = enumerate(self.text.split("\n"), 1)
+        word = re.compile(rf"(^|[\s{{,\[\".]){re.escape(key)}[\"\s]*[=\]]")
+        line = next((n for n, text in lines if word.search(text.partition("#")[0])), None)
+        return EverystepError(f"'{self.path}'{f', line {line}' if line else ''}: {sentence}")
+
+    def table(self, key: str, value: Any) -> Mapping[str, Any]:
+        if not isinstance(value, dict):
+            raise self.wrong(key, f"{key} is {value!r}; write a table, such as {key} = {{beta = 0.3}}.")
+        return value
+
+    def only(self, table: Mapping[str, Any], known: Sequence[str], what: str) -> None:
+        for key in table:
+            if key not in known:
+                raise self.wrong(key, str(unknown(f"key of {what}", key, known, f"It has {', '.join(known)}.")))
+
+    def text_of(self, key: str, value: Any) -> str:
+        if not isinstance(value, str) or not value:
+            raise self.wrong(key, f'{key} is {value!r}; write it in quotes, such as {key} = "lake".')
+        return value
+
+    def whole(self, key: str, value: Any, at_least: int = 1) -> int:
+        if isinstance(value, int) and not isinstance(value, bool) and value >= at_least:
+            return value
+        raise self.wrong(key, f"{key} is {value!r}; write a whole number of at least {at_least}.")
+
+
+def read(path: Path, flags: Overrides | None = None) -> Plan:
+    """The experiment in a file, checked in every way that needs no running."""
+    flags = flags or Overrides()
+    file, content = _opened(path)
+    file.only(content, KEYS, "an experiment")
+    content = DEFAULTS | content
+    for key in ("episodes", "seed0"):
+        file.whole(key, content[key], at_least=1 if key == "episodes" else 0)
+    if not isinstance(content["certify"], bool):
+        raise file.wrong("certify", f"certify is {content['certify']!r}; write true or false.")
+    seeds = _seeds(file, content["seeds"]) if flags.seeds is None else flags.seeds
+    seed0 = content["seed0"] if flags.seed0 is None else flags.seed0
+    out = flags.out or (file.text_of("out", content["out"]) if "out" in content else None)
+    if out is None:
+        raise EverystepError(f"'{path}' has no out; write out = \"out/mine\", or give --out.")
+    recipes = _agents(file, content, flags)
+    runs: dict[str, Experiment] = {}
+    for name, problem, own in _problems(file, content, flags):
+        if name in runs:
+            raise file.wrong("problems", f"problem '{name}' is there twice; give one of them another name by called.")
+        episodes = flags.episodes or own or content["episodes"]
+        certify = bool(flags.certify or content["certify"])
+        try:
+            runs[name] = experiment.prepare(problem, recipes, episodes, seeds, seed0, certify)
+        except EverystepError as error:
+            raise EverystepError(f"'{path}', problem '{name}': {error}") from None
+    return Plan(Path(out), runs)
+
+
+def _opened(path: Path) -> tuple[File, dict[str, Any]]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        return File(path, text), tomllib.loads(text)
+    except OSError as error:
+        raise EverystepError(f"experiment '{path}' cannot be opened ({error.strerror}). Check the path.") from None
+    except UnicodeDecodeError:
+        raise EverystepError(f"experiment '{path}' is no text; write it in TOML.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise EverystepError(f"experiment '{path}' is no TOML: {error}. Correct that place.") from None
+
+
+def _seeds(file: File, value: Any) -> int | list[int]:
+    if isinstance(value, list):
+        return [file.whole("seeds", each, at_least=0) for each in value]
+    return file.whole("seeds", value)
+
+
+# --- problems ---------------------------------------------------------------------------------------------------------
+def _problems(file: File, content: Mapping[str, Any], flags: Overrides) -> list[tuple[str, FiniteCMDP, int | None]]:
+    """The name of its folder, a problem, and its own number of episodes if it has one."""
+    if flags.problem is not None:
+        problem = problems.load(flags.problem, flags.horizon)
+        return [(problem.name, problem, None)]
+    listed = content.get("problems")
+    if not isinstance(listed, list) or not listed:
+        raise file.wrong("problems", 'problems is empty; write problems = ["frozen-lake"], or give --problem.')
+    found = []
+    for each in listed:
+        table = {"name": each} if isinstance(each, str) else file.table("problems", each)
+        if "name" not in table:
+            raise file.wrong("problems", 'a problem has no name; write name = "frozen-lake" below [[problems]].')
+        name = file.text_of("name", table["name"])
+        own = file.whole("episodes", table["episodes"]) if "episodes" in table else None
+        given = {key: value for key, value in table.items() if key not in PROBLEM_KEYS}
+        if flags.horizon is not None:
+            given["horizon"] = flags.horizon
+        problem = _problem(file, name, given)
+        found.append((file.text_of("called", table.get("called", problem.name)), problem, own))
+        if "/" in found[-1][0] or found[-1][0].startswith("."):
+            raise file.wrong("called", f"called is '{found[-1][0]}'; write a name that a folder can have.")
+    return found
+
+
+def _problem(file: File, name: str, given: dict[str, Any]) -> FiniteCMDP:
+    """A problem by name or file, with parameters."""
+    beside = file.path.parent / name
+    make: Any = problems.REGISTERED.get(name) or (terrain_from if beside.suffix in READERS else None)
+    allowed = ["horizon"] if make is None else list(inspect.signature(make).parameters)
+    if make is None and beside.suffix not in (".txt", ".npz"):
+        raise file.wrong(name, str(unknown("problem", name, problems.REGISTERED, "`everystep list` shows all.")))
+    for key in given:
+        if key not in allowed or (make is terrain_from and key == allowed[0]):
+            raise file.wrong(key, str(unknown(f"parameter of {name}", key, allowed, f"It has {', '.join(allowed)}.")))
+    if "horizon" in given:
+        given["horizon"] = file.whole("horizon", given["horizon"])
+    try:
+        if make is None:
+            return problems.load(str(beside), given.get("horizon"))
+        return make(**given) if make is not terrain_from else terrain_from(beside, **given)
+    except TypeError as error:
+        raise file.wrong(name, f"problem {name} cannot be made ({error}); correct its parameters.") from None
+    except EverystepError as error:
+        raise file.wrong(name, str(error)) from None
+
+
+# --- agents -----------------------------------------------------------------------------------------------------------
+def _agents(file: File, content: Mapping[str, Any], flags: Overrides) -> list[Recipe]:
+    listed = content.get("agents") if flags.agents is None else list(flags.agents)
+    if not isinstance(listed, list) or not listed:
+        raise file.wrong("agents", 'agents is empty; write agents = ["lsvi-ae"], or give --agents.')
+    shared = file.table("settings", content["settings"])
+    tables = [{"name": each} if isinstance(each, str) else file.table("agents", each) for each in listed]
+    for table in tables:
+        file.only(table, AGENT_KEYS, "an agent")
+        if "name" not in table:
+            raise file.wrong("agents", 'an agent has no name; write name = "lsvi-ae" below [[agents]].')
+    names = [file.text_of("name", table["name"]) for table in tables]
+    for name in names:
+        if name not in REGISTERED:
+            raise file.wrong(name, str(unknown("agent", name, REGISTERED, "`everystep list` shows all.")))
+    _used(file, shared, names)
+    for agent, key, value in flags.settings:
+        if not any(key in REGISTERED[name].settings for name in names if agent in (None, name)):
+            raise EverystepError(f"--set is '{key}={value}', but no agent of '{file.path}' it is for has that setting.")
+    recipes = []
+    for name, table in zip(names, tables, strict=True):
+        has = REGISTERED[name].settings
+        own = {key: value for key, value in shared.items() if key in has}
+        own |= file.table("settings", table.get("settings", {}))
+        flagged = {key: value for agent, key, value in flags.settings if key in has and agent in (None, name)}
+        grid = {
+            key: _several(file, key, values)
+            for key, values in file.table("grid", table.get("grid", {})).items()
+            if key not in flagged
+        }
+        for values in itertools.product(*grid.values()):
+            point = dict(zip(grid, values, strict=True))
+            recipes.append(_recipe(file, name, table.get("called"), own | point | flagged, point))
+    return recipes
+
+
+def _used(file: File, shared: Mapping[str, Any], names: Sequence[str]) -> None:
+    for key in shared:
+        if key not in SETTINGS:
+            raise file.wrong(key, str(unknown("setting", key, SETTINGS, "`everystep list` shows all.")))
+        if not any(key in REGISTERED[name].settings for name in names):
+            raise file.wrong(key, f"no agent here has a setting {key}; leave it out of [settings].")
+
+
+def _several(file: File, key: str, values: Any) -> list[Any]:
+    if not isinstance(values, list) or not values:
+        raise file.wrong(key, f"grid of {key} is {values!r}; write a list, such as {key} = [0.1, 0.3].")
+    return values
+
+
+def _recipe(file: File, name: str, called: Any, settings: Mapping[str, Any], point: Mapping[str, Any]) -> Recipe:
+    for key, value in settings.items():
+        if not isinstance(value, str | int | float):
+            raise file.wrong(key, f"setting {key} is {value!r}; write a number, true, false or a text.")
+    try:
+        recipe = Recipe(name, settings)
+        if called is None:
+            return recipe
+        told = ", ".join(f"{key}={value}" for key, value in point.items())
+        return recipe.called(file.text_of("called", called) + (f"({told})" if told else ""))
+    except EverystepError as error:
+        key = next((key for key in settings if re.search(rf"\b{re.escape(key)}\b", str(error))), name)
+        raise file.wrong(key, str(error)) from None
