@@ -231,12 +231,9 @@ def chunks(
     """
     sizes, built = cell.problem.sizes, cell.built
     world: World = jax.tree.map(jnp.asarray, cell.problem.world)
-    fresh = _fresh(cell, len(seeds))
-    ahead = stops(built, episodes)
-    lengths = lambda done: [until - start for start, until in ahead if until <= done]
-    reached = since(lambda done: drive.shaped(built.agent, sizes, fresh, lengths(done))) if since else None
-    reached = reached or Reached(0, fresh, np.zeros((len(seeds), sizes.states), np.int32))
-    for done, until in ahead:
+    reached = since(shaped(cell, len(seeds), episodes)) if since else None
+    reached = reached or Reached(0, _fresh(cell, len(seeds)), np.zeros((len(seeds), sizes.states), np.int32))
+    for done, until in stops(built, episodes):
         if done < reached.done:
             continue
         carry = drive.with_room(built.agent, sizes, reached.carry, until - done)
@@ -246,6 +243,12 @@ def chunks(
         carry, fits = _fit(built, carry, seeds, until)
         reached = Reached(until, carry, visits_early, (*reached.fits, *fits))
         yield reached, recorded
+
+
+def shaped(cell: Cell, seeds: int, episodes: int) -> Callable[[int], Carry]:
+    """A function that makes a carry of the shape that a batch of so many seeds has after so many episodes."""
+    lengths = lambda done: [until - start for start, until in stops(cell.built, episodes) if until <= done]
+    return lambda done: drive.shaped(cell.built.agent, cell.problem.sizes, _fresh(cell, seeds), lengths(done))
 
 
 def ending(cell: Cell, reached: Reached) -> Ending:
