@@ -92,9 +92,7 @@ def main() -> None:
     metrics = ("return", "value", "regret", "expected_violation", "violation", "unsafe_steps", "soft_violation")
     rows = np.zeros((size, options.episodes), [(name, "f8") for name in metrics])
     core = here * count  # seconds of all cores together
-    print(
-        f"{options.pieces} pieces of {size} seeds x {options.episodes} episodes, {count} workers; files equal: {same}"
-    )
+    print(f"{options.pieces} pieces of {size} seeds x {options.episodes} episodes, {count} workers; same files: {same}")
     print(f"starting Ray {starting:.1f} s; workers until they have compiled {warming:.1f} s (local {compiling:.1f} s)")
     print(f"a piece {core / options.pieces:.2f} s of a core; a seed-episode {core / episodes * 1e6:.1f} us")
     print(f"an empty task {task * 1e3:.1f} ms; what is run {sum(map(len, parcel)) / 1024:.0f} kB")

@@ -149,7 +149,7 @@ def test_an_address_where_nobody_answers_is_said():
             pass
 
 
-# --- without a cluster -------------------------------------------------------------------------------------------------
+# --- without a cluster -----------------------------------------------------------------------------------------------
 class RayError(Exception):
     pass
 
