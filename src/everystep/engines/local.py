@@ -247,12 +247,10 @@ def chunks(
     `since` says what was reached before, given a function that makes a carry of the right shape after so many episodes.
     """
     sizes, built = cell.problem.sizes, cell.built
-    given, fresh = cell.given(), cell.fresh(len(seeds))
-    ahead = stops(built, episodes)
-    lengths = lambda done: [until - start for start, until in ahead if until <= done]
-    reached = since(lambda done: drive.shaped(given[0], sizes, fresh, lengths(done))) if since else None
-    reached = reached or Reached(0, fresh, np.zeros((len(seeds), sizes.states), np.int32))
-    for done, until in ahead:
+    given = cell.given()
+    reached = since(shaped(cell, len(seeds), episodes)) if since else None
+    reached = reached or Reached(0, cell.fresh(len(seeds)), np.zeros((len(seeds), sizes.states), np.int32))
+    for done, until in stops(built, episodes):
         if done < reached.done:
             continue
         carry, metrics = _scan(cell, given, reached.carry, seeds, until - done)
@@ -261,6 +259,17 @@ def chunks(
         carry, fits = _fit(built, carry, seeds, until)
         reached = Reached(until, carry, visits_early, (*reached.fits, *fits))
         yield reached, recorded
+
+
+def shaped(cell: Cell, seeds: int, episodes: int) -> Callable[[int], Carry]:
+    """A function that makes a carry of the shape that a batch of so many seeds has after so many episodes."""
+    lengths = lambda done: [until - start for start, until in stops(cell.built, episodes) if until <= done]
+
+    def later(done: int) -> Carry:
+        with cell.in_precision():
+            return drive.shaped(cell.given()[0], cell.problem.sizes, cell.fresh(seeds), lengths(done))
+
+    return later
 
 
 def ending(cell: Cell, reached: Reached) -> Ending:
