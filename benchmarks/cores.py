@@ -29,7 +29,7 @@ def work(args: argparse.Namespace) -> None:
     prepared = experiment.prepare(problems.load(args.problem), ["lsvi-ae"], args.episodes, seeds)
     with jax.enable_x64(True):
         cells = prepared.cells()
-        local.compile_cell(cells[0], local.seed_batches(cells, seeds, args.episodes)[0])
+        local.measure(cells, local.seed_batches(cells, seeds, args.episodes)[0], 0)
         print("ready", flush=True)
         sys.stdin.readline()
         began = time.perf_counter()
@@ -50,7 +50,8 @@ def timed(args: argparse.Namespace, groups: list[list[int]]) -> float:
         for cores in groups
     ]
     for child in children:
-        assert child.stdout is not None and child.stdout.readline() == "ready\n", "a child could not start"
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n", "a child could not start"
     for child in children:
         assert child.stdin is not None
         child.stdin.write("\n")
@@ -74,7 +75,10 @@ def main() -> None:
     n = 2
     while n <= len(usable):
         threads, processes = timed(args, [usable[:n]]), timed(args, [[core] for core in usable[:n]])
-        print(f"| {n} | {threads:.2f} | {n * one / threads:.2f} | {processes:.2f} | {n * one / processes:.2f} |", flush=True)
+        print(
+            f"| {n} | {threads:.2f} | {n * one / threads:.2f} | {processes:.2f} | {n * one / processes:.2f} |",
+            flush=True,
+        )
         n *= 2
 
 

@@ -92,16 +92,19 @@ def scan_seeds(
     watch: Any = None,
 ) -> tuple[Carry, Metrics]:
     """`count` <= `capacity` episodes of every seed: by the kernel on a GPU if it fits, otherwise plainly."""
-    watched = certified is not None or watch is not None
-    if available() and not watched and fits(agent, world, share_values, share_costs):
+    if takes(agent, world, share_values, share_costs, certified, watch):
         return scan_in_kernel(agent, world, sizes, carries, seeds, count, capacity)
     together = jax.default_backend() != "cpu"
     return drive.scan_seeds(agent, world, sizes, carries, seeds, count, capacity, together, certified, watch)
 
 
-def available() -> bool:
-    """Whether this machine has what the kernel is compiled for."""
-    return jax.default_backend() == "gpu" and _triton() is not None
+def takes(
+    agent: Agent, world: World, share_values: bool, share_costs: bool, certified: AnyArray | None, watch: Any
+) -> bool:
+    """Whether the kernel will run this agent, on this machine, and nobody watches who would need more of it."""
+    watched = certified is not None or watch is not None
+    here = jax.default_backend() == "gpu" and _triton() is not None
+    return here and not watched and fits(agent, world, share_values, share_costs)
 
 
 @partial(jax.jit, static_argnames=("sizes", "capacity", "layout"))
