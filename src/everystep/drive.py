@@ -296,6 +296,23 @@ def scan_seeds(
     return jax.vmap(one)(carries, seeds) if together else lax.map(lambda each: one(*each), (carries, seeds))
 
 
+@partial(jax.jit, static_argnames=("sizes", "capacity"))
+def scan_agents(
+    agents: Agent,
+    world: World,
+    sizes: Sizes,
+    carries: Carry,
+    seeds: UInt32[Array, " n"],
+    count: Int[Array, ""],
+    capacity: int,
+    certified: Bool[Array, " S"] | None = None,
+    watch: Any = None,
+) -> tuple[Carry, Metrics]:
+    """`scan_seeds` for agents that differ in numbers alone, side by side: they and carries have an axis in front."""
+    one = lambda agent, carry: scan_seeds(agent, world, sizes, carry, seeds, count, capacity, True, certified, watch)
+    return jax.vmap(one)(agents, carries)
+
+
 # --- the same four functions, stepped from Python ----------------------------------------------------------------
 _plan_anew = jax.jit(
     lambda agent, world, state, word, shape: plan_anew(agent, world, state, ties(word, *shape)), static_argnames="shape"

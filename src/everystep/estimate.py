@@ -36,12 +36,12 @@ def probe(prepared: Experiment) -> list[Estimate]:
             size = local.batch_size([cell], len(prepared.spec["seeds"]), K)
             batch = local.in_batches(prepared.spec["seeds"][:1], 1)[0].repeat(size)
             began = time.perf_counter()
-            local.compile_cell(cell, batch)
+            local.measure([cell], batch, 0)
             compiled = time.perf_counter() - began
             count, spent = min(8, K), 0.0
             while True:
                 began = time.perf_counter()
-                local.measure(cell, batch, count)
+                local.measure([cell], batch, count)
                 spent = time.perf_counter() - began
                 if spent >= PROBE or count == min(CHUNK, K):
                     break

@@ -10,7 +10,7 @@ import json
 import platform
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -23,6 +23,7 @@ import numpy as np
 from everystep import experiment, planner, problems, store
 from everystep.agents import Recipe
 from everystep.checkpoint import Piece
+from everystep.drive import Metrics
 from everystep.engines import local
 from everystep.errors import EverystepError
 from everystep.experiment import Experiment
@@ -78,16 +79,20 @@ class Pieces:
         seeds = f"seeds {', '.join(others)} and {last}" if others else f"seed {last}"
         return f"{self.labels[piece.cell]}, {seeds}"
 
-    def chunks(self, piece: Piece, since: local.Since) -> Iterator[Chunk]:
-        """A piece, a chunk of episodes at a time, from where it stands."""
-        cell, label, real = self.cells[piece.cell], self.labels[piece.cell], self.real(piece)
-        K = self.prepared.spec["episodes"]
-        for reached, metrics in local.chunks(cell, self.seeds(piece), K, since):
-            curves = experiment.columns(metrics, self.optimal, self.prepared.has_costs(label))
-            rows = as_records({name: column[:real] for name, column in curves.items()})
-            ends = reached.done == K
-            ending = _real(local.ending(cell, reached), real, self.seeds(piece)) if ends else None
-            yield Chunk(reached.done - rows.shape[1], rows, reached, ending)
+    def chunks(self, pieces: Sequence[Piece], since: Sequence[local.Since]) -> Iterator[list[Chunk]]:
+        """Pieces of the same seeds side by side, a chunk of episodes at a time, from where they stand."""
+        cells, K = [self.cells[piece.cell] for piece in pieces], self.prepared.spec["episodes"]
+        for reached, metrics in local.chunks(cells, self.seeds(pieces[0]), K, since):
+            yield [self._chunk(*each) for each in zip(pieces, reached, metrics, strict=True)]
+
+    def _chunk(self, piece: Piece, reached: local.Reached, metrics: Metrics) -> Chunk:
+        cell, real, seeds = self.cells[piece.cell], self.real(piece), self.seeds(piece)
+        has_costs = self.prepared.has_costs(self.labels[piece.cell])
+        curves = experiment.columns(metrics, self.optimal, has_costs)
+        rows = as_records({name: column[:real] for name, column in curves.items()})
+        ends = reached.done == self.prepared.spec["episodes"]
+        ending = _real(local.ending(cell, reached), real, seeds) if ends else None
+        return Chunk(reached.done - rows.shape[1], rows, reached, ending)
 
 
 def as_records(curves: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -154,7 +159,7 @@ def turn(parcel: Parcel, piece: Piece, reached: local.Reached | None, seconds: f
     began, chunks = time.monotonic(), []
     on_device = lambda shaped: reached and reached._replace(carry=jax.tree.map(jnp.asarray, reached.carry))
     with jax.enable_x64(True):
-        for chunk in unpacked(parcel).chunks(piece, on_device):
+        for [chunk] in unpacked(parcel).chunks([piece], [on_device]):
             chunks.append(chunk._replace(reached=_light(chunk)))
             if time.monotonic() - began >= seconds:
                 break

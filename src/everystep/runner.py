@@ -16,7 +16,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -230,16 +230,24 @@ Take = Callable[[Piece, Chunk], bool]
 
 def _run_here(every: Pieces, left: list[Piece], ledger: Ledger, take: Take) -> None:
     """On this machine, where a piece that fails stops the run."""
-    of = {(piece.cell, id(every.seeds(piece))): piece for piece in left}
+    group_of = {i: group for group in local.groups(every.cells) for i in group}
+    beside: dict[Any, list[Piece]] = {}
+    for piece in left:  # those that stand at the same episode
+        beside.setdefault((group_of[piece.cell], piece.first, ledger.done(piece)), []).append(piece)
+    pieces_of = list(beside.values())
+    work = [local.Work(tuple(piece.cell for piece in pieces), every.seeds(pieces[0])) for pieces in pieces_of]
+    at = {id(each): pieces for each, pieces in zip(work, pieces_of, strict=True)}
 
-    def job(work: tuple[int, np.ndarray], stop: threading.Event) -> None:
-        piece = of[work[0], id(work[1])]
-        for chunk in every.chunks(piece, lambda shaped: ledger.since(piece, shaped)):
-            take(piece, chunk)
+    def job(each: local.Work, stop: threading.Event) -> None:
+        pieces = at[id(each)]
+        since = [partial(ledger.since, piece) for piece in pieces]
+        for chunks in every.chunks(pieces, since):
+            for piece, chunk in zip(pieces, chunks, strict=True):
+                take(piece, chunk)
             if stop.is_set():
                 return
 
-    local.spread(every.cells, [(piece.cell, every.seeds(piece)) for piece in left], job)
+    local.spread(every.cells, work, job)
 
 
 def _run_on(

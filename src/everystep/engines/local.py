@@ -1,15 +1,17 @@
 """The local engine: the seeds of every agent in batches, on all cores, or side by side on one GPU.
 
 A piece of work is one agent on one batch of seeds. It advances in chunks of episodes (`chunks`), and whoever drives it
-may stop after any of them and go on later from what it had reached.
+may stop after any of them and go on later from what it had reached. On a GPU pieces of the same seeds whose agents
+differ in numbers alone advance side by side (`groups`).
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, TypeVar
 
 import jax
@@ -19,6 +21,8 @@ import numpy as np
 from everystep import drive, fitting
 from everystep.agents import Built, FitEvery
 from everystep.drive import CHUNK, Carry, Metrics
+from everystep.engines import fused
+from everystep.lsvi import Agent
 from everystep.problem import FiniteCMDP, World
 
 BATCH = 2  # seeds in one compiled call on a CPU: larger ones are 4 % faster, but each size is compiled anew
@@ -33,6 +37,27 @@ class Cell(NamedTuple):
     built: Built
     watch: Any = None
     certify: bool = False
+
+    def in_precision(self) -> AbstractContextManager[Any]:
+        """The precision this agent computes in, switched on."""
+        return jax.enable_x64(self.built.precision == "float64")
+
+    def given(self) -> tuple[Agent, World]:
+        """The agent and its world as arrays of that precision."""
+        with self.in_precision():
+            return jax.tree.map(fused.in_precision, (self.built.agent, self.problem.world))
+
+    def structure(self) -> Hashable:
+        """What must be the same for two cells to be one compiled program."""
+        built, leaves = self.built, jax.tree.leaves(self.built.agent)
+        shapes = tuple((np.shape(leaf), leaf.dtype) for leaf in leaves)
+        return jax.tree.structure(built.agent), shapes, built.share_values, built.share_costs, built.precision
+
+    def fresh(self, seeds: int) -> Carry:
+        """So many seeds before their first episode."""
+        built, sizes = self.built, self.problem.sizes
+        with self.in_precision():
+            return drive.start_seeds(self.given()[0], sizes, built.share_values, built.share_costs, seeds)
 
 
 class Fitted(NamedTuple):
@@ -90,58 +115,64 @@ def run(
     advanced: Callable[[int], None],
 ) -> list[Trace]:
     """Run every cell on every seed. `advanced(n)` is told whenever n more episodes are done."""
-    batches = seed_batches(cells, seeds, episodes)
+    work = [Work(group, batch) for group in groups(cells) for batch in seed_batches(cells, seeds, episodes)]
 
-    def job(piece: tuple[int, np.ndarray], stop: threading.Event) -> Trace | None:
-        i, batch = piece
-        recorded, done, reached = [], 0, None
-        for reached, metrics in chunks(cells[i], batch, episodes):
-            recorded.append(metrics)
-            advanced((reached.done - done) * len(batch))
-            done = reached.done
+    def job(work: Work, stop: threading.Event) -> list[Trace]:
+        recorded: list[list[Metrics]] = [[] for _ in work.cells]
+        done = 0
+        reached: list[Reached] = []
+        for reached, metrics in chunks([cells[i] for i in work.cells], work.seeds, episodes):
+            for kept, new in zip(recorded, metrics, strict=True):
+                kept.append(new)
+            advanced((reached[0].done - done) * len(work.seeds) * len(work.cells))
+            done = reached[0].done
             if stop.is_set():
-                return None
-        assert reached is not None
-        return Trace(jax.tree.map(lambda *parts: np.concatenate(parts, 1), *recorded), *ending(cells[i], reached))
+                return []
+        joined = [jax.tree.map(lambda *parts: np.concatenate(parts, 1), *each) for each in recorded]
+        ends = [ending(cells[i], each) for i, each in zip(work.cells, reached, strict=True)]
+        return [Trace(metrics, *end) for metrics, end in zip(joined, ends, strict=True)]
 
-    pieces = [(i, batch) for i in range(len(cells)) for batch in batches]
-    traces = spread(cells, pieces, job)
-    of_cell = lambda i: traces[i * len(batches) : (i + 1) * len(batches)]
-    return [_joined(of_cell(i), len(seeds)) for i in range(len(cells))]
+    parts: list[list[Trace]] = [[] for _ in cells]
+    for each, traces in zip(work, spread(cells, work, job), strict=True):
+        for i, trace in zip(each.cells, traces, strict=True):
+            parts[i].append(trace)
+    return [_joined(traces, len(seeds)) for traces in parts]
 
 
-def spread(
-    cells: Sequence[Cell],
-    pieces: Sequence[tuple[int, np.ndarray]],
-    job: Callable[[tuple[int, np.ndarray], threading.Event], T],
-) -> list[T]:
-    """What `job` makes of every piece (the number of a cell, and seeds), several at a time, in their order.
+class Work(NamedTuple):
+    """Pieces that advance side by side: the numbers of their cells, and their seeds."""
+
+    cells: tuple[int, ...]
+    seeds: np.ndarray
+
+
+def spread(cells: Sequence[Cell], work: Sequence[Work], job: Callable[[Work, threading.Event], T]) -> list[T]:
+    """What `job` makes of all work, several at a time, in their order.
 
     When one fails, or a person stops the run, the others are told by the event and the error is raised.
     """
     stop = threading.Event()
 
-    def in_double(piece: tuple[int, np.ndarray]) -> T:
+    def in_double(each: Work) -> T:
         with jax.enable_x64(True):  # the setting is one of each thread
-            return job(piece, stop)
+            return job(each, stop)
 
-    def compiled(piece: tuple[int, np.ndarray]) -> None:
+    def compiled(each: Work) -> None:
         with jax.enable_x64(True):
-            compile_cell(cells[piece[0]], piece[1])
+            measure([cells[i] for i in each.cells], each.seeds, 0)
 
     with ThreadPoolExecutor(workers()) as pool:
         # A run of no episodes compiles: once for each structure of agent, and several of them at a time.
-        shapes = lambda built: (str(jax.tree.map(np.shape, built.agent)), built.share_values, built.share_costs)
-        structures = [shapes(cells[i].built) for i, _ in pieces]
-        one_of_each = dict(zip(reversed(structures), reversed(pieces), strict=True))
+        structures = [(cells[each.cells[0]].structure(), len(each.cells)) for each in work]
+        one_of_each = dict(zip(reversed(structures), reversed(work), strict=True))
         ready_when = {
             structure: pool.submit(compiled, one_of_each[structure]) for structure in dict.fromkeys(structures)
         }
         jobs: list[Future[T]] = []
         try:
-            for piece, structure in zip(pieces, structures, strict=True):
+            for each, structure in zip(work, structures, strict=True):
                 ready_when[structure].result()
-                jobs.append(pool.submit(in_double, piece))
+                jobs.append(pool.submit(in_double, each))
             return [future.result() for future in jobs]
         except BaseException:
             stop.set()
@@ -171,7 +202,16 @@ def _joined(parts: Sequence[Any], seeds: int) -> Trace:
     return joined._replace(fits=tuple(fits[key] for key in sorted(fits)))
 
 
-# --- batches ----------------------------------------------------------------------------------------------------------
+# --- groups and batches -----------------------------------------------------------------------------------------------
+def groups(cells: Sequence[Cell]) -> list[tuple[int, ...]]:
+    """Which cells run side by side: on a GPU those whose agents differ in numbers alone, and fit no kernels."""
+    alike: dict[Hashable, list[int]] = {}
+    for i, cell in enumerate(cells):
+        apart = not _together() or any(cell.built.fits)
+        alike.setdefault(i if apart else cell.structure(), []).append(i)
+    return [tuple(group) for group in alike.values()]
+
+
 def seed_batches(cells: Sequence[Cell], seeds: Sequence[int], episodes: int) -> list[np.ndarray]:
     """The seeds in batches of the size that suits this machine; what a seed does is the same in any."""
     return in_batches(seeds, batch_size(cells, len(seeds), episodes))
@@ -183,7 +223,8 @@ def batch_size(cells: Sequence[Cell], seeds: int, episodes: int) -> int:
         return min(BATCH, -(-seeds // workers()))
     told = jax.devices()[0].memory_stats() or {}
     free = told.get("bytes_limit", 2**33) - told.get("bytes_in_use", 0)
-    fitting_in = max(1, int(SHARE * free / max(bytes_of_a_seed(cell, episodes) for cell in cells)))
+    of_group = lambda group: sum(bytes_of_a_seed(cells[i], episodes) for i in group)
+    fitting_in = max(1, int(SHARE * free / max(map(of_group, groups(cells)))))
     return -(-seeds // -(-seeds // fitting_in))
 
 
@@ -192,15 +233,14 @@ def bytes_of_a_seed(cell: Cell, episodes: int) -> int:
 
     A state that grows is measured after one chunk, and grows like the square of the episodes.
     """
-    sizes, built = cell.problem.sizes, cell.built
-    count = min(episodes, CHUNK)
-    with jax.enable_x64(True):
-        fresh = _fresh(cell, 1)
-        later = drive.shaped(built.agent, sizes, fresh, [count])
-        world: World = jax.tree.map(jnp.asarray, cell.problem.world)
+    sizes, count = cell.problem.sizes, min(episodes, CHUNK)
+    with cell.in_precision():
+        agent, world = cell.given()
+        fresh = cell.fresh(1)
+        later = drive.shaped(agent, sizes, fresh, [count])
         seen = jax.eval_shape(
             lambda c: drive.scan_seeds(
-                built.agent, world, sizes, c, np.zeros(1, np.uint32), np.int32(1), CHUNK, True, _certified(cell)
+                agent, world, sizes, c, np.zeros(1, np.uint32), np.int32(1), CHUNK, True, _certified(cell)
             )[1],
             later,
         )
@@ -223,68 +263,94 @@ def stops(built: Built, episodes: int) -> list[tuple[int, int]]:
 
 
 def chunks(
-    cell: Cell, seeds: np.ndarray, episodes: int, since: Since | None = None
-) -> Iterator[tuple[Reached, Metrics]]:
-    """All episodes of a batch of seeds, a chunk at a time: where it stands then, and the metrics of the chunk.
+    cells: Sequence[Cell], seeds: np.ndarray, episodes: int, since: Sequence[Since] = ()
+) -> Iterator[tuple[list[Reached], list[Metrics]]]:
+    """All episodes of a batch of seeds of cells side by side, a chunk at a time: where each stands, and its metrics.
 
-    `since` says what was reached before, given a function that makes a carry of the right shape after so many episodes.
+    `since` says what each had reached before, given a function that makes a carry of the right shape after so many
+    episodes; all must have reached the same.
     """
-    sizes, built = cell.problem.sizes, cell.built
-    world: World = jax.tree.map(jnp.asarray, cell.problem.world)
-    reached = since(shaped(cell, len(seeds), episodes)) if since else None
-    reached = reached or Reached(0, _fresh(cell, len(seeds)), np.zeros((len(seeds), sizes.states), np.int32))
-    for done, until in stops(built, episodes):
-        if done < reached.done:
+    n, given = len(seeds), [cell.given() for cell in cells]
+    unseen = np.zeros((n, cells[0].problem.states), np.int32)
+    asked = since or [lambda shaped: None] * len(cells)
+    reached = [
+        ask(shaped(cell, n, episodes)) or Reached(0, cell.fresh(n), unseen)
+        for ask, cell in zip(asked, cells, strict=True)
+    ]
+    for done, until in stops(cells[0].built, episodes):
+        if done < reached[0].done:
             continue
-        carry = drive.with_room(built.agent, sizes, reached.carry, until - done)
-        carry, metrics = _scan(cell, world, carry, seeds, until - done)
-        recorded = jax.tree.map(lambda x, n=until - done: np.asarray(x[:, :n]), metrics)
-        visits_early = np.asarray(carry.visits) if until <= CHUNK else reached.visits_early
-        carry, fits = _fit(built, carry, seeds, until)
-        reached = Reached(until, carry, visits_early, (*reached.fits, *fits))
-        yield reached, recorded
+        scanned = _scan(cells, given, [each.carry for each in reached], seeds, until - done)
+        reached = [
+            _after(cell, each, carry, seeds, until)
+            for cell, each, (carry, _) in zip(cells, reached, scanned, strict=True)
+        ]
+        yield reached, [jax.tree.map(lambda x, n=until - done: np.asarray(x[:, :n]), each) for _, each in scanned]
+
+
+def _after(cell: Cell, before: Reached, carry: Carry, seeds: np.ndarray, done: int) -> Reached:
+    """Where a piece stands after a chunk."""
+    visits_early = np.asarray(carry.visits) if done <= CHUNK else before.visits_early
+    carry, fits = _fit(cell.built, carry, seeds, done)
+    return Reached(done, carry, visits_early, (*before.fits, *fits))
 
 
 def shaped(cell: Cell, seeds: int, episodes: int) -> Callable[[int], Carry]:
     """A function that makes a carry of the shape that a batch of so many seeds has after so many episodes."""
     lengths = lambda done: [until - start for start, until in stops(cell.built, episodes) if until <= done]
-    return lambda done: drive.shaped(cell.built.agent, cell.problem.sizes, _fresh(cell, seeds), lengths(done))
+
+    def later(done: int) -> Carry:
+        with cell.in_precision():
+            return drive.shaped(cell.given()[0], cell.problem.sizes, cell.fresh(seeds), lengths(done))
+
+    return later
 
 
 def ending(cell: Cell, reached: Reached) -> Ending:
     """What is kept of a piece that has reached its end."""
-    lower, upper = _bounds(cell.built.agent, reached.carry.agent)
+    with cell.in_precision():
+        lower, upper = _bounds(cell.given()[0], reached.carry.agent)
     visits = np.asarray(reached.carry.visits)
     return Ending(reached.visits_early, visits, np.asarray(lower), np.asarray(upper), reached.fits)
-
-
-def _fresh(cell: Cell, seeds: int) -> Carry:
-    built = cell.built
-    return drive.start_seeds(built.agent, cell.problem.sizes, built.share_values, built.share_costs, seeds)
 
 
 def _certified(cell: Cell) -> Any:
     return jnp.asarray(~cell.problem.exempt) if cell.certify else None
 
 
-def _scan(cell: Cell, world: World, carry: Carry, seeds: np.ndarray, count: int) -> tuple[Carry, Metrics]:
-    watch = jax.tree.map(jnp.asarray, cell.watch)
-    return drive.scan_seeds(
-        cell.built.agent, world, cell.problem.sizes, carry, seeds, np.int32(count), CHUNK, _together(),
-        _certified(cell), watch,
-    )  # fmt: skip
+def _scan(
+    cells: Sequence[Cell],
+    given: Sequence[tuple[Agent, World]],
+    carries: Sequence[Carry],
+    seeds: np.ndarray,
+    count: int,
+) -> list[tuple[Carry, Metrics]]:
+    """So many episodes of every seed of every cell: in one call, or where a cell fits the kernel in one call each."""
+    cell, world = cells[0], given[0][1]
+    sizes, built, agents = cell.problem.sizes, cell.built, [agent for agent, _ in given]
+    shared = (built.share_values, built.share_costs)
+    with cell.in_precision():
+        watch = (_certified(cell), jax.tree.map(jnp.asarray, cell.watch))
+        room = [drive.with_room(agent, sizes, carry, count) for agent, carry in zip(agents, carries, strict=True)]
+        if len(cells) == 1 or fused.takes(agents[0], world, *shared, *watch):
+            return [
+                fused.scan_seeds(agent, world, sizes, carry, seeds, np.int32(count), CHUNK, *shared, *watch)
+                for agent, carry in zip(agents, room, strict=True)
+            ]
+        together = drive.scan_agents(
+            _stacked(agents), world, sizes, _stacked(room), seeds, np.int32(count), CHUNK, *watch
+        )
+        return [jax.tree.map(lambda leaf, i=i: leaf[i], together) for i in range(len(cells))]
 
 
-def compile_cell(cell: Cell, seeds: np.ndarray) -> None:
-    """Run no episodes."""
-    measure(cell, seeds, 0)
+def _stacked(trees: Sequence[Any]) -> Any:
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
 
 
-def measure(cell: Cell, seeds: np.ndarray, count: int) -> None:
-    """Run the first so many episodes of a batch, at most a chunk of them, and forget them."""
-    world: World = jax.tree.map(jnp.asarray, cell.problem.world)
-    carry = drive.with_room(cell.built.agent, cell.problem.sizes, _fresh(cell, len(seeds)), count)
-    jax.block_until_ready(_scan(cell, world, carry, seeds, count)[0].visits)
+def measure(cells: Sequence[Cell], seeds: np.ndarray, count: int) -> None:
+    """Run the first so many episodes of a batch, at most a chunk of them, and forget them; with none, it compiles."""
+    given, fresh = [cell.given() for cell in cells], [cell.fresh(len(seeds)) for cell in cells]
+    jax.block_until_ready([carry.visits for carry, _ in _scan(cells, given, fresh, seeds, count)])
 
 
 _bounds = jax.jit(jax.vmap(drive.bounds, in_axes=(None, 0)))
