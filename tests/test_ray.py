@@ -75,9 +75,10 @@ def nodes():
     }  # fmt: skip
     cluster = Cluster()
     try:
-        head = cluster.add_node(**sizes, _system_config={"health_check_period_ms": 500, "health_check_timeout_ms": 500})
-        other = cluster.add_node(**sizes)
-        ray.init(cluster.address, log_to_driver=False, logging_level="ERROR")
+        with ray_engine.forking():
+            quick = {"health_check_period_ms": 500, "health_check_timeout_ms": 10_000}
+            head, other = cluster.add_node(**sizes, _system_config=quick), cluster.add_node(**sizes)
+            ray.init(cluster.address, log_to_driver=False, logging_level="ERROR")
         yield Nodes(cluster=cluster, head=head, other=other, spread=ray_engine.Cluster(ray))
     finally:
         ray.shutdown()

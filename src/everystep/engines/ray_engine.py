@@ -13,6 +13,7 @@ import os
 import socket
 import sys
 import time
+import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -96,7 +97,8 @@ def connected(address: str | None = None) -> Iterator[Cluster]:
     try:
         _answers(address)
         alone: dict[str, Any] = {} if address else {"include_dashboard": False}
-        ray.init(address or "local", log_to_driver=False, logging_level=logging.ERROR, **alone)
+        with forking():
+            ray.init(address or "local", log_to_driver=False, logging_level=logging.ERROR, **alone)
     except (OSError, ValueError, RuntimeError) as error:
         reason = str(error).strip().split("\n")[0].rstrip(".")
         raise EverystepError(
@@ -107,6 +109,14 @@ def connected(address: str | None = None) -> Iterator[Cluster]:
         yield Cluster(ray)
     finally:
         ray.shutdown()
+
+
+@contextmanager
+def forking() -> Iterator[None]:
+    """Without JAX's warning that forks may deadlock: Ray starts other programs, and they begin at once."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
+        yield
 
 
 def _answers(address: str | None) -> None:
