@@ -61,7 +61,7 @@ def rows_a_second(rows: np.ndarray) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pieces", type=int, default=100)
-    parser.add_argument("--episodes", type=int, default=3000)
+    parser.add_argument("--episodes", type=int, default=2000)
     parser.add_argument("--repeats", type=int, default=1)
     options = parser.parse_args()
     lake, size = problems.frozen_lake(), local.BATCH

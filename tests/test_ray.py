@@ -143,6 +143,27 @@ def test_what_cannot_be_is_said_before_any_work(flags, sentence, tmp_path, monke
     assert not out.exists()
 
 
+def test_pieces_that_fail_do_not_keep_other_problems_from_running(tmp_path, monkeypatch, capsys):
+    pond(tmp_path)
+    path = tmp_path / "two.toml"
+    path.write_text(
+        'seeds = 1\nagents = ["lsvi"]\n[[problems]]\nname = "pond.txt"\n[[problems]]\nname = "pond.txt"\ncalled = "more"\n'
+    )
+    ran = []
+
+    def run(prepared, out, told, cluster):
+        ran.append(out.name)
+        if out.name == "pond":
+            raise runner._failure(out, {"lsvi, seed 0": "ValueError: a bad day"}, 1)
+
+    monkeypatch.setattr(runner, "run", run)
+    monkeypatch.setattr(cli, "_print_summary", lambda out, remark: None)
+    assert cli.main(["run", str(path), "--out", str(tmp_path / "out")]) == 2
+    assert ran == ["pond", "more"]
+    assert "1 of 1 pieces of" in (said := capsys.readouterr().err)
+    assert "lsvi, seed 0 (ValueError: a bad day)" in said
+
+
 @needs_ray
 def test_an_address_where_nobody_answers_is_said():
     with pytest.raises(EverystepError, match=r"no Ray cluster answers at address '127\.0\.0\.1:1'"):
@@ -174,10 +195,10 @@ class MadeUpRay:
         assert options["num_cpus"] == 1
 
         def decorated(function):
-            def send(work, shared, jobs):
+            def send(work, shared, jobs, enough):
                 self.sent.append([job for job, _ in jobs])
                 died = RayError("it died") if "deadly" in self.sent[-1] else None
-                self.results.append(died or function(work, shared, jobs))
+                self.results.append(died or function(work, shared, jobs, enough))
                 return len(self.results) - 1
 
             return SimpleNamespace(remote=send)
@@ -187,7 +208,7 @@ class MadeUpRay:
     def put(self, value):
         return value
 
-    def wait(self, references, timeout):
+    def wait(self, references, num_returns=1, timeout=None):
         return references[:1], references[1:]
 
     def get(self, reference):

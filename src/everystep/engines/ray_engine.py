@@ -22,6 +22,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from everystep.errors import EverystepError
 
 HANDFUL = 1.0  # seconds of work in one task, where jobs are small: Ray spends milliseconds on each
+TASKS = 200  # that a driver sends in a second, at most: on more workers than that handfuls are larger
 TURN = 30.0  # seconds after which a long job reports where it stands: that much is lost with its worker
 TRIES = 3  # of a job that fails
 LOSSES = 10  # of workers under one job, before it is taken for their cause
@@ -146,11 +147,13 @@ class _Spreading(Generic[J, S, R]):
         try:
             while self._waiting or self._alone or self._sent:
                 slots = self._cluster.slots()
-                while len(self._sent) < 2 * slots and (jobs := self._next(slots)):
+                seconds = HANDFUL * max(1.0, slots / TASKS)
+                while len(self._sent) < 2 * slots and (jobs := self._next(slots, seconds)):
                     states = [(job, tasks.stands(job)) for job in jobs]
-                    self._sent[handful.remote(work, shared, states)] = jobs
-                ready, _ = ray.wait(list(self._sent), timeout=1.0)
-                for reference in ready:
+                    self._sent[handful.remote(work, shared, states, seconds)] = jobs
+                sent = list(self._sent)
+                ray.wait(sent, timeout=1.0)
+                for reference in ray.wait(sent, num_returns=len(sent), timeout=0)[0]:
                     self._received(reference, self._sent.pop(reference))
                 if len(self._failed) >= HOPELESS and self._quickest == float("inf"):
                     break
@@ -159,11 +162,11 @@ class _Spreading(Generic[J, S, R]):
             for reference in self._sent:
                 ray.cancel(reference)
 
-    def _next(self, slots: int) -> list[J]:
+    def _next(self, slots: int, seconds: float) -> list[J]:
         if self._alone:
             return [self._alone.popleft()]
         fair = -(-len(self._waiting) // (4 * slots))  # so that nobody is left with much when the others are done
-        quick = int(HANDFUL / self._quickest) if self._quickest > 0 else fair
+        quick = int(seconds / self._quickest) if self._quickest > 0 else fair
         return [self._waiting.popleft() for _ in range(min(len(self._waiting), max(1, min(fair, quick))))]
 
     def _received(self, reference: Any, jobs: list[J]) -> None:
@@ -214,12 +217,12 @@ def _reason(error: BaseException) -> str:
     return text if isinstance(error, EverystepError) else f"{type(error).__name__}{f': {text}' if text else ''}"
 
 
-def _handful(work: Work[J, S, R], shared: Any, jobs: Sequence[tuple[J, S | None]]) -> Handful:
-    """On a worker: the jobs of a task one after another, while there is time to begin another."""
+def _handful(work: Work[J, S, R], shared: Any, jobs: Sequence[tuple[J, S | None]], enough: float) -> Handful:
+    """On a worker: the jobs of a task one after another, until they have taken enough seconds."""
     results: list[Any] = []
     seconds: list[float] = []
     for job, state in jobs:
-        if sum(seconds) >= HANDFUL:
+        if results and sum(seconds) >= enough:
             break
         began = time.monotonic()
         try:
