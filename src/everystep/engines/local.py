@@ -285,7 +285,7 @@ def chunks(
             _after(cell, each, carry, seeds, until)
             for cell, each, (carry, _) in zip(cells, reached, scanned, strict=True)
         ]
-        yield reached, [jax.tree.map(lambda x, n=until - done: np.asarray(x[:, :n]), each) for _, each in scanned]
+        yield reached, [jax.tree.map(lambda x, n=until - done: np.asarray(x)[:, :n], each) for _, each in scanned]
 
 
 def _after(cell: Cell, before: Reached, carry: Carry, seeds: np.ndarray, done: int) -> Reached:
