@@ -34,6 +34,7 @@ from everystep.pieces import Chunk, Parcel, Pieces
 from everystep.problem import FiniteCMDP
 
 MEMORY = 2**31  # bytes of rows that one piece may come to: they are read at once when a run is finished
+NAMED = 20  # pieces in a sentence
 BYTES_OF_A_ROW = 90  # of a part; in the finished file less than half of it
 
 
@@ -265,7 +266,8 @@ def _run_on(
 
 def _failure(out: Path, failed: Mapping[str, str], count: int) -> EverystepError:
     """Says which pieces failed; `kept` has them with their reasons."""
-    listed = "; ".join(f"{name} ({reason})" for name, reason in failed.items())
+    listed = "; ".join(f"{name} ({reason})" for name, reason in list(failed.items())[:NAMED])
+    listed += f"; and {len(failed) - NAMED} more, named in notes" if len(failed) > NAMED else ""
     error = EverystepError(
         f"{len(failed)} of {count} pieces of '{out}' failed: {listed}. What the others did is kept; "
         f"`everystep resume {out}` tries these again."

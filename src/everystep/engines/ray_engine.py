@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import sys
 import time
+import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -92,19 +94,36 @@ def connected(address: str | None = None) -> Iterator[Cluster]:
     if ray.is_initialized():
         yield Cluster(ray)
         return
-    here: dict[str, Any] = {"include_dashboard": False} if address is None else {}
     try:
-        ray.init(address or "local", log_to_driver=False, logging_level=logging.ERROR, **here)
-    except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+        _answers(address)
+        alone: dict[str, Any] = {} if address else {"include_dashboard": False}
+        with forking():
+            ray.init(address or "local", log_to_driver=False, logging_level=logging.ERROR, **alone)
+    except (OSError, ValueError, RuntimeError) as error:
         reason = str(error).strip().split("\n")[0].rstrip(".")
         raise EverystepError(
-            f"no Ray cluster answers at address '{address}' ({reason}); start one with `ray start --head`, "
+            f"no Ray cluster answers at address '{address or 'local'}' ({reason}); start one with `ray start --head`, "
             "or leave --address out to use this machine alone."
         ) from None
     try:
         yield Cluster(ray)
     finally:
         ray.shutdown()
+
+
+@contextmanager
+def forking() -> Iterator[None]:
+    """Without JAX's warning that forks may deadlock: Ray starts other programs, and they begin at once."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
+        yield
+
+
+def _answers(address: str | None) -> None:
+    """Nothing if something listens at host:port, else the error of the system: Ray would try for more than a minute."""
+    host, colon, port = (address or "").rpartition(":")
+    if colon and port.isdigit() and "/" not in host:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
 
 
 class _Spreading(Generic[J, S, R]):
@@ -118,7 +137,7 @@ class _Spreading(Generic[J, S, R]):
         )  # alone: one in a task, to see whether it is at fault
         self._sent: dict[Any, list[J]] = {}
         self._tries, self._losses, self._failed = Counter[J](), Counter[J](), dict[J, str]()
-        self._quickest, self._any_went_well = float("inf"), False
+        self._quickest = float("inf")  # seconds of a job that went well
 
     def run(self) -> dict[J, str]:
         ray, tasks = self._ray, self._tasks
@@ -133,7 +152,7 @@ class _Spreading(Generic[J, S, R]):
                 ready, _ = ray.wait(list(self._sent), timeout=1.0)
                 for reference in ready:
                     self._received(reference, self._sent.pop(reference))
-                if len(self._failed) >= HOPELESS and not self._any_went_well:
+                if len(self._failed) >= HOPELESS and self._quickest == float("inf"):
                     break
             return self._failed
         finally:
@@ -152,20 +171,19 @@ class _Spreading(Generic[J, S, R]):
         try:
             done: Handful = self._ray.get(reference)
         except errors.RayTaskError as error:  # not one of the jobs, but what is around them: nothing could be run
-            done = Handful([Failed(_reason(error.cause))] * len(jobs), [])
+            done = Handful([Failed(_reason(error.cause))] * len(jobs), [0.0] * len(jobs))
         except errors.RuntimeEnvSetupError as error:
-            done = Handful([Failed(_reason(error))] * len(jobs), [])
+            done = Handful([Failed(_reason(error))] * len(jobs), [0.0] * len(jobs))
         except errors.RayError as error:
             return self._lost(jobs, error)
-        self._quickest = min([self._quickest, *done.seconds])
         begun = len(done.results)
         self._waiting.extendleft(reversed(jobs[begun:]))
-        for job, result in zip(jobs[:begun], done.results, strict=True):
+        for job, result, seconds in zip(jobs[:begun], done.results, done.seconds, strict=True):
             if isinstance(result, Failed):
                 self._tries[job] += 1
                 self._again(job, result.reason, self._tries[job] < TRIES)
                 continue
-            self._any_went_well = True
+            self._quickest = min(self._quickest, seconds)
             if not self._tasks.take(job, result):
                 self._waiting.appendleft(job)
 

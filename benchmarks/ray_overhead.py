@@ -1,0 +1,106 @@
+"""What Ray adds: 100 small pieces of a run on the cores of this machine, by the local engine and by Ray.
+
+    python benchmarks/ray_overhead.py [--pieces N] [--episodes K] [--repeats R]
+
+A piece is LSVI-AE on the paper's lake with two seeds. Both engines run in this one process' lifetime, in turn, into run
+folders that must come out the same, and are timed when their workers have compiled: what starting takes (Ray itself;
+its workers, which import and compile) is measured by a short run before and printed apart. Then: what a single task
+costs, how fast the driver takes rows in, and how large things are, for the figures of docs/cluster.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+import common
+import numpy as np
+
+from everystep import checkpoint, experiment, pieces, problems, runner
+from everystep.checkpoint import Piece
+from everystep.engines import local, ray_engine
+
+TARGET = 0.20  # of the local time
+
+
+def nothing(shared: object, job: int, state: object, seconds: float) -> int:
+    """The smallest job."""
+    return job
+
+
+def per_task(cluster: ray_engine.Cluster, tasks: int = 300) -> float:
+    """Seconds that one task with nothing to do takes, sent one by one."""
+    quick, ray_engine.HANDFUL = ray_engine.HANDFUL, 0.0
+    try:
+        jobs = ray_engine.Tasks(nothing, None, range(tasks), lambda job: None, lambda job, result: True, str)
+        return common.seconds(lambda: cluster.spread(jobs)) / tasks
+    finally:
+        ray_engine.HANDFUL = quick
+
+
+def rows_a_second(rows: np.ndarray) -> float:
+    """How fast a driver takes finished pieces in and puts them on the disk, if it does nothing else."""
+    count = max(1, 2_000_000 // rows.size)
+    reached = local.Reached(rows.shape[1], None, np.zeros((len(rows), 100), np.int32))  # type: ignore[arg-type]
+    bounds = np.zeros((len(rows), 1, 1, 4, 100))
+    ending = local.Ending(reached.visits_early, reached.visits_early, bounds, bounds, ())
+    with tempfile.TemporaryDirectory() as folder:
+        ledger = checkpoint.Ledger(Path(folder), {})
+        began = time.perf_counter()
+        for i in range(count):
+            ledger.advance(Piece(0, i * len(rows)), rows, 0, reached, ending)
+            ledger.commit_if_due()
+        ledger.commit()
+        spent = time.perf_counter() - began
+        ledger.close()
+    return count * rows.size / spent
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pieces", type=int, default=100)
+    parser.add_argument("--episodes", type=int, default=3000)
+    parser.add_argument("--repeats", type=int, default=1)
+    options = parser.parse_args()
+    lake, size = problems.frozen_lake(), local.BATCH
+    prepared = experiment.prepare(lake, ["lsvi-ae"], options.episodes, options.pieces * size)
+    first = experiment.prepare(lake, ["lsvi-ae"], 1, 4 * size)
+
+    began = time.perf_counter()
+    with ray_engine.connected() as cluster, tempfile.TemporaryDirectory() as folder:
+        starting = time.perf_counter() - began
+        out = Path(folder)
+        run = lambda name, what=prepared, on=None: runner.run(what, out / name, figures=False, cluster=on)
+        warming = common.seconds(lambda: run("first-ray", first, cluster))
+        compiling = common.seconds(lambda: run("first-local", first))
+        taken: dict[str, list[float]] = {"local": [], "ray": []}
+        for repeat in range(options.repeats):
+            for name, on in (("local", None), ("ray", cluster)):
+                taken[name].append(common.seconds(lambda n=f"{name}-{repeat}", on=on: run(n, on=on)))
+        same = len({(out / f"{name}-0" / "episodes.parquet").read_bytes() for name in taken}) == 1
+        stored = (out / "ray-0" / "episodes.parquet").stat().st_size
+        task = per_task(cluster)
+        count = cluster.slots()
+
+    here, there = min(taken["local"]), min(taken["ray"])
+    episodes = options.pieces * size * options.episodes
+    with tempfile.TemporaryDirectory() as folder:
+        runner._begin(first, Path(folder), False, {}, None)
+        parcel = pieces.parcel(Path(folder) / runner.store.WORK)
+    metrics = ("return", "value", "regret", "expected_violation", "violation", "unsafe_steps", "soft_violation")
+    rows = np.zeros((size, options.episodes), [(name, "f8") for name in metrics])
+    core = here * count  # seconds of all cores together
+    print(f"{options.pieces} pieces of {size} seeds x {options.episodes} episodes, {count} workers; same files: {same}")
+    print(f"starting Ray {starting:.1f} s; workers until they have compiled {warming:.1f} s (local {compiling:.1f} s)")
+    print(f"a piece {core / options.pieces:.2f} s of a core; a seed-episode {core / episodes * 1e6:.1f} us")
+    print(f"an empty task {task * 1e3:.1f} ms; what is run {sum(map(len, parcel)) / 1024:.0f} kB")
+    print(f"a row {rows.itemsize} bytes on its way, {stored / episodes:.1f} in the finished file")
+    print(f"a driver takes in {rows_a_second(rows) / 1e6:.1f} million rows/s")
+    common.table("engine", [common.at_most("Ray over local", there / here - 1, TARGET, show=".3f")])
+    print(f"local {here:.2f} s, Ray {there:.2f} s (all: {taken})")
+
+
+if __name__ == "__main__":
+    main()
