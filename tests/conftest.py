@@ -1,9 +1,17 @@
 """Strict everywhere: shapes checked at run time, no silent promotion of types or ranks, 64-bit numbers."""
 
+import gc
 import os
 
-# Tests compile hundreds of small programs and run each for a moment: that is quicker without LLVM's optimisations.
-os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_backend_optimization_level=0"
+# Tests compile hundreds of small programs and run each for a moment: that is quicker without LLVM's optimisations, and
+# without the newer emitters of fused loops, which prepare a whole compiler for each loop.
+os.environ["XLA_FLAGS"] = (
+    os.environ.get("XLA_FLAGS", "") + " --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+)
+# Matrices are small: threads that wait for a share of them cost more than they do.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Tracing makes many objects that stay: looking through all of them as often as Python does by itself is a waste.
+gc.set_threshold(50_000, 20, 50)
 
 import jax
 import pytest

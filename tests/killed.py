@@ -26,7 +26,7 @@ def marked(letter, function, slow=0.0):
 
 
 os.write(PIPE, b"s")
-os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0"
+os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
 
 from pathlib import Path  # noqa: E402
 
