@@ -10,14 +10,15 @@ os.environ["XLA_FLAGS"] = (
 )
 # Matrices are small: threads that wait for a share of them cost more than they do.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-# Tracing makes many objects that stay: looking through all of them as often as Python does by itself is a waste.
-gc.set_threshold(50_000, 20, 50)
 
 import jax
 import pytest
 from jaxtyping import install_import_hook
 
 install_import_hook(["everystep.parts", "everystep.lsvi", "everystep.drive"], "beartype.beartype")
+
+# Tracing makes many objects that stay: looking through all of them as often as Python does by itself is a waste.
+gc.set_threshold(50_000, 20, 50)
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
