@@ -35,3 +35,11 @@ def lake():
     from everystep.problems import frozen_lake
 
     return frozen_lake()
+
+
+@pytest.fixture
+def sketched(monkeypatch):
+    """Figures are made but not painted, which takes longer than a small run: for tests about something else."""
+    from matplotlib.figure import Figure
+
+    monkeypatch.setattr(Figure, "savefig", lambda figure, path, **how: path.write_text(f"{figure} {how}"))
