@@ -28,6 +28,7 @@ from everystep import drive
 from everystep.agents import lsvi_ae
 from everystep.engines import fused
 from everystep.problems import frozen_lake
+from everystep.settings import PRECISIONS
 
 CAPACITY = fused.EPISODES
 BEGAN = time.perf_counter()
@@ -175,7 +176,7 @@ def main() -> None:
     most, few = max(args.seeds), 1000
     order = sorted(args.seeds, reverse=True)
     layouts = lambda p, n: LAYOUTS[p] if n > few else LAYOUTS[p][:1]
-    ways = {n: [Variant(p, n, way) for p in fused.PRECISIONS for way in (*layouts(p, n), None)] for n in order}
+    ways = {n: [Variant(p, n, way) for p in PRECISIONS for way in (*layouts(p, n), None)] for n in order}
     longer = [Variant("float32", most, LAYOUTS["float32"][0], 5 * CAPACITY)]
     speed: dict[Variant, tuple[float, int]] = {}
     with ThreadPoolExecutor(max(2, (os.cpu_count() or 2) - 2)) as pool:
@@ -184,10 +185,10 @@ def main() -> None:
             variant: pool.submit(attempt, f"to compile {variant}", lambda v=variant: bench.scan(v))
             for variant in variants
         }
-        for precision in fused.PRECISIONS:
+        for precision in PRECISIONS:
             on_cpu = 16 if precision == "float64" else 0
             attempt(f"to compare in {precision}", lambda p=precision, c=on_cpu: compare(bench, p, 1024, 300, c))
-        for precision in fused.PRECISIONS:
+        for precision in PRECISIONS:
             attempt("the draws", lambda p=precision: draws_alone(bench, p, most))
         for variant in variants:
             if variant.seeds <= few:  # short runs are timed when nothing compiles any more
@@ -210,7 +211,7 @@ def table(speed: dict[Variant, tuple[float, int]], seeds: list[int], episodes: i
     print("\nMillion seed-episodes a second; the last column is the time of all episodes of all seeds, fused.\n")
     print(f"| precision | seeds | plain | fused | warps, width | fused / plain | {episodes:,} episodes, s |")
     print("|---|---|---|---|---|---|---|")
-    for precision in fused.PRECISIONS:
+    for precision in PRECISIONS:
         for n in seeds:
             ways = {v: s for v, (s, _) in speed.items() if (v.precision, v.seeds) == (precision, n)}
             plain = next((s for v, s in ways.items() if v.layout is None), None)

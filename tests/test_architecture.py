@@ -29,7 +29,7 @@ FLOORS = [
     {"engines"},
     {"experiment", "tables", "figures", "cost_figures", "scenes", "toy_text", "gym"},
     {"store", "diagnosis", "checkpoint"},
-    {"rerun", "theory_figures", "runner", "summaries", "experiment_file"},
+    {"rerun", "theory_figures", "pieces", "runner", "summaries", "experiment_file"},
     {"estimate"},
     {"progress", "certify", "compare", "reproduce", "policies", "theory_table"},
     {"training"},

@@ -10,6 +10,7 @@ from everystep.engines import fused
 from everystep.parts.choices import winner
 from everystep.problem import FiniteCMDP, Noise
 from everystep.problems.frozen_lake import from_map
+from everystep.settings import PRECISIONS
 
 SEEDS = np.arange(3, dtype=np.uint32)
 DONE, CAPACITY = 20, 24
@@ -110,7 +111,7 @@ def test_scores_that_single_precision_cannot_tell_apart_tie():
 
 
 @pytest.mark.skipif(jax.__version_info__ >= (0, 11), reason="later versions compile for a GPU at once, and need one")
-@pytest.mark.parametrize("precision", fused.PRECISIONS)
+@pytest.mark.parametrize("precision", PRECISIONS)
 def test_every_operation_of_the_kernel_is_one_that_triton_has(small, precision):
     built = agents.lsvi_ae().resolve(small, 10).build()
     with jax.enable_x64(precision == "float64"):

@@ -42,6 +42,7 @@ from everystep.settings import (
     COST_SETTINGS,
     LAM,
     MIXTURE_SETTINGS,
+    PRECISIONS,
     SAFE_SETTINGS,
     SETTINGS,
     SWITCH,
@@ -99,6 +100,7 @@ class Built(NamedTuple):
     share_values: bool
     share_costs: bool
     fits: tuple[FitEvery | None, ...] = ()  # of each cost model
+    precision: str = PRECISIONS[0]
 
 
 class FitEvery(NamedTuple):
@@ -161,6 +163,12 @@ class Resolved:
             cost = (SafeSetup if named.told else CostSetup).on(problem, episodes, recipe.name, recipe.settings, s, phi)
             kappa = cost.kappa() if isinstance(cost, SafeSetup) else None
             value = ValueSetup.on(problem, episodes, recipe.name, s, phi, kappa)
+            counted = value.choice == "counts" and set(cost.choices) == {"counts"}
+            if s["precision"] != PRECISIONS[0] and not counted:
+                raise EverystepError(
+                    f"setting precision of {recipe.name} is {s['precision']}, which is for counts of values and costs; "
+                    "set value and cost to counts, or precision to float64."
+                )
         return cls(problem, episodes, recipe, s | cost.shown() | value.shown(), phi, cost, value)
 
     def __getitem__(self, setting: str) -> Any:
@@ -173,7 +181,8 @@ class Resolved:
     def build(self) -> Built:
         """The composition itself, as JAX arrays; call it with 64-bit numbers on."""
         agent = REGISTERED[self.recipe.name].compose(self)
-        return Built(jax.tree.map(jnp.asarray, agent), self["share_values"], self["share_costs"], self._fits())
+        agent = jax.tree.map(jnp.asarray, agent)
+        return Built(agent, self["share_values"], self["share_costs"], self._fits(), self["precision"])
 
     def _fits(self) -> tuple[FitEvery | None, ...]:
         every = lambda gp: FitEvery(gp.fit, gp.kernel, Points.of(self.problem, gp.kernel))

@@ -85,10 +85,10 @@ class Ledger:
             return max((until for _, until in self._spans(piece)), default=0)
 
     def since(self, piece: Piece, shaped: Callable[[int], Carry]) -> Reached | None:
-        """Where an earlier process left a piece; None if it must start anew."""
+        """Where a piece was left, in this process or an earlier one; None if it must start anew."""
         found = self._found.get(piece)
         if found is None:
-            return None
+            return self._under_way.get(piece)
         done = int(found["done"])
         leaves, structure = jax.tree_util.tree_flatten_with_path(shaped(done))
         carry = []

@@ -18,6 +18,8 @@ from everystep.errors import EverystepError, unknown, whole_number
 
 if TYPE_CHECKING:
     from everystep.agents import Recipe
+    from everystep.engines.ray_engine import Cluster
+    from everystep.experiment_file import Engine
 
 AGENTS = "lsvi-ae,lsvi,lsvi-primal"
 
@@ -87,11 +89,13 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--out", metavar="DIR", help="the run folder to write; of a FILE: a folder of run folders")
     run.add_argument("--dry-run", action="store_true", help="run nothing: what would be run, its time and memory")
     run.add_argument("--log", metavar="KIND", help="tensorboard: curves to watch, in DIR-logs (extra `logs`)")
+    _add_engine(run)
     run.set_defaults(command=_run, parser=run)
 
     resume = commands.add_parser("resume", help="go on with a run that was stopped, killed or cut off")
     resume.add_argument("folder", metavar="DIR", help="the folder of the run")
     resume.add_argument("--log", metavar="KIND", help="tensorboard: curves to watch, in DIR-logs (extra `logs`)")
+    _add_engine(resume)
     resume.set_defaults(command=_resume)
 
     summary = commands.add_parser("summary", help="the table of a run, finished or not")
@@ -125,6 +129,11 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
+def _add_engine(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--engine", metavar="E", help="local (this machine), or ray: a cluster (extra `ray`)")
+    command.add_argument("--address", metavar="A", help="of a Ray cluster, or auto; without it Ray on this machine")
+
+
 class Parser(argparse.ArgumentParser):
     """Says what is wrong in one line, like every other error of the command."""
 
@@ -156,11 +165,33 @@ def _run(options: argparse.Namespace) -> None:
             print(f"note: '{out}' holds this run, unfinished; it goes on there.", file=sys.stderr)
         for remark in prepared.problem.remarks:
             print(f"note: {remark}", file=sys.stderr)
-    for i, (out, prepared) in enumerate(plan.folders().items()):
-        there = store.holds(out, prepared.spec)
-        _until_finished(out, prepared, partial(runner.run, prepared, out), options.log)
-        print("\n" if i else "", end="")
-        _print_summary(out, "was there already: nothing was run" if there else "")
+    failures = []
+    with _cluster(plan.engine) as cluster:
+        for i, (out, prepared) in enumerate(plan.folders().items()):
+            there = store.holds(out, prepared.spec)
+            try:
+                _until_finished(out, prepared, partial(runner.run, prepared, out, cluster=cluster), options.log)
+            except EverystepError as error:
+                if not error.kept:
+                    raise
+                failures.append(str(error))  # of some pieces: the other problems are run all the same
+                continue
+            print("\n" if i else "", end="")
+            _print_summary(out, "was there already: nothing was run" if there else "")
+    if failures:
+        raise EverystepError(" ".join(failures))
+
+
+@contextmanager
+def _cluster(engine: Engine) -> Iterator[Cluster | None]:
+    """The cluster to run on, None for this machine."""
+    if engine.name == "local":
+        yield None
+        return
+    from everystep.engines import ray_engine
+
+    with ray_engine.connected(engine.address) as cluster:
+        yield cluster
 
 
 def _planned(options: argparse.Namespace, numbers: dict[str, int | None]) -> Any:
@@ -173,12 +204,14 @@ def _planned(options: argparse.Namespace, numbers: dict[str, int | None]) -> Any
         told = {"episodes": 1000, "seeds": 32, "seed0": 0}
         told |= {name: number for name, number in numbers.items() if name in told and number is not None}
         prepared = experiment.prepare(problem, recipes, **told, certify=options.certify)
-        return experiment_file.Plan(Path(options.out), {"": prepared})
+        engine = experiment_file.Engine(options.engine or "local", options.address).checked()
+        return experiment_file.Plan(Path(options.out), {"": prepared}, engine)
     agents = None if options.agents is None else _names(options.agents)
     settings = [parsed(text) for text in options.settings]
     flags = experiment_file.Overrides(
-        options.problem, agents, certify=options.certify or None, out=options.out, settings=settings, **numbers
-    )
+        options.problem, agents, certify=options.certify or None, out=options.out, engine=options.engine,
+        address=options.address, settings=settings, **numbers,
+    )  # fmt: skip
     return experiment_file.read(Path(options.file), flags)
 
 
@@ -204,13 +237,15 @@ def _print_dry_run(runs: dict[str, Any]) -> None:
 
 
 def _resume(options: argparse.Namespace) -> None:
-    from everystep import progress, runner
+    from everystep import experiment_file, progress, runner
 
     progress.check(options.log)
+    engine = experiment_file.Engine(options.engine or "local", options.address).checked()
     out = Path(options.folder)
     runner.unfinished(out)
     prepared = runner.begun(out)
-    _until_finished(out, prepared, partial(runner.resume, out), options.log)
+    with _cluster(engine) as cluster:
+        _until_finished(out, prepared, partial(runner.resume, out, cluster=cluster), options.log)
     _print_summary(out)
 
 

@@ -272,16 +272,16 @@ def columns(metrics: Any, optimal: np.ndarray, has_costs: bool) -> dict[str, np.
         "regret": optimal[metrics.start] - metrics.value,
         "expected_violation": metrics.expected_violation,
         "violation": metrics.violation.sum(-1),
-        "unsafe_steps": metrics.unsafe_steps.astype(np.int64),
+        "unsafe_steps": metrics.unsafe_steps,
         "soft_violation": metrics.soft_violation,
     }
     each = {f"violation_{i + 1}": metrics.violation[..., i] for i in range(m)} if m > 1 else {}
-    plans = {} if metrics.planned is None else {"planned": metrics.planned.astype(np.int64)}
+    plans = {} if metrics.planned is None else {"planned": metrics.planned}
     mixed = {} if metrics.mixture_violation is None else {"mixture_violation": metrics.mixture_violation}
     labels = metrics.labels._asdict() if metrics.labels is not None and has_costs else {}
-    return (
-        curves | each | mixed | plans | {f"{name}_labels": counts.astype(np.int64) for name, counts in labels.items()}
-    )
+    named = curves | each | mixed | plans | {f"{name}_labels": counts for name, counts in labels.items()}
+    kind = lambda column: np.float64 if column.dtype.kind == "f" else np.int64
+    return {name: column.astype(kind(column), copy=False) for name, column in named.items()}
 
 
 def told(fitted: local.Fitted) -> dict[str, Any]:

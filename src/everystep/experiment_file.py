@@ -1,6 +1,6 @@
 """Experiments as files: `everystep run experiment.toml`. Problems x agents x settings, each problem a run folder.
 
-    episodes = 1000                  # also: seeds (how many, or a list), seed0, certify, out
+    episodes = 1000                  # also: seeds (how many, or a list), seed0, certify, out, engine, address
     seeds = 32
     problems = ["frozen-lake", "pond.txt"]
     agents = ["lsvi-ae", "lsvi"]
@@ -43,7 +43,8 @@ from everystep.problems import terrain_from
 from everystep.problems.terrain import READERS
 from everystep.settings import SETTINGS
 
-KEYS = ("episodes", "seeds", "seed0", "certify", "out", "problems", "agents", "settings")
+KEYS = ("episodes", "seeds", "seed0", "certify", "out", "engine", "address", "problems", "agents", "settings")
+ENGINES = ("local", "ray")
 PROBLEM_KEYS = ("name", "called", "episodes")
 AGENT_KEYS = ("name", "called", "settings", "grid")
 DEFAULTS: dict[str, Any] = {"episodes": 1000, "seeds": 32, "seed0": 0, "certify": False, "settings": {}}
@@ -60,7 +61,23 @@ class Overrides(NamedTuple):
     horizon: int | None = None
     certify: bool | None = None
     out: str | None = None
+    engine: str | None = None
+    address: str | None = None
     settings: Sequence[tuple[str | None, str, Any]] = ()  # agent (None: all that have it), key, value
+
+
+class Engine(NamedTuple):
+    """Who runs it: this machine, or a Ray cluster by its address (None: Ray on this machine alone)."""
+
+    name: str = "local"
+    address: str | None = None
+
+    def checked(self) -> Engine:
+        if self.name not in ENGINES:
+            raise unknown("engine", self.name, ENGINES, f"There are {' and '.join(ENGINES)}.")
+        if self.address is not None and self.name != "ray":
+            raise EverystepError(f"address is '{self.address}', but the engine is {self.name}; choose the engine ray.")
+        return self
 
 
 class Plan(NamedTuple):
@@ -68,6 +85,7 @@ class Plan(NamedTuple):
 
     out: Path
     runs: dict[str, Experiment]
+    engine: Engine = Engine()
 
     def folders(self) -> dict[Path, Experiment]:
         return {self.out / name if name else self.out: run for name, run in self.runs.items()}
@@ -123,6 +141,7 @@ def read(path: Path, flags: Overrides | None = None) -> Plan:
     out = flags.out or (file.text_of("out", content["out"]) if "out" in content else None)
     if out is None:
         raise EverystepError(f"'{path}' has no out; write out = \"out/mine\", or give --out.")
+    engine = _engine(file, content, flags)
     recipes = _agents(file, content, flags)
     runs: dict[str, Experiment] = {}
     for name, problem, own in _problems(file, content, flags):
@@ -134,7 +153,7 @@ def read(path: Path, flags: Overrides | None = None) -> Plan:
             runs[name] = experiment.prepare(problem, recipes, episodes, seeds, seed0, certify)
         except EverystepError as error:
             raise EverystepError(f"'{path}', problem '{name}': {error}") from None
-    return Plan(Path(out), runs)
+    return Plan(Path(out), runs, engine)
 
 
 def _opened(path: Path) -> tuple[File, dict[str, Any]]:
@@ -153,6 +172,17 @@ def _seeds(file: File, value: Any) -> int | list[int]:
     if isinstance(value, list):
         return [file.whole("seeds", each, at_least=0) for each in value]
     return file.whole("seeds", value)
+
+
+def _engine(file: File, content: Mapping[str, Any], flags: Overrides) -> Engine:
+    given = {key: file.text_of(key, content[key]) for key in ("engine", "address") if key in content}
+    if flags.engine == "local":
+        given.pop("address", None)  # it says where the file's engine is
+    named = Engine(flags.engine or given.get("engine", "local"), flags.address or given.get("address"))
+    try:
+        return named.checked()
+    except EverystepError as error:
+        raise file.wrong("address" if named.name in ENGINES else "engine", str(error)) from None
 
 
 # --- problems ---------------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from everystep.settings import BETA_COST, BETA_GP, LAM, LAM_COST, LAM_GP, SETTIN
 from everystep.sides import POINTS, KernelSide, LinearSide, RegressionSide, Side
 
 TRAINED = ("lsvi-ae", "lsvi", "lsvi-primal")  # agents that learn on environments
-TABLES_ONLY = ("features", "known_safe", "bound", "sigma")  # settings that speak of a FiniteCMDP
+TABLES_ONLY = ("features", "known_safe", "bound", "sigma", "precision")  # settings that speak of a FiniteCMDP
 
 
 @dataclass(frozen=True)

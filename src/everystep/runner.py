@@ -23,13 +23,14 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from everystep import durable, experiment, planner, problems, reductions, store
-from everystep.agents import Recipe
+from everystep import durable, experiment, pieces, problems, reductions, store
 from everystep.checkpoint import Ledger, Piece
 from everystep.drive import CHUNK
 from everystep.engines import local
+from everystep.engines.ray_engine import Cluster, Tasks
 from everystep.errors import EverystepError
 from everystep.experiment import Experiment
+from everystep.pieces import Chunk, Parcel, Pieces
 from everystep.problem import FiniteCMDP
 
 MEMORY = 2**31  # bytes of rows that one piece may come to: they are read at once when a run is finished
@@ -60,10 +61,11 @@ def run(
     told: Told | None = None,
     figures: bool = True,
     files: Mapping[str, str] | None = None,
+    cluster: Cluster | None = None,
 ) -> bool:
     """Run into a folder, or go on there, or do nothing where this very run is whole. Whether it was begun before.
 
-    `files` are texts to put beside the results.
+    `files` are texts to put beside the results. Pieces run on this machine, or on a `cluster`.
     """
     try:
         if store.holds(out, prepared.spec):
@@ -77,20 +79,20 @@ def run(
             if not begun:
                 if store.holds(out, prepared.spec):
                     return True
-                _begin(prepared, out, figures, files or {})
-            _work(prepared, out, told or (lambda step: None))
+                _begin(prepared, out, figures, files or {}, cluster)
+            _work(prepared, out, told or (lambda step: None), cluster)
             return begun
     except OSError as error:
         raise _stopped_by(out, error) from None
 
 
-def resume(out: Path, told: Told | None = None) -> None:
-    """Go on with what a folder was begun with."""
+def resume(out: Path, told: Told | None = None, cluster: Cluster | None = None) -> None:
+    """Go on with what a folder was begun with, here or on a cluster, wherever that was."""
     unfinished(out)
     try:
         with durable.held(out, out / store.WORK / "pid"):
             if store.is_unfinished(out):  # else it was finished in this very moment
-                _work(begun(out), out, told or (lambda step: None))
+                _work(begun(out), out, told or (lambda step: None), cluster)
     except OSError as error:
         raise _stopped_by(out, error) from None
 
@@ -108,9 +110,7 @@ def begun(out: Path) -> Experiment:
     """The experiment that an unfinished folder was begun with."""
     work = out / store.WORK
     spec, request = store.read_spec(work), store.read_json(work / "request.json")
-    problem = problems.from_arrays(work / "problem.npz")
-    recipes = [Recipe(each["name"], each["settings"], each["alias"]) for each in request["agents"]]
-    prepared = experiment.prepare(problem, recipes, spec["episodes"], spec["seeds"], certify=bool(spec.get("certify")))
+    prepared = pieces.again(spec, request["agents"], problems.from_arrays(work / "problem.npz"))
     if not store.same_run(prepared.spec, spec):
         raise EverystepError(
             f"'{out}' was begun with settings that are now read otherwise; go on with everystep "
@@ -127,13 +127,13 @@ def _make(out: Path) -> None:
         durable.sync_folder(path.parent)
 
 
-def _begin(prepared: Experiment, out: Path, figures: bool, files: Mapping[str, str]) -> None:
+def _begin(prepared: Experiment, out: Path, figures: bool, files: Mapping[str, str], cluster: Cluster | None) -> None:
     """Put .work in place, whole, with everything needed to go on."""
     sweep(out)
     partial = out / f".everystep-{uuid.uuid4().hex[:12]}{durable.PARTIAL}"
     partial.mkdir()
     try:
-        size = batch_size(prepared)
+        size = batch_size(prepared) if cluster is None else _batch_size_on(cluster, prepared)
         request = {"agents": _recipes(prepared), "batch": size, "figures": figures, "files": dict(files)}
         store.write_json(partial / "request.json", request)
         store.write_json(partial / "spec.json", prepared.spec)
@@ -153,6 +153,11 @@ def batch_size(prepared: Experiment) -> int:
         return max(1, min(local.batch_size(prepared.cells(), seeds, K), MEMORY // (K * BYTES_OF_A_ROW)))
 
 
+def _batch_size_on(cluster: Cluster, prepared: Experiment) -> int:
+    """As on the cores of one machine: the seeds of one compiled call, or one where workers would idle."""
+    return local.BATCH if len(prepared.agents) * len(prepared.spec["seeds"]) >= local.BATCH * cluster.slots() else 1
+
+
 def _recipes(prepared: Experiment) -> list[dict[str, Any]]:
     """The agents as they were asked for, ready for JSON."""
     told = []
@@ -167,83 +172,98 @@ def _recipes(prepared: Experiment) -> list[dict[str, Any]]:
     return told
 
 
-def _work(prepared: Experiment, out: Path, told: Told) -> None:
+def _work(prepared: Experiment, out: Path, told: Told, cluster: Cluster | None) -> None:
     """All that is left to do: pieces, and then the finished files."""
     work = out / store.WORK
     sweep(out)
     durable.sign(work / "pid")
     request = store.read_json(work / "request.json")
-    ledger = Ledger(work, _context(work))
+    ledger = Ledger(work, _context(work, jax.default_backend() if cluster is None else "cpu"))
     try:
         with jax.enable_x64(True):
-            _run_pieces(prepared, ledger, request["batch"], told)
+            _run_pieces(Pieces(prepared, request["batch"]), ledger, out, told, cluster)
         _finish(Stored(prepared, ledger, request["batch"]), out, request)
     finally:
         ledger.close()
 
 
-def _context(work: Path) -> dict[str, Any]:
+def _context(work: Path, device: str) -> dict[str, Any]:
     """What must not change between the beginning and the end of a run: bits depend on it."""
-    versions = experiment.versions()
-    del versions["python"]
     spec = hashlib.sha256((work / "spec.json").read_bytes()).hexdigest()
-    return {"format": 1, "spec": spec, "versions": versions, "device": jax.default_backend()}
+    return {"format": 1, "spec": spec, "versions": pieces.versions(), "device": device}
 
 
-def _run_pieces(prepared: Experiment, ledger: Ledger, size: int, told: Told) -> None:
-    labels, K = list(prepared.agents), prepared.spec["episodes"]
-    cells = prepared.cells()
-    batches = local.in_batches(prepared.spec["seeds"], size)
-    optimal = planner.solve(prepared.problem).V[0]
-    seeds = len(prepared.spec["seeds"])
-    every = [(i, j) for i in range(len(cells)) for j in range(len(batches))]
-    left = [(i, j) for i, j in every if not ledger.finished(Piece(i, j * size))]
-    for i, j in every:
-        if done := ledger.done(Piece(i, j * size)):
-            real = min(size, seeds - j * size)
-            told(Step(labels[i], done * real, seeds_ended=0 if (i, j) in left else real, earlier=True))
-    at = {id(batches[j]): j for j in range(len(batches))}
+def _run_pieces(every: Pieces, ledger: Ledger, out: Path, told: Told, cluster: Cluster | None) -> None:
+    left = [piece for piece in every.every() if not ledger.finished(piece)]
+    for piece in every.every():
+        if done := ledger.done(piece):
+            real = every.real(piece)
+            ended = 0 if piece in left else real
+            told(Step(every.labels[piece.cell], done * real, seeds_ended=ended, earlier=True))
 
-    def job(work: tuple[int, np.ndarray], stop: threading.Event) -> None:
-        (i, batch), j = work, at[id(work[1])]
-        piece, real = Piece(i, j * size), min(size, seeds - j * size)
-        for reached, metrics in local.chunks(cells[i], batch, K, lambda shaped: ledger.since(piece, shaped)):
-            curves = experiment.columns(metrics, optimal, prepared.has_costs(labels[i]))
-            rows = as_records({name: column[:real] for name, column in curves.items()})
-            ends = reached.done == K
-            ending = _real(local.ending(cells[i], reached), real, batch) if ends else None
-            ledger.advance(piece, rows, reached.done - rows.shape[1], reached, ending)
-            ledger.commit_if_due()
-            violation, value = (float(rows[name].sum()) for name in ("violation", "value"))
-            told(Step(labels[i], rows.size, violation, value, real if ends else 0))
-            if stop.is_set():
-                return
+    def take(piece: Piece, chunk: Chunk) -> bool:
+        ledger.advance(piece, chunk.rows, chunk.start, chunk.reached, chunk.ending)
+        ledger.commit_if_due()
+        violation, value = (float(chunk.rows[name].sum()) for name in ("violation", "value"))
+        ended = every.real(piece) if chunk.ending else 0
+        told(Step(every.labels[piece.cell], chunk.rows.size, violation, value, ended))
+        return chunk.ending is not None
 
     try:
-        local.spread(cells, [(i, batches[j]) for i, j in left], job)
+        failed = {}
+        if cluster is None:
+            _run_here(every, left, ledger, take)
+        else:
+            failed = _run_on(cluster, every, left, ledger, take, pieces.parcel(out / store.WORK))
     except OSError:  # a disk that is full does not take more
         raise
     except BaseException:
         ledger.commit()
         raise
     ledger.commit()
+    if failed:
+        raise _failure(out, {every.named(piece): reason for piece, reason in failed.items()}, len(every.every()))
 
 
-def _real(ending: local.Ending, count: int, batch: np.ndarray) -> local.Ending:
-    """Without the seeds that filled up the last batch."""
-    seeds = {int(seed) for seed in batch[:count]}
-    fits = {(fit.seed, fit.after, fit.model): fit for fit in ending.fits if fit.seed in seeds}
-    arrays = {name: array[:count] for name, array in ending._asdict().items() if name != "fits"}
-    return local.Ending(**arrays, fits=tuple(fits[key] for key in sorted(fits)))
+Take = Callable[[Piece, Chunk], bool]
 
 
-def as_records(curves: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Columns of one shape as one array with fields."""
-    shape = next(iter(curves.values())).shape
-    records = np.empty(shape, [(name, column.dtype) for name, column in curves.items()])
-    for name, column in curves.items():
-        records[name] = column
-    return records
+def _run_here(every: Pieces, left: list[Piece], ledger: Ledger, take: Take) -> None:
+    """On this machine, where a piece that fails stops the run."""
+    of = {(piece.cell, id(every.seeds(piece))): piece for piece in left}
+
+    def job(work: tuple[int, np.ndarray], stop: threading.Event) -> None:
+        piece = of[work[0], id(work[1])]
+        for chunk in every.chunks(piece, lambda shaped: ledger.since(piece, shaped)):
+            take(piece, chunk)
+            if stop.is_set():
+                return
+
+    local.spread(every.cells, [(piece.cell, every.seeds(piece)) for piece in left], job)
+
+
+def _run_on(
+    cluster: Cluster, every: Pieces, left: list[Piece], ledger: Ledger, take: Take, parcel: Parcel
+) -> dict[Piece, str]:
+    """On a cluster: the pieces that failed there every time, and why. Only this process touches the folder."""
+
+    def stands(piece: Piece) -> local.Reached | None:
+        K = every.prepared.spec["episodes"]
+        reached = ledger.since(piece, lambda done: local.shaped(every.cells[piece.cell], every.size, K)(done))
+        return None if reached is None else reached._replace(carry=jax.tree.map(np.asarray, reached.carry))
+
+    return cluster.spread(Tasks(pieces.turn, parcel, left, stands, take, every.named))
+
+
+def _failure(out: Path, failed: Mapping[str, str], count: int) -> EverystepError:
+    """Says which pieces failed; `kept` has them with their reasons."""
+    listed = "; ".join(f"{name} ({reason})" for name, reason in failed.items())
+    error = EverystepError(
+        f"{len(failed)} of {count} pieces of '{out}' failed: {listed}. What the others did is kept; "
+        f"`everystep resume {out}` tries these again."
+    )
+    error.kept = dict(failed)
+    return error
 
 
 @dataclass(frozen=True)

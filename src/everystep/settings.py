@@ -22,6 +22,7 @@ SEED_EPISODES, SAFETY_BONUS, LAM_TRIPLES = 20, 0.3, 0.01
 PRINTED = "printed"
 
 RADII = ("tuned", "paper", "coordinate")
+PRECISIONS = ("float64", "float32")
 
 
 class Setting(NamedTuple):
@@ -174,6 +175,11 @@ SETTINGS: dict[str, Setting] = {
         "none",
         "plan only when det(Lambda) has grown by this factor at some step (none: every episode; true: 2)",
     ),
+    "precision": Setting(
+        _one_of(*PRECISIONS),
+        PRECISIONS[0],
+        "of all numbers: float64, or float32 where all models are counts (docs/performance.md)",
+    ),
     "beta_cost": Setting(
         _or(AUTO, _number(at_least=0)),
         AUTO,
@@ -236,7 +242,7 @@ SETTINGS: dict[str, Setting] = {
     ),
     "lipschitz": Setting(_number(above=0), 1.0, "constant of star-convexity in the printed safety_bonus"),
 }
-VALUE_SETTINGS = ("beta", "lam", "radius", "p", "cap", "features", "value", "share_values", "switch")
+VALUE_SETTINGS = ("beta", "lam", "radius", "p", "cap", "features", "value", "share_values", "switch", "precision")
 SAFE_SETTINGS = (
     *("beta_cost", "lam_cost", "radius_cost", "sigma", "bound", "share_costs"),
     *("safe_action", "threshold", "kappa"),

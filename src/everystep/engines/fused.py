@@ -34,7 +34,6 @@ from everystep.parts.radii import Multiplied
 from everystep.parts.values import Counts, CountState
 from everystep.problem import FEW, AnyArray, Factored, FiniteCMDP, Sizes, World, start_state
 
-PRECISIONS = ("float32", "float64")
 EPISODES = 100  # in one call of the kernel: draws of a few hundred bytes an episode are made before it
 
 MOST_WARPS = 16
@@ -89,12 +88,20 @@ def scan_seeds(
     capacity: int,
     share_values: bool = True,
     share_costs: bool = True,
+    certified: AnyArray | None = None,
+    watch: Any = None,
 ) -> tuple[Carry, Metrics]:
     """`count` <= `capacity` episodes of every seed: by the kernel on a GPU if it fits, otherwise plainly."""
-    on_gpu = jax.default_backend() == "gpu"
-    if on_gpu and _triton() is not None and fits(agent, world, share_values, share_costs):
+    watched = certified is not None or watch is not None
+    if available() and not watched and fits(agent, world, share_values, share_costs):
         return scan_in_kernel(agent, world, sizes, carries, seeds, count, capacity)
-    return drive.scan_seeds(agent, world, sizes, carries, seeds, count, capacity, on_gpu)
+    together = jax.default_backend() != "cpu"
+    return drive.scan_seeds(agent, world, sizes, carries, seeds, count, capacity, together, certified, watch)
+
+
+def available() -> bool:
+    """Whether this machine has what the kernel is compiled for."""
+    return jax.default_backend() == "gpu" and _triton() is not None
 
 
 @partial(jax.jit, static_argnames=("sizes", "capacity", "layout"))
@@ -255,7 +262,7 @@ def chunks(
     carry = drive.start_seeds(agent, sizes, built.share_values, built.share_costs, len(seeds))
     for done in range(0, episodes, capacity):
         count = np.int32(min(capacity, episodes - done))
-        carry, metrics = scan(agent, world, sizes, carry, seeds, count, capacity)
+        carry, metrics = scan(agent, world, sizes, carry, seeds, count, capacity, built.share_values, built.share_costs)
         yield sums(metrics)
 
 

@@ -10,6 +10,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, TypeVar
 
 import jax
@@ -19,6 +20,8 @@ import numpy as np
 from everystep import drive, fitting
 from everystep.agents import Built, FitEvery
 from everystep.drive import CHUNK, Carry, Metrics
+from everystep.engines import fused
+from everystep.lsvi import Agent
 from everystep.problem import FiniteCMDP, World
 
 BATCH = 2  # seeds in one compiled call on a CPU: larger ones are 4 % faster, but each size is compiled anew
@@ -33,6 +36,21 @@ class Cell(NamedTuple):
     built: Built
     watch: Any = None
     certify: bool = False
+
+    def in_precision(self) -> AbstractContextManager[Any]:
+        """The precision this agent computes in, switched on."""
+        return jax.enable_x64(self.built.precision == "float64")
+
+    def given(self) -> tuple[Agent, World]:
+        """The agent and its world as arrays of that precision."""
+        with self.in_precision():
+            return jax.tree.map(fused.in_precision, (self.built.agent, self.problem.world))
+
+    def fresh(self, seeds: int) -> Carry:
+        """So many seeds before their first episode."""
+        built, sizes = self.built, self.problem.sizes
+        with self.in_precision():
+            return drive.start_seeds(self.given()[0], sizes, built.share_values, built.share_costs, seeds)
 
 
 class Fitted(NamedTuple):
@@ -131,7 +149,7 @@ def spread(
 
     with ThreadPoolExecutor(workers()) as pool:
         # A run of no episodes compiles: once for each structure of agent, and several of them at a time.
-        shapes = lambda built: (str(jax.tree.map(np.shape, built.agent)), built.share_values, built.share_costs)
+        shapes = lambda built: (str(jax.tree.map(np.shape, built.agent)), *built[1:3], built.precision)
         structures = [shapes(cells[i].built) for i, _ in pieces]
         one_of_each = dict(zip(reversed(structures), reversed(pieces), strict=True))
         ready_when = {
@@ -192,15 +210,14 @@ def bytes_of_a_seed(cell: Cell, episodes: int) -> int:
 
     A state that grows is measured after one chunk, and grows like the square of the episodes.
     """
-    sizes, built = cell.problem.sizes, cell.built
-    count = min(episodes, CHUNK)
-    with jax.enable_x64(True):
-        fresh = _fresh(cell, 1)
-        later = drive.shaped(built.agent, sizes, fresh, [count])
-        world: World = jax.tree.map(jnp.asarray, cell.problem.world)
+    sizes, count = cell.problem.sizes, min(episodes, CHUNK)
+    with cell.in_precision():
+        agent, world = cell.given()
+        fresh = cell.fresh(1)
+        later = drive.shaped(agent, sizes, fresh, [count])
         seen = jax.eval_shape(
             lambda c: drive.scan_seeds(
-                built.agent, world, sizes, c, np.zeros(1, np.uint32), np.int32(1), CHUNK, True, _certified(cell)
+                agent, world, sizes, c, np.zeros(1, np.uint32), np.int32(1), CHUNK, True, _certified(cell)
             )[1],
             later,
         )
@@ -230,17 +247,13 @@ def chunks(
     `since` says what was reached before, given a function that makes a carry of the right shape after so many episodes.
     """
     sizes, built = cell.problem.sizes, cell.built
-    world: World = jax.tree.map(jnp.asarray, cell.problem.world)
-    fresh = _fresh(cell, len(seeds))
-    ahead = stops(built, episodes)
-    lengths = lambda done: [until - start for start, until in ahead if until <= done]
-    reached = since(lambda done: drive.shaped(built.agent, sizes, fresh, lengths(done))) if since else None
-    reached = reached or Reached(0, fresh, np.zeros((len(seeds), sizes.states), np.int32))
-    for done, until in ahead:
+    given = cell.given()
+    reached = since(shaped(cell, len(seeds), episodes)) if since else None
+    reached = reached or Reached(0, cell.fresh(len(seeds)), np.zeros((len(seeds), sizes.states), np.int32))
+    for done, until in stops(built, episodes):
         if done < reached.done:
             continue
-        carry = drive.with_room(built.agent, sizes, reached.carry, until - done)
-        carry, metrics = _scan(cell, world, carry, seeds, until - done)
+        carry, metrics = _scan(cell, given, reached.carry, seeds, until - done)
         recorded = jax.tree.map(lambda x, n=until - done: np.asarray(x[:, :n]), metrics)
         visits_early = np.asarray(carry.visits) if until <= CHUNK else reached.visits_early
         carry, fits = _fit(built, carry, seeds, until)
@@ -248,28 +261,37 @@ def chunks(
         yield reached, recorded
 
 
+def shaped(cell: Cell, seeds: int, episodes: int) -> Callable[[int], Carry]:
+    """A function that makes a carry of the shape that a batch of so many seeds has after so many episodes."""
+    lengths = lambda done: [until - start for start, until in stops(cell.built, episodes) if until <= done]
+
+    def later(done: int) -> Carry:
+        with cell.in_precision():
+            return drive.shaped(cell.given()[0], cell.problem.sizes, cell.fresh(seeds), lengths(done))
+
+    return later
+
+
 def ending(cell: Cell, reached: Reached) -> Ending:
     """What is kept of a piece that has reached its end."""
-    lower, upper = _bounds(cell.built.agent, reached.carry.agent)
+    with cell.in_precision():
+        lower, upper = _bounds(cell.given()[0], reached.carry.agent)
     visits = np.asarray(reached.carry.visits)
     return Ending(reached.visits_early, visits, np.asarray(lower), np.asarray(upper), reached.fits)
-
-
-def _fresh(cell: Cell, seeds: int) -> Carry:
-    built = cell.built
-    return drive.start_seeds(built.agent, cell.problem.sizes, built.share_values, built.share_costs, seeds)
 
 
 def _certified(cell: Cell) -> Any:
     return jnp.asarray(~cell.problem.exempt) if cell.certify else None
 
 
-def _scan(cell: Cell, world: World, carry: Carry, seeds: np.ndarray, count: int) -> tuple[Carry, Metrics]:
-    watch = jax.tree.map(jnp.asarray, cell.watch)
-    return drive.scan_seeds(
-        cell.built.agent, world, cell.problem.sizes, carry, seeds, np.int32(count), CHUNK, _together(),
-        _certified(cell), watch,
-    )  # fmt: skip
+def _scan(cell: Cell, given: tuple[Agent, World], carry: Carry, seeds: np.ndarray, count: int) -> tuple[Carry, Metrics]:
+    (agent, world), sizes, built = given, cell.problem.sizes, cell.built
+    with cell.in_precision():
+        carry = drive.with_room(agent, sizes, carry, count)
+        return fused.scan_seeds(
+            agent, world, sizes, carry, seeds, np.int32(count), CHUNK, built.share_values, built.share_costs,
+            _certified(cell), jax.tree.map(jnp.asarray, cell.watch),
+        )  # fmt: skip
 
 
 def compile_cell(cell: Cell, seeds: np.ndarray) -> None:
@@ -279,9 +301,7 @@ def compile_cell(cell: Cell, seeds: np.ndarray) -> None:
 
 def measure(cell: Cell, seeds: np.ndarray, count: int) -> None:
     """Run the first so many episodes of a batch, at most a chunk of them, and forget them."""
-    world: World = jax.tree.map(jnp.asarray, cell.problem.world)
-    carry = drive.with_room(cell.built.agent, cell.problem.sizes, _fresh(cell, len(seeds)), count)
-    jax.block_until_ready(_scan(cell, world, carry, seeds, count)[0].visits)
+    jax.block_until_ready(_scan(cell, cell.given(), cell.fresh(len(seeds)), seeds, count)[0].visits)
 
 
 _bounds = jax.jit(jax.vmap(drive.bounds, in_axes=(None, 0)))

@@ -1,0 +1,212 @@
+"""The Ray engine: work spread over the machines of a cluster. What is lost is done again, what fails is named.
+
+It knows nothing of agents: a job is anything that can be told apart from others, and `work` is a function that goes on
+with one of them for a while, somewhere. Jobs travel in handfuls of about a second, so that small ones spend little of
+their time on the way. Ray moves functions, arguments and results between its own processes, pickled; nothing of that
+reaches a folder of everystep.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from everystep.errors import EverystepError
+
+HANDFUL = 1.0  # seconds of work in one task, where jobs are small: Ray spends milliseconds on each
+TURN = 30.0  # seconds after which a long job reports where it stands: that much is lost with its worker
+TRIES = 3  # of a job that fails
+LOSSES = 10  # of workers under one job, before it is taken for their cause
+HOPELESS = 10  # so many jobs failed and none went well: the fault is not in them
+J = TypeVar("J")  # a job
+S = TypeVar("S")  # where it stands
+R = TypeVar("R")  # what it hands back
+Work = Callable[[Any, J, S | None, float], R]
+
+
+class Failed(NamedTuple):
+    """What a job raised, in words."""
+
+    reason: str
+
+
+class Handful(NamedTuple):
+    """What came of the jobs of a task that were begun, in their order, and how many seconds each took."""
+
+    results: list[Any]
+    seconds: list[float]
+
+
+class Tasks(NamedTuple, Generic[J, S, R]):
+    """Jobs, and how to deal with them.
+
+    work:   goes on with a job on a worker: (shared, job, where it stands, seconds) -> result
+    shared: what every job needs; it is sent to a machine once
+    jobs:   in the order they should be begun
+    stands: where a job stands, None at its beginning
+    take:   told what came of a turn of a job, here; whether the job is finished
+    named:  a job as people say it
+    """
+
+    work: Work[J, S, R]
+    shared: Any
+    jobs: Sequence[J]
+    stands: Callable[[J], S | None]
+    take: Callable[[J, R], bool]
+    named: Callable[[J], str]
+
+
+class Cluster(NamedTuple):
+    """A cluster this process is connected to."""
+
+    ray: Any
+
+    def slots(self) -> int:
+        """How many jobs it can run at a time; machines may come and go."""
+        return max(1, int(self.ray.cluster_resources().get("CPU", 1)))
+
+    def spread(self, tasks: Tasks[J, S, R]) -> dict[J, str]:
+        """Do all jobs. Those that failed every time, and why; the others are finished."""
+        return _Spreading(self, tasks).run()
+
+
+@contextmanager
+def connected(address: str | None = None) -> Iterator[Cluster]:
+    """A cluster by its address, `auto` for the one this machine is part of, None for one of this machine's own cores.
+
+    Who is connected already stays so, afterwards too.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a run tells nobody of itself
+    try:
+        import ray
+    except ImportError:
+        raise EverystepError(
+            "--engine ray needs the package ray; install it with `pip install 'everystep[ray]'`."
+        ) from None
+    if ray.is_initialized():
+        yield Cluster(ray)
+        return
+    here: dict[str, Any] = {"include_dashboard": False} if address is None else {}
+    try:
+        ray.init(address or "local", log_to_driver=False, logging_level=logging.ERROR, **here)
+    except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+        reason = str(error).strip().split("\n")[0].rstrip(".")
+        raise EverystepError(
+            f"no Ray cluster answers at address '{address}' ({reason}); start one with `ray start --head`, "
+            "or leave --address out to use this machine alone."
+        ) from None
+    try:
+        yield Cluster(ray)
+    finally:
+        ray.shutdown()
+
+
+class _Spreading(Generic[J, S, R]):
+    """One call of `Cluster.spread`: which jobs wait, and which are on their way."""
+
+    def __init__(self, cluster: Cluster, tasks: Tasks[J, S, R]):
+        self._ray, self._cluster, self._tasks = cluster.ray, cluster, tasks
+        self._waiting, self._alone = (
+            deque(tasks.jobs),
+            deque[J](),
+        )  # alone: one in a task, to see whether it is at fault
+        self._sent: dict[Any, list[J]] = {}
+        self._tries, self._losses, self._failed = Counter[J](), Counter[J](), dict[J, str]()
+        self._quickest, self._any_went_well = float("inf"), False
+
+    def run(self) -> dict[J, str]:
+        ray, tasks = self._ray, self._tasks
+        handful = ray.remote(num_cpus=1, max_retries=0, runtime_env={"env_vars": _environment()})(_handful)
+        work, shared = ray.put(tasks.work), ray.put(tasks.shared)
+        try:
+            while self._waiting or self._alone or self._sent:
+                slots = self._cluster.slots()
+                while len(self._sent) < 2 * slots and (jobs := self._next(slots)):
+                    states = [(job, tasks.stands(job)) for job in jobs]
+                    self._sent[handful.remote(work, shared, states)] = jobs
+                ready, _ = ray.wait(list(self._sent), timeout=1.0)
+                for reference in ready:
+                    self._received(reference, self._sent.pop(reference))
+                if len(self._failed) >= HOPELESS and not self._any_went_well:
+                    break
+            return self._failed
+        finally:
+            for reference in self._sent:
+                ray.cancel(reference)
+
+    def _next(self, slots: int) -> list[J]:
+        if self._alone:
+            return [self._alone.popleft()]
+        fair = -(-len(self._waiting) // (4 * slots))  # so that nobody is left with much when the others are done
+        quick = int(HANDFUL / self._quickest) if self._quickest > 0 else fair
+        return [self._waiting.popleft() for _ in range(min(len(self._waiting), max(1, min(fair, quick))))]
+
+    def _received(self, reference: Any, jobs: list[J]) -> None:
+        errors = self._ray.exceptions
+        try:
+            done: Handful = self._ray.get(reference)
+        except errors.RayTaskError as error:  # not one of the jobs, but what is around them: nothing could be run
+            done = Handful([Failed(_reason(error.cause))] * len(jobs), [])
+        except errors.RuntimeEnvSetupError as error:
+            done = Handful([Failed(_reason(error))] * len(jobs), [])
+        except errors.RayError as error:
+            return self._lost(jobs, error)
+        self._quickest = min([self._quickest, *done.seconds])
+        begun = len(done.results)
+        self._waiting.extendleft(reversed(jobs[begun:]))
+        for job, result in zip(jobs[:begun], done.results, strict=True):
+            if isinstance(result, Failed):
+                self._tries[job] += 1
+                self._again(job, result.reason, self._tries[job] < TRIES)
+                continue
+            self._any_went_well = True
+            if not self._tasks.take(job, result):
+                self._waiting.appendleft(job)
+
+    def _lost(self, jobs: list[J], error: Exception) -> None:
+        for job in jobs:
+            self._losses[job] += 1
+            self._again(job, f"its worker was lost: {_reason(error)}", self._losses[job] < LOSSES)
+
+    def _again(self, job: J, reason: str, may: bool) -> None:
+        what = "it is tried again" if may else "it is given up"
+        print(f"note: {self._tasks.named(job)}: {reason}; {what}.", file=sys.stderr, flush=True)
+        if may:
+            self._alone.append(job)
+        else:
+            self._failed[job] = reason
+
+
+def _environment() -> dict[str, str]:
+    """Of workers: one core each, as Ray counts them, and the same compiler as here."""
+    flags = {"XLA_FLAGS": os.environ["XLA_FLAGS"]} if "XLA_FLAGS" in os.environ else {}
+    return {"PJRT_NPROC": "1", "JAX_PLATFORMS": "cpu"} | flags
+
+
+def _reason(error: BaseException) -> str:
+    """An error in one line: its first one that says something."""
+    lines = [line.strip() for line in str(error).split("\n") if line.strip()]
+    text = lines[0].rstrip(".") if lines else ""
+    return text if isinstance(error, EverystepError) else f"{type(error).__name__}{f': {text}' if text else ''}"
+
+
+def _handful(work: Work[J, S, R], shared: Any, jobs: Sequence[tuple[J, S | None]]) -> Handful:
+    """On a worker: the jobs of a task one after another, while there is time to begin another."""
+    results: list[Any] = []
+    seconds: list[float] = []
+    for job, state in jobs:
+        if sum(seconds) >= HANDFUL:
+            break
+        began = time.monotonic()
+        try:
+            results.append(work(shared, job, state, TURN))
+        except Exception as error:  # whatever it is, it is told to whoever waits for the job
+            results.append(Failed(_reason(error)))
+        seconds.append(time.monotonic() - began)
+    return Handful(results, seconds)
