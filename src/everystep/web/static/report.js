@@ -1,7 +1,7 @@
 // @ts-check
 /** The report: what Python put into the page as JSON, on boards and charts. */
 import { ARROW, BOLT, Board, Harm, MARKS } from "./board.js";
-import { Curves, floats, onPage, theme } from "./curves.js";
+import { Curves, floats, onPage, onWidth, theme } from "./curves.js";
 
 /**
  * @typedef {{name: string, title: string, y: string, fromZero: boolean, references: {value: number, name: string}[],
@@ -102,7 +102,7 @@ function prices() {
       const layout = theme({ x: "episode k", y: "Z", log, height: 300 });
       Plotly.react(element, traces, { ...layout, hovermode: "closest" }, { displaylogo: false, displayModeBar: false });
     };
-    new ResizeObserver(draw).observe(element);
+    onWidth(element, draw);
     scheme.addEventListener("change", draw);
     return draw;
   });
@@ -139,9 +139,9 @@ function player(map) {
     const moment = Math.min(Math.max(at, 0), last);
     slider.value = String(moment);
     const { episode } = content.films[films[0].label][moment];
-    const words = `after ${episode.toLocaleString("en")} of ${content.episodes.toLocaleString("en")}`;
+    const words = `after ${episode.toLocaleString("en")} of ${content.episodes.toLocaleString("en")} episodes`;
     byId("now").textContent = words;
-    slider.setAttribute("aria-valuetext", `${words} episodes`);
+    slider.setAttribute("aria-valuetext", words);
     for (const { label, board, totals } of boards) {
       const film = content.films[label];
       const harm = new Harm(map);
@@ -207,11 +207,12 @@ function player(map) {
 
 /** @param {HTMLElement} list @param {Frame} frame */
 function showTotals(list, { episode, totals, violations }) {
-  const number = (/** @type {number} */ value) => value.toLocaleString("en", { maximumFractionDigits: 1 });
+  const number = (/** @type {number} */ value, digits = 0) =>
+    value.toLocaleString("en", { maximumFractionDigits: 1, minimumFractionDigits: digits });
   const rows = [
     ["harm in all", number(totals.violation), ""],
     ["just now", number(violations.reduce((sum, [, , , , amount]) => sum + amount, 0)), ""],
-    ["reward an episode", number(episode ? totals.return / episode : 0), "harm"],
+    ["reward an episode so far", number(episode ? totals.return / episode : 0, 1), "wide"],
   ];
   list.replaceChildren(
     ...rows.map(([key, value, kind]) => {
@@ -232,17 +233,27 @@ function momentsOfHarm(map, films) {
   const element = byId("when");
   const room = 0.8;
   let now = 0;
+  let listening = false;
+  /** @type {(episode: number) => void} */
+  let pick = () => {};
   const height = 60 + 64 * films.length;
   const all = films.map(({ label }) => content.films[label].flatMap((frame) => frame.violations));
+  // One broken line for each agent, a stroke for each step: thousands of markers would take a second to draw.
+  const strokes = all.map((violations, row) => ({
+    x: violations.flatMap(([episode]) => [episode, episode, null]),
+    y: violations.flatMap(([, h]) => {
+      const level = films.length - 1 - row + (room * h) / map.horizon;
+      return [level - room / map.horizon, level, null];
+    }),
+    text: violations.flatMap((each) => [told(map, each), told(map, each), ""]),
+  }));
   const draw = () => {
     const traces = films.map(({ label, colour }, row) => ({
-      x: all[row].map(([episode]) => episode),
-      y: all[row].map(([, h]) => films.length - 1 - row + (room * h) / map.horizon),
-      text: all[row].map((each) => told(map, each)),
+      ...strokes[row],
       name: label,
-      mode: "markers",
-      type: "scatter",
-      marker: { size: 4, color: onPage(colour), opacity: 0.55, symbol: "line-ns-open", line: { width: 1 } },
+      mode: "lines",
+      line: { width: 1.2, color: onPage(colour), simplify: false },
+      opacity: 0.7,
       hovertemplate: "%{text}<extra></extra>",
     }));
     const layout = theme({ x: "episode", y: "", log: false, height });
@@ -266,8 +277,13 @@ function momentsOfHarm(map, films) {
       },
       { displaylogo: false, displayModeBar: false },
     );
+    if (!listening) {
+      listening = true;
+      const chart = /** @type {any} */ (element);
+      chart.on("plotly_click", (/** @type {{points: {x: number}[]}} */ event) => pick(event.points[0].x));
+    }
   };
-  new ResizeObserver(draw).observe(element);
+  onWidth(element, draw);
   scheme.addEventListener("change", draw);
   return {
     /** @param {number} episode */
@@ -278,9 +294,7 @@ function momentsOfHarm(map, films) {
     },
     /** @param {(episode: number) => void} picked */
     onPick(picked) {
-      draw();
-      const chart = /** @type {any} */ (element);
-      chart.on("plotly_click", (/** @type {{points: {x: number}[]}} */ event) => picked(event.points[0].x));
+      pick = picked;
     },
   };
 }
