@@ -27,9 +27,9 @@ export function floats(text, kind) {
   return kind === "f8" ? new Float64Array(raw.buffer) : new Float32Array(raw.buffer);
 }
 
-/** Draw when an element gets a width, and when it gets another. @param {HTMLElement} element @param {() => void} draw */
+/** Draw again when an element gets another width. @param {HTMLElement} element @param {() => void} draw */
 export function onWidth(element, draw) {
-  let width = 0;
+  let width = element.clientWidth;
   new ResizeObserver(() => {
     if (element.clientWidth === width) return;
     width = element.clientWidth;
