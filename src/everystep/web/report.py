@@ -95,6 +95,7 @@ def page(run: rerun.Run, shown: Films) -> str:
             "run_line": _run_line(run.spec),
             "remarks": run.spec["remarks"],
             "has_map": scene is not None,
+            "map_words": _map_words(scene) if scene else "",
             "picture": None if scene else _picture(run.problem),
             "looks": looks,
             "agents": [_agent(each, look) for each, look in zip(run.spec["agents"], looks, strict=True)],
@@ -105,12 +106,16 @@ def page(run: rerun.Run, shown: Films) -> str:
             "seeds": len(run.spec["seeds"]),
             "charts": [{"name": name, "title": title} for name, title, _, _ in CHARTS],
             "prices": [look for look in looks if look["label"] in content["prices"]],
-            "price_remark": f"Drawn at {PRICE_POINTS} of {K:,} episodes." if (K := run.spec["episodes"]) > PRICE_POINTS else "",
+            "price_remark": f"Drawn at {PRICE_POINTS} of {K:,} episodes."
+            if (K := run.spec["episodes"]) > PRICE_POINTS
+            else "",
             "has_player": bool(content["films"]),
             "first_seed": run.spec["seeds"][0],
             "horizon": run.problem.horizon,
             "curve_remarks": remarks,
-            "player_remarks": shown.remarks,
+            "player_remarks": shown.remarks
+            if scene or not shown.films
+            else ["There is no player, because the problem is not drawn on a grid."],
             "content": assets.as_json(content),
             "style": assets.inlined("\n".join(assets.static(name) for name in ("page.css", "board.css", "report.css"))),
             "plotly": assets.inlined(assets.plotly_script()),
@@ -140,6 +145,15 @@ def _facts(problem: FiniteCMDP, summary: Mapping[str, Any]) -> list[tuple[str, s
         ("Safe optimum", f"{told['optimal_value']:.4f}"),
         ("Optimum without the constraint", f"{told['unconstrained_value']:.4f}"),
     ]
+
+
+def _map_words(scene: Mapping[str, Any]) -> str:
+    hatched = "Hatched: hazards. " if scene["hazards"] else ""
+    shade = "The greener, the higher. " if scene["heights"] else ""
+    return (
+        f"The map. {hatched}{shade}S is the start, G a goal; a cross marks an action that is unsafe there, towards "
+        "where it goes; the dotted line is the likeliest way of the safe optimum."
+    )
 
 
 def _picture(problem: FiniteCMDP) -> str:
@@ -268,7 +282,9 @@ def shot(run: rerun.Run, bar: Bar) -> Films:
         with bar(K * len(labels)) as advanced:
             films = {label: _film(run, again, label, when, advanced) for label in labels}
     except EverystepError as error:
-        return Films({}, [f"There is no player and there are no prices, because the run could not be repeated: {error}"])
+        return Films(
+            {}, [f"There is no player and there are no prices, because the run could not be repeated: {error}"]
+        )
     remarks = []
     if len(when) < K + 1:
         remarks.append(
