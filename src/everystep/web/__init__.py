@@ -1,0 +1,1 @@
+"""Pages in the browser: one to read, and one to play with."""
