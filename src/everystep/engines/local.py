@@ -235,17 +235,36 @@ def chunks(
     ahead = stops(built, episodes)
     lengths = lambda done: [until - start for start, until in ahead if until <= done]
     reached = since(lambda done: drive.shaped(built.agent, sizes, fresh, lengths(done))) if since else None
-    reached = reached or Reached(0, fresh, np.zeros((len(seeds), sizes.states), np.int32))
+    reached = reached or beginning(cell, len(seeds))
     for done, until in ahead:
         if done < reached.done:
             continue
-        carry = drive.with_room(built.agent, sizes, reached.carry, until - done)
-        carry, metrics = _scan(cell, world, carry, seeds, until - done)
-        recorded = jax.tree.map(lambda x, n=until - done: np.asarray(x[:, :n]), metrics)
-        visits_early = np.asarray(carry.visits) if until <= CHUNK else reached.visits_early
-        carry, fits = _fit(built, carry, seeds, until)
-        reached = Reached(until, carry, visits_early, (*reached.fits, *fits))
+        reached, recorded = advance(cell, world, reached, seeds, until, episodes)
         yield reached, recorded
+
+
+def advance(
+    cell: Cell, world: World, reached: Reached, seeds: np.ndarray, until: int, episodes: int
+) -> tuple[Reached, Metrics]:
+    """On from where a batch stands, of a run of `episodes`: to `until`, at most to the end of the chunk it is in.
+
+    What grows is made larger at the beginning of a chunk, for all of it: where one pauses within it does not show.
+    """
+    built, done = cell.built, reached.done
+    start, end = next(each for each in stops(built, episodes) if each[1] > done)
+    until = min(until, end)
+    room = done == start
+    carry = drive.with_room(built.agent, cell.problem.sizes, reached.carry, end - start) if room else reached.carry
+    carry, metrics = _scan(cell, world, carry, seeds, until - done)
+    recorded = jax.tree.map(lambda x: np.asarray(x[:, : until - done]), metrics)
+    visits_early = np.asarray(carry.visits) if until <= CHUNK else reached.visits_early
+    carry, fits = _fit(built, carry, seeds, until)
+    return Reached(until, carry, visits_early, (*reached.fits, *fits)), recorded
+
+
+def beginning(cell: Cell, seeds: int) -> Reached:
+    """Where so many seeds stand before their first episode."""
+    return Reached(0, _fresh(cell, seeds), np.zeros((seeds, cell.problem.states), np.int32))
 
 
 def ending(cell: Cell, reached: Reached) -> Ending:
