@@ -80,7 +80,7 @@ def exported(wish: Wish, players: Sequence[frames.Player], curves: Mapping[str, 
                 raise EverystepError(
                     f"the settings of {label} depend on the number of episodes; let all {wish.episodes} run, then export."
                 )
-        endings = {player.label: player.ending() for player in players}
+    endings = {player.label: player.ending() for player in players}
     visits, bounds = {}, {}
     for label, end in endings.items():
         visits[f"{label}_{CHUNK}"], visits[f"{label}_end"] = end.visits_early, end.visits_end
