@@ -203,11 +203,11 @@ class Player:
 
     def _frame(self, violations: list[tuple[int, int, int, int, float]]) -> Frame:
         built = self._cell.built
-        one = jax.tree.map(lambda leaf: leaf[0], self._reached.carry)
-        policy, labels = _shown(built.agent, self._world, self.problem.sizes, one, self._seeds[0])
+        carry = self._reached.carry
+        policy, labels = _shown(built.agent, self._world, self.problem.sizes, carry, self._seeds[0])
         return Frame(
             self.done,
-            np.asarray(one.visits),
+            np.asarray(carry.visits)[0],
             np.asarray(policy),
             np.asarray(labels) if self.has_costs else None,
             violations,
@@ -225,8 +225,10 @@ def _plan_ahead(agent: Agent, world: World, sizes: Sizes, carry: Carry, seed: UI
 
 
 def _look(
-    agent: Agent, world: World, sizes: Sizes, carry: Carry, seed: UInt32[Array, ""]
+    agent: Agent, world: World, sizes: Sizes, carries: Carry, seed: UInt32[Array, ""]
 ) -> tuple[UInt8[Array, "H S"], UInt8[Array, "S A"]]:
+    """What the only seed of `carries` goes by: the likeliest actions, and the worst label of each over steps."""
+    carry = jax.tree.map(lambda leaf: leaf[0], carries)
     plan = _plan_ahead(agent, world, sizes, carry, seed)
     actions = plan.policy.argmax(1) if plan.actions is None else plan.actions
     label = certificates.labels(*drive.bounds(agent, carry.agent))  # (T, A, S)

@@ -256,7 +256,8 @@ def advance(
     room = done == start
     carry = drive.with_room(built.agent, cell.problem.sizes, reached.carry, end - start) if room else reached.carry
     carry, metrics = _scan(cell, world, carry, seeds, until - done)
-    recorded = jax.tree.map(lambda x: np.asarray(x[:, : until - done]), metrics)
+    # Cut in NumPy: a slice of a device's array is compiled for every length.
+    recorded = jax.tree.map(lambda x: np.asarray(x)[:, : until - done], metrics)
     visits_early = np.asarray(carry.visits) if until <= CHUNK else reached.visits_early
     carry, fits = _fit(built, carry, seeds, until)
     return Reached(until, carry, visits_early, (*reached.fits, *fits)), recorded
