@@ -19,7 +19,7 @@ class EverystepError(ValueError):
     kept: Any = None
 
 
-class Infeasible(EverystepError):
+class InfeasibleError(EverystepError):
     """A problem in which some states have no safe action; `states` are all of them."""
 
     states: tuple[int, ...] = ()

@@ -1,4 +1,4 @@
-"""A visitor's wish as a problem and an experiment, what is to be said of its map, and a run as a folder in a zip file."""
+"""A visitor's wish as a problem and an experiment, what is to be said of its map, and a run as a zipped folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 from everystep import experiment, frames, store
 from everystep.agents import REGISTERED, Recipe
 from everystep.drive import CHUNK
-from everystep.errors import EverystepError, Infeasible
+from everystep.errors import EverystepError, InfeasibleError
 from everystep.experiment import Experiment
 from everystep.problem import FiniteCMDP
 from everystep.problems.frozen_lake import from_map
@@ -43,23 +43,24 @@ def _settings(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def examined(wish: Wish) -> dict[str, Any]:
-    """What is to be said of a map before anything is run: its scene; or why it cannot be run, and which cells are why."""
+    """What is to be said of a map before it is run: its scene; or why it cannot be, and which cells are why."""
+    read = {"settings": wish._asdict()}
     try:
         lake = problem(wish)
-    except Infeasible as error:
+    except InfeasibleError as error:
         cells = list(error.states)
-        return {"say": "infeasible", "sentence": _explained(str(error), len(cells)), "cells": cells}
+        return {"say": "infeasible", **read, "sentence": _explained(str(error), len(cells)), "cells": cells}
     except EverystepError as error:
-        return {"say": "infeasible", "sentence": str(error), "cells": []}
-    return {"say": "scene", "scene": frames.scene(lake), "remarks": list(lake.remarks)}
+        return {"say": "infeasible", **read, "sentence": str(error), "cells": []}
+    return {"say": "scene", **read, "scene": frames.scene(lake), "remarks": list(lake.remarks)}
 
 
 def _explained(sentence: str, cells: int) -> str:
     which = "The marked cell has" if cells == 1 else f"The {cells} marked cells have"
     them = "it" if cells == 1 else "each"
     return (
-        f"{which} no safe action: every move from there aims at a hazard. Give {them} a way out, because no agent could "
-        f"keep the constraint there ({sentence.split(':')[0]})."
+        f"{which} no safe action: every move from there aims at a hazard. Give {them} a way out, because no "
+        f"agent could keep the constraint there ({sentence.split(':')[0]})."
     )
 
 
@@ -78,14 +79,16 @@ def exported(wish: Wish, players: Sequence[frames.Player], curves: Mapping[str, 
             leaves = [jax.tree.leaves(each.agents[label].build().agent) for each in (ran, whole)]
             if not all(np.array_equal(one, other) for one, other in zip(*leaves, strict=True)):
                 raise EverystepError(
-                    f"the settings of {label} depend on the number of episodes; let all {wish.episodes} run, then export."
+                    f"the settings of {label} depend on the number of episodes; let all {wish.episodes} run to export."
                 )
     endings = {player.label: player.ending() for player in players}
     visits, bounds = {}, {}
     for label, end in endings.items():
         visits[f"{label}_{CHUNK}"], visits[f"{label}_end"] = end.visits_early, end.visits_end
         if ran.has_costs(label):
-            bounds[f"{label}_lower"], bounds[f"{label}_upper"] = (each.swapaxes(-1, -2) for each in (end.lower, end.upper))
+            bounds[f"{label}_lower"], bounds[f"{label}_upper"] = (
+                each.swapaxes(-1, -2) for each in (end.lower, end.upper)
+            )
     fits = {label: [experiment.told(fit) for fit in end.fits] for label, end in endings.items() if end.fits}
     rows = {label: {name: column[None] for name, column in columns.items()} for label, columns in curves.items()}
     result = experiment.Result(ran.problem, ran.spec, rows, visits, ran.features(), bounds, fits)

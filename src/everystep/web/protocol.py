@@ -1,7 +1,7 @@
 """What the page of the playground may say to its server, and within which limits.
 
-Everything a browser sends is read here: a message of text becomes a `Message`, settings become a `Wish`, and whatever is
-not understood (an unknown field, a number out of range, a text that is too long) is refused in one sentence.
+Everything a browser sends is read here: a message of text becomes a `Message`, settings become a `Wish`, and whatever
+is not understood (an unknown field, a number out of range, a text that is too long) is refused in one sentence.
 """
 
 from __future__ import annotations
@@ -144,7 +144,9 @@ def _rows(field: str, value: Any) -> tuple[str, ...]:
         raise EverystepError(f"{field} is {_shown(value)}; give a list of texts, one a row of the map.")
     if not 1 <= len(value) <= SIDE or not all(1 <= len(row) <= SIDE for row in value):
         across = max(map(len, value), default=0)
-        raise EverystepError(f"{field} has {len(value)} rows of up to {across} cells; a map is at most {SIDE} x {SIDE}.")
+        raise EverystepError(
+            f"{field} has {len(value)} rows of up to {across} cells; a map is at most {SIDE} x {SIDE}."
+        )
     for row in value:
         if strange := set(row) - set(CELLS):
             raise EverystepError(f"{field} holds {_shown(min(strange))}; use the letters {', '.join(CELLS)} only.")
@@ -160,6 +162,10 @@ def _agents(field: str, value: Any) -> tuple[str, ...]:
     if len(set(value)) < len(value):
         raise EverystepError(f"{field} names one twice; leave it out.")
     return tuple(value)
+
+
+def _wish(field: str, value: Any) -> Wish:
+    return wish(value)
 
 
 def _settings(field: str, value: Any) -> dict[str, Any]:
@@ -200,8 +206,8 @@ WISH: dict[str, Reader] = {
     "settings": _settings,
 }
 COMMANDS: dict[str, dict[str, Reader]] = {
-    "check": {"settings": lambda field, value: wish(value)},  # what is there to say of this map?
-    "start": {"settings": lambda field, value: wish(value)},  # run from episode 1
+    "check": {"settings": _wish, "number": _whole(0, 2**53)},  # what is there to say of this map?
+    "start": {"settings": _wish},  # run from episode 1
     "restart": {},  # the same once more
     "play": {},
     "pause": {},

@@ -141,7 +141,9 @@ def application(hosts: Hosts) -> ASGIApp:
     async def converse(socket: WebSocket) -> None:
         await socket.accept()
         if len(visitors) >= protocol.VISITORS:
-            sentence = f"{protocol.VISITORS} visitors are here already, which is all this server takes; try again later."
+            sentence = (
+                f"{protocol.VISITORS} visitors are here already, which is all this server takes; try again later."
+            )
             await socket.send_json({"say": "refused", "sentence": sentence})
             await socket.close(TRY_AGAIN_LATER, sentence)
             return
@@ -200,7 +202,9 @@ def listening(host: str, port: int | None) -> socket.socket:
     try:
         family, _, _, _, address = socket.getaddrinfo(host or None, port or PORT, type=socket.SOCK_STREAM)[0]
     except OSError as error:
-        raise EverystepError(f"host is '{host}', which cannot be found ({error.strerror}); leave it at 127.0.0.1.") from None
+        raise EverystepError(
+            f"host is '{host}', which cannot be found ({error.strerror}); leave it at 127.0.0.1."
+        ) from None
     for number in (address[1], 0):
         ear = socket.socket(family, socket.SOCK_STREAM)
         ear.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

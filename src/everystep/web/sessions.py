@@ -1,7 +1,7 @@
 """One visitor: what the page asked for, the agents that learn for it, and the frames that go back.
 
     page:   check | start | restart | play | pause | step | speed | shown | export        (protocol.py)
-    server: hello | scene | infeasible | refused | preparing | ready | frame | paused | over | exported
+    server: hello | scene | infeasible | refused | preparing | ready | frame | paused | over | exporting | exported
 
 A session owns its agents and nothing else; sessions share threads and compiled programs. Every agent of a session
 advances by a stretch of episodes at a time, short enough to take about `STRETCH` seconds, and hands its thread to
@@ -15,7 +15,7 @@ import asyncio
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
@@ -112,7 +112,7 @@ class Session:
         now = time.monotonic()
         if len(self._heard_at) == self._heard_at.maxlen and now - self._heard_at[0] < 1:
             raise EverystepError(
-                f"more than {protocol.MESSAGES_PER_SECOND} messages came in a second; send fewer. The connection is closed."
+                f"more than {protocol.MESSAGES_PER_SECOND} messages came in a second; the connection is closed, reload."
             )
         self._heard_at.append(now)
         try:
@@ -127,7 +127,8 @@ class Session:
         fields = message.fields
         match message.do:
             case "check":
-                await self._say(await self._workshop.run(lakes.examined, fields["settings"]))
+                said = await self._workshop.run(lakes.examined, fields["settings"])
+                await self._say({**said, "number": fields["number"]})
             case "start":
                 await self._stop()
                 self._wish = fields["settings"]
@@ -173,22 +174,21 @@ class Session:
                 self._run = run
                 await self._play(run)
         except EverystepError as error:
-            await self._say({"say": "refused", "sentence": str(error)})
+            await self._say({"say": "refused", "run": number, "sentence": str(error)})
 
     async def _prepare(self, number: int, wish: Wish) -> Run | None:
         """Check, compile and say so; None where the map cannot be run."""
         said = await self._workshop.run(lakes.examined, wish)
         if said["say"] != "scene":
-            await self._say(said)
+            await self._say({**said, "run": number})
             return None
         await self._say({"say": "preparing", "run": number, "agents": list(wish.agents)})
         prepared = await self._workshop.compile(lakes.prepared, wish)
         await asyncio.gather(*(self._workshop.compile(_compiled, prepared, label) for label in prepared.agents))
         run = await self._workshop.run(Run, number, wish, prepared)
         first = await self._advanced(run, 0)
-        looks = figures.looks(list(prepared.agents))
-        agents = [{"label": label, "title": figures.title(label), "colour": looks[label][0]} for label in prepared.agents]
-        await self._say({**said, "say": "ready", "run": number, "agents": agents, "frames": first, "episodes": wish.episodes})
+        told = {"agents": looks(list(prepared.agents)), "frames": first, "episodes": wish.episodes}
+        await self._say({**said, "say": "ready", "run": number, **told})
         return run
 
     async def _play(self, run: Run) -> None:
@@ -212,7 +212,9 @@ class Session:
             pace.took(count, time.monotonic() - began)
             due = max(due + count / self._rate, time.monotonic() - BEHIND)
             self._sent += 1
-            await self._say({"say": "frame", "run": run.number, "frame": self._sent, "episode": run.done, "agents": told})
+            await self._say(
+                {"say": "frame", "run": run.number, "frame": self._sent, "episode": run.done, "agents": told}
+            )
         await self._say({"say": "over", "run": run.number, "episode": run.done})
 
     async def _advanced(self, run: Run, count: int) -> dict[str, Any]:
@@ -235,6 +237,7 @@ class Session:
         self._exporting = True
         try:
             run = self._run
+            await self._say({"say": "exporting"})
             zipped = await self._workshop.export(lakes.exported, run.wish, run.players, run.curves())
             await self._say({"say": "exported", "name": "everystep-run.zip", "bytes": len(zipped)})
             await self._wire.send_bytes(zipped)
@@ -246,7 +249,7 @@ class Session:
 
 
 class Pace:
-    """How many episodes to run between two frames: as the speed asks for, and no more than `STRETCH` seconds of them."""
+    """How many episodes to run between two frames: as the speed asks for, but `STRETCH` seconds at most."""
 
     def __init__(self) -> None:
         self._seconds = STRETCH  # of an episode; the first frame shows one
@@ -264,19 +267,24 @@ def catalogue() -> dict[str, Any]:
     """What the page must know to draw its form: limits, agents, cost models, and the paper's lake."""
     from everystep.agents import REGISTERED
 
-    looks = figures.looks(list(protocol.AGENT_NAMES))
+    of = lambda name: {"needs": REGISTERED[name].needs, "summary": REGISTERED[name].summary}
     return {
         "limits": protocol.LIMITS,
-        "agents": [
-            {
-                "label": name, "title": figures.title(name), "colour": looks[name][0],
-                "needs": REGISTERED[name].needs, "summary": REGISTERED[name].summary,
-            }
-            for name in protocol.AGENT_NAMES
-        ],
+        "agents": [look | of(look["label"]) for look in looks(protocol.AGENT_NAMES)],
         "cost_models": list(protocol.COST_MODELS),
         "defaults": protocol.DEFAULTS._asdict(),
-    }  # fmt: skip
+    }
+
+
+def looks(labels: Sequence[str]) -> list[dict[str, str]]:
+    """How agents look on the page: as in every figure, whoever else is there."""
+    every = figures.looks(list(protocol.AGENT_NAMES))
+    dashes = {"-": "solid", "-.": "dashdot", ":": "dot"}
+    dash = lambda drawn: dashes[drawn] if isinstance(drawn, str) else "dash"
+    return [
+        {"label": label, "title": figures.title(label), "colour": every[label][0], "dash": dash(every[label][1])}
+        for label in labels
+    ]
 
 
 def _compiled(prepared: Experiment, label: str) -> None:
