@@ -14,7 +14,7 @@ import socket
 import sys
 import threading
 import webbrowser
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from importlib import resources
 from typing import Any, NamedTuple
 
@@ -131,11 +131,24 @@ def _with_headers(send: Send) -> Send:
     return sending
 
 
-def application(hosts: Hosts) -> ASGIApp:
-    """The server as an ASGI application."""
+class Once:
+    """Something to do in the background when somebody comes for the first time."""
+
+    def __init__(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._work = work
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        if self._task is None:
+            self._task = asyncio.create_task(self._work())
+
+
+def application(hosts: Hosts, warm: bool = True) -> ASGIApp:
+    """The server as an ASGI application; `warm`: it compiles for the paper's lake as soon as somebody comes."""
     from everystep.web.sessions import Session, Workshop
 
     workshop = Workshop()
+    warming = Once(workshop.warm)
     visitors: set[Session] = set()
 
     async def converse(socket: WebSocket) -> None:
@@ -151,6 +164,8 @@ def application(hosts: Hosts) -> ASGIApp:
         visitors.add(session)
         try:
             await session.greet()
+            if warm:
+                warming.begin()
             while True:
                 message = await socket.receive()
                 if message["type"] == "websocket.disconnect":

@@ -15,10 +15,11 @@ import asyncio
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
+import jax
 import numpy as np
 
 from everystep import figures, frames
@@ -32,6 +33,7 @@ FRAMES_PER_SECOND = 20
 STRETCH = 0.08  # seconds of work of one agent between frames, at most: a longer one would not look smooth
 AHEAD = 3  # frames sent and not yet taken by the page
 BEHIND = 0.5  # seconds after which a run that is slower than asked for gives up catching up
+PROGRAMS = 200  # compiled ones that are kept
 CURVES = ("return", "value", "regret", "violation", "expected_violation", "unsafe_steps")
 T = TypeVar("T")
 
@@ -44,10 +46,11 @@ class Wire(Protocol):
 
 
 class Workshop:
-    """The threads that all sessions share: for stretches of episodes, for compiling, and one for exports."""
+    """What all sessions share: threads for stretches of episodes, for compiling and for exports, and compiled programs."""
 
     def __init__(self) -> None:
         threads = max(2, local.workers())
+        self._programs: dict[Hashable, asyncio.Future[None]] = {}
         self._running = ThreadPoolExecutor(threads, "everystep-run")
         self._compiling = ThreadPoolExecutor(2, "everystep-compile")
         self._exporting = ThreadPoolExecutor(1, "everystep-export")
@@ -57,6 +60,22 @@ class Workshop:
 
     async def compile(self, work: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._compiling, work, *arguments)
+
+    async def ready(self, prepared: Experiment, label: str) -> None:
+        """Compile what an agent needs, unless somebody has done so or is at it: JAX would do it twice."""
+        shape = await self.compile(_shape, prepared, label)
+        if shape not in self._programs:
+            if len(self._programs) >= PROGRAMS:
+                self._programs.clear()
+                jax.clear_caches()  # whoever runs now compiles once more: rare, and the server stays small
+            self._programs[shape] = asyncio.ensure_future(self.compile(_compile, prepared, label))
+        await asyncio.shield(self._programs[shape])  # others may wait for it when this visitor has gone
+
+    async def warm(self) -> None:
+        """Compile for what the page opens with, while the visitor still looks at it."""
+        prepared = await self.compile(lakes.prepared, protocol.DEFAULTS)
+        for label in prepared.agents:
+            await self.ready(prepared, label)
 
     async def export(self, work: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._exporting, work, *arguments)
@@ -184,7 +203,7 @@ class Session:
             return None
         await self._say({"say": "preparing", "run": number, "agents": list(wish.agents)})
         prepared = await self._workshop.compile(lakes.prepared, wish)
-        await asyncio.gather(*(self._workshop.compile(_compiled, prepared, label) for label in prepared.agents))
+        await asyncio.gather(*(self._workshop.ready(prepared, label) for label in prepared.agents))
         run = await self._workshop.run(Run, number, wish, prepared)
         first = await self._advanced(run, 0)
         told = {"agents": looks(list(prepared.agents)), "frames": first, "episodes": wish.episodes}
@@ -287,7 +306,15 @@ def looks(labels: Sequence[str]) -> list[dict[str, str]]:
     ]
 
 
-def _compiled(prepared: Experiment, label: str) -> None:
+def _shape(prepared: Experiment, label: str) -> Hashable:
+    """What an agent's programs depend on."""
+    with jax.enable_x64(True):
+        built = prepared.agents[label].build()
+    shapes = str(jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), built.agent))
+    return shapes, prepared.problem.sizes, built.share_values, built.share_costs
+
+
+def _compile(prepared: Experiment, label: str) -> None:
     """Run one episode and forget it: then all programs are there."""
     frames.Player(prepared, label, 0).advance(1)
 

@@ -8,9 +8,9 @@ import { Board, Harm } from "./board.js";
 import { Curves, onPage } from "./curves.js";
 
 const LATELY = 20; // episodes that the totals call lately
-const CURVES_EVERY = 150; // milliseconds: charts take longer to draw than boards
+const CURVES_EVERY = 250; // milliseconds: charts take longer to draw than boards
 const CHARTS = [
-  { key: "value", title: "Value of the plan", note: "exact, from the start" },
+  { key: "value", title: "Value of the plan", note: "exact; dotted: the best safe one" },
   { key: "lately", title: "Harm of an episode", note: `mean of the last ${LATELY}` },
   { key: "harm", title: "Harm in all", note: "since the first episode" },
 ];
@@ -122,7 +122,7 @@ export class Lanes {
         const chart = element("div");
         card.append(heading, chart);
         this.at.charts.append(card);
-        const references = key === "value" && best !== null ? [{ value: best, name: "best safe value" }] : [];
+        const references = key === "value" && best !== null ? [{ value: best, name: "" }] : [];
         return [key, new Curves(chart, ready.agents, { title, height: 240, fromZero: key !== "value", references })];
       }),
     );

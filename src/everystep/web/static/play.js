@@ -263,6 +263,7 @@ speed.addEventListener("input", () => {
 });
 showSpeed();
 
+if (window.matchMedia("(max-width: 900px)").matches) part("more", HTMLDetailsElement).open = false; // run comes first there
 input("name").addEventListener("input", changed);
 input("plan-step").addEventListener("input", () => lanes.setStep(Math.max(1, input("plan-step").valueAsNumber || 1)));
 for (const layer of ["arrows", "marks", "route"]) {
