@@ -110,6 +110,12 @@ def parser() -> argparse.ArgumentParser:
     theory.add_argument("--seeds", default="8", metavar="N", help="how many of its seeds to run again and watch (8)")
     theory.set_defaults(command=_theory)
 
+    report = commands.add_parser("report", help="a run as one page for a browser: curves, tables, and a player")
+    report.add_argument("folder", metavar="DIR", help="a run folder")
+    report.add_argument("--out", metavar="FILE", help="the page to write (DIR/report.html)")
+    report.add_argument("--no-player", action="store_true", help="run nothing again: no player, no prices")
+    report.set_defaults(command=_report)
+
     compare = commands.add_parser("compare", help="all agents on all problems where they can run: Table 1, measured")
     compare.add_argument("--problems", metavar="P,Q", help="names with commas (all)")
     compare.add_argument("--agents", metavar="A,B", help="names with commas (all)")
@@ -267,6 +273,10 @@ def _reproduce(options: argparse.Namespace) -> None:
     print(findings.text())
     print(f"\nWritten to {options.out}")
 
+    from everystep.web import report
+
+    print(f"A page to look at: {report.write(Path(options.out), bar)}")
+
 
 def _certify(options: argparse.Namespace) -> None:
     from everystep import certify
@@ -280,6 +290,13 @@ def _theory(options: argparse.Namespace) -> None:
     from everystep import theory_table
 
     print(theory_table.run(Path(options.folder), seeds, bar))
+
+
+def _report(options: argparse.Namespace) -> None:
+    from everystep.web import report
+
+    out = None if options.out is None else Path(options.out)
+    print(f"Written to {report.write(Path(options.folder), bar, out, not options.no_player)}")
 
 
 def _compare(options: argparse.Namespace) -> None:

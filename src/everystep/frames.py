@@ -11,7 +11,7 @@ agent goes by in episode k + 1; and the unsafe steps since the frame before.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -260,18 +260,14 @@ def moments(episodes: int, at_most: int) -> list[int]:
     return [int(k) for k in np.unique(np.ceil(spread))]
 
 
-def film(player: Player, when: Sequence[int]) -> Film:
-    """A run from its beginning to its end, with frames after these episodes."""
-    frames: list[Frame] = []
-    stretches: list[Stretch] = []
-    for stretch, frame in _pauses(player, when):
-        frames.append(frame)
-        stretches.append(stretch)
-    recorded = [each.columns for each in stretches if each.columns]
-    joined: Mapping[str, np.ndarray] = {name: np.concatenate([each[name] for each in recorded]) for name in recorded[0]}
-    return Film(frames, dict(joined), np.concatenate([each.prices for each in stretches]))
-
-
-def _pauses(player: Player, when: Sequence[int]) -> Iterator[tuple[Stretch, Frame]]:
+def film(player: Player, when: Sequence[int], advanced: Callable[[int], None] | None = None) -> Film:
+    """A run from its beginning to its end, with frames after these episodes; `advanced(n)` is told of n more."""
+    shots = []
     for until in when:
-        yield player.advance(until - player.done)
+        before = player.done
+        shots.append(player.advance(until - before))
+        if advanced is not None:
+            advanced(player.done - before)
+    recorded = [stretch.columns for stretch, _ in shots if stretch.columns]
+    joined = {name: np.concatenate([each[name] for each in recorded]) for name in recorded[0]}
+    return Film([frame for _, frame in shots], joined, np.concatenate([stretch.prices for stretch, _ in shots]))

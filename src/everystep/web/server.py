@@ -15,7 +15,6 @@ import sys
 import threading
 import webbrowser
 from collections.abc import AsyncIterator, Callable, Coroutine
-from importlib import resources
 from typing import Any, NamedTuple
 
 from everystep.errors import EverystepError
@@ -34,15 +33,14 @@ except ImportError as error:
     ) from None
 
 from everystep import __version__
-from everystep.web import protocol
+from everystep.web import assets, protocol
 
 PORT = 8765
 TRY_AGAIN_LATER, TOO_MUCH = 1013, 1008
-STATIC = {
-    "board.js": "text/javascript", "curves.js": "text/javascript", "play.js": "text/javascript",
-    "painting.js": "text/javascript", "form.js": "text/javascript", "sharing.js": "text/javascript",
-    "lanes.js": "text/javascript", "board.css": "text/css", "play.css": "text/css",
-}  # fmt: skip
+STATIC = (
+    *("board.js", "curves.js", "play.js", "painting.js", "form.js", "sharing.js", "lanes.js"),
+    *("page.css", "board.css", "play.css"),
+)
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
@@ -199,17 +197,11 @@ def _answer(content: bytes, kind: str) -> Any:
 
 def files() -> dict[str, tuple[bytes, str]]:
     """Everything there is to fetch, by its address, with its type: read once, from the packages themselves."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    pages = Environment(loader=PackageLoader("everystep.web"), autoescape=True, undefined=StrictUndefined)
-    page = pages.get_template("play.html").render(version=__version__, limits=protocol.LIMITS)
-    static = resources.files("everystep.web") / "static"
-    plotly = resources.files("plotly") / "package_data" / "plotly.min.js"
-    return {
-        "/": (page.encode(), "text/html"),
-        "/plotly.min.js": (plotly.read_bytes(), "text/javascript"),
-        **{f"/{name}": ((static / name).read_bytes(), kind) for name, kind in STATIC.items()},
-    }
+    page = assets.page("play.html", {"version": __version__, "limits": protocol.LIMITS})
+    texts = {name: assets.static(name) for name in STATIC}
+    texts |= {"": page, "plotly.min.js": assets.plotly_script()}
+    kinds = {"js": "text/javascript", "css": "text/css", "": "text/html"}
+    return {f"/{name}": (text.encode(), kinds[name.rpartition(".")[2]]) for name, text in texts.items()}
 
 
 def listening(host: str, port: int | None) -> socket.socket:

@@ -22,11 +22,11 @@ from typing import Any, Protocol, TypeVar
 import jax
 import numpy as np
 
-from everystep import figures, frames
+from everystep import frames
 from everystep.engines import local
 from everystep.errors import EverystepError
 from everystep.experiment import Experiment
-from everystep.web import lakes, protocol
+from everystep.web import assets, lakes, protocol
 from everystep.web.protocol import Message, Wish
 
 FRAMES_PER_SECOND = 20
@@ -46,7 +46,7 @@ class Wire(Protocol):
 
 
 class Workshop:
-    """What all sessions share: threads for stretches of episodes, for compiling and for exports, and compiled programs."""
+    """What all sessions share: compiled programs, and threads for stretches of episodes, for compiling, for exports."""
 
     def __init__(self) -> None:
         threads = max(2, local.workers())
@@ -297,13 +297,8 @@ def catalogue() -> dict[str, Any]:
 
 def looks(labels: Sequence[str]) -> list[dict[str, str]]:
     """How agents look on the page: as in every figure, whoever else is there."""
-    every = figures.looks(list(protocol.AGENT_NAMES))
-    dashes = {"-": "solid", "-.": "dashdot", ":": "dot"}
-    dash = lambda drawn: dashes[drawn] if isinstance(drawn, str) else "dash"
-    return [
-        {"label": label, "title": figures.title(label), "colour": every[label][0], "dash": dash(every[label][1])}
-        for label in labels
-    ]
+    every = {look["label"]: look for look in assets.looks(protocol.AGENT_NAMES)}
+    return [every[label] for label in labels]
 
 
 def _shape(prepared: Experiment, label: str) -> Hashable:

@@ -16,6 +16,12 @@ const SVG = "http://www.w3.org/2000/svg";
 const UNIT = 24;
 const LABELS = ["unknown", "safe", "unsafe"];
 
+/** @param {number} r */
+const dot = (r) => `M${-r},0a${r},${r} 0 1 0 ${2 * r},0a${r},${r} 0 1 0 ${-2 * r},0`;
+export const ARROW = "M-4.2,0H1.2M4.6,0L0.6,-2.7V2.7Z";
+export const MARKS = [dot(0.9), dot(1.7), "M-1.9,-1.9L1.9,1.9M1.9,-1.9L-1.9,1.9"];
+export const BOLT = "M0.9,-5L-3.2,0.9H-0.4L-0.9,5L3.2,-0.9H0.4Z";
+
 /** @param {string} text base64 @returns {Uint8Array} */
 export function bytes(text) {
   const raw = atob(text);
@@ -287,7 +293,7 @@ export class Board {
     const stays = move.down === 0 && move.right === 0;
     const angle = (Math.atan2(move.down, move.right) * 180) / Math.PI;
     arrow.setAttribute("class", seen ? "arrow" : "arrow unseen");
-    arrow.setAttribute("d", stays ? "M-2.5,-2.5h5v5h-5z" : "M-4.2,0H1.2M4.6,0L0.6,-2.7V2.7Z");
+    arrow.setAttribute("d", stays ? "M-2.5,-2.5h5v5h-5z" : ARROW);
     arrow.setAttribute("transform", `translate(${left + UNIT / 2} ${top + UNIT / 2}) rotate(${angle})`);
   }
 
@@ -296,8 +302,7 @@ export class Board {
     mark.setAttribute("visibility", label < 0 ? "hidden" : "visible");
     if (label < 0) return;
     mark.setAttribute("class", `mark ${LABELS[label]}`);
-    const dot = (/** @type {number} */ r) => `M${-r},0a${r},${r} 0 1 0 ${2 * r},0a${r},${r} 0 1 0 ${-2 * r},0`;
-    mark.setAttribute("d", [dot(0.9), dot(1.7), "M-1.9,-1.9L1.9,1.9M1.9,-1.9L-1.9,1.9"][label]);
+    mark.setAttribute("d", MARKS[label]);
   }
 
   #strike() {
@@ -309,8 +314,7 @@ export class Board {
     this.harm?.times.forEach((times, at) => times && pairs.add(at));
     for (const at of pairs) {
       const { transform } = this.#side(Math.floor(at / A), at % A, 11.6);
-      const bolt = "M0.9,-5L-3.2,0.9H-0.4L-0.9,5L3.2,-0.9H0.4Z";
-      shape("path", { class: recent.has(at) ? "bolt recent" : "bolt", d: bolt, transform }, this.bolts);
+      shape("path", { class: recent.has(at) ? "bolt recent" : "bolt", d: BOLT, transform }, this.bolts);
     }
   }
 

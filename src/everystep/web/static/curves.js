@@ -27,6 +27,36 @@ export function floats(text, kind) {
   return kind === "f8" ? new Float64Array(raw.buffer) : new Float32Array(raw.buffer);
 }
 
+/**
+ * A layout of Plotly that looks like the page.
+ * @param {{x: string, y: string, log: boolean, height: number, fromZero?: boolean}} told
+ */
+export function theme({ x, y, log, height, fromZero = false }) {
+  const ink = dark.matches ? "#d7dce2" : "#2b3036";
+  const faint = dark.matches ? "#3a424c" : "#e3e5e8";
+  const axis = { gridcolor: faint, linecolor: faint, zerolinecolor: faint, automargin: true };
+  return {
+    height,
+    margin: { l: 46, r: 12, t: 8, b: 40 },
+    paper_bgcolor: "rgba(0,0,0,0)",
+    plot_bgcolor: "rgba(0,0,0,0)",
+    font: { family: "system-ui, sans-serif", size: 12, color: ink },
+    showlegend: false,
+    hovermode: "x unified",
+    hoverlabel: { bgcolor: dark.matches ? "#1c2128" : "#ffffff", bordercolor: faint, font: { color: ink } },
+    dragmode: "zoom",
+    uirevision: log ? "log" : "linear",
+    xaxis: { ...axis, title: { text: x, standoff: 8 } },
+    yaxis: {
+      ...axis,
+      title: { text: y, standoff: 8 },
+      type: log ? "log" : "linear",
+      rangemode: fromZero ? "tozero" : "normal",
+      ...(log ? { dtick: 1, exponentformat: "power" } : {}),
+    },
+  };
+}
+
 export class Curves {
   /**
    * @param {HTMLElement} element where to draw
@@ -158,32 +188,13 @@ export class Curves {
   }
 
   layout() {
-    const ink = dark.matches ? "#d7dce2" : "#2b3036";
-    const faint = dark.matches ? "#3a424c" : "#e3e5e8";
-    const paper = dark.matches ? "#1c2128" : "#ffffff";
     const { x = "episode", y = "", fromZero = false, height = 300, references = [] } = this.options;
-    const axis = { gridcolor: faint, linecolor: faint, zerolinecolor: faint, automargin: true, fixedrange: false };
+    const layout = theme({ x, y, height, log: this.log, fromZero });
+    const { color } = layout.font;
     return {
-      height,
-      margin: { l: 46, r: 12, t: 8, b: 40 },
-      paper_bgcolor: "rgba(0,0,0,0)",
-      plot_bgcolor: "rgba(0,0,0,0)",
-      font: { family: "system-ui, sans-serif", size: 12, color: ink },
-      showlegend: false,
-      hovermode: "x unified",
-      hoverlabel: { bgcolor: paper, bordercolor: faint, font: { color: ink } },
-      dragmode: "zoom",
-      uirevision: this.log ? "log" : "linear",
-      xaxis: { ...axis, title: { text: x, standoff: 8 } },
-      yaxis: {
-        ...axis,
-        title: { text: y, standoff: 8 },
-        type: this.log ? "log" : "linear",
-        rangemode: fromZero ? "tozero" : "normal",
-        ...(this.log ? { dtick: 1, exponentformat: "power" } : {}),
-      },
+      ...layout,
       shapes: references.map(({ value }) => ({
-        type: "line", xref: "paper", x0: 0, x1: 1, y0: value, y1: value, line: { color: ink, width: 1, dash: "dot" },
+        type: "line", xref: "paper", x0: 0, x1: 1, y0: value, y1: value, line: { color, width: 1, dash: "dot" },
       })),
       annotations: references.map(({ value, name }) => ({
         text: plain(name), xref: "paper", x: 1, xanchor: "right", yanchor: "bottom", showarrow: false,
