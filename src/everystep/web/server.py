@@ -227,6 +227,14 @@ def listening(host: str, port: int | None) -> socket.socket:
     raise AssertionError
 
 
+def configuration(app: ASGIApp) -> uvicorn.Config:
+    """Quiet, and with limits on what it reads."""
+    return uvicorn.Config(
+        app, log_level="error", ws="websockets-sansio", ws_max_size=protocol.MESSAGE_BYTES,
+        ws_per_message_deflate=False, timeout_graceful_shutdown=2, server_header=False,
+    )  # fmt: skip
+
+
 class _Server(uvicorn.Server):
     """Says where it is once it answers."""
 
@@ -244,10 +252,7 @@ def serve(host: str, port: int | None, browser: bool) -> None:
         hosts = Hosts(host, ear.getsockname()[1])
         shown = "127.0.0.1" if hosts.host in ("0.0.0.0", "") else "[::1]" if hosts.host == "::" else host
         address = f"http://{f'[{shown}]' if ':' in shown and '[' not in shown else shown}:{hosts.port}/"
-        config = uvicorn.Config(
-            application(hosts), log_level="error", ws="websockets-sansio", ws_max_size=protocol.MESSAGE_BYTES,
-            ws_per_message_deflate=False, timeout_graceful_shutdown=2, server_header=False,
-        )  # fmt: skip
+        config = configuration(application(hosts))
         server = _Server(config)
 
         def tell() -> None:
