@@ -27,6 +27,16 @@ export function floats(text, kind) {
   return kind === "f8" ? new Float64Array(raw.buffer) : new Float32Array(raw.buffer);
 }
 
+/** Draw again when an element gets another width. @param {HTMLElement} element @param {() => void} draw */
+export function onWidth(element, draw) {
+  let width = element.clientWidth;
+  new ResizeObserver(() => {
+    if (element.clientWidth === width) return;
+    width = element.clientWidth;
+    draw();
+  }).observe(element);
+}
+
 /**
  * A layout of Plotly that looks like the page.
  * @param {{x: string, y: string, log: boolean, height: number, fromZero?: boolean}} told
@@ -83,7 +93,7 @@ export class Curves {
     element.setAttribute("role", "figure");
     element.setAttribute("aria-label", options.title);
     dark.addEventListener("change", () => this.draw());
-    new ResizeObserver(() => this.draw()).observe(element);
+    onWidth(element, () => this.draw());
   }
 
   /** A mean, with its interval if it has one. @param {string} label @param {Band} band */
@@ -197,7 +207,7 @@ export class Curves {
         type: "line", xref: "paper", x0: 0, x1: 1, y0: value, y1: value, line: { color, width: 1, dash: "dot" },
       })),
       annotations: references.map(({ value, name }) => ({
-        text: plain(name), xref: "paper", x: 1, xanchor: "right", yanchor: "bottom", showarrow: false,
+        text: plain(name), xref: "paper", x: 0, xanchor: "left", yanchor: "bottom", showarrow: false,
         y: this.log ? Math.log10(value) : value, font: { size: 11 },
       })),
     };

@@ -1,7 +1,7 @@
 // @ts-check
 /** The report: what Python put into the page as JSON, on boards and charts. */
 import { ARROW, BOLT, Board, Harm, MARKS } from "./board.js";
-import { Curves, floats, onPage, theme } from "./curves.js";
+import { Curves, floats, onPage, onWidth, theme } from "./curves.js";
 
 /**
  * @typedef {{name: string, title: string, y: string, fromZero: boolean, references: {value: number, name: string}[],
@@ -85,24 +85,34 @@ function ofStep(share) {
 
 function prices() {
   let log = false;
+  const ramp = document.getElementById("steps");
+  ramp?.style.setProperty("background", `linear-gradient(90deg, ${[0, 0.25, 0.5, 0.75, 1].map(ofStep).join(",")})`);
   const drawn = Object.entries(content.prices).map(([label, { x, z }]) => {
     const element = marked("price", label);
     const lines = z.map((steps) => steps.map((each) => floats(each, "f8")));
+    const { colour } = /** @type {Look} */ (agents.find((agent) => agent.label === label));
     const draw = () => {
-      const traces = lines.flatMap((steps, i) =>
-        steps.map((y, h) => ({
+      const traces = lines.flatMap((steps, i) => {
+        const which = lines.length > 1 ? `, constraint ${i + 1}` : "";
+        const hovertemplate = "episode %{x}: %{y:.4~g}";
+        const each = steps.map((y, h) => ({
           x,
           y,
           mode: "lines",
-          line: { width: 1.4, color: ofStep(steps.length > 1 ? h / (steps.length - 1) : 0) },
-          name: `step ${h + 1}${lines.length > 1 ? `, constraint ${i + 1}` : ""}`,
-          hovertemplate: "episode %{x}: %{y:.4~g}",
-        })),
-      );
+          opacity: 0.55,
+          line: { width: 1.2, color: ofStep(steps.length > 1 ? h / (steps.length - 1) : 0) },
+          name: `step ${h + 1}${which}`,
+          hovertemplate,
+        }));
+        const mean = x.map((_, k) => steps.reduce((sum, y) => sum + y[k], 0) / steps.length);
+        const bold = { x, y: mean, mode: "lines", line: { width: 2.6, color: onPage(colour) }, name: `mean${which}`, hovertemplate };
+        return [...each, bold];
+      });
       const layout = theme({ x: "episode k", y: "Z", log, height: 300 });
       Plotly.react(element, traces, { ...layout, hovermode: "closest" }, { displaylogo: false, displayModeBar: false });
     };
-    new ResizeObserver(draw).observe(element);
+    draw();
+    onWidth(element, draw);
     scheme.addEventListener("change", draw);
     return draw;
   });
@@ -139,9 +149,9 @@ function player(map) {
     const moment = Math.min(Math.max(at, 0), last);
     slider.value = String(moment);
     const { episode } = content.films[films[0].label][moment];
-    const words = `after ${episode.toLocaleString("en")} of ${content.episodes.toLocaleString("en")}`;
+    const words = `after ${episode.toLocaleString("en")} of ${content.episodes.toLocaleString("en")} episodes`;
     byId("now").textContent = words;
-    slider.setAttribute("aria-valuetext", `${words} episodes`);
+    slider.setAttribute("aria-valuetext", words);
     for (const { label, board, totals } of boards) {
       const film = content.films[label];
       const harm = new Harm(map);
@@ -207,11 +217,12 @@ function player(map) {
 
 /** @param {HTMLElement} list @param {Frame} frame */
 function showTotals(list, { episode, totals, violations }) {
-  const number = (/** @type {number} */ value) => value.toLocaleString("en", { maximumFractionDigits: 1 });
+  const number = (/** @type {number} */ value, digits = 0) =>
+    value.toLocaleString("en", { maximumFractionDigits: 1, minimumFractionDigits: digits });
   const rows = [
     ["harm in all", number(totals.violation), ""],
     ["just now", number(violations.reduce((sum, [, , , , amount]) => sum + amount, 0)), ""],
-    ["reward an episode", number(episode ? totals.return / episode : 0), "harm"],
+    ["reward an episode so far", number(episode ? totals.return / episode : 0, 1), "wide"],
   ];
   list.replaceChildren(
     ...rows.map(([key, value, kind]) => {
@@ -227,22 +238,45 @@ function showTotals(list, { episode, totals, violations }) {
   );
 }
 
-/** Every unsafe step as a point, agents above each other. @param {Scene} map @param {Look[]} films */
+const MOMENTS_ACROSS = 1000; // of the picture of unsafe steps: more columns than pixels show nothing more
+
+/** Every unsafe step by episode and step, agents above each other. @param {Scene} map @param {Look[]} films */
 function momentsOfHarm(map, films) {
   const element = byId("when");
   const room = 0.8;
   let now = 0;
+  let listening = false;
+  /** @type {(episode: number) => void} */
+  let pick = () => {};
   const height = 60 + 64 * films.length;
   const all = films.map(({ label }) => content.films[label].flatMap((frame) => frame.violations));
+  // An image: thousands of markers would take a second to draw.
+  const width = Math.ceil(content.episodes / MOMENTS_ACROSS);
+  const columns = Math.ceil(content.episodes / width);
+  const across = Array.from({ length: columns }, (_, i) => (i + 0.5) * width + 0.5);
+  const images = all.map((violations) => {
+    const times = Array.from({ length: map.horizon }, () => new Array(columns).fill(null));
+    const words = Array.from({ length: map.horizon }, () => new Array(columns).fill(""));
+    for (const each of violations) {
+      const [row, column] = [each[1] - 1, Math.floor((each[0] - 1) / width)];
+      times[row][column] = (times[row][column] ?? 0) + 1;
+      words[row][column] = words[row][column] ? `${times[row][column]} unsafe steps, the last: ${told(map, each)}` : told(map, each);
+    }
+    return { times, words };
+  });
   const draw = () => {
     const traces = films.map(({ label, colour }, row) => ({
-      x: all[row].map(([episode]) => episode),
-      y: all[row].map(([, h]) => films.length - 1 - row + (room * h) / map.horizon),
-      text: all[row].map((each) => told(map, each)),
+      type: "heatmap",
       name: label,
-      mode: "markers",
-      type: "scatter",
-      marker: { size: 4, color: onPage(colour), opacity: 0.55, symbol: "line-ns-open", line: { width: 1 } },
+      x: across,
+      y: Array.from({ length: map.horizon }, (_, h) => films.length - 1 - row + (room * (h + 0.5)) / map.horizon),
+      z: images[row].times,
+      text: images[row].words,
+      zmin: 0,
+      zmax: 1,
+      colorscale: [[0, onPage(colour)], [1, onPage(colour)]],
+      showscale: false,
+      hoverongaps: false,
       hovertemplate: "%{text}<extra></extra>",
     }));
     const layout = theme({ x: "episode", y: "", log: false, height });
@@ -266,8 +300,14 @@ function momentsOfHarm(map, films) {
       },
       { displaylogo: false, displayModeBar: false },
     );
+    if (!listening) {
+      listening = true;
+      const chart = /** @type {any} */ (element);
+      chart.on("plotly_click", (/** @type {{points: {x: number}[]}} */ event) => pick(event.points[0].x));
+    }
   };
-  new ResizeObserver(draw).observe(element);
+  draw();
+  onWidth(element, draw);
   scheme.addEventListener("change", draw);
   return {
     /** @param {number} episode */
@@ -278,9 +318,7 @@ function momentsOfHarm(map, films) {
     },
     /** @param {(episode: number) => void} picked */
     onPick(picked) {
-      draw();
-      const chart = /** @type {any} */ (element);
-      chart.on("plotly_click", (/** @type {{points: {x: number}[]}} */ event) => picked(event.points[0].x));
+      pick = picked;
     },
   };
 }
