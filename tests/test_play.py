@@ -58,10 +58,10 @@ def as_run(tmp_path_factory):
     """What `everystep run` writes with that map and seed: every column of every agent."""
     folder = tmp_path_factory.mktemp("run")
     (folder / "lake.txt").write_text("\n".join(PAINTED))
-    words = f"run --problem {folder / 'lake.txt'} --horizon 5 --agents lsvi-ae,lsvi --episodes {EPISODES} --seeds 1 --seed0 7"
+    words = f"run --problem {folder / 'lake.txt'} --horizon 5 --agents lsvi-ae,lsvi --seeds 1 --seed0 7"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(figures, "write", lambda outcome, folder: [])
-        assert cli.main([*words.split(), "--out", str(folder / "out")]) == 0
+        assert cli.main([*words.split(), "--episodes", str(EPISODES), "--out", str(folder / "out")]) == 0
     return by_agent(pq.read_table(folder / "out" / "episodes.parquet"))
 
 
@@ -198,6 +198,8 @@ def test_a_session_paused_stepped_and_restarted_has_the_numbers_of_the_command(a
         await do("restart")
         await wire.until("over", 2)
         await do("export")
+        while not wire.files:
+            await asyncio.sleep(0.01)
         await session.close()
         workshop.close()
         return wire
@@ -380,11 +382,8 @@ def test_a_map_called_script_is_shown_as_text(tab):
 
 
 def test_settings_are_shared_as_a_link_and_as_a_file(tab, tmp_path):
-    wish = SETTINGS | {
-        "slip": 0.25,
-        "name": "my lake",
-        "settings": {"beta": 0.5, "optimism": 0.5, "share_costs": False},
-    }
+    given = {"beta": 0.5, "optimism": 0.5, "share_costs": False}
+    wish = SETTINGS | {"slip": 0.25, "name": "my lake", "settings": given}
     page = tab(wish)
     page.wait_for_function("document.getElementById('name').value === 'my lake'")
     page.click("#copy-link")
@@ -396,9 +395,8 @@ def test_settings_are_shared_as_a_link_and_as_a_file(tab, tmp_path):
     other = tab()
     other.set_input_files("#file", tmp_path / "lake.json")
     other.wait_for_function("document.getElementById('name').value === 'my lake'")
-    other.set_input_files(
-        "#file", files=[{"name": "x.json", "mimeType": "application/json", "buffer": b'{"out": "/"}'}]
-    )
+    (tmp_path / "strange.json").write_text('{"out": "/"}')
+    other.set_input_files("#file", tmp_path / "strange.json")
     other.wait_for_selector("#status.bad")
     assert "no field of the settings called 'out'" in other.inner_text("#status")
 

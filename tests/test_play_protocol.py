@@ -82,7 +82,7 @@ def test_cells_without_a_safe_action_are_named_and_explained():
     assert said["say"] == "infeasible"
     assert said["cells"] == [0, 6]
     assert said["sentence"].startswith(
-        "The 2 marked cells have no safe action: every move from there aims at a hazard."
+        "The 2 marked cells have no safe action: every move from there aims at a hazard"
     )
 
 

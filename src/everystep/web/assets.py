@@ -17,8 +17,6 @@ import jinja2
 import plotly
 from markupsafe import Markup
 
-from everystep import figures
-
 HERE = resources.files(__package__)
 
 
@@ -65,6 +63,8 @@ def inlined(text: str) -> Markup:
 
 def looks(labels: Sequence[str]) -> list[dict[str, str]]:
     """How agents look on a page: as in every figure."""
+    from everystep import figures  # late, for a server that wants to answer before matplotlib is there
+
     return [
         {"label": label, "title": figures.TITLES.get(label, label), "colour": colour, "dash": _dash(dash)}
         for label, (colour, dash) in figures.looks(list(labels)).items()

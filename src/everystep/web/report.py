@@ -105,7 +105,9 @@ def page(run: rerun.Run, shown: Films) -> str:
             "seeds": len(run.spec["seeds"]),
             "charts": [{"name": name, "title": title} for name, title, _, _ in CHARTS],
             "prices": [look for look in looks if look["label"] in content["prices"]],
-            "price_remark": f"Drawn at {PRICE_POINTS} of {K:,} episodes." if (K := run.spec["episodes"]) > PRICE_POINTS else "",
+            "price_remark": f"Drawn at {PRICE_POINTS} of {K:,} episodes."
+            if (K := run.spec["episodes"]) > PRICE_POINTS
+            else "",
             "has_player": bool(content["films"]),
             "first_seed": run.spec["seeds"][0],
             "horizon": run.problem.horizon,

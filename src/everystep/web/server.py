@@ -14,8 +14,8 @@ import socket
 import sys
 import threading
 import webbrowser
-from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any, NamedTuple
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from everystep.errors import EverystepError
 
@@ -34,6 +34,9 @@ except ImportError as error:
 
 from everystep import __version__
 from everystep.web import assets, protocol
+
+if TYPE_CHECKING:
+    from everystep.web.sessions import Session, Workshop
 
 PORT = 8765
 TRY_AGAIN_LATER, TOO_MUCH = 1013, 1008
@@ -129,25 +132,60 @@ def _with_headers(send: Send) -> Send:
     return sending
 
 
-class Once:
-    """Something to do in the background when somebody comes for the first time."""
+class Line:
+    """A socket to a visitor who may be gone: then nobody minds what is sent."""
 
-    def __init__(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        self._work = work
-        self._task: asyncio.Task[None] | None = None
+    def __init__(self, socket: WebSocket) -> None:
+        self._socket = socket
 
-    def begin(self) -> None:
-        if self._task is None:
-            self._task = asyncio.create_task(self._work())
+    async def send_text(self, data: str) -> None:
+        with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+            await self._socket.send_text(data)
+
+    async def send_bytes(self, data: bytes) -> None:
+        with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+            await self._socket.send_bytes(data)
+
+
+class Engine:
+    """What makes agents learn: imported while the first page is on its way, because that takes as long as the page.
+
+    warm: as soon as somebody comes it compiles for the lake that the page opens with.
+    """
+
+    def __init__(self, warm: bool) -> None:
+        self._warm = warm
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def load(self) -> None:
+        self._loading = asyncio.ensure_future(asyncio.to_thread(_workshop))
+
+    async def session(self, line: Line) -> Session:
+        workshop = await asyncio.shield(self._loading)
+
+        from everystep.web.sessions import Session
+
+        if self._warm:
+            self._warm = False
+            self._tasks.append(asyncio.create_task(workshop.warm()))
+        return Session(line, workshop)
+
+    async def close(self) -> None:
+        (await self._loading).close()
+        for task in self._tasks:
+            task.cancel()
+
+
+def _workshop() -> Workshop:
+    from everystep.web.sessions import Workshop
+
+    return Workshop()
 
 
 def application(hosts: Hosts, warm: bool = True) -> ASGIApp:
     """The server as an ASGI application; `warm`: it compiles for the paper's lake as soon as somebody comes."""
-    from everystep.web.sessions import Session, Workshop
-
-    workshop = Workshop()
-    warming = Once(workshop.warm)
-    visitors: set[Session] = set()
+    engine = Engine(warm)
+    visitors: set[object] = set()
 
     async def converse(socket: WebSocket) -> None:
         await socket.accept()
@@ -158,30 +196,28 @@ def application(hosts: Hosts, warm: bool = True) -> ASGIApp:
             await socket.send_json({"say": "refused", "sentence": sentence})
             await socket.close(TRY_AGAIN_LATER, sentence)
             return
-        session = Session(socket, workshop)
+        session = await engine.session(Line(socket))
         visitors.add(session)
         try:
             await session.greet()
-            if warm:
-                warming.begin()
             while True:
                 message = await socket.receive()
                 if message["type"] == "websocket.disconnect":
                     break
                 await session.heard(message.get("text") or message.get("bytes") or "")
         except EverystepError as error:
-            await socket.send_json({"say": "refused", "sentence": str(error)})
-            await socket.close(TOO_MUCH, "too many messages")
-        except (WebSocketDisconnect, RuntimeError):  # the visitor has gone while something was being sent
-            pass
+            with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+                await socket.send_json({"say": "refused", "sentence": str(error)})
+                await socket.close(TOO_MUCH, "too many messages")
         finally:
             visitors.discard(session)
             await session.close()
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        engine.load()
         yield
-        workshop.close()
+        await engine.close()
 
     routes = [Route(path, _answer(content, kind)) for path, (content, kind) in files().items()]
     app = Starlette(routes=[*routes, WebSocketRoute("/learn", converse)], lifespan=lifespan)

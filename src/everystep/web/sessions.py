@@ -14,8 +14,9 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+import traceback
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
@@ -120,8 +121,8 @@ class Session:
         self._sent, self._taken, self._runs = 0, 0, 0
         self._changed = asyncio.Event()
         self._work: asyncio.Task[None] | None = None
+        self._aside: set[asyncio.Task[None]] = set()
         self._heard_at: deque[float] = deque(maxlen=protocol.MESSAGES_PER_SECOND)
-        self._exporting = False
 
     async def greet(self) -> None:
         await self._say({"say": "hello", **catalogue()})
@@ -141,6 +142,8 @@ class Session:
 
     async def close(self) -> None:
         await self._stop()
+        for task in self._aside:
+            task.cancel()
 
     async def _obey(self, message: Message) -> None:
         fields = message.fields
@@ -170,14 +173,17 @@ class Session:
             case "shown":
                 self._taken = max(self._taken, min(fields["frame"], self._sent))
             case "export":
-                await self._export()
+                run = self._exportable()
+                task = asyncio.create_task(self._told(self._export(run)))
+                self._aside.add(task)
+                task.add_done_callback(self._aside.discard)
         self._changed.set()
 
     # --- a run -------------------------------------------------------------------------------------------------------
     def _begin(self) -> None:
         self._playing, self._steps, self._run = True, 0, None
         self._runs += 1
-        self._work = asyncio.create_task(self._learn(self._runs))
+        self._work = asyncio.create_task(self._told(self._learn(self._runs), run=self._runs))
 
     async def _stop(self) -> None:
         if self._work is not None:
@@ -185,15 +191,23 @@ class Session:
             await asyncio.gather(self._work, return_exceptions=True)
         self._work = None
 
-    async def _learn(self, number: int) -> None:
+    async def _told(self, work: Coroutine[Any, Any, None], **said: int) -> None:
+        """Work beside the conversation: whatever ends it is said."""
         try:
-            assert self._wish is not None
-            run = await self._prepare(number, self._wish)
-            if run is not None:
-                self._run = run
-                await self._play(run)
+            await work
         except EverystepError as error:
-            await self._say({"say": "refused", "run": number, "sentence": str(error)})
+            await self._say({"say": "refused", **said, "sentence": str(error)})
+        except Exception as error:
+            traceback.print_exc()
+            sentence = f"the server made a mistake ({type(error).__name__}); its terminal says more."
+            await self._say({"say": "refused", **said, "sentence": sentence})
+
+    async def _learn(self, number: int) -> None:
+        assert self._wish is not None
+        run = await self._prepare(number, self._wish)
+        if run is not None:
+            self._run = run
+            await self._play(run)
 
     async def _prepare(self, number: int, wish: Wish) -> Run | None:
         """Check, compile and say so; None where the map cannot be run."""
@@ -246,22 +260,21 @@ class Session:
             told[player.label] = frame.told() | {"curves": _shown(stretch.columns)}
         return told
 
-    async def _export(self) -> None:
+    def _exportable(self) -> Run:
+        """The run to export, or the sentence that says why there is none."""
         if self._run is None:
             raise EverystepError("nothing was run yet; run at least one episode before you export.")
         if self._playing and self._run.left:
             raise EverystepError("the run is going on; pause it before you export.")
-        if self._exporting:
+        if self._aside:
             raise EverystepError("an export is being made; wait for it.")
-        self._exporting = True
-        try:
-            run = self._run
-            await self._say({"say": "exporting"})
-            zipped = await self._workshop.export(lakes.exported, run.wish, run.players, run.curves())
-            await self._say({"say": "exported", "name": "everystep-run.zip", "bytes": len(zipped)})
-            await self._wire.send_bytes(zipped)
-        finally:
-            self._exporting = False
+        return self._run
+
+    async def _export(self, run: Run) -> None:
+        await self._say({"say": "exporting"})
+        zipped = await self._workshop.export(lakes.exported, run.wish, run.players, run.curves())
+        await self._say({"say": "exported", "name": "everystep-run.zip", "bytes": len(zipped)})
+        await self._wire.send_bytes(zipped)
 
     async def _say(self, message: Mapping[str, Any]) -> None:
         await self._wire.send_text(json.dumps(message, allow_nan=False, separators=(",", ":")))

@@ -8,7 +8,8 @@ import { Board, Harm } from "./board.js";
 import { Curves, onPage } from "./curves.js";
 
 const LATELY = 20; // episodes that the totals call lately
-const CURVES_EVERY = 250; // milliseconds: charts take longer to draw than boards
+const CHART_EVERY = 200; // milliseconds: a chart takes ten times as long to draw as a board, so they take turns
+const POINTS = 300; // of a curve while it grows: a chart is hardly wider
 const CHARTS = [
   { key: "value", title: "Value of the plan", note: "exact; dotted: the best safe one" },
   { key: "lately", title: "Harm of an episode", note: `mean of the last ${LATELY}` },
@@ -38,7 +39,6 @@ class Lane {
     this.lately = [];
     /** @type {number[]} */
     this.total = [];
-    this.drawn = 0;
     /** @type {LaneFrame | null} */
     this.newest = null;
     /** @type {Violation[]} since the frame that was drawn */
@@ -100,7 +100,8 @@ export class Lanes {
     this.charts = new Map();
     this.run = 0;
     this.waiting = false;
-    this.charted = 0;
+    this.charted = 0; // when a chart was drawn
+    this.turn = 0; // whose turn it is
     this.shown = 0; // frames drawn on the boards
     this.layers = { arrows: true, marks: true, route: true };
     this.step = 1;
@@ -140,22 +141,29 @@ export class Lanes {
       this.waiting = false;
       this.shown += 1;
       for (const lane of this.lanes.values()) lane.draw();
-      if (performance.now() - this.charted >= CURVES_EVERY) this.chart();
+      if (performance.now() - this.charted >= CHART_EVERY) this.#chartNext();
     });
   }
 
-  /** Bring the curves up to date. */
+  /** Bring all charts up to date, with every episode. */
   chart() {
+    for (const key of this.charts.keys()) this.#chart(key, Infinity);
+  }
+
+  #chartNext() {
+    const keys = [...this.charts.keys()];
+    this.turn = (this.turn + 1) % keys.length;
+    this.#chart(keys[this.turn], POINTS);
+  }
+
+  /** @param {string} key @param {number} points at most, evenly spread, the newest among them */
+  #chart(key, points) {
     this.charted = performance.now();
     for (const [label, lane] of this.lanes) {
-      const { drawn } = lane;
-      const until = lane.total.length;
-      if (drawn === until) continue;
-      lane.drawn = until;
-      const episodes = Array.from({ length: until - drawn }, (_, i) => drawn + i + 1);
-      this.charts.get("value")?.extend(label, episodes, lane.columns.value.slice(drawn));
-      this.charts.get("lately")?.extend(label, episodes, lane.lately.slice(drawn));
-      this.charts.get("harm")?.extend(label, episodes, lane.total.slice(drawn));
+      const curve = { value: lane.columns.value, lately: lane.lately, harm: lane.total }[key] ?? [];
+      const stride = Math.max(1, Math.ceil(curve.length / points));
+      const shown = Array.from({ length: Math.ceil(curve.length / stride) }, (_, i) => curve.length - 1 - i * stride).reverse();
+      this.charts.get(key)?.setBand(label, { x: shown.map((i) => i + 1), mean: shown.map((i) => curve[i]) });
     }
   }
 

@@ -263,6 +263,11 @@ speed.addEventListener("input", () => {
 });
 showSpeed();
 
+// Plotly is large and comes last: until then there is a lake to paint.
+window.addEventListener("load", () => {
+  button("run").disabled = socket.readyState > WebSocket.OPEN;
+  button("step").disabled = button("run").disabled;
+});
 if (window.matchMedia("(max-width: 900px)").matches) part("more", HTMLDetailsElement).open = false; // run comes first there
 input("name").addEventListener("input", changed);
 input("plan-step").addEventListener("input", () => lanes.setStep(Math.max(1, input("plan-step").valueAsNumber || 1)));
