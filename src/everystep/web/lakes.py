@@ -49,18 +49,17 @@ def examined(wish: Wish) -> dict[str, Any]:
         lake = problem(wish)
     except InfeasibleError as error:
         cells = list(error.states)
-        return {"say": "infeasible", **read, "sentence": _explained(str(error), len(cells)), "cells": cells}
+        return {"say": "infeasible", **read, "sentence": _explained(len(cells)), "cells": cells}
     except EverystepError as error:
         return {"say": "infeasible", **read, "sentence": str(error), "cells": []}
     return {"say": "scene", **read, "scene": frames.scene(lake), "remarks": list(lake.remarks)}
 
 
-def _explained(sentence: str, cells: int) -> str:
-    which = "The marked cell has" if cells == 1 else f"The {cells} marked cells have"
-    them = "it" if cells == 1 else "each"
+def _explained(cells: int) -> str:
+    which, them = ("The marked cell has", "it") if cells == 1 else (f"The {cells} marked cells have", "each")
     return (
-        f"{which} no safe action: every move from there aims at a hazard. Give {them} a way out, because no "
-        f"agent could keep the constraint there ({sentence.split(':')[0]})."
+        f"{which} no safe action: every move from there aims at a hazard, so that no agent could keep the constraint "
+        f"there (Assumption 1). Give {them} a way out."
     )
 
 

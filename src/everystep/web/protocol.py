@@ -216,4 +216,4 @@ COMMANDS: dict[str, dict[str, Reader]] = {
     "shown": {"frame": _whole(0, 2**53)},  # the page has got this frame, and can take another
     "export": {},
 }
-DEFAULTS = Wish("paper's lake", PAPER_MAP, SLIP, 15, ("lsvi-ae", "lsvi", "lsvi-primal"), 1000, 0, {})
+DEFAULTS = Wish("lake", PAPER_MAP, SLIP, 15, ("lsvi-ae", "lsvi", "lsvi-primal"), 1000, 0, {})

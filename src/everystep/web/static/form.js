@@ -8,10 +8,10 @@ const WIDTHS = /** @type {const} */ (["beta", "lam", "beta_cost", "lam_cost"]);
 const SHARED = /** @type {const} */ (["share_values", "share_costs"]);
 /** @type {Record<string, string>} */
 const COST_NAMES = {
-  auto: "counts of each move",
-  gp: "process by landing cell",
-  "gp(rbf(2, on=landing))": "process, smooth in landing",
-  "gp(rbf(2, on=position)*categorical)": "process, smooth in place",
+  auto: "counts, each move by itself",
+  gp: "Gaussian process, by landing cell",
+  "gp(rbf(2, on=landing))": "Gaussian process, smooth in landing",
+  "gp(rbf(2, on=position)*categorical)": "Gaussian process, smooth in place",
 };
 
 export class Form {

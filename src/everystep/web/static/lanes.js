@@ -28,6 +28,19 @@ function element(tag, text = "", name = "") {
 const sum = (numbers) => numbers.reduce((total, each) => total + each, 0);
 const short = (/** @type {number} */ number) => (Number.isInteger(number) ? String(number) : number.toFixed(2));
 
+/** Which curve is whose. @param {Look[]} looks */
+function legend(looks) {
+  const row = element("p", "", "legend");
+  for (const { title, colour } of looks) {
+    const name = element("span", title, "name");
+    const swatch = element("span", "", "swatch");
+    swatch.style.setProperty("--colour", onPage(colour));
+    name.prepend(swatch);
+    row.append(name);
+  }
+  return row;
+}
+
 class Lane {
   /** @param {HTMLElement} parent @param {Look} look @param {Scene} scene */
   constructor(parent, look, scene) {
@@ -56,7 +69,7 @@ class Lane {
     );
     card.append(element("h3", look.title), board, this.numbers);
     parent.append(card);
-    this.board = new Board(board, scene, { label: look.title });
+    this.board = new Board(board, scene, { label: look.title, interactive: true });
   }
 
   /** @param {LaneFrame} frame */
@@ -112,7 +125,8 @@ export class Lanes {
   begin(ready) {
     this.run = ready.run;
     this.at.lanes.replaceChildren();
-    this.at.charts.replaceChildren();
+    this.at.lanes.dataset.count = String(ready.agents.length);
+    this.at.charts.replaceChildren(legend(ready.agents));
     this.lanes = new Map(ready.agents.map((look) => [look.label, new Lane(this.at.lanes, look, ready.scene)]));
     const best = ready.scene.optimal_value;
     this.charts = new Map(
