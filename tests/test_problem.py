@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from everystep import planner
-from everystep.errors import EverystepError
+from everystep.errors import EverystepError, InfeasibleError
 from everystep.problem import FiniteCMDP, Noise, at_step, expected, start_state, step
 
 S, A, H = 3, 2, 4

@@ -1,4 +1,4 @@
-"""An agent watched while it learns, frame by frame: where it went, what it would do, what it certifies, where it did harm.
+"""An agent watched while it learns, frame by frame: where it went, what it plans and certifies, where it did harm.
 
 A Scene is what stays (the map); a Frame is one agent after k episodes. Both are ready for JSON and are all that a page
 needs to draw a problem on a grid. They come from the run itself: the engine is paused (`local.advance`), and a watcher
@@ -46,6 +46,7 @@ def scene(problem: FiniteCMDP) -> dict[str, Any] | None:
     having = lambda letter: [x for x, each in enumerate(letters) if each == letter]
     heights = problem.grid.heights
     moves = _moves(problem)
+    names = problem.action_names or [DIRECTIONS[move] for move in moves]
     return {
         "name": problem.name,
         "rows": list(problem.grid.rows),
@@ -58,18 +59,17 @@ def scene(problem: FiniteCMDP) -> dict[str, Any] | None:
         "walls": having("#"),
         "heights": None if heights is None else np.asarray(heights, float).ravel().tolist(),
         "actions": [
-            {"name": problem.action_names[a] if problem.action_names else DIRECTIONS[move], "down": move[0], "right": move[1]}
-            for a, move in enumerate(moves)
+            {"name": name, "down": down, "right": right} for name, (down, right) in zip(names, moves, strict=True)
         ],
         "safe": packed(really_safe(problem)),
         "route": planner.likeliest_way(problem, best),
         "optimal_value": best.value,
-    }  # fmt: skip
+    }
 
 
 def really_safe(problem: FiniteCMDP) -> np.ndarray:
     """(S, A): 1 where g <= 0 at every step for every constraint, else 0."""
-    return (problem.g <= 0).all((0, 1)).astype(np.uint8)
+    return np.asarray((problem.g <= 0).all((0, 1)), np.uint8)
 
 
 def _moves(problem: FiniteCMDP) -> list[tuple[int, int]]:
@@ -173,7 +173,8 @@ class Player:
 
     def advance(self, count: int) -> tuple[Stretch, Frame]:
         """`count` episodes more, or as many as are left; none shows what there is now."""
-        parts, until, first = [], min(self.done + count, self.episodes), self.done
+        until, first = min(self.done + count, self.episodes), self.done
+        parts: list[drive.Metrics] = []
         with jax.enable_x64(True):
             while self.done < until or not parts:
                 if self.done == self.episodes or count == 0:

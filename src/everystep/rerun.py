@@ -66,7 +66,9 @@ class Run:
         try:
             visits = read_npz(self.folder / "visits.npz", lambda key: True)
         except EverystepError:
-            raise EverystepError(f"'{self.folder}' has no visits.npz that can be read; run it again elsewhere.") from None
+            raise EverystepError(
+                f"'{self.folder}' has no visits.npz that can be read; run it again elsewhere."
+            ) from None
         return Result(self.problem, self.spec, self.curves, visits)
 
     def check(self, label: str, value: np.ndarray, violation: np.ndarray) -> None:

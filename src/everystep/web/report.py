@@ -95,6 +95,7 @@ def page(run: rerun.Run, shown: Films) -> str:
             "run_line": _run_line(run.spec),
             "remarks": run.spec["remarks"],
             "has_map": scene is not None,
+            "map_words": _map_words(scene) if scene else "",
             "picture": None if scene else _picture(run.problem),
             "looks": looks,
             "agents": [_agent(each, look) for each, look in zip(run.spec["agents"], looks, strict=True)],
@@ -112,7 +113,9 @@ def page(run: rerun.Run, shown: Films) -> str:
             "first_seed": run.spec["seeds"][0],
             "horizon": run.problem.horizon,
             "curve_remarks": remarks,
-            "player_remarks": shown.remarks,
+            "player_remarks": shown.remarks
+            if scene or not shown.films
+            else ["There is no player, because the problem is not drawn on a grid."],
             "content": assets.as_json(content),
             "style": assets.inlined("\n".join(assets.static(name) for name in ("page.css", "board.css", "report.css"))),
             "plotly": assets.inlined(assets.plotly_script()),
@@ -142,6 +145,15 @@ def _facts(problem: FiniteCMDP, summary: Mapping[str, Any]) -> list[tuple[str, s
         ("Safe optimum", f"{told['optimal_value']:.4f}"),
         ("Optimum without the constraint", f"{told['unconstrained_value']:.4f}"),
     ]
+
+
+def _map_words(scene: Mapping[str, Any]) -> str:
+    hatched = "Hatched: hazards. " if scene["hazards"] else ""
+    shade = "The greener, the higher. " if scene["heights"] else ""
+    return (
+        f"The map. {hatched}{shade}S is the start, G a goal; a cross marks an action that is unsafe there, towards "
+        "where it goes; the dotted line is the likeliest way of the safe optimum."
+    )
 
 
 def _picture(problem: FiniteCMDP) -> str:

@@ -61,7 +61,8 @@ export class Board {
   /**
    * @param {HTMLElement} element where to draw
    * @param {Scene} scene
-   * @param {{label?: string, interactive?: boolean, most?: number}} [options] `most`: visits at the darkest shade
+   * @param {{label?: string, interactive?: boolean, most?: number, truth?: boolean}} [options]
+   *   `most`: visits at the darkest shade; `truth`: cross the actions that are unsafe, until a frame is shown
    */
   constructor(element, scene, options = {}) {
     this.element = element;
@@ -111,6 +112,7 @@ export class Board {
       labels: scene.actions.map(() => -1),
     }));
     this.#route();
+    this.#lie();
     this.cursorBox = shape("rect", { class: "cursor", width: UNIT, height: UNIT, rx: 3 }, svg);
     this.#placeCursor();
   }
@@ -119,6 +121,7 @@ export class Board {
   show(frame, harm) {
     this.frame = frame;
     this.harm = harm ?? null;
+    this.cells?.forEach((cell) => cell.style.setProperty("--height", "0"));
     this.#name();
     this.redraw();
   }
@@ -276,6 +279,25 @@ export class Board {
       }
     }
     return cell;
+  }
+
+  /** The lie of the land: heights as shades of earth, and what is truly unsafe; a frame covers both. */
+  #lie() {
+    const scene = /** @type {Scene} */ (this.scene);
+    const { heights } = scene;
+    if (heights) {
+      const [low, high] = [Math.min(...heights), Math.max(...heights)];
+      const share = (/** @type {number} */ height) => (high > low ? (height - low) / (high - low) : 0).toFixed(3);
+      this.cells?.forEach((cell, x) => cell.style.setProperty("--height", share(heights[x])));
+    }
+    if (!this.options.truth) return;
+    const safe = bytes(scene.safe);
+    this.drawn?.forEach(({ marks, labels }, x) =>
+      marks.forEach((mark, a) => {
+        labels[a] = this.#letter(x) === "#" || safe[x * marks.length + a] ? -1 : 2;
+        this.#mark(mark, labels[a]);
+      }),
+    );
   }
 
   #route() {

@@ -366,7 +366,7 @@ colourSwatches();
 learningCurves();
 if (scene) {
   const map = document.getElementById("map");
-  if (map) new Board(map, scene, { label: "The problem" });
+  if (map) new Board(map, scene, { label: "The problem", truth: true });
   if (Object.keys(content.films).length) player(scene);
 }
 prices();
