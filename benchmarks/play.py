@@ -85,7 +85,8 @@ def main() -> None:
     print(f"{compiled:5.1f} s  from run to the first frame (compiling three agents), once a size")
     for name, speed in (("first run", first), ("restarted", again)):
         print(
-            f"{speed['episodes']:5.0f}    episodes a second of each of three agents, {speed['frames']:.1f} frames a second ({name})"
+            f"{speed['episodes']:5.0f}    episodes a second of each of three agents, "
+            f"{speed['frames']:.1f} frames a second ({name})"
         )
 
 

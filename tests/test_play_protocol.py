@@ -81,9 +81,7 @@ def test_cells_without_a_safe_action_are_named_and_explained():
     said = lakes.examined(protocol.wish({"rows": ["HHFSFHH", "HFFFFFH", "FFFGFFF"]}))
     assert said["say"] == "infeasible"
     assert said["cells"] == [0, 6]
-    assert said["sentence"].startswith(
-        "The 2 marked cells have no safe action: every move from there aims at a hazard"
-    )
+    assert said["sentence"].startswith("The 2 marked cells have no safe action: every move from there aims at a hazard")
 
 
 def test_a_map_without_a_goal_is_explained_though_no_cell_is_to_blame():

@@ -251,6 +251,12 @@ WRONG = [
 ]
 
 
+def test_an_infeasible_problem_names_all_states_without_a_safe_action():
+    with pytest.raises(InfeasibleError) as error:
+        problem(g=altered(altered(g, 0, 0.5), 2, 0.5)).check()
+    assert error.value.states == (0, 2)
+
+
 @pytest.mark.parametrize(("changes", "sentence"), WRONG, ids=[sentence.split(";")[0] for _, sentence in WRONG])
 def test_what_is_wrong_is_said_in_one_sentence_with_its_place(changes, sentence):
     with pytest.raises(EverystepError) as error:
