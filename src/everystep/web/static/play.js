@@ -306,5 +306,5 @@ window.addEventListener("hashchange", () => {
   else if (shared === undefined) say("The link holds no settings that can be read.", true);
 });
 
-/** For the console: all numbers of the run, and how many frames were drawn. */
-Object.assign(window, { everystep: { numbers: () => lanes.numbers(), frames: () => lanes.shown } });
+/** For the console: all numbers of the run, which run it is, and how many frames were drawn. */
+Object.assign(window, { everystep: { numbers: () => lanes.numbers(), run: () => lanes.run, frames: () => lanes.shown } });
