@@ -15,6 +15,13 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
+def pytest_terminal_summary(terminalreporter):
+    """Pages that no browser opened are said aloud: a line that nobody overlooks, with the reason."""
+    reasons = {str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", []) if report.longrepr}
+    for reason in sorted(each for each in reasons if "no browser" in each):
+        terminalreporter.write_sep("!", f"BROWSER TESTS DID NOT RUN: {reason}", red=True, bold=True)
+
+
 @pytest.fixture(autouse=True)
 def _double_precision():
     with jax.enable_x64(True):

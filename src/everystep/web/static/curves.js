@@ -67,6 +67,12 @@ export function theme({ x, y, log, height, fromZero = false }) {
   };
 }
 
+/** Draw a chart, as wide as its element is now. @param {HTMLElement} element @param {object[]} traces @param {object} layout */
+export function drawn(element, traces, layout) {
+  const config = { displaylogo: false, displayModeBar: false, doubleClick: "reset" };
+  Plotly.react(element, traces, { ...layout, width: element.clientWidth }, config);
+}
+
 export class Curves {
   /**
    * @param {HTMLElement} element where to draw
@@ -154,7 +160,7 @@ export class Curves {
     this.waiting = true;
     requestAnimationFrame(() => {
       this.waiting = false;
-      if (this.element.clientWidth > 0) Plotly.react(this.element, this.traces(), this.layout(), this.config());
+      if (this.element.clientWidth > 0) drawn(this.element, this.traces(), this.layout());
     });
   }
 
@@ -213,9 +219,6 @@ export class Curves {
     };
   }
 
-  config() {
-    return { displaylogo: false, displayModeBar: false, scrollZoom: false, doubleClick: "reset" };
-  }
 }
 
 /** A text in which Plotly finds no markup of its own. @param {string} text */

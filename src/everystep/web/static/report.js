@@ -1,7 +1,7 @@
 // @ts-check
 /** The report: what Python put into the page as JSON, on boards and charts. */
 import { ARROW, BOLT, Board, Harm, MARKS } from "./board.js";
-import { Curves, floats, onPage, onWidth, theme } from "./curves.js";
+import { Curves, drawn, floats, onPage, onWidth, theme } from "./curves.js";
 
 /**
  * @typedef {{name: string, title: string, y: string, fromZero: boolean, references: {value: number, name: string}[],
@@ -87,7 +87,7 @@ function prices() {
   let log = false;
   const ramp = document.getElementById("steps");
   ramp?.style.setProperty("background", `linear-gradient(90deg, ${[0, 0.25, 0.5, 0.75, 1].map(ofStep).join(",")})`);
-  const drawn = Object.entries(content.prices).map(([label, { x, z }]) => {
+  const draws = Object.entries(content.prices).map(([label, { x, z }]) => {
     const element = marked("price", label);
     const lines = z.map((steps) => steps.map((each) => floats(each, "f8")));
     const { colour } = /** @type {Look} */ (agents.find((agent) => agent.label === label));
@@ -109,7 +109,7 @@ function prices() {
         return [...each, bold];
       });
       const layout = theme({ x: "episode k", y: "Z", log, height: 300 });
-      Plotly.react(element, traces, { ...layout, hovermode: "closest" }, { displaylogo: false, displayModeBar: false });
+      drawn(element, traces, { ...layout, hovermode: "closest" });
     };
     draw();
     onWidth(element, draw);
@@ -118,7 +118,7 @@ function prices() {
   });
   onScale("price-scale", (chosen) => {
     log = chosen;
-    drawn.forEach((draw) => draw());
+    draws.forEach((draw) => draw());
   });
 }
 
@@ -281,25 +281,20 @@ function momentsOfHarm(map, films) {
     }));
     const layout = theme({ x: "episode", y: "", log: false, height });
     const line = { type: "line", yref: "paper", y0: 0, y1: 1, x0: now, x1: now, line: { width: 1.5, color: layout.font.color } };
-    Plotly.react(
-      element,
-      traces,
-      {
-        ...layout,
-        hovermode: "closest",
-        xaxis: { ...layout.xaxis, range: [0, content.episodes + 1] },
-        yaxis: {
-          ...layout.yaxis,
-          range: [-0.08, films.length],
-          tickvals: films.map((_, row) => films.length - 1 - row + room / 2),
-          ticktext: films.map(({ title }) => shortened(title)),
-          showgrid: false,
-          zeroline: false,
-        },
-        shapes: [line],
+    drawn(element, traces, {
+      ...layout,
+      hovermode: "closest",
+      xaxis: { ...layout.xaxis, range: [0, content.episodes + 1] },
+      yaxis: {
+        ...layout.yaxis,
+        range: [-0.08, films.length],
+        tickvals: films.map((_, row) => films.length - 1 - row + room / 2),
+        ticktext: films.map(({ title }) => shortened(title)),
+        showgrid: false,
+        zeroline: false,
       },
-      { displaylogo: false, displayModeBar: false },
-    );
+      shapes: [line],
+    });
     if (!listening) {
       listening = true;
       const chart = /** @type {any} */ (element);
