@@ -130,6 +130,12 @@ def parser() -> argparse.ArgumentParser:
     compare.add_argument("--out", metavar="DIR", help="a folder of run folders (out/compare, or out/ablation)")
     compare.set_defaults(command=_compare)
 
+    play = commands.add_parser("play", help="a playground in the browser: paint a lake, watch agents learn")
+    play.add_argument("--host", default="127.0.0.1", metavar="NAME", help="where to listen (127.0.0.1: here only)")
+    play.add_argument("--port", metavar="N", help="the port; another is chosen if it is taken (8765)")
+    play.add_argument("--no-browser", action="store_true", help="open no browser, only say the address")
+    play.set_defaults(command=_play)
+
     listing = commands.add_parser("list", help="problems, agents, their settings and defaults")
     listing.set_defaults(command=_list)
     return top
@@ -356,6 +362,16 @@ def _compare(options: argparse.Namespace) -> None:
     table.write(out)
     print(table.text())
     print(f"\nWritten to {out}")
+
+
+def _play(options: argparse.Namespace) -> None:
+    port = None if options.port is None else whole_number("port", options.port)
+    if port is not None and port >= 2**16:
+        raise EverystepError(f"port is {port}; give a whole number from 1 to {2**16 - 1}.")
+
+    from everystep.web import server
+
+    server.serve(options.host, port, browser=not options.no_browser)
 
 
 def _list(options: argparse.Namespace) -> None:

@@ -190,6 +190,11 @@ class Player:
             frame = self._frame(self._violations(first, metrics.watched))
         return Stretch(recorded, metrics.watched.price), frame
 
+    def ending(self) -> local.Ending:
+        """What is kept of the run so far beside its columns."""
+        with jax.enable_x64(True):
+            return local.ending(self._cell, self._reached)
+
     def _nothing(self) -> Stretch:
         H, m = self.problem.horizon, self.problem.constraints
         return Stretch({}, np.zeros((0, m, H)))

@@ -369,7 +369,8 @@ def _with_room(
 ) -> list[Carry]:
     with cells[0].in_precision():
         sizes = cells[0].problem.sizes
-        return [drive.with_room(agent, sizes, *each, count) for (agent, _), *each in zip(given, carries, strict=True)]
+        both = zip(given, carries, strict=True)
+        return [drive.with_room(agent, sizes, carry, count) for (agent, _), carry in both]
 
 
 def _stacked(trees: Sequence[Any]) -> Any:

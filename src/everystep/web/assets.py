@@ -59,3 +59,20 @@ def inlined(text: str) -> Markup:
     """A script or a style of ours, or Plotly's, for the inside of its element."""
     assert not re.search(r"</(script|style)|<!--", text, flags=re.IGNORECASE)
     return Markup(text)
+
+
+def looks(labels: Sequence[str]) -> list[dict[str, str]]:
+    """How agents look on a page: as in every figure."""
+    from everystep import figures  # late, for a server that wants to answer before matplotlib is there
+
+    return [
+        {"label": label, "title": figures.TITLES.get(label, label), "colour": colour, "dash": _dash(dash)}
+        for label, (colour, dash) in figures.looks(list(labels)).items()
+    ]
+
+
+def _dash(dash: Any) -> str:
+    """A dash of matplotlib as Plotly says it."""
+    if isinstance(dash, str):
+        return {"-": "solid", "-.": "dashdot", ":": "dot", "--": "dash"}[dash]
+    return ",".join(f"{2 * length:g}px" for length in dash[1])

@@ -72,7 +72,7 @@ def page(run: rerun.Run, shown: Films) -> str:
     """The page, whole."""
     result, summary = run.result(), store.read_json(run.folder / "summary.json")
     curves, remarks = _curves(result)
-    looks = _looks([each["label"] for each in run.spec["agents"]])
+    looks = assets.looks([each["label"] for each in run.spec["agents"]])
     scene = frames.scene(run.problem)
     content = {
         "episodes": run.spec["episodes"],
@@ -166,20 +166,6 @@ def _picture(problem: FiniteCMDP) -> str:
     pixels, file = scenes.Picture(problem).frame(scenes.Moment(0, start, (start,))), io.BytesIO()
     imsave(file, pixels, format="png")
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode("ascii")
-
-
-def _looks(labels: list[str]) -> list[dict[str, str]]:
-    return [
-        {"label": label, "title": figures.TITLES.get(label, label), "colour": colour, "dash": _dash(dash)}
-        for label, (colour, dash) in figures.looks(labels).items()
-    ]
-
-
-def _dash(dash: Any) -> str:
-    """A dash of matplotlib as Plotly says it."""
-    if isinstance(dash, str):
-        return {"-": "solid", "-.": "dashdot", ":": "dot", "--": "dash"}[dash]
-    return ",".join(f"{2 * length:g}px" for length in dash[1])
 
 
 def _agent(each: Mapping[str, Any], look: Mapping[str, str]) -> dict[str, Any]:
