@@ -8,8 +8,9 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+TYPESCRIPT := 7.0.2
 
-.PHONY: paper examples studies figures test lint types bench clean
+.PHONY: paper examples studies figures browser test lint types bench clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("everystep needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
@@ -20,12 +21,22 @@ BIN := .venv/bin
 paper: .venv/installed
 	$(BIN)/everystep reproduce --out out/paper
 
-test: lint types
+# Pages are tested in a real browser: Debian's Chromium, installed if it can be. Without it these tests say that they did not run.
+browser:
+	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
+	    apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null; } || \
+	    echo "NO BROWSER: chromium is not here and cannot be installed (that takes root and apt-get); its tests will be skipped"
+
+test: lint types browser
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	@if command -v npm >/dev/null; then \
+	    test -x .venv/node/node_modules/.bin/tsc || npm install --silent --no-fund --no-audit --prefix .venv/node typescript@$(TYPESCRIPT) && \
+	    .venv/node/node_modules/.bin/tsc -p . && echo "scripts of the pages: types checked"; \
+	else echo "SCRIPTS OF THE PAGES NOT CHECKED: npm is not here"; fi
 
 types: .venv/installed
 	$(BIN)/mypy

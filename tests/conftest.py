@@ -1,9 +1,15 @@
 """Strict everywhere: shapes checked at run time, no silent promotion of types or ranks, 64-bit numbers."""
 
+import gc
 import os
 
-# Tests compile hundreds of small programs and run each for a moment: that is quicker without LLVM's optimisations.
-os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_backend_optimization_level=0"
+# Tests compile hundreds of small programs and run each for a moment: that is quicker without LLVM's optimisations, and
+# without the newer emitters of fused loops, which prepare a whole compiler for each loop.
+os.environ["XLA_FLAGS"] = (
+    os.environ.get("XLA_FLAGS", "") + " --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+)
+# Matrices are small: threads that wait for a share of them cost more than they do.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import jax
 import pytest
@@ -11,8 +17,18 @@ from jaxtyping import install_import_hook
 
 install_import_hook(["everystep.parts", "everystep.lsvi", "everystep.drive"], "beartype.beartype")
 
+# Tracing makes many objects that stay: looking through all of them as often as Python does by itself is a waste.
+gc.set_threshold(50_000, 20, 50)
+
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Pages that no browser opened are said aloud: a line that nobody overlooks, with the reason."""
+    reasons = {str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", []) if report.longrepr}
+    for reason in sorted(each for each in reasons if "no browser" in each):
+        terminalreporter.write_sep("!", f"BROWSER TESTS DID NOT RUN: {reason}", red=True, bold=True)
 
 
 @pytest.fixture(autouse=True)
@@ -26,3 +42,11 @@ def lake():
     from everystep.problems import frozen_lake
 
     return frozen_lake()
+
+
+@pytest.fixture
+def sketched(monkeypatch):
+    """Figures are made but not painted, which takes longer than a small run: for tests about something else."""
+    from matplotlib.figure import Figure
+
+    monkeypatch.setattr(Figure, "savefig", lambda figure, path, **how: path.write_text(f"{figure} {how}"))

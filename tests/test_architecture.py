@@ -28,11 +28,11 @@ FLOORS = [
     {"drive"},
     {"engines"},
     {"experiment", "tables", "figures", "cost_figures", "scenes", "toy_text", "gym"},
-    {"store", "diagnosis", "checkpoint"},
+    {"store", "diagnosis", "checkpoint", "frames"},
     {"rerun", "theory_figures", "pieces", "runner", "summaries", "experiment_file"},
     {"estimate"},
     {"progress", "certify", "compare", "reproduce", "policies", "theory_table"},
-    {"training"},
+    {"training", "web"},
     {"cli"},
 ]
 FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
@@ -94,7 +94,10 @@ def test_core_dependencies_are_exactly_what_is_imported():
 
 
 def test_the_package_holds_nothing_but_source():
-    strays = [path for path in SOURCE.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")]
+    source = {".py", ".pyc"}
+    pages = {"static": {".js", ".css", ".ts"}, "templates": {".html"}}
+    allowed = lambda path: path.suffix in source | pages.get(path.parent.name, set())
+    strays = [path for path in SOURCE.rglob("*") if path.is_file() and not allowed(path)]
     assert strays == [SOURCE / "py.typed"]
 
 

@@ -165,7 +165,7 @@ class Bomb:
         return os.mkdir, ("exploded",)
 
 
-def test_arrays_are_read_and_objects_in_them_are_refused_never_unpickled(desk, capsys):
+def test_arrays_are_read_and_objects_in_them_are_refused_never_unpickled(desk, sketched, capsys):
     rng = np.random.default_rng(0)
     arrays = {"P": rng.dirichlet(np.ones(3), size=(3, 2)), "r": rng.random((3, 2)), "g": -np.ones((3, 2)), "start": 0}
     options = ["--agents", "lsvi-ae", "--episodes", "5", "--seeds", "1"]
@@ -189,7 +189,7 @@ def test_arrays_are_read_and_objects_in_them_are_refused_never_unpickled(desk, c
     assert not (desk / "bad").exists()
 
 
-def test_a_folder_with_a_different_run_is_refused_before_running(desk, capsys):
+def test_a_folder_with_a_different_run_is_refused_before_running(desk, sketched, capsys):
     assert cli.main(RUN) == 0
     assert cli.main(RUN) == 0
     capsys.readouterr()
@@ -197,13 +197,13 @@ def test_a_folder_with_a_different_run_is_refused_before_running(desk, capsys):
     assert "out 'out' already holds a different run" in capsys.readouterr().err
 
 
-def test_a_horizon_too_short_for_the_goal_is_said_and_allowed(desk, capsys):
+def test_a_horizon_too_short_for_the_goal_is_said_and_allowed(desk, sketched, capsys):
     assert cli.main([*RUN, "--horizon", "2"]) == 0
     assert "note: the horizon 2 is shorter than the" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("place", [".", "link", "dangling", "deep/er/still"])
-def test_a_run_may_go_to_any_folder_that_can_be_made(place, desk, tmp_path_factory):
+def test_a_run_may_go_to_any_folder_that_can_be_made(place, desk, sketched, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (desk / "maps").mkdir()
     (desk / "pond.txt").rename(desk / "maps" / "pond.txt")

@@ -1,5 +1,10 @@
 """The local engine: what runs side by side on a GPU does what it does by itself, and precision is a setting."""
 
+import io
+import os
+import subprocess
+import sys
+
 import jax
 import numpy as np
 import pytest
@@ -83,3 +88,19 @@ def test_single_precision_is_for_counts(small):
         experiment.prepare(small, [agents.lsvi_ae(precision="float32", cost="gp")], EPISODES, 2)
     with pytest.raises(EverystepError, match="choose float64 or float32"):
         agents.lsvi_ae(precision="half")
+
+
+def test_the_compiler_as_people_use_it_gives_the_same_episodes(small):
+    """Tests compile in a hurry (conftest.py); this one process does not."""
+    script = """
+import sys, numpy as np
+from everystep import experiment
+from everystep.problems.frozen_lake import from_map
+result = experiment.run(from_map(["SFF", "FHG"], horizon=5), ["lsvi-ae"], episodes=60, seeds=2)
+np.save(sys.stdout.buffer, np.stack([result.curves["lsvi-ae"][name] for name in ("value", "violation", "return")]))
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, check=True)
+    there = np.load(io.BytesIO(done.stdout), allow_pickle=False)
+    here = experiment.run(small, ["lsvi-ae"], episodes=EPISODES, seeds=2).curves["lsvi-ae"]
+    np.testing.assert_allclose(there, [here[name] for name in ("value", "violation", "return")], 1e-12, 1e-12)

@@ -90,7 +90,7 @@ def test_flags_override_the_file(desk):
     assert list(experiment_file.read(written(desk, GOOD), only).runs) == ["bandit-0"]
 
 
-def test_a_file_runs_into_a_folder_for_each_problem_and_again_runs_nothing(desk, capsys):
+def test_a_file_runs_into_a_folder_for_each_problem_and_again_runs_nothing(desk, sketched, capsys):
     path = str(written(desk, GOOD.replace("grid = {", "# grid = {")))
     assert cli.main(["run", path, "--dry-run"]) == 0
     assert "Nothing was run or written" in capsys.readouterr().out

@@ -84,6 +84,17 @@ def test_the_lake_obeys_its_drawing_everywhere(lake):
             assert lake.g[0, 0, x, a] == (1 if hazard and not at_goal else -1)
 
 
+@pytest.mark.parametrize("slip", [0.0, 0.3, 1.0])
+def test_a_move_goes_aside_as_often_as_the_slip_says(slip):
+    lake = from_map(("SFF", "FFF", "FFG"), slip=slip)
+    np.testing.assert_allclose(lake.P[0, 4, RIGHT, [5, 1, 7]], [1 - slip, slip / 2, slip / 2], rtol=0, atol=1e-15)
+
+
+def test_a_slip_that_is_no_probability_is_refused():
+    with pytest.raises(EverystepError, match=r"slip is 1\.5; give a number from 0 to 1\."):
+        from_map(("SG",), slip=1.5)
+
+
 # --- what a map means -------------------------------------------------------------------------------------------
 def test_a_move_goes_as_intended_nine_times_in_ten_and_slips_to_each_side_otherwise():
     lake = from_map(("SFF", "FFF", "FFG"))

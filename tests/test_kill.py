@@ -1,73 +1,70 @@
 """Killing, cutting, altering, filling the disk: the finished files are those of a run that nobody disturbed."""
 
 import contextlib
+import multiprocessing
 import os
-import resource
 import select
 import shutil
 import signal
 import subprocess
-import sys
 import time
-from pathlib import Path
+import uuid
 
+import killed
 import numpy as np
 import pytest
 
 import everystep as es
 from everystep import checkpoint, durable, experiment, runner, store
 
-CHILD = Path(__file__).with_name("killed.py")
 KILLS = 30
 INSIDE = {"w": "a write", "r": "a rename", "f": "a flush", "p": "filling the folder", "d": "removing .work"}
 
 
 class Child:
-    """The run of killed.py on a folder, and the letters it has sent so far."""
+    """A process with the run of killed.py on a folder, and the letters it has sent so far.
 
-    def __init__(self, out, cache):
-        self.reading, writing = os.pipe()
-        environment = os.environ | {
-            "JAX_COMPILATION_CACHE_DIR": str(cache),
-            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        }
-        self.process = subprocess.Popen(
-            [sys.executable, str(CHILD), str(out), str(writing)],
-            pass_fds=[writing], stderr=subprocess.PIPE, env=environment,
-        )  # fmt: skip
-        os.close(writing)
+    It is forked from one that has imported everything, or, when it starts `afresh`, has imported nothing yet.
+    """
+
+    def __init__(self, out, cache, *, afresh=False, largest=None):
+        own = multiprocessing.get_context("spawn" if afresh else "forkserver")
+        self.reading, writing = own.Pipe(duplex=False)
+        self.errors = cache / f"{uuid.uuid4()}.txt"
+        self.process = own.Process(target=killed.run, args=(out, writing, self.errors, cache, largest))
+        self.process.start()
+        writing.close()
         self.letters = ""
 
     def listen(self, seconds):
         """Wait so long for more letters; False when there are none to come."""
         if select.select([self.reading], [], [], max(seconds, 0))[0]:
-            heard = os.read(self.reading, 1 if seconds else 4096).decode()
+            heard = os.read(self.reading.fileno(), 1 if seconds else 4096).decode()
             self.letters += heard
             return bool(heard)
         return True
 
     def kill(self):
         """SIGKILL; what it was doing then, or None if it had ended."""
-        self.process.send_signal(signal.SIGKILL)
-        code = self.process.wait()
-        while self.listen(0.01):
-            pass
-        self.process.stderr.close()
-        os.close(self.reading)
-        if code != -signal.SIGKILL:
+        self.process.kill()
+        if (code := self._ended()) != -signal.SIGKILL:
             assert code == 0
             return None
         open_ones = [small for small in INSIDE if self.letters.count(small) > self.letters.count(small.upper())]
         return open_ones or ["e" if "S" in self.letters else "s"]
 
     def finish(self, code=0):
-        said = self.process.stderr.read().decode()
-        assert self.process.wait() == code, said
-        while self.listen(0.01):
-            pass
-        self.process.stderr.close()
-        os.close(self.reading)
+        ended = self._ended()
+        said = self.errors.read_text()
+        assert ended == code, said
         return said
+
+    def _ended(self):
+        while self.listen(60):
+            pass
+        self.process.join()
+        self.reading.close()
+        return self.process.exitcode
 
 
 def contents(folder):
@@ -76,6 +73,8 @@ def contents(folder):
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory):
+    """Where processes keep what they compiled and what went wrong; they are forked from one that is ready."""
+    multiprocessing.set_forkserver_preload(["everystep.runner"])
     return tmp_path_factory.mktemp("cache")
 
 
@@ -85,7 +84,7 @@ def undisturbed(tmp_path_factory, cache):
     out = tmp_path_factory.mktemp("undisturbed") / "run"
     Child(out, cache).finish()
     shutil.rmtree(out)
-    began, child = time.monotonic(), Child(out, cache)
+    began, child = time.monotonic(), Child(out, cache, afresh=True)
     child.finish()
     assert {path.name for path in out.iterdir()} == {
         "episodes.parquet", "summary.json", "spec.json", "visits.npz", "problem.npz", "certificates.npz",
@@ -99,9 +98,10 @@ def test_killing_a_run_at_any_moment_loses_nothing(undisturbed, cache, tmp_path,
     fell, finished, chain = [], 0, 0
     out = tmp_path / "run-0"
     while len(fell) < KILLS:
-        child = Child(out, cache)
-        if len(fell) % 4 == 0:  # at a moment of its life
-            until = time.monotonic() + rng.uniform(0, life)
+        any_moment = len(fell) % 4 == 0
+        child = Child(out, cache, afresh=any_moment)
+        if any_moment:
+            until = time.monotonic() + rng.uniform(0, life if len(fell) % 8 else life / 3)  # also while it imports
             while time.monotonic() < until and child.listen(until - time.monotonic()):
                 pass
         else:  # when it begins or ends to write, flush or rename something, or a little later: early, anywhere, or late
@@ -137,10 +137,10 @@ def test_a_second_process_is_refused_while_the_first_is_at_work(undisturbed, cac
     first = Child(tmp_path / "run", cache)
     while "w" not in first.letters and first.listen(60):
         pass
-    first.process.send_signal(signal.SIGSTOP)  # so that it cannot finish meanwhile
+    os.kill(first.process.pid, signal.SIGSTOP)  # so that it cannot finish meanwhile
     said = Child(tmp_path / "run", cache).finish(code=1)
     assert f"worked on by another process (pid {first.process.pid})" in said
-    first.process.send_signal(signal.SIGCONT)
+    os.kill(first.process.pid, signal.SIGCONT)
     first.finish()
     assert contents(tmp_path / "run") == files
 
@@ -164,8 +164,7 @@ def test_a_full_disk_stops_the_run_with_a_sentence_and_room_lets_it_go_on(undist
         return
     with capsys.disabled():
         print("\nNO SMALL DISK COULD BE MOUNTED HERE: a limit on the size of files stands in for a full one")
-    child = _limited(out, cache)
-    assert "File too large" in child
+    assert "File too large" in Child(out, cache, largest=60_000).finish(code=1)
     Child(out, cache).finish()
     assert contents(out) == files
 
@@ -173,21 +172,6 @@ def test_a_full_disk_stops_the_run_with_a_sentence_and_room_lets_it_go_on(undist
 def _mount(place, size):
     done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)], capture_output=True)
     return done.returncode == 0
-
-
-def _limited(out, cache):
-    limit = lambda: (
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN),
-        resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000)),
-    )
-    reading, writing = os.pipe()
-    done = subprocess.run(
-        [sys.executable, str(CHILD), str(out), str(writing)],
-        pass_fds=[writing], stderr=subprocess.PIPE, preexec_fn=limit, text=True,
-    )  # fmt: skip
-    os.close(reading), os.close(writing)
-    assert done.returncode == 1
-    return done.stderr
 
 
 # --- in this process: stopped between chunks, then damaged -----------------------------------------------------------

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from everystep import planner
-from everystep.errors import EverystepError
+from everystep.errors import EverystepError, InfeasibleError
 from everystep.problem import FiniteCMDP, Noise, at_step, expected, start_state, step
 
 S, A, H = 3, 2, 4
@@ -249,6 +249,12 @@ WRONG = [
         "cost_sigma has shape (2,); give one number, or 1.",
     ),
 ]
+
+
+def test_an_infeasible_problem_names_all_states_without_a_safe_action():
+    with pytest.raises(InfeasibleError) as error:
+        problem(g=altered(altered(g, 0, 0.5), 2, 0.5)).check()
+    assert error.value.states == (0, 2)
 
 
 @pytest.mark.parametrize(("changes", "sentence"), WRONG, ids=[sentence.split(";")[0] for _, sentence in WRONG])

@@ -147,7 +147,8 @@ def test_pieces_that_fail_do_not_keep_other_problems_from_running(tmp_path, monk
     pond(tmp_path)
     path = tmp_path / "two.toml"
     path.write_text(
-        'seeds = 1\nagents = ["lsvi"]\n[[problems]]\nname = "pond.txt"\n[[problems]]\nname = "pond.txt"\ncalled = "more"\n'
+        'seeds = 1\nagents = ["lsvi"]\n[[problems]]\nname = "pond.txt"\n'
+        '[[problems]]\nname = "pond.txt"\ncalled = "more"\n'
     )
     ran = []
 

@@ -114,6 +114,12 @@ def parser() -> argparse.ArgumentParser:
     theory.add_argument("--seeds", default="8", metavar="N", help="how many of its seeds to run again and watch (8)")
     theory.set_defaults(command=_theory)
 
+    report = commands.add_parser("report", help="a run as one page for a browser: curves, tables, and a player")
+    report.add_argument("folder", metavar="DIR", help="a run folder")
+    report.add_argument("--out", metavar="FILE", help="the page to write (DIR/report.html)")
+    report.add_argument("--no-player", action="store_true", help="run nothing again: no player, no prices")
+    report.set_defaults(command=_report)
+
     compare = commands.add_parser("compare", help="all agents on all problems where they can run: Table 1, measured")
     compare.add_argument("--problems", metavar="P,Q", help="names with commas (all)")
     compare.add_argument("--agents", metavar="A,B", help="names with commas (all)")
@@ -123,6 +129,12 @@ def parser() -> argparse.ArgumentParser:
     compare.add_argument("--table-only", action="store_true", help="run nothing: the table of what is there")
     compare.add_argument("--out", metavar="DIR", help="a folder of run folders (out/compare, or out/ablation)")
     compare.set_defaults(command=_compare)
+
+    play = commands.add_parser("play", help="a playground in the browser: paint a lake, watch agents learn")
+    play.add_argument("--host", default="127.0.0.1", metavar="NAME", help="where to listen (127.0.0.1: here only)")
+    play.add_argument("--port", metavar="N", help="the port; another is chosen if it is taken (8765)")
+    play.add_argument("--no-browser", action="store_true", help="open no browser, only say the address")
+    play.set_defaults(command=_play)
 
     listing = commands.add_parser("list", help="problems, agents, their settings and defaults")
     listing.set_defaults(command=_list)
@@ -296,6 +308,10 @@ def _reproduce(options: argparse.Namespace) -> None:
     print(findings.text())
     print(f"\nWritten to {options.out}")
 
+    from everystep.web import report
+
+    print(f"A page to look at: {report.write(Path(options.out), bar)}")
+
 
 def _certify(options: argparse.Namespace) -> None:
     from everystep import certify
@@ -309,6 +325,13 @@ def _theory(options: argparse.Namespace) -> None:
     from everystep import theory_table
 
     print(theory_table.run(Path(options.folder), seeds, bar))
+
+
+def _report(options: argparse.Namespace) -> None:
+    from everystep.web import report
+
+    out = None if options.out is None else Path(options.out)
+    print(f"Written to {report.write(Path(options.folder), bar, out, not options.no_player)}")
 
 
 def _compare(options: argparse.Namespace) -> None:
@@ -339,6 +362,16 @@ def _compare(options: argparse.Namespace) -> None:
     table.write(out)
     print(table.text())
     print(f"\nWritten to {out}")
+
+
+def _play(options: argparse.Namespace) -> None:
+    port = None if options.port is None else whole_number("port", options.port)
+    if port is not None and port >= 2**16:
+        raise EverystepError(f"port is {port}; give a whole number from 1 to {2**16 - 1}.")
+
+    from everystep.web import server
+
+    server.serve(options.host, port, browser=not options.no_browser)
 
 
 def _list(options: argparse.Namespace) -> None:

@@ -19,6 +19,12 @@ class EverystepError(ValueError):
     kept: Any = None
 
 
+class InfeasibleError(EverystepError):
+    """A problem in which some states have no safe action; `states` are all of them."""
+
+    states: tuple[int, ...] = ()
+
+
 def unknown(kind: str, word: str, known: Iterable[str], remedy: str) -> EverystepError:
     """The error for a name nobody knows, with the nearest names that exist."""
     close = difflib.get_close_matches(word, sorted(known), n=3, cutoff=0.5)

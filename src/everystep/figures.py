@@ -19,7 +19,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.patheffects import Normal, Stroke
 
 from everystep import planner, stats
-from everystep.problem import FiniteCMDP, Grid, at_step, next_states
+from everystep.problem import FiniteCMDP, Grid
 from everystep.reductions import WINDOW, Bands, shown_episodes
 
 if TYPE_CHECKING:
@@ -132,13 +132,7 @@ def lake_map(problem: FiniteCMDP) -> Figure:
     axes = figure.subplots()
     cells(axes, problem.grid, fill=True)
     best = planner.solve(problem)
-    x, path = int(np.argmax(planner.start_distribution(problem))), []
-    for h in range(problem.horizon):
-        path.append((x % width, x // width))
-        here = np.zeros((problem.states, problem.actions))
-        here[x, best.policy[h, x]] = 1
-        x = int(next_states(at_step(problem.P, h), here).argmax())
-    path.append((x % width, x // width))
+    path = [(x % width, x // width) for x in planner.likeliest_way(problem, best)]
     axes.plot(*np.transpose(path), color=INK, linewidth=2, zorder=1.5, solid_capstyle="round")
     shade = "" if problem.grid.heights is None else "; darker = higher"
     worth = f"value {best.value:.3f} in {problem.horizon} steps"

@@ -58,6 +58,18 @@ def solve(problem: FiniteCMDP, safe: bool = True) -> Solution:
     return Solution(from_start(problem, V[0]), policy, V)
 
 
+def likeliest_way(problem: FiniteCMDP, solution: Solution) -> list[int]:
+    """The H + 1 states of an episode in which the likeliest thing always happens: likeliest start, likeliest steps."""
+    x = int(np.argmax(start_distribution(problem)))
+    way = [x]
+    for h in range(problem.horizon):
+        here = np.zeros((problem.states, problem.actions))
+        here[x, solution.policy[h, x]] = 1
+        x = int(next_states(at_step(problem.P, h), here).argmax())
+        way.append(x)
+    return way
+
+
 def action_values(world: World, h: int, V_next: np.ndarray) -> np.ndarray:
     """[r_h + P_h V_{h+1}](a, x), (A, S): what each action is worth at step h if V is earned from the next one on."""
     return np.asarray(at_step(world.r, h) + expected(at_step(world.P, h), world.successors, V_next))

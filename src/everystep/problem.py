@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from everystep.errors import EverystepError, whole_number
+from everystep.errors import EverystepError, InfeasibleError, whole_number
 
 # Inside this module, and wherever a function serves NumPy and JAX alike, an array is typed as Any.
 AnyArray = Any
@@ -493,9 +493,11 @@ class FiniteCMDP:
             step = f" at step {h + 1}" if len(safe) > 1 else ""
             others = int((~safe).any(0).sum()) - 1
             more = f" (nor {others} more)" if others else ""
-            raise EverystepError(
+            infeasible = InfeasibleError(
                 f"{self.describe(x)} has no safe action{step}{more}: give it one with g <= 0 (Assumption 1)."
             )
+            infeasible.states = tuple(int(i) for i in np.flatnonzero((~safe).any(0)))
+            raise infeasible
         if cap is not None:
             highest = planner.highest(self)
             if cap < highest - 1e-9:

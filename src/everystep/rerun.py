@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from everystep.agents import Recipe
 from everystep.arrays import read_npz
 from everystep.cost_setup import fingerprint
 from everystep.errors import EverystepError
-from everystep.experiment import Experiment, prepare
+from everystep.experiment import Experiment, Result, prepare
 from everystep.models import AUTO
 from everystep.problem import FiniteCMDP
 from everystep.settings import SETTINGS
@@ -59,6 +60,16 @@ class Run:
         if now["problem"] != then["problem"]:
             raise EverystepError(f"'{self.folder}' holds a problem other than the one it ran; {self._other_version()}")
         return prepared
+
+    def result(self) -> Result:
+        """The folder as a result, with the columns that were read: what figures and pages are made from."""
+        try:
+            visits = read_npz(self.folder / "visits.npz", lambda key: True)
+        except EverystepError:
+            raise EverystepError(
+                f"'{self.folder}' has no visits.npz that can be read; run it again elsewhere."
+            ) from None
+        return Result(self.problem, self.spec, self.curves, visits)
 
     def check(self, label: str, value: np.ndarray, violation: np.ndarray) -> None:
         """That an agent run again, (seeds, K), did what the folder says it did, up to rounding."""
@@ -114,15 +125,15 @@ def _is_hash(value: Any) -> bool:
     return isinstance(value, str) and re.search(r"#[0-9a-f]+|^[0-9x]+:[0-9a-f]+$|#[0-9x]+:", value) is not None
 
 
-def read(folder: Path) -> Run:
-    """A run folder, or the sentence that says why it is none."""
+def read(folder: Path, columns: Sequence[str] = NEEDED) -> Run:
+    """A run folder with these columns, or the sentence that says why it is none."""
     store.finished(folder)
     if not (folder / "spec.json").is_file():
         raise EverystepError(f"'{folder}' holds no run; give the folder that `everystep run` wrote.")
     try:
         spec = store.read_spec(folder)
         problem = problems.from_arrays(folder / "problem.npz")
-        curves = store.read_curves(folder, NEEDED)
+        curves = store.read_curves(folder, columns)
     except Exception:  # what a damaged file raises is written nowhere
         raise EverystepError(f"'{folder}' has files that cannot be read; run it again into another folder.") from None
     return Run(folder, problem, spec, curves)

@@ -270,29 +270,51 @@ def chunks(
     `since` says what each had reached before, given a function that makes a carry of the right shape after so many
     episodes; all must have reached the same.
     """
-    n, given = len(seeds), [cell.given() for cell in cells]
-    unseen = np.zeros((n, cells[0].problem.states), np.int32)
+    given = [cell.given() for cell in cells]
     asked = since or [lambda shaped: None] * len(cells)
     reached = [
-        ask(shaped(cell, n, episodes)) or Reached(0, cell.fresh(n), unseen)
+        ask(shaped(cell, len(seeds), episodes)) or beginning(cell, len(seeds))
         for ask, cell in zip(asked, cells, strict=True)
     ]
-    for done, until in stops(cells[0].built, episodes):
-        if done < reached[0].done:
-            continue
-        scanned = _scan(cells, given, [each.carry for each in reached], seeds, until - done)
-        reached = [
-            _after(cell, each, carry, seeds, until)
-            for cell, each, (carry, _) in zip(cells, reached, scanned, strict=True)
-        ]
-        yield reached, [jax.tree.map(lambda x, n=until - done: np.asarray(x[:, :n]), each) for _, each in scanned]
+    while reached[0].done < episodes:
+        reached, metrics = advance(cells, given, reached, seeds, episodes, episodes)
+        yield reached, metrics
+
+
+def advance(
+    cells: Sequence[Cell],
+    given: Sequence[tuple[Agent, World]],
+    reached: Sequence[Reached],
+    seeds: np.ndarray,
+    until: int,
+    episodes: int,
+) -> tuple[list[Reached], list[Metrics]]:
+    """On from where batches stand, of a run of `episodes`: to `until`, at most to the end of the chunk they are in.
+
+    What grows is made larger at the beginning of a chunk, for all of it: where one pauses within it does not show.
+    `given` is each cell's own, made once.
+    """
+    done = reached[0].done
+    start, end = next(each for each in stops(cells[0].built, episodes) if each[1] > done)
+    until = min(until, end)
+    carries = [each.carry for each in reached]
+    if done == start:
+        carries = _with_room(cells, given, carries, end - start)
+    scanned = _scan(cells, given, carries, seeds, until - done)
+    after = [_after(*each, seeds, until) for each in zip(cells, reached, (carry for carry, _ in scanned), strict=True)]
+    # Cut in NumPy: a slice of a device's array is compiled for every length.
+    return after, [jax.tree.map(lambda x: np.asarray(x)[:, : until - done], metrics) for _, metrics in scanned]
 
 
 def _after(cell: Cell, before: Reached, carry: Carry, seeds: np.ndarray, done: int) -> Reached:
-    """Where a piece stands after a chunk."""
     visits_early = np.asarray(carry.visits) if done <= CHUNK else before.visits_early
     carry, fits = _fit(cell.built, carry, seeds, done)
     return Reached(done, carry, visits_early, (*before.fits, *fits))
+
+
+def beginning(cell: Cell, seeds: int) -> Reached:
+    """Where so many seeds stand before their first episode."""
+    return Reached(0, cell.fresh(seeds), np.zeros((seeds, cell.problem.states), np.int32))
 
 
 def shaped(cell: Cell, seeds: int, episodes: int) -> Callable[[int], Carry]:
@@ -331,16 +353,24 @@ def _scan(
     shared = (built.share_values, built.share_costs)
     with cell.in_precision():
         watch = (_certified(cell), jax.tree.map(jnp.asarray, cell.watch))
-        room = [drive.with_room(agent, sizes, carry, count) for agent, carry in zip(agents, carries, strict=True)]
         if len(cells) == 1 or fused.takes(agents[0], world, *shared, *watch):
             return [
                 fused.scan_seeds(agent, world, sizes, carry, seeds, np.int32(count), CHUNK, *shared, *watch)
-                for agent, carry in zip(agents, room, strict=True)
+                for agent, carry in zip(agents, carries, strict=True)
             ]
         together = drive.scan_agents(
-            _stacked(agents), world, sizes, _stacked(room), seeds, np.int32(count), CHUNK, *watch
+            _stacked(agents), world, sizes, _stacked(carries), seeds, np.int32(count), CHUNK, *watch
         )
         return [jax.tree.map(lambda leaf, i=i: leaf[i], together) for i in range(len(cells))]
+
+
+def _with_room(
+    cells: Sequence[Cell], given: Sequence[tuple[Agent, World]], carries: Sequence[Carry], count: int
+) -> list[Carry]:
+    with cells[0].in_precision():
+        sizes = cells[0].problem.sizes
+        both = zip(given, carries, strict=True)
+        return [drive.with_room(agent, sizes, carry, count) for (agent, _), carry in both]
 
 
 def _stacked(trees: Sequence[Any]) -> Any:
@@ -349,8 +379,9 @@ def _stacked(trees: Sequence[Any]) -> Any:
 
 def measure(cells: Sequence[Cell], seeds: np.ndarray, count: int) -> None:
     """Run the first so many episodes of a batch, at most a chunk of them, and forget them; with none, it compiles."""
-    given, fresh = [cell.given() for cell in cells], [cell.fresh(len(seeds)) for cell in cells]
-    jax.block_until_ready([carry.visits for carry, _ in _scan(cells, given, fresh, seeds, count)])
+    given = [cell.given() for cell in cells]
+    carries = _with_room(cells, given, [cell.fresh(len(seeds)) for cell in cells], count)
+    jax.block_until_ready([carry.visits for carry, _ in _scan(cells, given, carries, seeds, count)])
 
 
 _bounds = jax.jit(jax.vmap(drive.bounds, in_axes=(None, 0)))

@@ -7,11 +7,12 @@ from typing import Literal
 
 import numpy as np
 
-from everystep.errors import EverystepError, whole_number
+from everystep.errors import EverystepError, real_number, whole_number
 from everystep.problem import FiniteCMDP, Grid, Noise
 from everystep.problems.grids import (
     ACTIONS,
     GOAL_REWARD,
+    SLIP,
     SPARE,
     STEP_REWARD,
     cell_name,
@@ -62,14 +63,17 @@ def from_map(
     reward: Literal["once", "at_goal"] = "once",
     cost: Literal["intended", "realised"] = "intended",
     name: str = "map",
+    slip: float = SLIP,
 ) -> FiniteCMDP:
     """A lake from rows of text: S start, F or . ice, H hazard, G goal (one or more), # wall (never entered).
 
     `reward="at_goal"` pays 6 on each step spent at a goal instead of once on entering it. `cost="realised"`
-    observes +1 when the cell landed on is a hazard and -1 otherwise, so that g = 2 P(hit) - 1.
+    observes +1 when the cell landed on is a hazard and -1 otherwise, so that g = 2 P(hit) - 1. A move goes aside with
+    probability `slip`, half of it to each side.
     """
     rows = tuple(rows.rstrip("\n").split("\n")) if isinstance(rows, str) else tuple("".join(row) for row in rows)
     horizon = whole_number("horizon", horizon)
+    slip = real_number("slip", slip, most=1.0)
     _check_rows(rows)
     for field, value, options in (("reward", reward, ("once", "at_goal")), ("cost", cost, ("intended", "realised"))):
         if value not in options:
@@ -79,7 +83,7 @@ def from_map(
     goal, hazard, wall = cells == "G", cells == "H", cells == "#"
     landing = landing_cells(wall.reshape(len(rows), -1))
     S, A = landing.shape
-    P = slippery_moves(landing, goal)
+    P = slippery_moves(landing, goal, slip)
 
     # Observed on arrival: the reward of a step depends on where it leads; so does the cost, if realised.
     if reward == "once":

@@ -14,7 +14,7 @@ from everystep.errors import EverystepError
 
 ACTIONS = ("left", "down", "right", "up")
 MOVES = ((0, -1), (1, 0), (0, 1), (-1, 0))
-INTENDED, ASIDE = 0.9, 0.05  # chances of a move going where it aims, and to each side of it
+SLIP = 0.1  # chance of a move going aside, half of it to each side
 GOAL_REWARD, STEP_REWARD = 6.0, 0.01
 SPARE = 3  # steps that a shortest safe route must leave of the horizon, because moves slip
 
@@ -31,13 +31,13 @@ def landing_cells(wall: np.ndarray) -> np.ndarray:
     return landing
 
 
-def slippery_moves(landing: np.ndarray, goal: np.ndarray) -> np.ndarray:
-    """P (S, A, S): 0.9 as intended, 0.05 to each side; goals, booleans (S,), are never left."""
+def slippery_moves(landing: np.ndarray, goal: np.ndarray, slip: float = SLIP) -> np.ndarray:
+    """P (S, A, S): 1 - slip as intended, slip / 2 to each side; goals, booleans (S,), are never left."""
     S, A = landing.shape
     P = np.zeros((S, A, S))
     x = np.arange(S)
     for a in range(A):
-        for direction, probability in ((a, INTENDED), ((a + 1) % A, ASIDE), ((a - 1) % A, ASIDE)):
+        for direction, probability in ((a, 1 - slip), ((a + 1) % A, slip / 2), ((a - 1) % A, slip / 2)):
             P[x, a, landing[:, direction]] += probability
     P[goal] = np.eye(S)[goal][:, None, :]
     return P

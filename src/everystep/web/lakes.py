@@ -1,0 +1,109 @@
+"""A visitor's wish as a problem and an experiment, what is to be said of its map, and a run as a zipped folder."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from everystep import experiment, frames, store
+from everystep.agents import REGISTERED, Recipe
+from everystep.drive import CHUNK
+from everystep.errors import EverystepError, InfeasibleError
+from everystep.experiment import Experiment
+from everystep.problem import FiniteCMDP
+from everystep.problems.frozen_lake import from_map
+from everystep.web.protocol import Wish
+
+STAMP = (1980, 1, 1, 0, 0, 0)  # of files in a zip: the same run is the same bytes
+
+
+def problem(wish: Wish) -> FiniteCMDP:
+    """The lake, or the sentence that says what is wrong with its map."""
+    return from_map(wish.rows, horizon=wish.horizon, name=wish.name, slip=wish.slip)
+
+
+def prepared(wish: Wish, episodes: int | None = None) -> Experiment:
+    """What `everystep run` would prepare with this map, these settings, and this one seed."""
+    recipes = [Recipe(name, _settings(name, wish.settings)) for name in wish.agents]
+    return experiment.prepare(problem(wish), recipes, episodes or wish.episodes, seeds=[wish.seed])
+
+
+def _settings(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that the agent has; one that must be told a safe action in every state is told the safest."""
+    agent = REGISTERED[name]
+    told = {"safe_action": "safest"} if agent.told else {}
+    return told | {key: value for key, value in given.items() if key in agent.settings}
+
+
+def examined(wish: Wish) -> dict[str, Any]:
+    """What is to be said of a map before it is run: its scene; or why it cannot be, and which cells are why."""
+    read = {"settings": wish._asdict()}
+    try:
+        lake = problem(wish)
+    except InfeasibleError as error:
+        cells = list(error.states)
+        return {"say": "infeasible", **read, "sentence": _explained(len(cells)), "cells": cells}
+    except EverystepError as error:
+        return {"say": "infeasible", **read, "sentence": str(error), "cells": []}
+    return {"say": "scene", **read, "scene": frames.scene(lake), "remarks": list(lake.remarks)}
+
+
+def _explained(cells: int) -> str:
+    which, them = ("The marked cell has", "it") if cells == 1 else (f"The {cells} marked cells have", "each")
+    return (
+        f"{which} no safe action: every move from there aims at a hazard, so that no agent could keep the constraint "
+        f"there (Assumption 1). Give {them} a way out."
+    )
+
+
+def exported(wish: Wish, players: Sequence[frames.Player], curves: Mapping[str, Mapping[str, np.ndarray]]) -> bytes:
+    """The run folder of what these players did so far, as a zip file; made in a folder that is removed again.
+
+    A run that was cut short is the run of so many episodes only where no setting looks at their number: else it is
+    refused with a sentence.
+    """
+    done = players[0].done
+    ran, whole = prepared(wish, done), prepared(wish)
+    if done < 1:
+        raise EverystepError("nothing was run yet; run at least one episode before you export.")
+    with jax.enable_x64(True):
+        for label in whole.agents:
+            leaves = [jax.tree.leaves(each.agents[label].build().agent) for each in (ran, whole)]
+            if not all(np.array_equal(one, other) for one, other in zip(*leaves, strict=True)):
+                raise EverystepError(
+                    f"the settings of {label} depend on the number of episodes; let all {wish.episodes} run to export."
+                )
+    endings = {player.label: player.ending() for player in players}
+    visits, bounds = {}, {}
+    for label, end in endings.items():
+        visits[f"{label}_{CHUNK}"], visits[f"{label}_end"] = end.visits_early, end.visits_end
+        if ran.has_costs(label):
+            bounds[f"{label}_lower"], bounds[f"{label}_upper"] = (
+                each.swapaxes(-1, -2) for each in (end.lower, end.upper)
+            )
+    fits = {label: [experiment.told(fit) for fit in end.fits] for label, end in endings.items() if end.fits}
+    rows = {label: {name: column[None] for name, column in columns.items()} for label, columns in curves.items()}
+    result = experiment.Result(ran.problem, ran.spec, rows, visits, ran.features(), bounds, fits)
+    with tempfile.TemporaryDirectory(prefix="everystep-") as private:
+        folder = Path(private) / "run"
+        with store.folder(folder, ran.spec) as partial:
+            store.fill(result, partial)
+        (folder / "map.txt").write_text("\n".join(wish.rows) + "\n", encoding="utf-8")
+        return _zipped(folder)
+
+
+def _zipped(folder: Path) -> bytes:
+    memory = io.BytesIO()
+    with zipfile.ZipFile(memory, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+            info = zipfile.ZipInfo(f"everystep-run/{path.relative_to(folder).as_posix()}", STAMP)
+            info.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(info, path.read_bytes())
+    return memory.getvalue()

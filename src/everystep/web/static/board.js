@@ -1,0 +1,415 @@
+// @ts-check
+/**
+ * The map of a problem on a grid as SVG, and on it what a frame says of one agent:
+ *
+ *   shade    how often a cell was visited (logarithmic)      arrow   what the plan does there at the chosen step
+ *   marks    one an action, at that side of the cell: dot certified safe, cross certified unsafe, ring unknown
+ *   bolts    unsafe steps, at the side they went to: bright those since the frame before, pale the earlier ones
+ *
+ * Colours are CSS variables (see board.css), so that dark mode needs no code. Nothing is ever put in as HTML.
+ *
+ * Events on the element of the board: "look" {cell, or null} under the pointer or the cursor, and, if `interactive`,
+ * "cell" {cell, drag} when a cell is pressed or drawn over, or chosen with Enter or Space; the arrow keys move the cursor.
+ */
+
+const SVG = "http://www.w3.org/2000/svg";
+const UNIT = 24;
+const LABELS = ["unknown", "safe", "unsafe"];
+
+/** @param {number} r */
+const dot = (r) => `M${-r},0a${r},${r} 0 1 0 ${2 * r},0a${r},${r} 0 1 0 ${-2 * r},0`;
+export const ARROW = "M-4.2,0H1.2M4.6,0L0.6,-2.7V2.7Z";
+export const MARKS = [dot(0.9), dot(1.7), "M-1.9,-1.9L1.9,1.9M1.9,-1.9L-1.9,1.9"];
+export const BOLT = "M0.9,-5L-3.2,0.9H-0.4L-0.9,5L3.2,-0.9H0.4Z";
+
+/** @param {string} text base64 @returns {Uint8Array} */
+export function bytes(text) {
+  const raw = atob(text);
+  const out = new Uint8Array(raw.length);
+  for (let i = 0; i < raw.length; i += 1) out[i] = raw.charCodeAt(i);
+  return out;
+}
+
+/**
+ * @param {string} name
+ * @param {Record<string, string | number>} attributes
+ * @param {Element} [parent]
+ * @returns {SVGElement}
+ */
+function shape(name, attributes, parent) {
+  const element = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, String(value));
+  parent?.append(element);
+  return element;
+}
+
+/** Unsafe steps so far by state and action, added up frame by frame. */
+export class Harm {
+  /** @param {Scene} scene */
+  constructor(scene) {
+    this.actions = scene.actions.length;
+    this.times = new Uint32Array(scene.width * scene.height * this.actions);
+  }
+
+  /** @param {Violation[]} violations */
+  add(violations) {
+    for (const [, , x, a] of violations) this.times[x * this.actions + a] += 1;
+  }
+}
+
+export class Board {
+  /**
+   * @param {HTMLElement} element where to draw
+   * @param {Scene} scene
+   * @param {{label?: string, interactive?: boolean, most?: number, truth?: boolean}} [options]
+   *   `most`: visits at the darkest shade; `truth`: cross the actions that are unsafe, until a frame is shown
+   */
+  constructor(element, scene, options = {}) {
+    this.element = element;
+    this.options = options;
+    this.step = 1;
+    this.cursor = scene.starts[0] ?? 0;
+    this.marksShown = true;
+    this.arrowsShown = true;
+    /** @type {Frame | null} */
+    this.frame = null;
+    /** @type {Harm | null} */
+    this.harm = null;
+    element.classList.add("board");
+    this.svg = /** @type {SVGSVGElement} */ (shape("svg", {}));
+    element.append(this.svg);
+    this.#listen();
+    this.setScene(scene);
+  }
+
+  /** Draw another map (or the same one, changed). What a frame said is forgotten. @param {Scene} scene */
+  setScene(scene) {
+    this.scene = scene;
+    this.frame = null;
+    this.harm = null;
+    this.cursor = Math.min(this.cursor, scene.width * scene.height - 1);
+    const { svg } = this;
+    svg.replaceChildren();
+    svg.setAttribute("viewBox", `-1 -1 ${scene.width * UNIT + 2} ${scene.height * UNIT + 2}`);
+    svg.setAttribute("role", this.options.interactive ? "application" : "img");
+    if (this.options.interactive) svg.setAttribute("tabindex", "0");
+    this.#name();
+    this.#hatching();
+    const layer = (/** @type {string} */ name) => shape("g", { class: name }, svg);
+    const ground = layer("ground");
+    const special = layer("special");
+    this.routeLayer = layer("route");
+    const arrows = layer("arrows");
+    const marks = layer("marks");
+    this.bolts = layer("bolts");
+    this.notes = layer("notes");
+    this.cells = scene.rows.flatMap((row, i) => [...row].map((letter, j) => this.#cell(letter, i, j, ground, special)));
+    this.drawn = this.cells.map((_, x) => ({
+      heat: "",
+      arrow: shape("path", { class: "arrow", visibility: "hidden" }, arrows),
+      turned: "",
+      marks: scene.actions.map((_, a) => shape("path", { class: "mark", visibility: "hidden", ...this.#side(x, a, 8.6) }, marks)),
+      labels: scene.actions.map(() => -1),
+    }));
+    this.#route();
+    this.#lie();
+    this.cursorBox = shape("rect", { class: "cursor", width: UNIT, height: UNIT, rx: 3 }, svg);
+    this.#placeCursor();
+  }
+
+  /** Show a frame; `harm` holds the unsafe steps of all frames up to it. @param {Frame} frame @param {Harm} [harm] */
+  show(frame, harm) {
+    this.frame = frame;
+    this.harm = harm ?? null;
+    this.cells?.forEach((cell) => cell.style.setProperty("--height", "0"));
+    this.#name();
+    this.redraw();
+  }
+
+  /** @param {number} step from 1 */
+  setStep(step) {
+    this.step = step;
+    this.redraw();
+  }
+
+  /** Choose what is drawn. @param {{marks?: boolean, arrows?: boolean, route?: boolean}} what */
+  setLayers(what) {
+    this.marksShown = what.marks ?? this.marksShown;
+    this.arrowsShown = what.arrows ?? this.arrowsShown;
+    if (what.route !== undefined) this.routeLayer?.setAttribute("visibility", what.route ? "visible" : "hidden");
+    this.redraw();
+  }
+
+  /** Mark cells for which there is something to say, such as "no safe action". @param {number[]} cells */
+  setNotes(cells) {
+    this.notes?.replaceChildren();
+    for (const x of cells) {
+      const { left, top } = this.#corner(x);
+      shape("rect", { class: "note", x: left + 1.5, y: top + 1.5, width: UNIT - 3, height: UNIT - 3, rx: 3 }, this.notes);
+    }
+  }
+
+  /** What there is to say of a cell. @param {number} x @returns {string} */
+  describe(x) {
+    const scene = /** @type {Scene} */ (this.scene);
+    const kind = { S: "start", G: "goal", H: "hazard", "#": "wall" }[this.#letter(x)] ?? "free";
+    const place = `Row ${Math.floor(x / scene.width) + 1}, column ${(x % scene.width) + 1} (${kind})`;
+    const { frame } = this;
+    if (!frame || kind === "wall") return place;
+    const said = [place, `${frame.visits[x]} visits`];
+    const action = scene.actions[this.#policy()[this.#at(x)]];
+    if (action) said.push(`plan at step ${this.step}: ${action.name}`);
+    const labels = this.#labels();
+    const A = scene.actions.length;
+    if (labels) {
+      for (const i of [1, 2]) {
+        const names = scene.actions.filter((_, a) => labels[x * A + a] === i).map((each) => each.name);
+        if (names.length) said.push(`certified ${LABELS[i]}: ${names.join(", ")}`);
+      }
+    }
+    if (this.harm) {
+      const times = scene.actions.reduce((sum, _, a) => sum + (this.harm?.times[x * A + a] ?? 0), 0);
+      if (times) said.push(`${times} unsafe ${times === 1 ? "step" : "steps"} from here so far`);
+    }
+    return `${said.join(" · ")}.`;
+  }
+
+  redraw() {
+    const { frame, scene } = this;
+    if (!frame || !scene || !this.drawn) return;
+    const policy = this.#policy();
+    const labels = this.#labels();
+    const A = scene.actions.length;
+    const most = Math.log1p(this.options.most ?? frame.visits.reduce((top, each) => Math.max(top, each), 1));
+    this.drawn.forEach((drawn, x) => {
+      if (this.#letter(x) === "#") return;
+      const heat = (Math.log1p(frame.visits[x]) / most).toFixed(3);
+      if (heat !== drawn.heat) {
+        drawn.heat = heat;
+        this.cells?.[x].style.setProperty("--heat", heat);
+      }
+      const isGoal = this.#letter(x) === "G";
+      const turned = `${policy[this.#at(x)]}${frame.visits[x] ? "" : "?"}${this.arrowsShown && !isGoal ? "" : "-"}`;
+      if (turned !== drawn.turned) {
+        drawn.turned = turned;
+        this.#turn(drawn.arrow, x, policy[this.#at(x)], frame.visits[x] > 0, this.arrowsShown && !isGoal);
+      }
+      for (let a = 0; a < A; a += 1) {
+        const label = labels && this.marksShown && !isGoal ? labels[x * A + a] : -1;
+        if (label !== drawn.labels[a]) {
+          drawn.labels[a] = label;
+          this.#mark(drawn.marks[a], label);
+        }
+      }
+    });
+    this.#strike();
+  }
+
+  // --- pieces ---------------------------------------------------------------------------------------------------------
+  /** @param {number} x */
+  #letter(x) {
+    const scene = /** @type {Scene} */ (this.scene);
+    return scene.rows[Math.floor(x / scene.width)][x % scene.width];
+  }
+
+  #policy() {
+    const frame = /** @type {Frame & {bytes?: Uint8Array}} */ (this.frame);
+    frame.bytes ??= bytes(frame.policy);
+    return frame.bytes;
+  }
+
+  #labels() {
+    const frame = /** @type {Frame & {marks?: Uint8Array}} */ (this.frame);
+    if (frame.labels === null) return null;
+    frame.marks ??= bytes(frame.labels);
+    return frame.marks;
+  }
+
+  /** Where (step, x) is in the policy. @param {number} x */
+  #at(x) {
+    const scene = /** @type {Scene} */ (this.scene);
+    return (Math.min(this.step, scene.horizon) - 1) * scene.width * scene.height + x;
+  }
+
+  /** @param {number} x */
+  #corner(x) {
+    const { width } = /** @type {Scene} */ (this.scene);
+    return { left: (x % width) * UNIT, top: Math.floor(x / width) * UNIT };
+  }
+
+  /** The place `far` from the middle of a cell towards where an action goes. @param {number} x @param {number} a @param {number} far */
+  #side(x, a, far) {
+    const { left, top } = this.#corner(x);
+    const { down, right } = /** @type {Scene} */ (this.scene).actions[a];
+    return { transform: `translate(${left + UNIT / 2 + right * far} ${top + UNIT / 2 + down * far})` };
+  }
+
+  #name() {
+    const { scene, frame, svg } = this;
+    if (!scene) return;
+    const who = this.options.label ? `${this.options.label}: ` : "";
+    const what = `map of ${scene.name}, ${scene.height} by ${scene.width} cells`;
+    svg.setAttribute("aria-label", `${who}${what}${frame ? `, after ${frame.episode} episodes` : ""}`);
+  }
+
+  #hatching() {
+    const defs = shape("defs", {}, this.svg);
+    this.hatch = `hatch-${Math.random().toString(36).slice(2)}`;
+    const pattern = shape("pattern", { id: this.hatch, width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, defs);
+    shape("line", { class: "hatch", x1: 0, y1: 0, x2: 0, y2: 5 }, pattern);
+  }
+
+  /**
+   * @param {string} letter
+   * @param {number} i
+   * @param {number} j
+   * @param {Element} ground
+   * @param {Element} special
+   */
+  #cell(letter, i, j, ground, special) {
+    const box = { x: j * UNIT + 0.75, y: i * UNIT + 0.75, width: UNIT - 1.5, height: UNIT - 1.5, rx: 2.5 };
+    const cell = shape("rect", { ...box, class: letter === "#" ? "cell wall" : "cell" }, ground);
+    const kind = { S: "start", G: "goal", H: "hazard" }[letter];
+    if (kind) {
+      const inner = { x: box.x + 1, y: box.y + 1, width: box.width - 2, height: box.height - 2, rx: 2 };
+      const drawn = shape("rect", { ...inner, class: kind }, special);
+      if (kind === "hazard") drawn.setAttribute("fill", `url(#${this.hatch})`);
+      if (kind !== "hazard") {
+        shape("text", { class: "letter", x: box.x + 3.2, y: box.y + 8.2 }, special).textContent = letter;
+      }
+    }
+    return cell;
+  }
+
+  /** The lie of the land: heights as shades of earth, and what is truly unsafe; a frame covers both. */
+  #lie() {
+    const scene = /** @type {Scene} */ (this.scene);
+    const { heights } = scene;
+    if (heights) {
+      const [low, high] = [Math.min(...heights), Math.max(...heights)];
+      const share = (/** @type {number} */ height) => (high > low ? (height - low) / (high - low) : 0).toFixed(3);
+      this.cells?.forEach((cell, x) => cell.style.setProperty("--height", share(heights[x])));
+    }
+    if (!this.options.truth) return;
+    const safe = bytes(scene.safe);
+    this.drawn?.forEach(({ marks, labels }, x) =>
+      marks.forEach((mark, a) => {
+        labels[a] = this.#letter(x) === "#" || safe[x * marks.length + a] ? -1 : 2;
+        this.#mark(mark, labels[a]);
+      }),
+    );
+  }
+
+  #route() {
+    const scene = /** @type {Scene} */ (this.scene);
+    const middle = (/** @type {number} */ x) => `${(x % scene.width) * UNIT + UNIT / 2},${Math.floor(x / scene.width) * UNIT + UNIT / 2}`;
+    shape("polyline", { points: scene.route.map(middle).join(" ") }, this.routeLayer);
+  }
+
+  /** @param {SVGElement} arrow @param {number} x @param {number} a @param {boolean} seen @param {boolean} shown */
+  #turn(arrow, x, a, seen, shown) {
+    const move = /** @type {Scene} */ (this.scene).actions[a];
+    arrow.setAttribute("visibility", shown && move ? "visible" : "hidden");
+    if (!move) return;
+    const { left, top } = this.#corner(x);
+    const stays = move.down === 0 && move.right === 0;
+    const angle = (Math.atan2(move.down, move.right) * 180) / Math.PI;
+    arrow.setAttribute("class", seen ? "arrow" : "arrow unseen");
+    arrow.setAttribute("d", stays ? "M-2.5,-2.5h5v5h-5z" : ARROW);
+    arrow.setAttribute("transform", `translate(${left + UNIT / 2} ${top + UNIT / 2}) rotate(${angle})`);
+  }
+
+  /** @param {SVGElement} mark @param {number} label */
+  #mark(mark, label) {
+    mark.setAttribute("visibility", label < 0 ? "hidden" : "visible");
+    if (label < 0) return;
+    mark.setAttribute("class", `mark ${LABELS[label]}`);
+    mark.setAttribute("d", MARKS[label]);
+  }
+
+  #strike() {
+    const scene = /** @type {Scene} */ (this.scene);
+    this.bolts?.replaceChildren();
+    const A = scene.actions.length;
+    const recent = new Set((this.frame?.violations ?? []).map(([, , x, a]) => x * A + a));
+    const pairs = new Set(recent);
+    this.harm?.times.forEach((times, at) => times && pairs.add(at));
+    for (const at of pairs) {
+      const { transform } = this.#side(Math.floor(at / A), at % A, 11.6);
+      shape("path", { class: recent.has(at) ? "bolt recent" : "bolt", d: BOLT, transform }, this.bolts);
+    }
+  }
+
+  #placeCursor() {
+    const { left, top } = this.#corner(this.cursor);
+    this.cursorBox?.setAttribute("x", String(left));
+    this.cursorBox?.setAttribute("y", String(top));
+  }
+
+  /** @param {string} name @param {object} detail */
+  #tell(name, detail) {
+    this.element.dispatchEvent(new CustomEvent(name, { detail, bubbles: true }));
+  }
+
+  /** The cell at a place on the screen, or null. @param {PointerEvent} event @returns {number | null} */
+  #under(event) {
+    const scene = /** @type {Scene} */ (this.scene);
+    const box = this.svg.getScreenCTM();
+    if (!box) return null;
+    const { x, y } = new DOMPoint(event.clientX, event.clientY).matrixTransform(box.inverse());
+    const [j, i] = [Math.floor(x / UNIT), Math.floor(y / UNIT)];
+    return i >= 0 && j >= 0 && i < scene.height && j < scene.width ? i * scene.width + j : null;
+  }
+
+  #listen() {
+    const { svg } = this;
+    let drawing = false;
+    /** @type {number | null} */
+    let last = null;
+    const press = (/** @type {PointerEvent} */ event, /** @type {boolean} */ drag) => {
+      const cell = this.#under(event);
+      if (cell === null || (drag && cell === last)) return;
+      last = cell;
+      this.cursor = cell;
+      this.#placeCursor();
+      this.#tell("cell", { cell, drag });
+    };
+    svg.addEventListener("pointerdown", (event) => {
+      if (this.options.interactive && event.button === 0) {
+        drawing = true;
+        svg.setPointerCapture(event.pointerId);
+        press(event, false);
+      }
+      this.#tell("look", { cell: this.#under(event) });
+    });
+    svg.addEventListener("pointermove", (event) => {
+      if (drawing) press(event, true);
+      this.#tell("look", { cell: this.#under(event) });
+    });
+    const stop = () => {
+      drawing = false;
+      last = null;
+    };
+    svg.addEventListener("pointerup", stop);
+    svg.addEventListener("pointercancel", stop);
+    svg.addEventListener("pointerleave", () => this.#tell("look", { cell: null }));
+    svg.addEventListener("keydown", (event) => {
+      const scene = /** @type {Scene} */ (this.scene);
+      if (!this.options.interactive) return;
+      if (event.key === "Enter" || event.key === " ") {
+        event.preventDefault();
+        this.#tell("cell", { cell: this.cursor, drag: false });
+        return;
+      }
+      const move = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
+      if (!move) return;
+      event.preventDefault();
+      const inside = (/** @type {number} */ at, /** @type {number} */ size) => Math.min(Math.max(at, 0), size - 1);
+      const i = inside(Math.floor(this.cursor / scene.width) + move[0], scene.height);
+      const j = inside((this.cursor % scene.width) + move[1], scene.width);
+      this.cursor = i * scene.width + j;
+      this.#placeCursor();
+      this.#tell("look", { cell: this.cursor });
+    });
+  }
+}

@@ -1,0 +1,227 @@
+// @ts-check
+/**
+ * Curves of several agents in one chart: a thin layer over Plotly that knows agents, bands, faint lines of single seeds,
+ * linear and logarithmic axes, and the reader's colour scheme. Changes are collected and drawn once an animation frame.
+ */
+
+const dark = window.matchMedia("(prefers-color-scheme: dark)");
+const FEW_POINTS = 2000; // drawn of a curve that grows: more cannot be seen, and take time
+
+/** Two hues of the palette are too dark on a dark page. @type {Record<string, string>} */
+const LIGHTER = { "#0072B2": "#4DA8E0", "#D55E00": "#F08A3C", "#009E73": "#2FC79A", "#000000": "#F0F2F5" };
+
+/** The colour of an agent on the page as it is now. @param {string} colour */
+export function onPage(colour) {
+  return dark.matches ? LIGHTER[colour.toUpperCase()] ?? colour : colour;
+}
+
+/** @param {string} colour #rrggbb @param {number} alpha */
+function clear(colour, alpha) {
+  const channel = (/** @type {number} */ at) => parseInt(colour.slice(at, at + 2), 16);
+  return `rgba(${channel(1)},${channel(3)},${channel(5)},${alpha})`;
+}
+
+/** Numbers that came as base64 of little-endian floats. @param {string} text @param {"f8" | "f4"} kind */
+export function floats(text, kind) {
+  const raw = Uint8Array.from(atob(text), (each) => each.charCodeAt(0));
+  return kind === "f8" ? new Float64Array(raw.buffer) : new Float32Array(raw.buffer);
+}
+
+/** Draw again when an element gets another width. @param {HTMLElement} element @param {() => void} draw */
+export function onWidth(element, draw) {
+  let width = element.clientWidth;
+  new ResizeObserver(() => {
+    if (element.clientWidth === width) return;
+    width = element.clientWidth;
+    draw();
+  }).observe(element);
+}
+
+/**
+ * A layout of Plotly that looks like the page.
+ * @param {{x: string, y: string, log: boolean, height: number, fromZero?: boolean}} told
+ */
+export function theme({ x, y, log, height, fromZero = false }) {
+  const ink = dark.matches ? "#d7dce2" : "#2b3036";
+  const faint = dark.matches ? "#3a424c" : "#e3e5e8";
+  const axis = { gridcolor: faint, linecolor: faint, zerolinecolor: faint, automargin: true };
+  return {
+    height,
+    margin: { l: 46, r: 12, t: 8, b: 40 },
+    paper_bgcolor: "rgba(0,0,0,0)",
+    plot_bgcolor: "rgba(0,0,0,0)",
+    font: { family: "system-ui, sans-serif", size: 12, color: ink },
+    showlegend: false,
+    hovermode: "x unified",
+    hoverlabel: { bgcolor: dark.matches ? "#1c2128" : "#ffffff", bordercolor: faint, font: { color: ink } },
+    dragmode: "zoom",
+    uirevision: log ? "log" : "linear",
+    xaxis: { ...axis, title: { text: x, standoff: 8 } },
+    yaxis: {
+      ...axis,
+      title: { text: y, standoff: 8 },
+      type: log ? "log" : "linear",
+      rangemode: fromZero ? "tozero" : "normal",
+      ...(log ? { dtick: 1, exponentformat: "power" } : {}),
+    },
+  };
+}
+
+/** Draw a chart, as wide as its element is now. @param {HTMLElement} element @param {object[]} traces @param {object} layout */
+export function drawn(element, traces, layout) {
+  const config = { displaylogo: false, displayModeBar: false, doubleClick: "reset" };
+  Plotly.react(element, traces, { ...layout, width: element.clientWidth }, config);
+}
+
+export class Curves {
+  /**
+   * @param {HTMLElement} element where to draw
+   * @param {Look[]} agents
+   * @param {{title: string, x?: string, y?: string, log?: boolean, fromZero?: boolean, height?: number,
+   *   references?: {value: number, name: string}[]}} options
+   */
+  constructor(element, agents, options) {
+    this.element = element;
+    this.agents = agents;
+    this.options = options;
+    this.log = options.log ?? false;
+    this.seedsShown = true;
+    /** @type {Set<string>} */
+    this.hidden = new Set();
+    /** @type {Map<string, Band>} */
+    this.bands = new Map();
+    /** @type {Map<string, {x: Numbers, y: Numbers}>} */
+    this.seeds = new Map();
+    /** @type {Map<string, {x: number[], y: number[]}>} */
+    this.grown = new Map();
+    this.waiting = false;
+    element.classList.add("curves");
+    element.setAttribute("role", "figure");
+    element.setAttribute("aria-label", options.title);
+    dark.addEventListener("change", () => this.draw());
+    onWidth(element, () => this.draw());
+  }
+
+  /** A mean, with its interval if it has one. @param {string} label @param {Band} band */
+  setBand(label, band) {
+    this.bands.set(label, band);
+    this.draw();
+  }
+
+  /** All seeds of an agent as one faint line, broken by NaN. @param {string} label @param {Numbers} x @param {Numbers} y */
+  setSeeds(label, x, y) {
+    this.seeds.set(label, { x, y });
+    this.draw();
+  }
+
+  /** Go on with the curve of an agent. @param {string} label @param {Numbers} x @param {Numbers} y */
+  extend(label, x, y) {
+    const curve = this.grown.get(label) ?? { x: [], y: [] };
+    for (let i = 0; i < x.length; i += 1) {
+      curve.x.push(x[i]);
+      curve.y.push(y[i]);
+    }
+    this.grown.set(label, curve);
+    const stride = Math.ceil(curve.x.length / FEW_POINTS);
+    const thin = (/** @type {number[]} */ all) => (stride > 1 ? all.filter((_, i) => i % stride === 0 || i === all.length - 1) : all.slice());
+    this.setBand(label, { x: thin(curve.x), mean: thin(curve.y) });
+  }
+
+  /** Forget all curves. */
+  clear() {
+    this.bands.clear();
+    this.seeds.clear();
+    this.grown.clear();
+    this.draw();
+  }
+
+  /** @param {boolean} log */
+  setLog(log) {
+    this.log = log;
+    this.draw();
+  }
+
+  /** @param {string} label @param {boolean} shown */
+  setShown(label, shown) {
+    if (shown) this.hidden.delete(label);
+    else this.hidden.add(label);
+    this.draw();
+  }
+
+  /** @param {boolean} shown */
+  setSeedsShown(shown) {
+    this.seedsShown = shown;
+    this.draw();
+  }
+
+  /** Draw at the next animation frame, once for all changes until then. */
+  draw() {
+    if (this.waiting) return;
+    this.waiting = true;
+    requestAnimationFrame(() => {
+      this.waiting = false;
+      if (this.element.clientWidth > 0) drawn(this.element, this.traces(), this.layout());
+    });
+  }
+
+  traces() {
+    const shown = this.agents.filter(({ label }) => !this.hidden.has(label));
+    const seeds = this.seedsShown ? shown.filter(({ label }) => this.seeds.has(label)) : [];
+    const thin = seeds.map(({ label, colour }) => ({
+      ...this.seeds.get(label),
+      name: `${label} seeds`,
+      mode: "lines",
+      line: { color: clear(onPage(colour), 0.16), width: 0.8 },
+      hoverinfo: "skip",
+      connectgaps: false,
+    }));
+    const bands = shown.flatMap(({ label, colour }) => {
+      const band = this.bands.get(label);
+      if (!band?.low || !band.high) return [];
+      const edge = { x: band.x, mode: "lines", line: { width: 0 }, hoverinfo: "skip" };
+      return [
+        { ...edge, y: band.low, name: `${label} low` },
+        { ...edge, y: band.high, name: `${label} high`, fill: "tonexty", fillcolor: clear(onPage(colour), 0.22) },
+      ];
+    });
+    const means = shown.flatMap(({ label, title, colour, dash }) => {
+      const band = this.bands.get(label);
+      if (!band) return [];
+      const between = band.low && band.high ? "<br>%{customdata[0]:.4~g} to %{customdata[1]:.4~g}" : "";
+      return [
+        {
+          x: band.x,
+          y: band.mean,
+          name: label,
+          mode: "lines",
+          line: { color: onPage(colour), width: 2, dash },
+          ...(between ? { customdata: Array.from(band.x, (_, i) => [band.low?.[i], band.high?.[i]]) } : {}),
+          hovertemplate: `${plain(title)}: %{y:.4~g}${between}<extra></extra>`,
+        },
+      ];
+    });
+    return [...thin, ...bands, ...means];
+  }
+
+  layout() {
+    const { x = "episode", y = "", fromZero = false, height = 300, references = [] } = this.options;
+    const layout = theme({ x, y, height, log: this.log, fromZero });
+    const { color } = layout.font;
+    return {
+      ...layout,
+      shapes: references.map(({ value }) => ({
+        type: "line", xref: "paper", x0: 0, x1: 1, y0: value, y1: value, line: { color, width: 1, dash: "dot" },
+      })),
+      annotations: references.map(({ value, name }) => ({
+        text: plain(name), xref: "paper", x: 0, xanchor: "left", yanchor: "bottom", showarrow: false,
+        y: this.log ? Math.log10(value) : value, font: { size: 11 },
+      })),
+    };
+  }
+
+}
+
+/** A text in which Plotly finds no markup of its own. @param {string} text */
+function plain(text) {
+  return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+}

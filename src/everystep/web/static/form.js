@@ -1,0 +1,107 @@
+// @ts-check
+/** The form of settings: filled from a wish, read as one. What is left empty is `auto` and is not sent. */
+
+import { onPage } from "./curves.js";
+
+const NUMBERS = /** @type {const} */ (["slip", "horizon", "episodes", "seed"]);
+const WIDTHS = /** @type {const} */ (["beta", "lam", "beta_cost", "lam_cost"]);
+const SHARED = /** @type {const} */ (["share_values", "share_costs"]);
+/** @type {Record<string, string>} */
+const COST_NAMES = {
+  auto: "counts, each move by itself",
+  gp: "Gaussian process, by landing cell",
+  "gp(rbf(2, on=landing))": "Gaussian process, smooth in landing",
+  "gp(rbf(2, on=position)*categorical)": "Gaussian process, smooth in place",
+};
+
+export class Form {
+  /** @param {HTMLFormElement} form @param {HTMLElement} agents @param {() => void} changed */
+  constructor(form, agents, changed) {
+    this.form = form;
+    this.agents = agents;
+    this.most = 4;
+    form.addEventListener("input", () => {
+      this.#show();
+      changed();
+    });
+    form.addEventListener("submit", (event) => event.preventDefault());
+  }
+
+  /** @param {Hello} hello */
+  offer(hello) {
+    this.most = hello.limits.agents;
+    for (const { label, title, colour, needs, summary } of hello.agents) {
+      const row = document.createElement("label");
+      const input = Object.assign(document.createElement("input"), { type: "checkbox", name: "agent", value: label });
+      const swatch = document.createElement("span");
+      swatch.className = "swatch";
+      swatch.style.setProperty("--colour", onPage(colour));
+      const name = document.createElement("span");
+      name.textContent = title;
+      const said = document.createElement("small");
+      said.textContent = needs === "nothing" ? summary : `${summary}; is told ${needs}`;
+      row.append(input, swatch, name, said);
+      this.agents.append(row);
+    }
+    for (const model of hello.cost_models) this.#select("cost").add(new Option(COST_NAMES[model] ?? model, model));
+  }
+
+  /** @param {Wish} wish */
+  write(wish) {
+    for (const name of NUMBERS) this.#input(name).value = String(wish[name]);
+    const { settings } = wish;
+    const text = (/** @type {number | "auto" | undefined} */ value) => (value === undefined || value === "auto" ? "" : String(value));
+    for (const name of WIDTHS) this.#input(name).value = text(settings[name]);
+    for (const name of SHARED) {
+      const value = settings[name];
+      this.#select(name).value = value === true ? "yes" : value === false ? "no" : "auto";
+    }
+    this.#input("optimism").value = String(settings.optimism ?? 1);
+    this.#select("cost").value = settings.cost ?? "auto";
+    this.#select("known_safe").value = settings.known_safe ?? "none";
+    this.#input("react").checked = settings.react ?? false;
+    for (const box of this.#boxes()) box.checked = wish.agents.includes(box.value);
+    this.#show();
+  }
+
+  /** All but the map. @returns {Omit<Wish, "name" | "rows">} */
+  read() {
+    const number = (/** @type {string} */ name) => this.#input(name).valueAsNumber;
+    /** @type {Settings} */
+    const settings = {};
+    for (const name of WIDTHS) if (this.#input(name).value !== "") settings[name] = number(name);
+    for (const name of SHARED) {
+      const { value } = this.#select(name);
+      if (value !== "auto") settings[name] = value === "yes";
+    }
+    if (number("optimism") !== 1) settings.optimism = number("optimism");
+    if (this.#select("cost").value !== "auto") settings.cost = this.#select("cost").value;
+    if (this.#select("known_safe").value !== "none") settings.known_safe = this.#select("known_safe").value;
+    if (this.#input("react").checked) settings.react = true;
+    const agents = this.#boxes().filter((box) => box.checked).map((box) => box.value);
+    return {
+      slip: number("slip"), horizon: number("horizon"), episodes: number("episodes"), seed: number("seed"), agents, settings,
+    };
+  }
+
+  #show() {
+    const shown = /** @type {HTMLOutputElement} */ (this.form.elements.namedItem("optimism_shown"));
+    shown.value = this.#input("optimism").valueAsNumber.toFixed(2);
+    const full = this.#boxes().filter((box) => box.checked).length >= this.most;
+    for (const box of this.#boxes()) box.disabled = full && !box.checked;
+  }
+
+  /** @param {string} name */
+  #input(name) {
+    return /** @type {HTMLInputElement} */ (this.form.elements.namedItem(name));
+  }
+
+  /** @param {string} name */
+  #select(name) {
+    return /** @type {HTMLSelectElement} */ (this.form.elements.namedItem(name));
+  }
+
+  #boxes() {
+    return /** @type {HTMLInputElement[]} */ ([...this.agents.querySelectorAll("input")]);
+  }
+}

@@ -1,0 +1,129 @@
+// @ts-check
+/** The lake that a visitor paints: a board, tools to paint with, its size, and some maps to begin with. */
+
+import { Board } from "./board.js";
+
+const TOOLS = [
+  { letter: "H", name: "hazard", sign: "▨" },
+  { letter: "#", name: "wall", sign: "■" },
+  { letter: "F", name: "ice", sign: "□" },
+  { letter: "S", name: "start", sign: "S" },
+  { letter: "G", name: "goal", sign: "G" },
+];
+const ACTIONS = [
+  { name: "left", down: 0, right: -1 },
+  { name: "down", down: 1, right: 0 },
+  { name: "right", down: 0, right: 1 },
+  { name: "up", down: -1, right: 0 },
+];
+/** @type {Record<string, string[]>} */
+const MAPS = {
+  "a cliff": ["FFFFFFFFFF", "FFFFFFFFFF", "FFFFFFFFFF", "SHHHHHHHHG"],
+  "two ways round": ["FFFFFFF", "FHHHHHF", "S#####G", "FHFFFHF", "FFFHFFF"],
+  "a room with doors": ["SFF#FFFF", "FFF#FHFF", "FFFFFFHF", "FHF#FFFF", "##F#F###", "FFFFFFFF", "FFH#FHFF", "FFF#FFFG"],
+  "open ice": ["SFFFFFFF", ...Array(6).fill("FFFFFFFF"), "FFFFFFFG"],
+};
+
+/** The scene of a map about which the server has said nothing yet. @param {string[]} rows @returns {Scene} */
+export function sketch(rows) {
+  const letters = rows.join("");
+  const having = (/** @type {string} */ letter) => [...letters].flatMap((each, x) => (each === letter ? [x] : []));
+  return {
+    name: "", rows, width: rows[0].length, height: rows.length, horizon: 1, starts: having("S"), goals: having("G"),
+    hazards: having("H"), walls: having("#"), heights: null, actions: ACTIONS, safe: "", route: [], optimal_value: null,
+  };
+}
+
+export class Painting {
+  /**
+   * @param {{editor: HTMLElement, tools: HTMLElement, preset: HTMLSelectElement, rows: HTMLInputElement, columns: HTMLInputElement}} at
+   * @param {() => void} changed called when the visitor has changed the map
+   */
+  constructor(at, changed) {
+    this.at = at;
+    this.changed = changed;
+    this.tool = "H";
+    /** @type {string[]} */
+    this.rows = ["SG"];
+    /** @type {Record<string, string[]>} */
+    this.maps = MAPS;
+    this.side = 20;
+    this.board = new Board(at.editor, sketch(this.rows), { label: "Your lake", interactive: true });
+    this.#tools();
+    at.editor.addEventListener("cell", (event) => this.#paint(/** @type {CustomEvent} */ (event).detail));
+    at.preset.addEventListener("change", () => {
+      if (at.preset.value) this.#alter(this.maps[at.preset.value]);
+    });
+    for (const input of [at.rows, at.columns]) input.addEventListener("change", () => this.#resize());
+  }
+
+  /** @param {Wish} paper the paper's lake @param {number} side */
+  offer(paper, side) {
+    this.side = side;
+    this.maps = { "the paper's lake": paper.rows, ...MAPS };
+    for (const name of Object.keys(this.maps)) this.at.preset.add(new Option(name, name));
+  }
+
+  /** Draw these rows. @param {string[]} rows */
+  set(rows) {
+    this.rows = [...rows];
+    this.at.rows.value = String(rows.length);
+    this.at.columns.value = String(rows[0].length);
+    this.board.setScene(sketch(this.rows));
+  }
+
+  /** What the server found in the map as it is. @param {Scene} scene */
+  understood(scene) {
+    this.board.setScene(scene);
+  }
+
+  /** Cells that keep the map from being run. @param {number[]} cells */
+  marked(cells) {
+    this.board.setScene(sketch(this.rows));
+    this.board.setNotes(cells);
+  }
+
+  /** @param {string[]} rows */
+  #alter(rows) {
+    this.set(rows);
+    this.changed();
+  }
+
+  /** @param {{cell: number, drag: boolean}} detail */
+  #paint({ cell }) {
+    const width = this.rows[0].length;
+    const cells = [...this.rows.join("")];
+    if (cells[cell] === this.tool) return;
+    if (this.tool === "S") cells.forEach((letter, x) => letter === "S" && (cells[x] = "F")); // there is one start
+    cells[cell] = this.tool;
+    this.at.preset.value = "";
+    this.#alter(this.rows.map((_, i) => cells.slice(i * width, (i + 1) * width).join("")));
+  }
+
+  /** What is cut off is gone; what is new is ice, and start and goal stay if they can. */
+  #resize() {
+    const whole = (/** @type {HTMLInputElement} */ input) => Math.min(Math.max(Math.round(Number(input.value)) || 1, 1), this.side);
+    const [height, width] = [whole(this.at.rows), whole(this.at.columns)];
+    const rows = Array.from({ length: height }, (_, i) => (this.rows[i] ?? "").slice(0, width).padEnd(width, "F"));
+    const cells = [...rows.join("")];
+    if (!cells.includes("S")) cells[0] = "S";
+    if (!cells.includes("G") && cells.length > 1) cells[cells.at(-1) === "S" ? cells.length - 2 : cells.length - 1] = "G";
+    this.at.preset.value = "";
+    this.#alter(rows.map((_, i) => cells.slice(i * width, (i + 1) * width).join("")));
+  }
+
+  #tools() {
+    for (const { letter, name, sign } of TOOLS) {
+      const label = document.createElement("label");
+      label.className = letter === "#" ? "wall" : letter;
+      const input = Object.assign(document.createElement("input"), { type: "radio", name: "tool", value: letter });
+      input.checked = letter === this.tool;
+      input.addEventListener("change", () => (this.tool = letter));
+      const mark = document.createElement("b");
+      mark.textContent = sign;
+      mark.setAttribute("aria-hidden", "true");
+      label.append(input, mark, name);
+      this.at.tools.append(label);
+    }
+  }
+}

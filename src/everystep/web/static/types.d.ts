@@ -1,0 +1,64 @@
+/** What the pages are told by Python (see frames.py), and the part of Plotly they use. */
+
+interface SceneAction {
+  name: string;
+  down: number;
+  right: number;
+}
+
+interface Scene {
+  name: string;
+  rows: string[];
+  width: number;
+  height: number;
+  horizon: number;
+  starts: number[];
+  goals: number[];
+  hazards: number[];
+  walls: number[];
+  heights: number[] | null;
+  actions: SceneAction[];
+  /** base64 of bytes (S * A): 1 where an action is truly safe at every step */
+  safe: string;
+  /** the likeliest way of the safe optimum, H + 1 states; empty where there is none */
+  route: number[];
+  optimal_value: number | null;
+}
+
+/** [episode, step, state, action, amount]; episode and step from 1. */
+type Violation = [number, number, number, number, number];
+
+interface Frame {
+  episode: number;
+  visits: number[];
+  /** base64 of bytes (H * S): the action of the plan at each step and state */
+  policy: string;
+  /** base64 of bytes (S * A): 0 unknown, 1 safe, 2 unsafe; null of an agent that judges no costs */
+  labels: string | null;
+  violations: Violation[];
+  totals: Record<string, number>;
+}
+
+/** How an agent looks on every page and in every figure. */
+interface Look {
+  label: string;
+  title: string;
+  colour: string;
+  dash: string;
+}
+
+type Numbers = number[] | Float64Array | Float32Array | Int32Array;
+
+interface Band {
+  x: Numbers;
+  mean: Numbers;
+  low?: Numbers;
+  high?: Numbers;
+}
+
+declare const Plotly: {
+  newPlot(element: HTMLElement, traces: object[], layout: object, config: object): Promise<unknown>;
+  react(element: HTMLElement, traces: object[], layout: object, config: object): Promise<unknown>;
+  relayout(element: HTMLElement, changes: object): Promise<unknown>;
+  Plots: { resize(element: HTMLElement): unknown };
+};
