@@ -36,11 +36,12 @@ with sync_playwright() as driver:
     shots = []
     for moment in moments:
         page.locator("#moment").fill(str(moment))
+        page.evaluate("document.activeElement.blur()")
         shots.append(Image.open(io.BytesIO(page.locator("section:has(#boards)").screenshot())).convert("RGB"))
     browser.close()
 
 times = [MILLISECONDS] * (len(shots) - 1) + [3000]
 shots[0].save(
-    told.out, save_all=True, append_images=shots[1:], duration=times, loop=0, quality=55, method=6, minimize_size=True
+    told.out, save_all=True, append_images=shots[1:], duration=times, loop=0, quality=72, method=6, minimize_size=True
 )
 print(f"{told.out}: {len(shots)} moments, {Path(told.out).stat().st_size / 1e6:.2f} MB")
