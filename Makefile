@@ -70,10 +70,11 @@ studies: .venv/installed
 	$(BIN)/python studies/bandit_floors.py
 	$(BIN)/python studies/hard_instance.py --workers 2 --figure docs/figures/hard-instance.png
 
-figures: paper
+figures: paper browser
 	mkdir -p docs/figures
 	cp out/paper/figures/learning.png out/paper/figures/heatmap.png out/paper/figures/map.png docs/figures/
 	cp out/paper/figures/regret.png out/paper/figures/literal.png docs/figures/
+	$(BIN)/python docs/film.py out/paper/report.html docs/figures/player.webp
 
 .venv/with-rivals: .venv/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[sim,rivals]'

@@ -15,7 +15,7 @@ WIDTH, SHOTS, MILLISECONDS = 900, 32, 350
 ONLY_THE_PLAYER = """
 main > section:not(:has(#boards)), header.top, footer.end, .controls, .looked, .when, .transport button,
 section > p, section > h2 { display: none !important; }
-main > section { padding: 8px 0 14px; border: 0; }
+main > section { padding: 8px 14px 14px; border: 0; }
 .transport { position: static; border: 0; padding: 0; }
 .transport input[type=range] { order: 0 !important; }
 """
