@@ -11,7 +11,7 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-WIDTH, SHOTS, MILLISECONDS = 900, 32, 350
+WIDTH, SHOTS, MILLISECONDS = 920, 32, 350
 ONLY_THE_PLAYER = """
 main > section:not(:has(#boards)), header.top, footer.end, .controls, .looked, .when, .transport button,
 section > p, section > h2 { display: none !important; }

@@ -221,7 +221,7 @@ function showTotals(list, { episode, totals, violations }) {
     value.toLocaleString("en", { maximumFractionDigits: 1, minimumFractionDigits: digits });
   const rows = [
     ["harm in all", number(totals.violation)],
-    ["harm since the moment before", number(violations.reduce((sum, [, , , , amount]) => sum + amount, 0))],
+    ["harm just now", number(violations.reduce((sum, [, , , , amount]) => sum + amount, 0))],
     ["reward an episode so far", number(episode ? totals.return / episode : 0, 1)],
   ];
   list.replaceChildren(
