@@ -33,10 +33,10 @@ test: lint types browser
 lint: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	@if command -v npm >/dev/null; then \
-	    test -x .venv/node/node_modules/.bin/tsc || npm install --silent --no-fund --no-audit --prefix .venv/node typescript@$(TYPESCRIPT) && \
-	    .venv/node/node_modules/.bin/tsc -p . && echo "scripts of the pages: types checked"; \
-	else echo "SCRIPTS OF THE PAGES NOT CHECKED: npm is not here"; fi
+	@if test -x .venv/node/node_modules/.bin/tsc || { command -v npm >/dev/null && \
+	    npm install --silent --no-fund --no-audit --prefix .venv/node typescript@$(TYPESCRIPT); }; \
+	then .venv/node/node_modules/.bin/tsc -p . && echo "scripts of the pages: types checked"; \
+	else echo "SCRIPTS OF THE PAGES NOT CHECKED: npm is not here, or TypeScript could not be installed"; fi
 
 types: .venv/installed
 	$(BIN)/mypy

@@ -90,6 +90,7 @@ def test_the_report_opens_from_a_file_without_complaint_or_network(page):
 
 def test_a_name_that_looks_like_a_script_is_shown_as_text(page, folder):
     assert page.inner_text("h1") == NAME
+    assert "4 to 6" in page.inner_text("dl.facts")  # the seeds
     assert NAME in page.locator("#map svg").get_attribute("aria-label")
     assert NAME not in (folder / "report.html").read_text()
 
