@@ -33,10 +33,10 @@ test: lint types browser
 lint: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	@if command -v npm >/dev/null; then \
-	    test -x .venv/node/node_modules/.bin/tsc || npm install --silent --no-fund --no-audit --prefix .venv/node typescript@$(TYPESCRIPT) && \
-	    .venv/node/node_modules/.bin/tsc -p . && echo "scripts of the pages: types checked"; \
-	else echo "SCRIPTS OF THE PAGES NOT CHECKED: npm is not here"; fi
+	@if test -x .venv/node/node_modules/.bin/tsc || { command -v npm >/dev/null && \
+	    npm install --silent --no-fund --no-audit --prefix .venv/node typescript@$(TYPESCRIPT); }; \
+	then .venv/node/node_modules/.bin/tsc -p . && echo "scripts of the pages: types checked"; \
+	else echo "SCRIPTS OF THE PAGES NOT CHECKED: npm is not here, or TypeScript could not be installed"; fi
 
 types: .venv/installed
 	$(BIN)/mypy
@@ -71,10 +71,11 @@ studies: .venv/installed
 	$(BIN)/python studies/bandit_floors.py
 	$(BIN)/python studies/hard_instance.py --workers 2 --figure docs/figures/hard-instance.png
 
-figures: paper
+figures: paper browser
 	mkdir -p docs/figures
 	cp out/paper/figures/learning.png out/paper/figures/heatmap.png out/paper/figures/map.png docs/figures/
 	cp out/paper/figures/regret.png out/paper/figures/literal.png docs/figures/
+	$(BIN)/python docs/film.py out/paper/report.html docs/figures/player.webp
 
 .venv/with-rivals: .venv/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[sim,rivals]'

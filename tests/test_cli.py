@@ -82,6 +82,8 @@ def test_reproduce_runs_small_and_says_what_it_found(desk, capsys):
     shown = capsys.readouterr().out
     assert "step-indexed Algorithm 1" in shown
     assert "does not reproduce" in shown
+    assert "A page to look at: paper/report.html" in shown
+    assert "lsvi-primal" in (desk / "paper" / "report.html").read_text()
     held = {str(path.relative_to(desk / "paper")) for path in (desk / "paper").rglob("*") if path.is_file()}
     for name in ("episodes.parquet", "summary.json", "spec.json", "visits.npz", "findings.txt", "literal/spec.json"):
         assert name in held

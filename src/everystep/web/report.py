@@ -91,7 +91,7 @@ def page(run: rerun.Run, shown: Films) -> str:
         "report.html",
         {
             "name": run.problem.name,
-            "facts": _facts(run.problem, summary),
+            "facts": [*_facts(run.problem, summary), ("Seeds", _seeds(run.spec["seeds"]))],
             "run_line": _run_line(run.spec),
             "remarks": run.spec["remarks"],
             "has_map": scene is not None,
@@ -132,6 +132,13 @@ def _run_line(spec: Mapping[str, Any]) -> str:
     return ", ".join(
         [many(len(agents), "agent"), many(len(seeds), "seed"), many(spec["episodes"], "episode") + " each"]
     )
+
+
+def _seeds(seeds: list[int]) -> str:
+    in_a_row = len(seeds) > 2 and seeds == list(range(seeds[0], seeds[0] + len(seeds)))
+    if in_a_row:
+        return f"{seeds[0]} to {seeds[-1]}"
+    return ", ".join(map(str, seeds[:12])) + (f" and {len(seeds) - 12:,} more" if len(seeds) > 12 else "")
 
 
 def _facts(problem: FiniteCMDP, summary: Mapping[str, Any]) -> list[tuple[str, str]]:
