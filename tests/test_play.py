@@ -362,7 +362,7 @@ def test_paint_a_hazard_run_pause_and_run_again(tab, as_run):
     assert harm["lsvi"][EPISODES // 2 :].mean() > 0.5  # LSVI goes on
     shown = page.locator("#lanes .lane").all_inner_texts()
     assert f"{int(harm['lsvi'].sum())}" in shown[1]
-    assert "0.00 an episode" in shown[0]
+    assert "0.00 each" in shown[0]
     page.click("#restart")
     until(page, "everystep.run() === 2")
     in_phase(page, "over")
