@@ -57,6 +57,7 @@ bench: .venv/benched .venv-peers/installed
 	$(BIN)/python benchmarks/gp.py
 	$(BIN)/python benchmarks/switching.py
 	$(BIN)/python benchmarks/command.py
+	$(BIN)/python benchmarks/play.py
 
 studies: .venv/installed
 	$(BIN)/everystep compare
