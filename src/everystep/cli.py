@@ -110,6 +110,12 @@ def parser() -> argparse.ArgumentParser:
     theory.add_argument("--seeds", default="8", metavar="N", help="how many of its seeds to run again and watch (8)")
     theory.set_defaults(command=_theory)
 
+    figures = commands.add_parser("figures", help="the figures of a run again, for a screen or for a paper")
+    figures.add_argument("folder", metavar="DIR", help="a run folder")
+    figures.add_argument("--style", default="screen", metavar="S", help="screen (PNG, SVG), or paper (PDF, SVG)")
+    figures.add_argument("--out", metavar="DIR", help="where to (DIR/figures, or DIR/figures/paper)")
+    figures.set_defaults(command=_figures)
+
     report = commands.add_parser("report", help="a run as one page for a browser: curves, tables, and a player")
     report.add_argument("folder", metavar="DIR", help="a run folder")
     report.add_argument("--out", metavar="FILE", help="the page to write (DIR/report.html)")
@@ -290,6 +296,20 @@ def _theory(options: argparse.Namespace) -> None:
     from everystep import theory_table
 
     print(theory_table.run(Path(options.folder), seeds, bar))
+
+
+def _figures(options: argparse.Namespace) -> None:
+    if options.style not in ("screen", "paper"):
+        raise unknown("style", options.style, ("screen", "paper"), "Choose screen or paper.")
+
+    from everystep import figures, rerun, store
+
+    folder, paper = Path(options.folder), options.style == "paper"
+    result = rerun.read(folder, ("return", *rerun.NEEDED)).result()
+    out = Path(options.out) if options.out else folder / "figures" / ("paper" if paper else "")
+    with store.replacing(out) as partial:
+        made = (figures.write_paper if paper else figures.write)(result, partial)
+    print("\n".join(["Written to", *(f"  {out / path.name}" for path in made)]))
 
 
 def _report(options: argparse.Namespace) -> None:

@@ -1,14 +1,15 @@
 """Figures: arrays in, matplotlib out. The same colour for the same agent everywhere, safe for colour-blind readers.
 
-Every figure holds one idea and is written as PNG and SVG. Bands are 95 % bootstrap intervals over seeds.
+Every figure holds one idea. For a screen it is written as PNG and SVG; for a paper as PDF and SVG, as wide as one
+column or two, all of it in lines and with its fonts inside. Bands are 95 % bootstrap intervals over seeds.
 """
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
@@ -53,39 +54,82 @@ STYLE: dict[str, Any] = {
     "lines.linewidth": 1.8,
     "svg.hashsalt": "everystep",
 }
+PAPER = STYLE | {
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.labelsize": 8,
+    "axes.linewidth": 0.6,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "lines.linewidth": 1.2,
+    "pdf.fonttype": 42,  # TrueType inside the file, as publishers ask for; matplotlib's own default is Type 3
+    "ps.fonttype": 42,
+    "svg.fonttype": "path",  # outlines, so that no font is needed
+}
+
+
+class Page(NamedTuple):
+    """Where a figure goes: its width and the height of a panel in inches, how panels stand, its style, its files."""
+
+    width: float
+    height: float
+    stacked: bool
+    style: dict[str, Any]
+    endings: tuple[str, ...]
+
+    def panels(self) -> tuple[Figure, list[Axes]]:
+        """A figure with two panels."""
+        rows, columns = (2, 1) if self.stacked else (1, 2)
+        figure = Figure(figsize=(self.width, self.height * rows), layout="constrained")
+        return figure, list(figure.subplots(rows, columns))
+
+
+SCREEN = Page(9.6, 3.9, False, STYLE, (".png", ".svg"))
+COLUMN = Page(3.35, 2.2, True, PAPER, (".pdf", ".svg"))
+TWO_COLUMNS = Page(6.9, 2.6, False, PAPER, (".pdf", ".svg"))
 HALO = [Stroke(linewidth=2.2, foreground="white"), Normal()]  # keeps words legible on top of anything
 
 
 def write(outcome: Outcome, folder: Path) -> list[Path]:
     """All figures of a run; those of the map only for problems drawn on a grid."""
+    return _write(outcome, SCREEN, lambda name: folder / name)
+
+
+def write_paper(outcome: Outcome, folder: Path) -> list[Path]:
+    """The same for a paper: each as wide as a column (`-single`) and as the page (`-double`)."""
+    single = _write(outcome, COLUMN, lambda name: folder / f"{name}-single")
+    return single + _write(outcome, TWO_COLUMNS, lambda name: folder / f"{name}-double")
+
+
+def _write(outcome: Outcome, page: Page, stem: Callable[[str], Path]) -> list[Path]:
     problem, curves = outcome.problem, {label: each.bands for label, each in outcome.reduced.items()}
-    with mpl.rc_context(STYLE):  # type: ignore[arg-type]
-        drawn = {"learning": learning(problem, curves), "regret": regret(curves)}
+    with mpl.rc_context(page.style):  # type: ignore[arg-type]
+        drawn = {"learning": learning(problem, curves, page), "regret": regret(curves, page)}
         if problem.grid is not None:
             after = outcome.spec["visits_after"]
             visits = {label: outcome.visits[f"{label}_500"].mean(0) for label in curves}
             shown = [label for label in ("lsvi-ae", "lsvi-primal") if label in visits] or list(visits)[:2]
             seeds = len(outcome.spec["seeds"])
-            drawn |= {
-                "map": lake_map(problem),
-                "heatmap": heatmap(problem.grid, {label: visits[label] for label in shown}, after, seeds),
-            }
-        return [path for name, figure in drawn.items() for path in save(figure, folder / name)]
+            heat = heatmap(problem.grid, {label: visits[label] for label in shown}, after, seeds, page)
+            drawn |= ({} if page is TWO_COLUMNS else {"map": lake_map(problem, page)}) | {"heatmap": heat}
+        return [path for name, figure in drawn.items() for path in save(figure, stem(name), page.endings)]
 
 
-def save(figure: Figure, stem: Path) -> list[Path]:
-    """`stem`.png and `stem`.svg, the same bytes for the same data."""
+UNDATED: dict[str, dict[str, Any]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+
+
+def save(figure: Figure, stem: Path, endings: Sequence[str] = SCREEN.endings) -> list[Path]:
+    """`stem`.png and `stem`.svg, or other endings: the same bytes for the same data."""
     stem.parent.mkdir(parents=True, exist_ok=True)
-    paths = [stem.with_name(stem.name + ending) for ending in (".png", ".svg")]
-    figure.savefig(paths[0], dpi=200, facecolor="white")
-    figure.savefig(paths[1], facecolor="white", metadata={"Date": None})
+    paths = [stem.with_name(stem.name + ending) for ending in endings]
+    for path, ending in zip(paths, endings, strict=True):
+        figure.savefig(path, dpi=200, facecolor="white", metadata=UNDATED.get(ending))
     return paths
 
 
-def learning(problem: FiniteCMDP, curves: Mapping[str, Bands]) -> Figure:
+def learning(problem: FiniteCMDP, curves: Mapping[str, Bands], page: Page = SCREEN) -> Figure:
     """Moving averages of the return and of the hard violation per episode: the paper's Figure 2."""
-    figure = Figure(figsize=(9.6, 3.9), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = page.panels()
     draw(left, curves, "return")
     draw(right, curves, "violation")
     safe, free = planner.solve(problem).value, planner.solve(problem, safe=False).value
@@ -100,10 +144,9 @@ def learning(problem: FiniteCMDP, curves: Mapping[str, Bands]) -> Figure:
     return figure
 
 
-def regret(curves: Mapping[str, Bands]) -> Figure:
+def regret(curves: Mapping[str, Bands], page: Page = SCREEN) -> Figure:
     """Cumulative regret against the safe optimum, and cumulative hard violation."""
-    figure = Figure(figsize=(9.6, 3.9), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = page.panels()
     draw(left, curves, "cumulative_regret")
     left.axhline(0, color=FAINT, linewidth=0.8, zorder=0)
     totals = [float(each.curves["cumulative_violation"].mean[-1]) for each in curves.values()]
@@ -123,14 +166,15 @@ def regret(curves: Mapping[str, Bands]) -> Figure:
     return figure
 
 
-def lake_map(problem: FiniteCMDP) -> Figure:
+def lake_map(problem: FiniteCMDP, page: Page = SCREEN) -> Figure:
     """The map of a lake or a terrain, with the way the safe optimum most likely goes."""
     assert problem.grid is not None
     width, rows = problem.grid.width, len(problem.grid.rows)
     shape = min(max(rows / width, 0.4), 2.5)
-    figure = Figure(figsize=(4.4, 4.4 * shape + 0.2), layout="constrained")
+    side = 4.4 if page is SCREEN else COLUMN.width  # a map needs no more than one column
+    figure = Figure(figsize=(side, side * shape + 0.2), layout="constrained")
     axes = figure.subplots()
-    cells(axes, problem.grid, fill=True)
+    cells(axes, problem.grid, fill=True, in_lines=page is not SCREEN)
     best = planner.solve(problem)
     path = [(x % width, x // width) for x in planner.likeliest_way(problem, best)]
     axes.plot(*np.transpose(path), color=INK, linewidth=2, zorder=1.5, solid_capstyle="round")
@@ -140,22 +184,29 @@ def lake_map(problem: FiniteCMDP) -> Figure:
     return figure
 
 
-def heatmap(grid: Grid, visits: Mapping[str, np.ndarray], after: int, seeds: int) -> Figure:
+def heatmap(grid: Grid, visits: Mapping[str, np.ndarray], after: int, seeds: int, page: Page = SCREEN) -> Figure:
     """Mean visits of each cell, darker = fewer: the paper's Figure 3."""
-    figure = Figure(figsize=(4.3 * len(visits) + 0.9, 4.6), layout="constrained")
+    narrow = page.stacked
+    size = (4.3 * len(visits) + 0.9, 4.6) if page is SCREEN else (page.width, 2.7 if narrow else 3.6)
+    figure = Figure(figsize=size, layout="constrained")
     panels = figure.subplots(1, len(visits), squeeze=False)[0]
     norm = LogNorm(vmin=0.1, vmax=max(float(v.max()) for v in visits.values()))
     image = None
     for axes, (label, counts) in zip(panels, visits.items(), strict=True):
         shape = (len(grid.rows), grid.width)
-        image = axes.imshow(np.maximum(counts.reshape(shape), 0.1), cmap="cividis", norm=norm)
+        image = shades(axes, np.maximum(counts.reshape(shape), 0.1), page is not SCREEN, cmap="cividis", norm=norm)
         cells(axes, grid, fill=False)
         axes.set_title(title(label))
     assert image is not None
-    bar = figure.colorbar(image, ax=list(panels), shrink=0.8, pad=0.02)
-    bar.set_label("mean visits of a cell, 0.1 and fewer at the bottom")
+    where = "bottom" if narrow else "right"
+    bar = figure.colorbar(image, ax=list(panels), shrink=0.8, pad=0.02, location=where)
+    if page is not SCREEN:
+        assert bar.solids is not None
+        bar.solids.set(rasterized=False, edgecolor="face")
+    bar.set_label(f"mean visits of a cell, 0.1 and fewer at the {'left' if narrow else 'bottom'}")
     lines = "" if grid.heights is None else "; lines of equal height"
-    figure.suptitle(f"Visits after {after} episodes, mean of {seeds} seeds (darker = fewer{lines})", fontsize=10.5)
+    words = f"Visits after {after} episodes, mean of {seeds} seeds (darker = fewer{lines})"
+    figure.suptitle(textwrap.fill(words, 45 if narrow else 120), fontsize=mpl.rcParams["axes.titlesize"])
     return figure
 
 
@@ -239,7 +290,7 @@ def name_ends(axes: Axes, apart: float = 0.075) -> None:
     for line, y in zip(curves, at, strict=True):
         axes.annotate(
             str(line.get_label()), (1, y), xycoords="axes fraction", xytext=(4, 0), textcoords="offset points",
-            color=str(line.get_color()), va="center", fontsize=9.5, annotation_clip=False,
+            color=str(line.get_color()), va="center", fontsize=0.95 * mpl.rcParams["font.size"], annotation_clip=False,
         )  # fmt: skip
 
 
@@ -253,15 +304,15 @@ def reference(axes: Axes, value: float, name: str) -> None:
     axes.axhline(value, color=FAINT, linewidth=0.8, zorder=0)
     axes.annotate(
         name, (0.01, value), xycoords=("axes fraction", "data"), xytext=(0, 2), textcoords="offset points",
-        color=FAINT, fontsize=8.5, zorder=4, path_effects=HALO,
+        color=FAINT, fontsize=0.85 * mpl.rcParams["font.size"], zorder=4, path_effects=HALO,
     )  # fmt: skip
 
 
-def cells(axes: Axes, grid: Grid, fill: bool) -> None:
+def cells(axes: Axes, grid: Grid, fill: bool, in_lines: bool = False) -> None:
     """The cells of a map: letters on S, G and H, filled or outlined; a ground of heights where it has them."""
     height, width = len(grid.rows), grid.width
     if grid.heights is not None:
-        ground(axes, grid.heights, fill)
+        ground(axes, grid.heights, fill, in_lines)
     for i, row in enumerate(grid.rows):
         for j, letter in enumerate(row):
             special = letter in CELLS
@@ -278,10 +329,18 @@ def cells(axes: Axes, grid: Grid, fill: bool) -> None:
         spine.set_visible(False)
 
 
-def ground(axes: Axes, heights: np.ndarray, fill: bool) -> None:
+def shades(axes: Axes, numbers: np.ndarray, in_lines: bool, **look: Any) -> Any:
+    """Numbers as shades of cells: pixels, or squares that a printer can enlarge."""
+    if not in_lines:
+        return axes.imshow(numbers, **look)
+    edges = [np.arange(n + 1) - 0.5 for n in numbers.shape]
+    return axes.pcolormesh(edges[1], edges[0], numbers, edgecolors="face", linewidth=0.4, **look)
+
+
+def ground(axes: Axes, heights: np.ndarray, fill: bool, in_lines: bool = False) -> None:
     """Heights as shades of earth under thin contours; contours alone over what is drawn already."""
     if fill:
-        axes.imshow(heights, cmap=EARTH)
+        shades(axes, heights, in_lines, cmap=EARTH)
     levels = np.linspace(heights.min(), heights.max(), 9)[1:-1]
     if not (np.diff(levels) > 0).all():
         return  # flat

@@ -336,7 +336,8 @@ export class Board {
     this.harm?.times.forEach((times, at) => times && pairs.add(at));
     for (const at of pairs) {
       const { transform } = this.#side(Math.floor(at / A), at % A, 11.6);
-      shape("path", { class: recent.has(at) ? "bolt recent" : "bolt", d: BOLT, transform }, this.bolts);
+      const [kind, size] = recent.has(at) ? ["bolt recent", 1.2] : ["bolt", 0.8];
+      shape("path", { class: kind, d: BOLT, transform: `${transform} scale(${size})` }, this.bolts);
     }
   }
 

@@ -220,14 +220,13 @@ function showTotals(list, { episode, totals, violations }) {
   const number = (/** @type {number} */ value, digits = 0) =>
     value.toLocaleString("en", { maximumFractionDigits: 1, minimumFractionDigits: digits });
   const rows = [
-    ["harm in all", number(totals.violation), ""],
-    ["just now", number(violations.reduce((sum, [, , , , amount]) => sum + amount, 0)), ""],
-    ["reward an episode so far", number(episode ? totals.return / episode : 0, 1), "wide"],
+    ["harm in all", number(totals.violation)],
+    ["harm since the moment before", number(violations.reduce((sum, [, , , , amount]) => sum + amount, 0))],
+    ["reward an episode so far", number(episode ? totals.return / episode : 0, 1)],
   ];
   list.replaceChildren(
-    ...rows.map(([key, value, kind]) => {
+    ...rows.map(([key, value]) => {
       const row = document.createElement("div");
-      if (kind) row.className = kind;
       const term = document.createElement("dt");
       const said = document.createElement("dd");
       term.textContent = key;

@@ -1,0 +1,47 @@
+"""The player of a report as an animated picture: `python docs/film.py out/paper/report.html docs/figures/player.webp`.
+
+The report is opened in headless Chromium and photographed at some of its moments; `make figures` does so. Needs the
+extra `dev` and Debian's package chromium.
+"""
+
+import argparse
+import io
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import sync_playwright
+
+WIDTH, SHOTS, MILLISECONDS = 900, 32, 350
+ONLY_THE_PLAYER = """
+main > section:not(:has(#boards)), header.top, footer.end, .controls, .looked, .when, .transport button,
+section > p, section > h2 { display: none !important; }
+main > section { padding: 8px 0 14px; border: 0; }
+.transport { position: static; border: 0; padding: 0; }
+.transport input[type=range] { order: 0 !important; }
+"""
+
+options = argparse.ArgumentParser(description=__doc__)
+options.add_argument("report")
+options.add_argument("out")
+options.add_argument("--chromium", default="/usr/bin/chromium")
+told = options.parse_args()
+
+with sync_playwright() as driver:
+    browser = driver.chromium.launch(executable_path=told.chromium, args=["--no-sandbox", "--disable-gpu"])
+    page = browser.new_page(viewport={"width": WIDTH, "height": 800}, color_scheme="light")
+    page.goto(Path(told.report).resolve().as_uri())
+    page.add_style_tag(content=ONLY_THE_PLAYER)
+    last = int(page.locator("#moment").get_attribute("max") or 0)
+    moments = sorted({round(i * last / (SHOTS - 1)) for i in range(SHOTS)})
+    shots = []
+    for moment in moments:
+        page.locator("#moment").fill(str(moment))
+        page.evaluate("document.activeElement.blur()")
+        shots.append(Image.open(io.BytesIO(page.locator("section:has(#boards)").screenshot())).convert("RGB"))
+    browser.close()
+
+times = [MILLISECONDS] * (len(shots) - 1) + [3000]
+shots[0].save(
+    told.out, save_all=True, append_images=shots[1:], duration=times, loop=0, quality=72, method=6, minimize_size=True
+)
+print(f"{told.out}: {len(shots)} moments, {Path(told.out).stat().st_size / 1e6:.2f} MB")
