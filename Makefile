@@ -58,6 +58,7 @@ bench: .venv/benched .venv-peers/installed
 	$(BIN)/python benchmarks/switching.py
 	$(BIN)/python benchmarks/command.py
 	$(BIN)/python benchmarks/ray_overhead.py
+	$(BIN)/python benchmarks/play.py
 
 studies: .venv/installed
 	$(BIN)/everystep compare

@@ -1,9 +1,12 @@
 """What the playground's server refuses, and in which words."""
 
 import json
+import sys
 
 import pytest
 
+import everystep.web
+from everystep import cli
 from everystep.errors import EverystepError
 from everystep.web import lakes, protocol, server
 
@@ -115,6 +118,20 @@ def test_a_port_that_is_taken_is_left_to_whoever_has_it():
         one.listen()
         with server.listening("127.0.0.1", one.getsockname()[1]) as other:
             assert other.getsockname()[1] != one.getsockname()[1]
+
+
+def test_without_its_extra_the_command_says_what_to_install(monkeypatch, capsys):
+    monkeypatch.delitem(sys.modules, "everystep.web.server")
+    monkeypatch.delattr(everystep.web, "server")
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert cli.main(["play"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("everystep: `everystep play` needs the package uvicorn, which is not installed; pip install")
+
+
+def test_a_port_that_cannot_be_is_refused(capsys):
+    assert cli.main(["play", "--port", "70000"]) == 2
+    assert capsys.readouterr().err == "everystep: port is 70000; give a whole number from 1 to 65535.\n"
 
 
 def test_a_host_that_does_not_exist_is_refused_in_a_sentence():

@@ -392,6 +392,8 @@ def _play(options: argparse.Namespace) -> None:
     from everystep.web import server
 
     server.serve(options.host, port, browser=not options.no_browser)
+    if any(thread.name.startswith(server.COMPILING) for thread in threading.enumerate()):
+        os._exit(0)  # a compilation cannot be stopped, takes seconds, and nobody waits for it any more
 
 
 def _list(options: argparse.Namespace) -> None:

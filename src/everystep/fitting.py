@@ -19,7 +19,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from scipy.optimize import minimize
 
 from everystep.parts import gp, linalg
 from everystep.parts.gp_costs import GridState, Tally
@@ -87,6 +86,8 @@ def fit(kernel: Kernel, lam: float, named: Any, tally: Tally) -> Fit:
         return (float(value), slope) if fine else (1e25, np.zeros(len(moving)))
 
     first = [float(np.clip(np.log(leaves[i]), *bound)) for i, bound in zip(moving, bounds, strict=True)]
+    from scipy.optimize import minimize  # late: it takes a third of the time of importing the engine, and few runs fit
+
     best = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds)
     fitted, noise = jax.tree.map(lambda number: float(np.exp(number)) if number > -600 else 0.0, logs(best.x))
     return Fit(fitted, noise, -float(best.fun))

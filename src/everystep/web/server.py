@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from everystep.web.sessions import Session, Workshop
 
 PORT = 8765
+COMPILING = "everystep-compile"  # how threads are called that may still be busy at the end
 TRY_AGAIN_LATER, TOO_MUCH = 1013, 1008
 STATIC = (
     *("board.js", "curves.js", "play.js", "painting.js", "form.js", "sharing.js", "lanes.js"),
@@ -179,7 +180,7 @@ class Engine:
 def _workshop() -> Workshop:
     from everystep.web.sessions import Workshop
 
-    return Workshop()
+    return Workshop(COMPILING)
 
 
 def application(hosts: Hosts, warm: bool = True) -> ASGIApp:

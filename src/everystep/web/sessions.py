@@ -49,11 +49,11 @@ class Wire(Protocol):
 class Workshop:
     """What all sessions share: compiled programs, and threads for stretches of episodes, for compiling, for exports."""
 
-    def __init__(self) -> None:
+    def __init__(self, compiling: str = "") -> None:
         threads = max(2, local.workers())
         self._programs: dict[Hashable, asyncio.Future[None]] = {}
         self._running = ThreadPoolExecutor(threads, "everystep-run")
-        self._compiling = ThreadPoolExecutor(2, "everystep-compile")
+        self._compiling = ThreadPoolExecutor(2, compiling)
         self._exporting = ThreadPoolExecutor(1, "everystep-export")
 
     async def run(self, work: Callable[..., T], *arguments: Any) -> T:
@@ -83,7 +83,7 @@ class Workshop:
 
     def close(self) -> None:
         for pool in (self._running, self._compiling, self._exporting):
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(wait=pool is self._exporting, cancel_futures=True)  # an export removes its folder
 
 
 class Run:

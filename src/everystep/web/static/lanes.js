@@ -7,7 +7,9 @@
 import { Board, Harm } from "./board.js";
 import { Curves, onPage } from "./curves.js";
 
-const LATELY = 20; // episodes that the totals call lately
+const LATELY = 20; // episodes over which harm and reward are averaged
+const LATEST_HARM = `harm, last ${LATELY}`;
+const LATEST_REWARD = `reward, last ${LATELY}`;
 const CHART_EVERY = 200; // milliseconds: a chart takes ten times as long to draw as a board, so they take turns
 const POINTS = 300; // of a curve while it grows: a chart is hardly wider
 const CHARTS = [
@@ -61,7 +63,7 @@ class Lane {
     const board = element("div");
     this.numbers = element("dl");
     this.cells = Object.fromEntries(
-      ["harm in all", `harm lately`, "reward in all", "reward lately"].map((name) => {
+      ["harm in all", LATEST_HARM, "reward in all", LATEST_REWARD].map((name) => {
         const value = element("dd", "–", name.startsWith("harm") ? "harm" : "");
         this.numbers.append(element("dt", name), value);
         return [name, value];
@@ -97,9 +99,9 @@ class Lane {
     if (!few) return;
     const rewards = sum(earned.slice(-few)) / few;
     this.cells["harm in all"].textContent = short(this.total.at(-1) ?? 0);
-    this.cells["harm lately"].textContent = `${(this.lately.at(-1) ?? 0).toFixed(2)} an episode`;
+    this.cells[LATEST_HARM].textContent = `${(this.lately.at(-1) ?? 0).toFixed(2)} each`;
     this.cells["reward in all"].textContent = this.newest.totals.return.toFixed(1);
-    this.cells["reward lately"].textContent = `${rewards.toFixed(2)} an episode`;
+    this.cells[LATEST_REWARD].textContent = `${rewards.toFixed(2)} each`;
   }
 }
 
