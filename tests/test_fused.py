@@ -95,8 +95,7 @@ def test_what_the_kernel_does_not_do_is_run_plainly(small, recipe):
 
 
 def test_a_run_is_added_up_by_episode_and_by_seed(small):
-    built = agents.lsvi_ae().resolve(small, 30).build()
-    sums = fused.run(small, built, range(4), 30, "float32", capacity=CAPACITY)
+    sums = fused.run(small, agents.lsvi_ae(precision="float32"), range(4), 30, capacity=CAPACITY)
     assert sums.by_episode.value.shape == (30,)
     assert sums.by_seed.value.shape == (4,)
     assert sums.by_seed.value.dtype == np.float32

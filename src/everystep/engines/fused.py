@@ -23,7 +23,7 @@ import numpy as np
 from jax.experimental import pallas as pl
 
 from everystep import drive
-from everystep.agents import Built
+from everystep.agents import Built, Recipe, recipe
 from everystep.drive import Carry, Metrics
 from everystep.engines import episode_kernel
 from everystep.engines.episode_kernel import Book, Chance, Learnt, Scratch, Tables
@@ -243,15 +243,16 @@ def _carried(carries: Carry, sizes: Sizes, before: Learnt, after: Learnt, count:
 # --- whole runs, added up on the device ----------------------------------------------------------------------------
 def run(
     problem: FiniteCMDP,
-    built: Built,
+    agent: str | Recipe,
     seeds: AnyArray,
     episodes: int,
-    precision: str = "float64",
     capacity: int = EPISODES,
     scan: Any = scan_seeds,
 ) -> Sums:
-    """All seeds side by side for so many episodes; only sums leave the device. `precision` is float32 or float64."""
-    with jax.enable_x64(precision == "float64"):
+    """All seeds side by side for so many episodes, in the precision of the agent; only sums leave the device."""
+    with jax.enable_x64(True):
+        built = recipe(agent).resolve(problem, episodes).build()
+    with jax.enable_x64(built.precision == "float64"):
         return _joined(list(chunks(problem, built, seeds, episodes, capacity, scan)), episodes)
 
 
