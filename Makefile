@@ -57,6 +57,8 @@ bench: .venv/benched .venv-peers/installed
 	$(BIN)/python benchmarks/gp.py
 	$(BIN)/python benchmarks/switching.py
 	$(BIN)/python benchmarks/command.py
+	$(BIN)/python benchmarks/rows.py
+	$(BIN)/python benchmarks/cores.py
 	$(BIN)/python benchmarks/ray_overhead.py
 	$(BIN)/python benchmarks/play.py
 
