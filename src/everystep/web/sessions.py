@@ -206,6 +206,7 @@ class Session:
     # --- a run -------------------------------------------------------------------------------------------------------
     def _begin(self) -> None:
         self._playing, self._steps, self._run, self._pause_said = True, 0, None, False
+        self._taken = self._sent  # a frame that was cut off by the end of the run before is not waited for
         self._runs += 1
         self._work = asyncio.create_task(self._told(self._learn(self._runs), run=self._runs))
 
@@ -262,7 +263,8 @@ class Session:
                 continue
             if (early := due - time.monotonic()) > 0:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._changed.wait(), early)  # a pause at a low speed need not wait
+                    async with asyncio.timeout(early):  # not wait_for, which may lose a cancellation
+                        await self._changed.wait()  # a pause at a low speed need not wait
                 continue
             count = 1 if self._steps else pace.episodes(self._rate)
             self._steps = max(0, self._steps - 1)

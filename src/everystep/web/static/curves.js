@@ -30,11 +30,13 @@ export function floats(text, kind) {
 /** Draw again when an element gets another width. @param {HTMLElement} element @param {() => void} draw */
 export function onWidth(element, draw) {
   let width = element.clientWidth;
-  new ResizeObserver(() => {
+  const watcher = new ResizeObserver(() => {
     if (element.clientWidth === width) return;
     width = element.clientWidth;
     draw();
-  }).observe(element);
+  });
+  watcher.observe(element);
+  return watcher;
 }
 
 /**
@@ -98,8 +100,17 @@ export class Curves {
     element.classList.add("curves");
     element.setAttribute("role", "figure");
     element.setAttribute("aria-label", options.title);
-    dark.addEventListener("change", () => this.draw());
-    onWidth(element, () => this.draw());
+    this.redrawn = () => this.draw();
+    dark.addEventListener("change", this.redrawn);
+    this.watcher = onWidth(element, this.redrawn);
+  }
+
+  /** Let go of the page: nothing is drawn any more. */
+  end() {
+    dark.removeEventListener("change", this.redrawn);
+    this.watcher.disconnect();
+    this.element.remove();
+    Plotly.purge(this.element);
   }
 
   /** A mean, with its interval if it has one. @param {string} label @param {Band} band */
