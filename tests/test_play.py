@@ -461,6 +461,22 @@ def test_settings_are_shared_as_a_link_and_as_a_file(tab, tmp_path):
     assert "no field of the settings called 'out'" in other.inner_text("#status")
 
 
+@pytest.mark.parametrize(
+    ("held", "sentence"),
+    [
+        ({"name": "x" * 20_000}, "more than 16384 bytes"),
+        ({"__proto__": {"x": 1}}, "no field of the settings called '__proto__'"),
+    ],
+)
+def test_a_link_that_holds_no_settings_is_refused_and_the_page_goes_on(tab, held, sentence):
+    page = tab(held)
+    page.wait_for_selector("#status.bad")
+    assert sentence in page.inner_text("#status")
+    until(page, "document.getElementById('verdict').textContent.includes('Best safe value')")
+    assert page.evaluate("({}).x === undefined")
+    assert page.is_enabled("#run")
+
+
 def test_the_page_fits_a_phone_and_is_painted_by_keyboard(browser, port):
     context = browser.new_context(viewport={"width": 360, "height": 740}, color_scheme="dark")
     page = context.new_page()

@@ -264,7 +264,7 @@ def listening(host: str, port: int | None) -> socket.socket:
             ear.close()
             if error.errno == errno.EACCES:
                 raise EverystepError(
-                    f"port is {address[1]}, where you may not listen ({error.strerror}); choose one above 1023."
+                    f"port is {port or PORT}, where you may not listen ({error.strerror}); choose one above 1023."
                 ) from None
             if number == 0:
                 raise EverystepError(

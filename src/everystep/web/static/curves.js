@@ -223,8 +223,9 @@ export class Curves {
       shapes: references.map(({ value }) => ({
         type: "line", xref: "paper", x0: 0, x1: 1, y0: value, y1: value, line: { color, width: 1, dash: "dot" },
       })),
-      annotations: references.map(({ value, name }) => ({
-        text: plain(name), xref: "paper", x: 0, xanchor: "left", yanchor: "bottom", showarrow: false,
+      annotations: references.map(({ value, name }, i) => ({
+        text: plain(name), xref: "paper", x: 0, xanchor: "left", showarrow: false,
+        yanchor: i < references.length - 1 ? "top" : "bottom", // the lowest comes first: two that are close stay apart
         y: this.log ? Math.log10(value) : value, font: { size: 11 },
       })),
     };
