@@ -193,11 +193,12 @@ def test_a_session_paused_stepped_and_restarted_has_the_numbers_of_the_command(a
         await do("step")
         await wire.until("frame", 2)
         await wire.until("paused", 2)
+        await do("speed", rate=1000)
         await do("export")
+        await do("play")  # while the export is made
+        await wire.until("over")
         while not wire.files:
             await asyncio.sleep(0.01)
-        await do("play")
-        await wire.until("over")
         await do("restart")
         await wire.until("over", 2)
         await do("export")
@@ -208,6 +209,7 @@ def test_a_session_paused_stepped_and_restarted_has_the_numbers_of_the_command(a
         return wire
 
     wire = asyncio.run(visit())
+    assert [each["say"] for each in wire.said].count("paused") == 2  # said once each, whatever else was asked
     first, again = wire.columns(1), wire.columns(2)
     assert set(first["lsvi"]) == set(sessions.CURVES)
     assert len(first["lsvi"]["value"]) == EPISODES
@@ -218,9 +220,11 @@ def test_a_session_paused_stepped_and_restarted_has_the_numbers_of_the_command(a
             names = {name.removeprefix("everystep-run/") for name in folder.namelist()}
             table = pq.read_table(io.BytesIO(folder.read("everystep-run/episodes.parquet")))
             spec = json.loads(folder.read("everystep-run/spec.json"))
+            visits = np.load(io.BytesIO(folder.read("everystep-run/visits.npz")))
         assert {"episodes.parquet", "spec.json", "summary.json", "problem.npz", "visits.npz", "map.txt"} <= names
         so_far = {label: {name: each[:episodes] for name, each in rows.items()} for label, rows in as_run.items()}
         assert same(so_far, by_agent(table))
+        assert {visits[name].sum() for name in visits.files if name.endswith("_end")} == {5 * episodes}
         assert (spec["episodes"], spec["seeds"], spec["problem"]["name"]) == (episodes, [7], "lake")
 
 
@@ -235,6 +239,42 @@ def test_nothing_is_exported_before_something_was_run_or_while_it_runs():
     export, *others = asyncio.run(visit())
     assert export == "nothing was run yet; run at least one episode before you export."
     assert set(others) == {"nothing was started yet; press run first."}
+
+
+def test_a_compilation_nobody_waits_for_is_not_begun(monkeypatch):
+    monkeypatch.setattr(sessions, "_shape", lambda prepared, label: label)
+    go, begun = threading.Event(), []
+    monkeypatch.setattr(sessions, "_compile", lambda prepared, label: (begun.append(label), go.wait()))
+
+    async def visit():
+        workshop = sessions.Workshop()
+        waiting = [asyncio.create_task(workshop.ready(None, label)) for label in "abcd"]
+        waiting.append(asyncio.create_task(workshop.ready(None, "d")))
+        while len(begun) < 2 or len(workshop._programs) < 4 or workshop._programs["d"].awaited < 2:
+            await asyncio.sleep(0.01)
+        for task in waiting[:4]:
+            task.cancel()
+        await asyncio.gather(*waiting[:4], return_exceptions=True)
+        go.set()
+        await waiting[4]
+        workshop.close()
+        return set(workshop._programs)
+
+    assert asyncio.run(visit()) == {"a", "b", "d"}
+    assert sorted(begun) == ["a", "b", "d"]
+
+
+def test_a_mistake_of_the_server_is_said_and_does_not_end_the_conversation(monkeypatch, capsys):
+    monkeypatch.setattr(sessions.lakes, "examined", lambda wish: 1 / 0)
+
+    async def visit():
+        wire = Wire()
+        session = sessions.Session(wire, sessions.Workshop())
+        await session.heard(json.dumps({"do": "check", "number": 1, "settings": {}}))
+        return wire.said
+
+    assert "the server made a mistake (ZeroDivisionError)" in asyncio.run(visit())[0]["sentence"]
+    assert "ZeroDivisionError" in capsys.readouterr().err
 
 
 def test_a_slow_agent_gets_shorter_stretches_and_a_quick_one_the_speed_asked_for():
@@ -419,6 +459,22 @@ def test_settings_are_shared_as_a_link_and_as_a_file(tab, tmp_path):
     other.set_input_files("#file", tmp_path / "strange.json")
     other.wait_for_selector("#status.bad")
     assert "no field of the settings called 'out'" in other.inner_text("#status")
+
+
+@pytest.mark.parametrize(
+    ("held", "sentence"),
+    [
+        ({"name": "x" * 20_000}, "more than 16384 bytes"),
+        ({"__proto__": {"x": 1}}, "no field of the settings called '__proto__'"),
+    ],
+)
+def test_a_link_that_holds_no_settings_is_refused_and_the_page_goes_on(tab, held, sentence):
+    page = tab(held)
+    page.wait_for_selector("#status.bad")
+    assert sentence in page.inner_text("#status")
+    until(page, "document.getElementById('verdict').textContent.includes('Best safe value')")
+    assert page.evaluate("({}).x === undefined")
+    assert page.is_enabled("#run")
 
 
 def test_the_page_fits_a_phone_and_is_painted_by_keyboard(browser, port):

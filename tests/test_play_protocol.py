@@ -13,7 +13,7 @@ from everystep.web import lakes, protocol, server
 REFUSED = {
     "not JSON": ("{", "the message is not JSON"),
     "a number that is none": ('{"do": "speed", "rate": NaN}', "the message is not JSON"),
-    "deeply nested": ("[" * 8_000, "the message is not JSON"),
+    "deeply nested": ('{"do": ' + "[" * 960 + "]" * 960 + "}", "the message opens more than 200 brackets"),
     "bytes": (b"{}", "not a text of at most 16384 bytes"),
     "too long": (json.dumps({"do": "x" * 20_000}), "not a text of at most 16384 bytes"),
     "a list": ("[]", "the message is list; send an object"),
@@ -29,6 +29,7 @@ UNWISE = {
     "a wide map": ({"rows": ["S" + "F" * 19 + "G"]}, "rows has 1 rows of up to 21 cells; a map is at most 20 x 20"),
     "a tall map": ({"rows": ["SG"] * 21}, "a map is at most 20 x 20"),
     "no rows": ({"rows": []}, "rows has 0 rows"),
+    "rows of two lengths": ({"rows": ["S", "GFF"]}, "rows are of different lengths"),
     "rows that are no texts": ({"rows": [["S", "G"]]}, "give a list of texts"),
     "a strange letter": ({"rows": ["S<G"]}, "rows holds '<'; use the letters S, F, ., H, G, # only"),
     "a long name": ({"name": "x" * 61}, "give 1 to 60 printable letters"),
@@ -111,6 +112,11 @@ def test_a_map_without_a_goal_is_explained_though_no_cell_is_to_blame():
 )
 def test_the_server_goes_by_its_own_names_only(host, name, accepted):
     assert server.Hosts(host, 8765).accepts(name) is accepted
+
+
+@pytest.mark.parametrize(("name", "accepted"), [("127.0.0.1", True), ("127.0.0.1:80", True), ("other.example", False)])
+def test_at_the_port_that_browsers_leave_out_the_name_alone_is_enough(name, accepted):
+    assert server.Hosts("127.0.0.1", 80).accepts(name) is accepted
 
 
 def test_a_port_that_is_taken_is_left_to_whoever_has_it():

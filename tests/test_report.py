@@ -168,6 +168,9 @@ def test_the_player_is_used_by_keyboard(page):
     assert page.inner_text("#play") == "Pause"
     page.keyboard.press("Enter")
     assert page.inner_text("#play") == "Play"
+    page.focus('[data-board="lsvi"] svg')
+    page.keyboard.press("ArrowRight")
+    assert page.inner_text("#looked").startswith("LSVI. Row 1, column 2 (free) · ")
 
 
 def test_agents_and_scales_are_switched(page):

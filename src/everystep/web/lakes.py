@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 import tempfile
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from everystep import experiment, frames, store
 from everystep.agents import REGISTERED, Recipe
 from everystep.drive import CHUNK
+from everystep.engines import local
 from everystep.errors import EverystepError, InfeasibleError
 from everystep.experiment import Experiment
 from everystep.problem import FiniteCMDP
@@ -63,16 +64,24 @@ def _explained(cells: int) -> str:
     )
 
 
-def exported(wish: Wish, players: Sequence[frames.Player], curves: Mapping[str, Mapping[str, np.ndarray]]) -> bytes:
-    """The run folder of what these players did so far, as a zip file; made in a folder that is removed again.
+class SoFar(NamedTuple):
+    """What agents did in their first `episodes` episodes, by label."""
+
+    episodes: int
+    curves: Mapping[str, Mapping[str, np.ndarray]]
+    endings: Mapping[str, local.Ending]
+
+
+def exported(wish: Wish, so_far: SoFar) -> bytes:
+    """The run folder of a run so far, as a zip file; made in a folder that is removed again.
 
     A run that was cut short is the run of so many episodes only where no setting looks at their number: else it is
     refused with a sentence.
     """
-    done = players[0].done
-    ran, whole = prepared(wish, done), prepared(wish)
+    done, curves, endings = so_far
     if done < 1:
         raise EverystepError("nothing was run yet; run at least one episode before you export.")
+    ran, whole = prepared(wish, done), prepared(wish)
     with jax.enable_x64(True):
         for label in whole.agents:
             leaves = [jax.tree.leaves(each.agents[label].build().agent) for each in (ran, whole)]
@@ -80,7 +89,6 @@ def exported(wish: Wish, players: Sequence[frames.Player], curves: Mapping[str, 
                 raise EverystepError(
                     f"the settings of {label} depend on the number of episodes; let all {wish.episodes} run to export."
                 )
-    endings = {player.label: player.ending() for player in players}
     visits, bounds = {}, {}
     for label, end in endings.items():
         visits[f"{label}_{CHUNK}"], visits[f"{label}_end"] = end.visits_early, end.visits_end

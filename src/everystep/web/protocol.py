@@ -23,6 +23,7 @@ RATE = 2000  # episodes a second of each agent
 VISITORS = 12  # at the same time
 MESSAGE_BYTES = 16_384
 MESSAGES_PER_SECOND = 60
+BRACKETS = 200  # of a message: ours open six, and a name may hold some
 
 AGENT_NAMES = ("lsvi-ae", "lsvi", "lsvi-primal", "slucb-qvi", "rslucb-qvi", "uniform")  # those that can walk a lake
 COST_MODELS = ("auto", "gp", "gp(rbf(2, on=landing))", "gp(rbf(2, on=position)*categorical)")
@@ -56,9 +57,11 @@ def read(text: str | bytes) -> Message:
     """The message that a text is, or the sentence that says why it is none."""
     if isinstance(text, bytes) or len(text.encode()) > MESSAGE_BYTES:
         raise EverystepError(f"the message is not a text of at most {MESSAGE_BYTES} bytes; send less.")
+    if text.count("[") + text.count("{") > BRACKETS:  # so that nothing nests deeper than Python likes
+        raise EverystepError(f"the message opens more than {BRACKETS} brackets; send an object with a field do.")
     try:
         content = json.loads(text, parse_constant=_no_number)
-    except (ValueError, RecursionError):
+    except ValueError:
         raise EverystepError("the message is not JSON; send an object with a field do.") from None
     content = _object("the message", content)
     do = content.pop("do", None)
@@ -147,6 +150,8 @@ def _rows(field: str, value: Any) -> tuple[str, ...]:
         raise EverystepError(
             f"{field} has {len(value)} rows of up to {across} cells; a map is at most {SIDE} x {SIDE}."
         )
+    if len(set(map(len, value))) > 1:
+        raise EverystepError(f"{field} are of different lengths; make all as long as the longest.")
     for row in value:
         if strange := set(row) - set(CELLS):
             raise EverystepError(f"{field} holds {_shown(min(strange))}; use the letters {', '.join(CELLS)} only.")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import ipaddress
 import socket
 import sys
@@ -67,6 +68,8 @@ class Hosts(NamedTuple):
     def accepts(self, name: str) -> bool:
         """Whether a Host header names this server: a loopback name, the name it was bound to, or, bound to all
         addresses, any address; always with the right port."""
+        if self.port == 80 and not name.endswith(":80"):  # which browsers leave out
+            name += ":80"
         bare, _, port = name.rpartition(":")
         if not bare or port != str(self.port):
             return False
@@ -80,7 +83,7 @@ class Hosts(NamedTuple):
 
     @property
     def _any(self) -> bool:
-        return self.host in ("0.0.0.0", "::", "")
+        return self.host in ("0.0.0.0", "::")
 
     @property
     def loopback(self) -> bool:
@@ -197,9 +200,10 @@ def application(hosts: Hosts, warm: bool = True) -> ASGIApp:
             await socket.send_json({"say": "refused", "sentence": sentence})
             await socket.close(TRY_AGAIN_LATER, sentence)
             return
-        session = await engine.session(Line(socket))
-        visitors.add(session)
+        visitors.add(socket)
+        session: Session | None = None
         try:
+            session = await engine.session(Line(socket))
             await session.greet()
             while True:
                 message = await socket.receive()
@@ -211,8 +215,9 @@ def application(hosts: Hosts, warm: bool = True) -> ASGIApp:
                 await socket.send_json({"say": "refused", "sentence": str(error)})
                 await socket.close(TOO_MUCH, "too many messages")
         finally:
-            visitors.discard(session)
-            await session.close()
+            visitors.discard(socket)
+            if session is not None:
+                await session.close()
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -244,7 +249,7 @@ def files() -> dict[str, tuple[bytes, str]]:
 def listening(host: str, port: int | None) -> socket.socket:
     """A socket at this port, or at a free one if it is taken."""
     try:
-        family, _, _, _, address = socket.getaddrinfo(host or None, port or PORT, type=socket.SOCK_STREAM)[0]
+        family, _, _, _, address = socket.getaddrinfo(host, port or PORT, type=socket.SOCK_STREAM)[0]
     except OSError as error:
         raise EverystepError(
             f"host is '{host}', which cannot be found ({error.strerror}); leave it at 127.0.0.1."
@@ -257,6 +262,10 @@ def listening(host: str, port: int | None) -> socket.socket:
             return ear
         except OSError as error:
             ear.close()
+            if error.errno == errno.EACCES:
+                raise EverystepError(
+                    f"port is {port or PORT}, where you may not listen ({error.strerror}); choose one above 1023."
+                ) from None
             if number == 0:
                 raise EverystepError(
                     f"host is '{host}', where nothing can listen ({error.strerror}); leave it at 127.0.0.1."
@@ -285,9 +294,10 @@ class _Server(uvicorn.Server):
 
 def serve(host: str, port: int | None, browser: bool) -> None:
     """Serve until Ctrl-C."""
+    host = host or "127.0.0.1"
     with listening(host, port) as ear:
         hosts = Hosts(host, ear.getsockname()[1])
-        shown = "127.0.0.1" if hosts.host in ("0.0.0.0", "") else "[::1]" if hosts.host == "::" else host
+        shown = "127.0.0.1" if hosts.host == "0.0.0.0" else "[::1]" if hosts.host == "::" else host
         address = f"http://{f'[{shown}]' if ':' in shown and '[' not in shown else shown}:{hosts.port}/"
         config = configuration(application(hosts))
         server = _Server(config)

@@ -12,12 +12,14 @@ their own, for that takes seconds.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import jax
@@ -46,12 +48,20 @@ class Wire(Protocol):
     async def send_bytes(self, data: bytes) -> None: ...
 
 
+@dataclass
+class Program:
+    """A compilation: begun, or waiting for its turn for as long as somebody waits for it."""
+
+    job: Future[None]
+    awaited: int = 0
+
+
 class Workshop:
     """What all sessions share: compiled programs, and threads for stretches of episodes, for compiling, for exports."""
 
     def __init__(self, compiling: str = "") -> None:
         threads = max(2, local.workers())
-        self._programs: dict[Hashable, asyncio.Future[None]] = {}
+        self._programs: dict[Hashable, Program] = {}
         self._running = ThreadPoolExecutor(threads, "everystep-run")
         self._compiling = ThreadPoolExecutor(2, compiling)
         self._exporting = ThreadPoolExecutor(1, "everystep-export")
@@ -69,8 +79,17 @@ class Workshop:
             if len(self._programs) >= PROGRAMS:
                 self._programs.clear()
                 jax.clear_caches()  # whoever runs now compiles once more: rare, and the server stays small
-            self._programs[shape] = asyncio.ensure_future(self.compile(_compile, prepared, label))
-        await asyncio.shield(self._programs[shape])  # others may wait for it when this visitor has gone
+            self._programs[shape] = Program(self._compiling.submit(_compile, prepared, label))
+        program = self._programs[shape]
+        program.awaited += 1
+        try:
+            await asyncio.shield(asyncio.wrap_future(program.job))  # others may wait for it when this visitor has gone
+        finally:
+            program.awaited -= 1
+            if not program.awaited:
+                program.job.cancel()  # if it has not begun
+            if program.job.cancelled() or (program.job.done() and program.job.exception() is not None):
+                self._programs.pop(shape, None)
 
     async def warm(self) -> None:
         """Compile for what the page opens with, while the visitor still looks at it."""
@@ -87,12 +106,13 @@ class Workshop:
 
 
 class Run:
-    """The agents of one press on run, side by side: all have done the same number of episodes."""
+    """The agents of one press on run, side by side: all have done the same number of episodes when `busy` is free."""
 
     def __init__(self, number: int, wish: Wish, prepared: Experiment) -> None:
         self.number, self.wish = number, wish
         self.players = [frames.Player(prepared, label, wish.seed) for label in prepared.agents]
         self.stretches: dict[str, list[dict[str, np.ndarray]]] = {player.label: [] for player in self.players}
+        self.busy = asyncio.Lock()
 
     @property
     def done(self) -> int:
@@ -102,12 +122,13 @@ class Run:
     def left(self) -> int:
         return self.wish.episodes - self.done
 
-    def curves(self) -> dict[str, dict[str, np.ndarray]]:
-        """All columns of every agent so far."""
-        return {
+    def so_far(self) -> lakes.SoFar:
+        """What is to be exported: taken at one moment, so that the run may go on."""
+        curves = {
             label: {name: np.concatenate([each[name] for each in parts]) for name in parts[0]} if parts else {}
             for label, parts in self.stretches.items()
         }
+        return lakes.SoFar(self.done, curves, {player.label: player.ending() for player in self.players})
 
 
 class Session:
@@ -118,6 +139,7 @@ class Session:
         self._run: Run | None = None
         self._wish: Wish | None = None
         self._playing, self._steps, self._rate = False, 0, 200
+        self._pause_said = False
         self._sent, self._taken, self._runs = 0, 0, 0
         self._changed = asyncio.Event()
         self._work: asyncio.Task[None] | None = None
@@ -135,18 +157,20 @@ class Session:
                 f"more than {protocol.MESSAGES_PER_SECOND} messages came in a second; the connection is closed, reload."
             )
         self._heard_at.append(now)
-        try:
-            await self._obey(protocol.read(text))
-        except EverystepError as error:
-            await self._say({"say": "refused", "sentence": str(error)})
+        await self._told(self._read_and_obey(text))
 
     async def close(self) -> None:
         await self._stop()
         for task in self._aside:
             task.cancel()
 
+    async def _read_and_obey(self, text: str | bytes) -> None:
+        await self._obey(protocol.read(text))
+
     async def _obey(self, message: Message) -> None:
         fields = message.fields
+        if message.do in ("play", "pause", "step"):
+            self._pause_said = False
         match message.do:
             case "check":
                 said = await self._workshop.run(lakes.examined, fields["settings"])
@@ -181,7 +205,8 @@ class Session:
 
     # --- a run -------------------------------------------------------------------------------------------------------
     def _begin(self) -> None:
-        self._playing, self._steps, self._run = True, 0, None
+        self._playing, self._steps, self._run, self._pause_said = True, 0, None, False
+        self._taken = self._sent  # a frame that was cut off by the end of the run before is not waited for
         self._runs += 1
         self._work = asyncio.create_task(self._told(self._learn(self._runs), run=self._runs))
 
@@ -230,13 +255,16 @@ class Session:
         while run.left > 0:
             self._changed.clear()
             if self._sent - self._taken >= AHEAD or not (self._playing or self._steps):
-                if not (self._playing or self._steps):
+                if not (self._playing or self._steps or self._pause_said):
+                    self._pause_said = True
                     await self._say({"say": "paused", "run": run.number, "episode": run.done})
                 await self._changed.wait()
                 due = time.monotonic()
                 continue
-            await asyncio.sleep(max(0.0, due - time.monotonic()))
-            if not (self._playing or self._steps):
+            if (early := due - time.monotonic()) > 0:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(early):  # not wait_for, which may lose a cancellation
+                        await self._changed.wait()  # a pause at a low speed need not wait
                 continue
             count = 1 if self._steps else pace.episodes(self._rate)
             self._steps = max(0, self._steps - 1)
@@ -251,14 +279,18 @@ class Session:
         await self._say({"say": "over", "run": run.number, "episode": run.done})
 
     async def _advanced(self, run: Run, count: int) -> dict[str, Any]:
-        """What every agent did in `count` episodes more, by its label."""
-        done = await asyncio.gather(*(self._workshop.run(player.advance, count) for player in run.players))
-        told = {}
-        for player, (stretch, frame) in zip(run.players, done, strict=True):
-            if stretch.columns:
-                run.stretches[player.label].append(stretch.columns)
-            told[player.label] = frame.told() | {"curves": _shown(stretch.columns)}
-        return told
+        """What every agent did in `count` episodes more, by its label; begun, it is done to its end."""
+        return await asyncio.shield(asyncio.ensure_future(self._advance(run, count)))
+
+    async def _advance(self, run: Run, count: int) -> dict[str, Any]:
+        async with run.busy:
+            done = await asyncio.gather(*(self._workshop.run(player.advance, count) for player in run.players))
+            told = {}
+            for player, (stretch, frame) in zip(run.players, done, strict=True):
+                if stretch.columns:
+                    run.stretches[player.label].append(stretch.columns)
+                told[player.label] = frame.told() | {"curves": _shown(stretch.columns)}
+            return told
 
     def _exportable(self) -> Run:
         """The run to export, or the sentence that says why there is none."""
@@ -272,7 +304,9 @@ class Session:
 
     async def _export(self, run: Run) -> None:
         await self._say({"say": "exporting"})
-        zipped = await self._workshop.export(lakes.exported, run.wish, run.players, run.curves())
+        async with run.busy:
+            so_far = await self._workshop.run(run.so_far)
+        zipped = await self._workshop.export(lakes.exported, run.wish, so_far)
         await self._say({"say": "exported", "name": "everystep-run.zip", "bytes": len(zipped)})
         await self._wire.send_bytes(zipped)
 

@@ -30,11 +30,13 @@ export function floats(text, kind) {
 /** Draw again when an element gets another width. @param {HTMLElement} element @param {() => void} draw */
 export function onWidth(element, draw) {
   let width = element.clientWidth;
-  new ResizeObserver(() => {
+  const watcher = new ResizeObserver(() => {
     if (element.clientWidth === width) return;
     width = element.clientWidth;
     draw();
-  }).observe(element);
+  });
+  watcher.observe(element);
+  return watcher;
 }
 
 /**
@@ -98,8 +100,17 @@ export class Curves {
     element.classList.add("curves");
     element.setAttribute("role", "figure");
     element.setAttribute("aria-label", options.title);
-    dark.addEventListener("change", () => this.draw());
-    onWidth(element, () => this.draw());
+    this.redrawn = () => this.draw();
+    dark.addEventListener("change", this.redrawn);
+    this.watcher = onWidth(element, this.redrawn);
+  }
+
+  /** Let go of the page: nothing is drawn any more. */
+  end() {
+    dark.removeEventListener("change", this.redrawn);
+    this.watcher.disconnect();
+    this.element.remove();
+    Plotly.purge(this.element);
   }
 
   /** A mean, with its interval if it has one. @param {string} label @param {Band} band */
@@ -212,8 +223,9 @@ export class Curves {
       shapes: references.map(({ value }) => ({
         type: "line", xref: "paper", x0: 0, x1: 1, y0: value, y1: value, line: { color, width: 1, dash: "dot" },
       })),
-      annotations: references.map(({ value, name }) => ({
-        text: plain(name), xref: "paper", x: 0, xanchor: "left", yanchor: "bottom", showarrow: false,
+      annotations: references.map(({ value, name }, i) => ({
+        text: plain(name), xref: "paper", x: 0, xanchor: "left", showarrow: false,
+        yanchor: i < references.length - 1 ? "top" : "bottom", // the lowest comes first: two that are close stay apart
         y: this.log ? Math.log10(value) : value, font: { size: 11 },
       })),
     };

@@ -127,6 +127,7 @@ export class Lanes {
   begin(ready) {
     this.run = ready.run;
     this.at.lanes.replaceChildren();
+    for (const chart of this.charts.values()) chart.end();
     this.at.lanes.dataset.count = String(ready.agents.length);
     this.at.charts.replaceChildren(legend(ready.agents));
     this.lanes = new Map(ready.agents.map((look) => [look.label, new Lane(this.at.lanes, look, ready.scene)]));

@@ -32,6 +32,7 @@ interface Limits {
   name: number;
   rate: number;
   visitors: number;
+  message_bytes: number;
 }
 
 interface Choosable extends Look {
@@ -49,7 +50,7 @@ type Verdict =
   | { say: "scene"; number: number; settings: Wish; scene: Scene; remarks: string[] }
   | { say: "infeasible"; number: number; run?: number; settings: Wish; sentence: string; cells: number[] };
 type Ready = {
-  say: "ready"; run: number; scene: Scene; remarks: string[]; agents: Look[]; episodes: number;
+  say: "ready"; run: number; settings: Wish; scene: Scene; remarks: string[]; agents: Look[]; episodes: number;
   frames: Record<string, LaneFrame>;
 };
 

@@ -8,7 +8,6 @@ import { asFile, command, download, link, linked } from "./sharing.js";
 
 const SPEEDS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000];
 const SETTLED = 200; // milliseconds without a change before the map is checked
-const FILE_BYTES = 16_384;
 
 /** @template {HTMLElement} T @param {string} id @param {new () => T} kind @returns {T} */
 function part(id, kind) {
@@ -44,11 +43,11 @@ const state = {
   episodes: 1,
   episode: 0,
   checks: 0, // sent so far
-  opening: 0, // the check whose settings are to fill the form
+  opening: -1, // the check whose settings are to fill the form
+  bytes: 16_384, // of a message, at most; the server says
+  stepping: false, // one episode was asked for, and is not here yet
   /** @type {number | undefined} */
   timer: undefined,
-  /** @type {Wish | null} that the run was started with */
-  wish: null,
   exported: "",
   /** @type {{at: number, episode: number}[]} of the last second */
   paced: [],
@@ -67,6 +66,10 @@ function wished() {
 
 /** Ask what is to be said of settings. @param {unknown} settings @param {boolean} opening whether they came from outside */
 function check(settings, opening = false) {
+  if (opening && new Blob([JSON.stringify(settings)]).size > state.bytes - 100) {
+    say(`These are no settings: they take more than ${state.bytes} bytes.`, true);
+    return;
+  }
   state.checks += 1;
   if (opening) state.opening = state.checks;
   send({ do: "check", number: state.checks, settings });
@@ -88,6 +91,7 @@ function say(sentence, bad = false) {
 /** @param {typeof state.phase} phase */
 function enter(phase) {
   state.phase = phase;
+  state.stepping = false;
   const begun = phase === "playing" || phase === "paused";
   button("pause").disabled = !begun;
   button("pause").textContent = phase === "paused" ? "Continue" : "Pause";
@@ -132,6 +136,11 @@ function judged(said) {
   }
 }
 
+/** Whether it is said of the run that is shown, and no other was asked for since. @param {{run: number}} said */
+function current(said) {
+  return said.run === lanes.run && state.phase !== "preparing";
+}
+
 /** A run cannot begin. @param {string} sentence */
 function stopped(sentence) {
   say(sentence, true);
@@ -142,14 +151,17 @@ function stopped(sentence) {
 function heard(said) {
   switch (said.say) {
     case "hello": {
+      state.bytes = said.limits.message_bytes;
       form.offer(said);
       painting.offer(said.defaults, said.limits.side);
       const shared = linked(location.hash);
       if (shared === undefined) say("The link holds no settings that can be read; this is the paper's lake.", true);
       else say("Ready.");
       fill(said.defaults);
-      check(shared ?? said.defaults, true);
+      check(said.defaults);
+      if (shared) check(shared, true);
       document.body.dataset.connected = "yes";
+      ready();
       break;
     }
     case "scene":
@@ -163,6 +175,10 @@ function heard(said) {
       if (said.run !== undefined) stopped(said.sentence);
       else {
         say(said.sentence, true);
+        if (state.opening === state.checks) {
+          state.opening = -1; // what came from outside is not taken: what is on the page is still there
+          check(wished());
+        }
         if (state.phase === "preparing") enter(state.before); // what ran before goes on
       }
       break;
@@ -178,22 +194,25 @@ function heard(said) {
       lanes.begin(said);
       enter("playing");
       reached(0);
-      say([`Learning on “${said.scene.name}”, seed ${state.wish?.seed}.`, ...said.remarks].join(" "));
+      say([`Learning on “${said.scene.name}”, seed ${said.settings.seed}.`, ...said.remarks].join(" "));
       break;
     case "frame":
       if (said.run === lanes.run) {
         lanes.take(said.agents);
         reached(said.episode);
+        state.stepping = false;
       }
       send({ do: "shown", frame: said.frame });
       break;
     case "paused":
+      if (!current(said)) break;
       enter("paused");
       reached(said.episode);
       lanes.chart();
       say("Paused.");
       break;
     case "over":
+      if (!current(said)) break;
       enter("over");
       reached(said.episode);
       lanes.chart();
@@ -222,12 +241,11 @@ socket.addEventListener("close", ({ reason }) => {
 // --- from the visitor -------------------------------------------------------------------------------------------------
 function start() {
   clearTimeout(state.timer);
-  state.wish = wished();
-  check(state.wish);
+  check(wished());
   state.before = state.phase === "preparing" ? "idle" : state.phase;
   enter("preparing");
   say("Preparing …");
-  send({ do: "start", settings: state.wish });
+  send({ do: "start", settings: wished() });
 }
 
 button("run").addEventListener("click", start);
@@ -239,10 +257,12 @@ button("pause").addEventListener("click", () => {
   say("Going on.");
 });
 button("step").addEventListener("click", () => {
+  if (state.stepping) return; // a key that is held down asks more often than episodes come
   if (state.phase === "idle") {
     start();
     send({ do: "pause" });
   }
+  state.stepping = true;
   send({ do: "step" });
 });
 button("restart").addEventListener("click", () => {
@@ -263,11 +283,13 @@ speed.addEventListener("input", () => {
 });
 showSpeed();
 
-// Plotly is large and comes last: until then there is a lake to paint.
-window.addEventListener("load", () => {
-  button("run").disabled = socket.readyState > WebSocket.OPEN;
-  button("step").disabled = button("run").disabled;
-});
+/** Plotly is large and comes late, and so does the engine: until both are there, there is a lake to paint. */
+function ready() {
+  const missing = document.readyState !== "complete" || !document.body.dataset.connected || socket.readyState !== WebSocket.OPEN;
+  button("run").disabled = missing;
+  button("step").disabled = missing;
+}
+window.addEventListener("load", ready);
 if (window.matchMedia("(max-width: 900px)").matches) part("more", HTMLDetailsElement).open = false; // run comes first there
 input("name").addEventListener("input", changed);
 input("plan-step").addEventListener("input", () => lanes.setStep(Math.max(1, input("plan-step").valueAsNumber || 1)));
@@ -294,10 +316,10 @@ input("file").addEventListener("change", async () => {
   input("file").value = "";
   if (!file) return;
   try {
-    if (file.size > FILE_BYTES) throw new Error();
+    if (file.size > state.bytes) throw new Error();
     check(JSON.parse(await file.text()), true);
   } catch {
-    say(`The file holds no settings: it must be JSON of at most ${FILE_BYTES} bytes, as this page saves it.`, true);
+    say(`The file holds no settings: it must be JSON of at most ${state.bytes} bytes, as this page saves it.`, true);
   }
 });
 window.addEventListener("hashchange", () => {

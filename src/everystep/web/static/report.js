@@ -136,7 +136,7 @@ function player(map) {
   const most = Math.max(...films.flatMap(({ label }) => content.films[label][last].visits));
   const boards = films.map(({ label, title }) => {
     const card = marked("board", label);
-    const board = new Board(/** @type {HTMLElement} */ (card.querySelector(".map")), map, { label: title, most });
+    const board = new Board(/** @type {HTMLElement} */ (card.querySelector(".map")), map, { label: title, most, interactive: true });
     board.setLayers({ route: false });
     return { label, board, totals: /** @type {HTMLElement} */ (card.querySelector(".totals")) };
   });
@@ -157,7 +157,7 @@ function player(map) {
       const harm = new Harm(map);
       for (const frame of film.slice(0, moment + 1)) harm.add(frame.violations);
       board.show(film[moment], harm);
-      showTotals(totals, film[moment]);
+      showTotals(totals, film[moment], film[Math.max(moment - 1, 0)]);
     }
     when.mark(episode);
   };
@@ -215,13 +215,13 @@ function player(map) {
   show(0);
 }
 
-/** @param {HTMLElement} list @param {Frame} frame */
-function showTotals(list, { episode, totals, violations }) {
+/** @param {HTMLElement} list @param {Frame} frame @param {Frame} before */
+function showTotals(list, { episode, totals }, before) {
   const number = (/** @type {number} */ value, digits = 0) =>
     value.toLocaleString("en", { maximumFractionDigits: 1, minimumFractionDigits: digits });
   const rows = [
     ["harm in all", number(totals.violation)],
-    ["harm just now", number(violations.reduce((sum, [, , , , amount]) => sum + amount, 0))],
+    ["harm just now", number(totals.violation - before.totals.violation)],
     ["reward an episode so far", number(episode ? totals.return / episode : 0, 1)],
   ];
   list.replaceChildren(
