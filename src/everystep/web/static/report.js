@@ -212,7 +212,7 @@ function player(map) {
     });
   }
   legend();
-  show(0);
+  show(last); // what became of everybody; Play starts at the beginning
 }
 
 /** @param {HTMLElement} list @param {Frame} frame @param {Frame} before */
