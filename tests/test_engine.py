@@ -44,7 +44,8 @@ def test_agents_that_differ_in_numbers_alone_share_a_call(small, as_on_a_gpu):
         assert local.groups(cells)[-2:] == [(5,), (6,)]
 
 
-def test_on_a_cpu_each_agent_runs_by_itself(small):
+def test_on_a_cpu_each_agent_runs_by_itself(small, monkeypatch):
+    monkeypatch.setattr(local, "_together", lambda: False)
     assert local.groups(cells_of(small, TOLD_APART)) == [(0,), (1,)]
 
 
