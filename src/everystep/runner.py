@@ -115,6 +115,7 @@ def begun(out: Path) -> Experiment:
     try:
         spec, request = store.read_spec(work), store.read_json(work / "request.json")
         asked, problem = request["agents"], problems.from_arrays(work / "problem.npz")
+        _ = spec["episodes"], spec["seeds"], spec["versions"]
     except (EverystepError, KeyError):
         raise EverystepError(
             f"'{work}' has a {' or a '.join(ASKED)} that cannot be read, so that nobody knows what was run; "
