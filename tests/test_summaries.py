@@ -102,3 +102,19 @@ def test_damaged_folders_are_said_in_a_sentence(prepared, folder, tmp_path, caps
         (tmp_path / "whole" / "summary.json").write_text("{}")
         assert cli.main(["summary", str(tmp_path / name)]) == 2
         assert said in capsys.readouterr().err
+
+
+def test_a_bit_that_was_turned_in_the_rows_is_noticed(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "run")
+    path = tmp_path / "run" / "episodes.parquet"
+    data = bytearray(path.read_bytes())
+    with pq.ParquetFile(path) as file:
+        names = file.schema_arrow.names
+        where = file.metadata.row_group(0).column(names.index("value"))
+    first = where.dictionary_page_offset or where.data_page_offset
+    data[first + where.total_compressed_size // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(es.EverystepError, match="cannot be read as the rows of this run"):
+        summaries.text(tmp_path / "run")
+    with pytest.raises(es.EverystepError, match="cannot be read"):
+        store.read_curves(tmp_path / "run", ("value",))
