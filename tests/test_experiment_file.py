@@ -133,6 +133,26 @@ WRONG = {
     "no out": ('problems = ["bandit"]\nagents = ["lsvi"]', "has no out"),
     "a problem twice": ('out = "x"\nproblems = ["bandit", "bandit"]\nagents = ["lsvi"]', "is there twice"),
     "an agent twice": ('out = "x"\nproblems = ["bandit"]\nagents = ["lsvi", "lsvi"]', "agent 'lsvi' is given twice"),
+    "a name instead of a list": (
+        'out = "x"\nproblems = "bandit"\nagents = ["lsvi"]',
+        "line 2: problems is 'bandit'; write problems = [\"frozen-lake\"], or give --problem.",
+    ),
+    "a number for an agent": ('out = "x"\nproblems = ["bandit"]\nagents = [3]', "agents has 3; write names in quotes"),
+    "a key that is there twice": (
+        GOOD.replace("episodes = 4", "episodes = 0"),
+        "line 13: episodes is 0; write a whole number",
+    ),
+    "a first seed beside a list": (
+        GOOD.replace("seeds =", "seed0 = 9\nseeds ="),
+        "line 5: seeds is [3, 5], so that seed0 = 9 says nothing; leave seed0 out",
+    ),
+    "a setting in the grid as well": (
+        GOOD.replace('floor = "sqrt"', "beta = 1.0"),
+        "beta is in settings and in grid of lsvi-ae; leave it out of one",
+    ),
+    "a bad parameter": (GOOD.replace("arms = 3", "arms = 0"), "line 14: problem bandit: arms is 0"),
+    "a folder's name that cannot be": (GOOD.replace("one step", "one\\u0000step"), "leave out what cannot be printed"),
+    "a folder's name that is too long": (GOOD.replace("one step", "x" * 300), "of at most 100 letters"),
     "a folder outside": (
         GOOD.replace('"one step"', '"../up"'),
         "a name that a folder can have",
@@ -153,3 +173,23 @@ def test_what_is_wrong_is_said_with_its_key_and_remedy_and_nothing_is_written(ca
 def test_a_setting_by_flag_that_no_agent_has_is_said(desk):
     with pytest.raises(es.EverystepError, match="--set is 'kappa=1'"):
         experiment_file.read(written(desk, GOOD), experiment_file.Overrides(settings=[(None, "kappa", "1")]))
+
+
+def test_a_flag_for_an_agent_that_is_not_there_is_said_as_it_was_given(desk):
+    with pytest.raises(es.EverystepError, match=r"--set is 'rpol\.beta=1', but '.*' has lsvi-ae, lsvi;"):
+        experiment_file.read(written(desk, GOOD), experiment_file.Overrides(settings=[("rpol", "beta", "1")]))
+
+
+def test_a_first_seed_by_flag_does_not_fit_a_list_unless_a_number_replaces_it(desk):
+    flags = experiment_file.Overrides(seed0=7)
+    with pytest.raises(es.EverystepError, match="seed0 = 7 says nothing"):
+        experiment_file.read(written(desk, GOOD), flags)
+    plan = experiment_file.read(written(desk, GOOD), flags._replace(seeds=2))
+    assert [run.spec["seeds"] for run in plan.runs.values()] == [[7, 8], [7, 8]]
+
+
+def test_a_dry_run_refuses_what_a_run_would_refuse(desk, capsys):
+    Path("out/one step").mkdir(parents=True)
+    Path("out/one step/letter.txt").write_text("dear")
+    assert cli.main(["run", str(written(desk, GOOD)), "--dry-run"]) == 2
+    assert "'out/one step' holds other files" in capsys.readouterr().err

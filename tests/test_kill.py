@@ -303,6 +303,22 @@ def test_another_version_is_not_mixed_in(often, prepared, tmp_path, monkeypatch)
         runner.resume(out)
 
 
+@pytest.mark.parametrize("name", ["request.json", "problem.npz"])
+def test_what_is_run_is_sealed_like_its_results(name, often, prepared, tmp_path):
+    out = tmp_path / "run"
+    stop_after(3, prepared, out)
+    asked = out / ".work" / name
+    before = asked.read_bytes()
+    asked.write_bytes(before + b" ")  # as readable as it was
+    with pytest.raises(es.EverystepError, match=f"{name}' was altered after the run was begun; put it back"):
+        runner.resume(out)
+    asked.write_bytes(before[: len(before) // 2])
+    with pytest.raises(es.EverystepError, match=r"cannot be read, so that nobody knows what was run"):
+        runner.resume(out)
+    asked.write_bytes(before)
+    runner.resume(out)
+
+
 @pytest.mark.parametrize("cost", ["gp(rbf(1, on=position), points=growing)", "gp(rbf(1, on=position), fit=60)"])
 def test_gaussian_processes_that_grow_or_are_fitted_go_on_exactly(cost, often, tmp_path, monkeypatch):
     monkeypatch.setattr(runner.local, "CHUNK", 130)  # so that a few episodes make the factor grow

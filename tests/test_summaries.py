@@ -1,6 +1,7 @@
 """Tables from streams of rows say what whole columns say."""
 
 import json
+import shutil
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -86,3 +87,34 @@ def test_a_folder_without_a_run_or_with_other_rows_is_said(folder, tmp_path):
     spec = store.read_spec(folder) | {"episodes": 701}
     with pytest.raises(es.EverystepError, match="cannot be read as the rows of this run"):
         summaries.samples(folder / "episodes.parquet", spec)
+
+
+def test_damaged_folders_are_said_in_a_sentence(prepared, folder, tmp_path, capsys):
+    def stop(step):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        runner.run(prepared, tmp_path / "half", stop, figures=False)
+    part = next((tmp_path / "half" / ".work").glob("part-*"))
+    part.write_bytes(part.read_bytes()[:1000])
+    shutil.copytree(folder, tmp_path / "whole")
+    for name, said in (("half", "unfinished run with a file that is damaged"), ("whole", "not written by")):
+        (tmp_path / "whole" / "summary.json").write_text("{}")
+        assert cli.main(["summary", str(tmp_path / name)]) == 2
+        assert said in capsys.readouterr().err
+
+
+def test_a_bit_that_was_turned_in_the_rows_is_noticed(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "run")
+    path = tmp_path / "run" / "episodes.parquet"
+    data = bytearray(path.read_bytes())
+    with pq.ParquetFile(path) as file:
+        names = file.schema_arrow.names
+        where = file.metadata.row_group(0).column(names.index("value"))
+    first = where.dictionary_page_offset or where.data_page_offset
+    data[first + where.total_compressed_size // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(es.EverystepError, match="cannot be read as the rows of this run"):
+        summaries.text(tmp_path / "run")
+    with pytest.raises(es.EverystepError, match="cannot be read"):
+        store.read_curves(tmp_path / "run", ("value",))

@@ -37,6 +37,7 @@ EVERY = 3.0  # seconds between checkpoints, at least
 COST = 20  # and so many times as long as writing one takes, so that a run spends at most a twentieth on them
 KEPT = 2
 OPEN = 8
+ASKED = ("spec.json", "request.json", "problem.npz")  # beside the checkpoints, which hold their sums: what is run
 FITS = np.dtype([("seed", "u4"), ("after", "i8"), ("model", "i8"), ("noise", "f8"), ("log_likelihood", "f8")])
 
 
@@ -213,10 +214,16 @@ class Ledger:
                     self._place(name, _names(self._work / name))
             return
         if listed["context"] != self._context:
-            differing = [key for key, value in self._context.items() if listed["context"].get(key) != value]
+            before = listed["context"]
+            differing = [key for key, value in self._context.items() if key in before and before[key] != value]
+            if altered := [name for name in ASKED if name in differing]:
+                raise EverystepError(
+                    f"'{self._work / altered[0]}' was altered after the run was begun; "
+                    "put it back as it was, or remove the folder of the run to start again."
+                )
             raise EverystepError(
                 f"'{self._work}' was begun with another {' and another '.join(differing)} "
-                f"({', '.join(str(listed['context'].get(key)) for key in differing)}); go on with that, or remove it."
+                f"({', '.join(str(before[key]) for key in differing)}); go on with that, or remove it."
             )
         files = {name: Seal(*told) for name, told in listed["files"].items()}
         carry = next(name for name in files if name.startswith("carry-"))
@@ -278,7 +285,7 @@ def _listed(path: Path) -> dict[str, Any]:
         listed = json.loads(path.read_text(encoding="utf-8"))
         checksum = listed.pop("checksum")
         wrong = checksum != _checksum(listed)
-    except (OSError, ValueError, KeyError, AttributeError):
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
         raise _DamagedError("its list cannot be read") from None
     if wrong:
         raise _DamagedError("its list was altered")

@@ -43,8 +43,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _silence_output()
     except OSError as error:
+        reason = error.strerror or error
+        if error.filename is not None:
+            return _refuse(f"'{error.filename}' cannot be read or written ({reason}); see that it can.")
         _silence_output()
-        return _refuse(f"the output cannot be written ({error.strerror or error}); send it elsewhere.")
+        return _refuse(f"the output cannot be written ({reason}); send it elsewhere.")
     return 0
 
 
@@ -175,14 +178,16 @@ def _run(options: argparse.Namespace) -> None:
 
     progress.check(options.log)
     plan = _planned(options, numbers)
-    if options.dry_run:
-        _print_dry_run(plan.runs)
-        return
     for out, prepared in plan.folders().items():
         if store.claim_for_work(out, prepared.spec):
             print(f"note: '{out}' holds this run, unfinished; it goes on there.", file=sys.stderr)
+        elif options.dry_run and store.holds(out, prepared.spec):
+            print(f"note: '{out}' holds this run, finished; nothing would be run.", file=sys.stderr)
         for remark in prepared.problem.remarks:
             print(f"note: {remark}", file=sys.stderr)
+    if options.dry_run:
+        _print_dry_run(plan.runs)
+        return
     failures = []
     with _cluster(plan.engine) as cluster:
         for i, (out, prepared) in enumerate(plan.folders().items()):

@@ -29,7 +29,7 @@ import inspect
 import itertools
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,6 +45,7 @@ from everystep.settings import SETTINGS
 
 KEYS = ("episodes", "seeds", "seed0", "certify", "out", "engine", "address", "problems", "agents", "settings")
 ENGINES = ("local", "ray")
+LONGEST = 100  # letters of a folder's name
 PROBLEM_KEYS = ("name", "called", "episodes")
 AGENT_KEYS = ("name", "called", "settings", "grid")
 DEFAULTS: dict[str, Any] = {"episodes": 1000, "seeds": 32, "seed0": 0, "certify": False, "settings": {}}
@@ -98,12 +99,16 @@ class File:
     path: Path
     text: str
 
-    def wrong(self, key: str, sentence: str) -> EverystepError:
-        """The error about a key, with its line where it can be found."""
-        lines = enumerate(self.text.split("\n"), 1)
-        word = re.compile(rf"(^|[\s{{,\[\".]){re.escape(key)}[\"\s]*[=\]]")
-        line = next((n for n, text in lines if word.search(text.partition("#")[0])), None)
-        return EverystepError(f"'{self.path}'{f', line {line}' if line else ''}: {sentence}")
+    def wrong(self, key: str, sentence: str, value: Any = "") -> EverystepError:
+        """The error about a key, with its line if one line alone has the key, or has the key and this value."""
+        written = re.escape(str(value).lower() if isinstance(value, bool) else str(value))
+        lines = [(n, text.partition("#")[0]) for n, text in enumerate(self.text.split("\n"), 1)]
+        word = rf"(^|[\s{{,\[\".]){re.escape(key)}[\"\s]*[=\]]"
+        for pattern in (word, rf"{word}[\"'\s]*{written}(?![\w.])"):
+            having = [n for n, text in lines if re.search(pattern, text)]
+            if len(having) == 1:
+                return EverystepError(f"'{self.path}', line {having[0]}: {sentence}")
+        return EverystepError(f"'{self.path}': {sentence}")
 
     def table(self, key: str, value: Any) -> Mapping[str, Any]:
         if not isinstance(value, dict):
@@ -115,15 +120,32 @@ class File:
             if key not in known:
                 raise self.wrong(key, str(unknown(f"key of {what}", key, known, f"It has {', '.join(known)}.")))
 
+    def several(self, key: str, value: Any, example: str) -> list[Any]:
+        """A list of names and tables that is not empty."""
+        if not isinstance(value, list) or not value:
+            found = "empty" if value in (None, []) else repr(value)
+            raise self.wrong(key, f"{key} is {found}; write {key} = {example}, or give --{_flag(key)}.")
+        for each in value:
+            if not isinstance(each, str | dict):
+                raise self.wrong(key, f"{key} has {each!r}; write names in quotes, as in {key} = {example}.")
+        return value
+
     def text_of(self, key: str, value: Any) -> str:
         if not isinstance(value, str) or not value:
-            raise self.wrong(key, f'{key} is {value!r}; write it in quotes, such as {key} = "lake".')
+            raise self.wrong(key, f'{key} is {value!r}; write it in quotes, such as {key} = "lake".', value)
+        if not value.isprintable():
+            raise self.wrong(key, f"{key} is {value!r}; leave out what cannot be printed.")
         return value
 
     def whole(self, key: str, value: Any, at_least: int = 1) -> int:
         if isinstance(value, int) and not isinstance(value, bool) and value >= at_least:
             return value
-        raise self.wrong(key, f"{key} is {value!r}; write a whole number of at least {at_least}.")
+        raise self.wrong(key, f"{key} is {value!r}; write a whole number of at least {at_least}.", value)
+
+
+def _flag(key: str) -> str:
+    """The flag that overrides a list of the file."""
+    return {"problems": "problem"}.get(key, key)
 
 
 def read(path: Path, flags: Overrides | None = None) -> Plan:
@@ -131,13 +153,15 @@ def read(path: Path, flags: Overrides | None = None) -> Plan:
     flags = flags or Overrides()
     file, content = _opened(path)
     file.only(content, KEYS, "an experiment")
-    content = DEFAULTS | content
+    first, content = flags.seed0 is not None or "seed0" in content, DEFAULTS | content
     for key in ("episodes", "seed0"):
         file.whole(key, content[key], at_least=1 if key == "episodes" else 0)
     if not isinstance(content["certify"], bool):
         raise file.wrong("certify", f"certify is {content['certify']!r}; write true or false.")
     seeds = _seeds(file, content["seeds"]) if flags.seeds is None else flags.seeds
     seed0 = content["seed0"] if flags.seed0 is None else flags.seed0
+    if isinstance(seeds, list) and first:
+        raise file.wrong("seeds", f"seeds is {seeds}, so that seed0 = {seed0} says nothing; leave seed0 out.")
     out = flags.out or (file.text_of("out", content["out"]) if "out" in content else None)
     if out is None:
         raise EverystepError(f"'{path}' has no out; write out = \"out/mine\", or give --out.")
@@ -191,12 +215,9 @@ def _problems(file: File, content: Mapping[str, Any], flags: Overrides) -> list[
     if flags.problem is not None:
         problem = problems.load(flags.problem, flags.horizon)
         return [(problem.name, problem, None)]
-    listed = content.get("problems")
-    if not isinstance(listed, list) or not listed:
-        raise file.wrong("problems", 'problems is empty; write problems = ["frozen-lake"], or give --problem.')
     found = []
-    for each in listed:
-        table = {"name": each} if isinstance(each, str) else file.table("problems", each)
+    for each in file.several("problems", content.get("problems"), '["frozen-lake"]'):
+        table = {"name": each} if isinstance(each, str) else each
         if "name" not in table:
             raise file.wrong("problems", 'a problem has no name; write name = "frozen-lake" below [[problems]].')
         name = file.text_of("name", table["name"])
@@ -206,8 +227,11 @@ def _problems(file: File, content: Mapping[str, Any], flags: Overrides) -> list[
             given["horizon"] = flags.horizon
         problem = _problem(file, name, given)
         found.append((file.text_of("called", table.get("called", problem.name)), problem, own))
-        if "/" in found[-1][0] or found[-1][0].startswith("."):
-            raise file.wrong("called", f"called is '{found[-1][0]}'; write a name that a folder can have.")
+        folder = found[-1][0]
+        if "/" in folder or folder.startswith(".") or len(folder) > LONGEST:
+            raise file.wrong(
+                "called", f"called is '{folder}'; write a name that a folder can have, of at most {LONGEST} letters."
+            )
     return found
 
 
@@ -230,16 +254,20 @@ def _problem(file: File, name: str, given: dict[str, Any]) -> FiniteCMDP:
     except TypeError as error:
         raise file.wrong(name, f"problem {name} cannot be made ({error}); correct its parameters.") from None
     except EverystepError as error:
-        raise file.wrong(name, str(error)) from None
+        raise file.wrong(_named(error, given, name), f"problem {name}: {error}" if given else str(error)) from None
+
+
+def _named(error: EverystepError, keys: Iterable[str], otherwise: str) -> str:
+    """The key that an error is about."""
+    return next((key for key in keys if re.search(rf"\b{re.escape(key)}\b", str(error))), otherwise)
 
 
 # --- agents -----------------------------------------------------------------------------------------------------------
 def _agents(file: File, content: Mapping[str, Any], flags: Overrides) -> list[Recipe]:
     listed = content.get("agents") if flags.agents is None else list(flags.agents)
-    if not isinstance(listed, list) or not listed:
-        raise file.wrong("agents", 'agents is empty; write agents = ["lsvi-ae"], or give --agents.')
     shared = file.table("settings", content["settings"])
-    tables = [{"name": each} if isinstance(each, str) else file.table("agents", each) for each in listed]
+    names_or_tables = file.several("agents", listed, '["lsvi-ae"]')
+    tables = [{"name": each} if isinstance(each, str) else each for each in names_or_tables]
     for table in tables:
         file.only(table, AGENT_KEYS, "an agent")
         if "name" not in table:
@@ -251,7 +279,13 @@ def _agents(file: File, content: Mapping[str, Any], flags: Overrides) -> list[Re
     _used(file, shared, names)
     for agent, key, value in flags.settings:
         if not any(key in REGISTERED[name].settings for name in names if agent in (None, name)):
-            raise EverystepError(f"--set is '{key}={value}', but no agent of '{file.path}' it is for has that setting.")
+            told = f"{agent}.{key}" if agent else key
+            having = (
+                f"'{file.path}' has {', '.join(dict.fromkeys(names))}"
+                if agent not in (None, *names)
+                else (f"no agent of '{file.path}' it is for has a setting {key}")
+            )
+            raise EverystepError(f"--set is '{told}={value}', but {having}; `everystep list` shows who has which.")
     recipes = []
     for name, table in zip(names, tables, strict=True):
         has = REGISTERED[name].settings
@@ -263,6 +297,9 @@ def _agents(file: File, content: Mapping[str, Any], flags: Overrides) -> list[Re
             for key, values in file.table("grid", table.get("grid", {})).items()
             if key not in flagged
         }
+        for key in grid:
+            if key in table.get("settings", {}):
+                raise file.wrong(key, f"{key} is in settings and in grid of {name}; leave it out of one.")
         for values in itertools.product(*grid.values()):
             point = dict(zip(grid, values, strict=True))
             recipes.append(_recipe(file, name, table.get("called"), own | point | flagged, point))
@@ -294,5 +331,4 @@ def _recipe(file: File, name: str, called: Any, settings: Mapping[str, Any], poi
         told = ", ".join(f"{key}={value}" for key, value in point.items())
         return recipe.called(file.text_of("called", called) + (f"({told})" if told else ""))
     except EverystepError as error:
-        key = next((key for key in settings if re.search(rf"\b{re.escape(key)}\b", str(error))), name)
-        raise file.wrong(key, str(error)) from None
+        raise file.wrong(_named(error, settings, name), str(error)) from None

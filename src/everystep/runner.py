@@ -9,7 +9,8 @@ spec alone: not on when a run was stopped, nor on the batches its seeds ran in.
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
+import errno
 import os
 import shutil
 import threading
@@ -24,7 +25,7 @@ import jax
 import numpy as np
 
 from everystep import durable, experiment, pieces, problems, reductions, store
-from everystep.checkpoint import Ledger, Piece
+from everystep.checkpoint import ASKED, Ledger, Piece
 from everystep.drive import CHUNK
 from everystep.engines import local
 from everystep.engines.ray_engine import Cluster, Tasks
@@ -36,6 +37,7 @@ from everystep.problem import FiniteCMDP
 MEMORY = 2**31  # bytes of rows that one piece may come to: they are read at once when a run is finished
 NAMED = 20  # pieces in a sentence
 BYTES_OF_A_ROW = 90  # of a part; in the finished file less than half of it
+FORMAT = 2  # of what lies in .work
 
 
 class Step(NamedTuple):
@@ -110,8 +112,16 @@ def unfinished(out: Path) -> None:
 def begun(out: Path) -> Experiment:
     """The experiment that an unfinished folder was begun with."""
     work = out / store.WORK
-    spec, request = store.read_spec(work), store.read_json(work / "request.json")
-    prepared = pieces.again(spec, request["agents"], problems.from_arrays(work / "problem.npz"))
+    try:
+        spec, request = store.read_spec(work), store.read_json(work / "request.json")
+        asked, problem = request["agents"], problems.from_arrays(work / "problem.npz")
+        _ = spec["episodes"], spec["seeds"], spec["versions"]
+    except (EverystepError, KeyError):
+        raise EverystepError(
+            f"'{work}' has a {' or a '.join(ASKED)} that cannot be read, so that nobody knows what was run; "
+            f"remove '{out}' to start again."
+        ) from None
+    prepared = pieces.again(spec, asked, problem)
     if not store.same_run(prepared.spec, spec):
         raise EverystepError(
             f"'{out}' was begun with settings that are now read otherwise; go on with everystep "
@@ -122,8 +132,14 @@ def begun(out: Path) -> Experiment:
 
 def _make(out: Path) -> None:
     """The folder, and those above it, on the disk."""
-    new = [path for path in (out.resolve(), *out.resolve().parents) if not path.exists()]
-    out.resolve().mkdir(parents=True, exist_ok=True)
+    new = [path for path in (out.resolve(), *out.resolve().parents) if not os.path.exists(path)]
+    try:
+        out.resolve().mkdir(parents=True, exist_ok=True)
+    except OSError:
+        for path in new:
+            with contextlib.suppress(OSError):
+                path.rmdir()
+        raise
     for path in new:
         durable.sync_folder(path.parent)
 
@@ -190,8 +206,8 @@ def _work(prepared: Experiment, out: Path, told: Told, cluster: Cluster | None) 
 
 def _context(work: Path, device: str) -> dict[str, Any]:
     """What must not change between the beginning and the end of a run: bits depend on it."""
-    spec = hashlib.sha256((work / "spec.json").read_bytes()).hexdigest()
-    return {"format": 1, "spec": spec, "versions": pieces.versions(), "device": device}
+    asked = {name: durable.seal(work / name).sha256 for name in ASKED}
+    return {"format": FORMAT, "versions": pieces.versions(), "device": device} | asked
 
 
 def _run_pieces(every: Pieces, ledger: Ledger, out: Path, told: Told, cluster: Cluster | None) -> None:
@@ -382,9 +398,10 @@ def sweep(out: Path) -> None:
 
 
 def _stopped_by(out: Path, error: OSError) -> EverystepError:
-    if not store.is_unfinished(out):
+    if not os.path.isdir(out / store.WORK):  # which never fails, whatever is wrong with the name
         return store.unusable(out, error)
+    remedy = "make room there" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "see that it can"
     return EverystepError(
         f"out '{out}' cannot be written ({error.strerror or error}); "
-        f"make room there, and `everystep resume {out}` goes on from the last checkpoint."
+        f"{remedy}, and `everystep resume {out}` goes on from the last checkpoint."
     )

@@ -6,6 +6,7 @@ time: ten million rows take seconds.
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,23 +24,30 @@ SUMMED = ("value", "violation", "regret", "planned")
 def text(folder: Path) -> str:
     """The table."""
     if store.is_unfinished(folder):
-        return unfinished(folder)
+        try:
+            return unfinished(folder)
+        except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile):
+            if store.is_unfinished(folder):
+                raise EverystepError(
+                    f"'{folder}' holds an unfinished run with a file that is damaged or cannot be read; "
+                    f"`everystep resume {folder}` says which, and goes on from what is whole."
+                ) from None
     if not (folder / "spec.json").is_file():
         raise EverystepError(f"'{folder}' holds no run; give the folder that `everystep run` wrote.")
-    return tables.summary(finished(folder))
+    try:
+        return tables.summary(finished(folder))
+    except (KeyError, TypeError):
+        raise EverystepError(
+            f"'{folder}' has a spec.json or a summary.json not written by `everystep run`; run it again elsewhere."
+        ) from None
 
 
 def finished(folder: Path) -> dict[str, Any]:
     """summary.json with its numbers made again from the rows (up to rounding: they are summed in another order)."""
     spec, written = store.read_spec(folder), store.read_json(folder / "summary.json")
-    try:
-        sums = samples(folder / "episodes.parquet", spec)
-        agents = {each["label"]: experiment.agent_summary(sums[each["label"]], each) for each in spec["agents"]}
-        return written | {"agents": agents}
-    except KeyError:
-        raise EverystepError(
-            f"'{folder}' was not written by `everystep run`; it has no summary of this kind."
-        ) from None
+    sums = samples(folder / "episodes.parquet", spec)
+    agents = {each["label"]: experiment.agent_summary(sums[each["label"]], each) for each in spec["agents"]}
+    return written | {"agents": agents}
 
 
 def samples(path: Path, spec: Mapping[str, Any]) -> dict[str, dict[str, np.ndarray]]:
@@ -54,7 +62,7 @@ def samples(path: Path, spec: Mapping[str, Any]) -> dict[str, dict[str, np.ndarr
     having: dict[str, np.ndarray] = {name: np.zeros(len(labels) * n, bool) for name in SUMMED}
     row = 0
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
             columns = [name for name in SUMMED if name in file.schema_arrow.names]
             if file.metadata.num_rows != len(labels) * n * K:
                 raise ValueError
@@ -88,15 +96,12 @@ def samples(path: Path, spec: Mapping[str, Any]) -> dict[str, dict[str, np.ndarr
 def unfinished(folder: Path) -> str:
     """How far a run is, by what is on the disk, and what its episodes came to so far."""
     work = folder / store.WORK
+    spec = store.read_spec(work)
+    ledger = Ledger(work, None)
     try:
-        spec = store.read_spec(work)
-        ledger = Ledger(work, None)
-        try:
-            rows = [_so_far(ledger, i, each["label"], spec) for i, each in enumerate(spec["agents"])]
-        finally:
-            ledger.close()
-    except (OSError, EverystepError):
-        raise EverystepError(f"'{folder}' changed while it was read; ask again.") from None
+        rows = [_so_far(ledger, i, each["label"], spec) for i, each in enumerate(spec["agents"])]
+    finally:
+        ledger.close()
     head = ["agent", "episodes", "seeds finished", "value, last 100", "violation, last 100", "violation so far"]
     name, H = spec["problem"]["name"], spec["problem"]["horizon"]
     return "\n".join(
