@@ -59,6 +59,7 @@ bench: .venv/benched .venv-peers/installed
 	$(BIN)/python benchmarks/command.py
 	$(BIN)/python benchmarks/rows.py
 	$(BIN)/python benchmarks/cores.py
+	$(BIN)/python benchmarks/many_seeds.py
 	$(BIN)/python benchmarks/ray_overhead.py
 	$(BIN)/python benchmarks/play.py
 

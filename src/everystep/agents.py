@@ -167,7 +167,7 @@ class Resolved:
             if s["precision"] != PRECISIONS[0] and not counted:
                 raise EverystepError(
                     f"setting precision of {recipe.name} is {s['precision']}, which is for counts of values and costs; "
-                    "set value and cost to counts, or precision to float64."
+                    f"{'' if named.told else 'set value and cost to counts, or '}set precision to float64."
                 )
         return cls(problem, episodes, recipe, s | cost.shown() | value.shown(), phi, cost, value)
 
