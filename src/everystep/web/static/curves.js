@@ -15,6 +15,20 @@ export function onPage(colour) {
   return dark.matches ? LIGHTER[colour.toUpperCase()] ?? colour : colour;
 }
 
+/** How long Plotly's dashes are drawn and left out, in a swatch. @type {Record<string, string>} */
+const DASHES = { dash: "6px,3px", dot: "2px,2px", dashdot: "6px,2px" };
+
+/** A piece of an agent's curve beside its name: colour, and dash for whoever cannot tell colours.
+ * @param {HTMLElement} swatch @param {string} colour @param {string} dash */
+export function dress(swatch, colour, dash) {
+  swatch.style.setProperty("--agent", onPage(colour));
+  const [on, off] = (DASHES[dash] ?? dash).split(",").map(parseFloat);
+  if (off > 0) {
+    swatch.style.setProperty("--on", `${on}px`);
+    swatch.style.setProperty("--period", `${on + off}px`);
+  }
+}
+
 /** @param {string} colour #rrggbb @param {number} alpha */
 function clear(colour, alpha) {
   const channel = (/** @type {number} */ at) => parseInt(colour.slice(at, at + 2), 16);

@@ -1,7 +1,7 @@
 // @ts-check
 /** The form of settings: filled from a wish, read as one. What is left empty is `auto` and is not sent. */
 
-import { onPage } from "./curves.js";
+import { dress } from "./curves.js";
 
 const NUMBERS = /** @type {const} */ (["slip", "horizon", "episodes", "seed"]);
 const WIDTHS = /** @type {const} */ (["beta", "lam", "beta_cost", "lam_cost"]);
@@ -30,12 +30,12 @@ export class Form {
   /** @param {Hello} hello */
   offer(hello) {
     this.most = hello.limits.agents;
-    for (const { label, title, colour, needs, summary } of hello.agents) {
+    for (const { label, title, colour, dash, needs, summary } of hello.agents) {
       const row = document.createElement("label");
       const input = Object.assign(document.createElement("input"), { type: "checkbox", name: "agent", value: label });
       const swatch = document.createElement("span");
       swatch.className = "swatch";
-      swatch.style.setProperty("--colour", onPage(colour));
+      dress(swatch, colour, dash);
       const name = document.createElement("span");
       name.textContent = title;
       const said = document.createElement("small");

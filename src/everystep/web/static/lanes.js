@@ -5,7 +5,7 @@
  */
 
 import { Board, Harm } from "./board.js";
-import { Curves, onPage } from "./curves.js";
+import { Curves, dress, onPage } from "./curves.js";
 
 const LATELY = 20; // episodes over which harm and reward are averaged
 const LATEST_HARM = `harm, last ${LATELY}`;
@@ -33,10 +33,10 @@ const short = (/** @type {number} */ number) => (Number.isInteger(number) ? Stri
 /** Which curve is whose. @param {Look[]} looks */
 function legend(looks) {
   const row = element("p", "", "legend");
-  for (const { title, colour } of looks) {
+  for (const { title, colour, dash } of looks) {
     const name = element("span", title, "name");
     const swatch = element("span", "", "swatch");
-    swatch.style.setProperty("--colour", onPage(colour));
+    dress(swatch, colour, dash);
     name.prepend(swatch);
     row.append(name);
   }

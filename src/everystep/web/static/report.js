@@ -1,7 +1,7 @@
 // @ts-check
 /** The report: what Python put into the page as JSON, on boards and charts. */
 import { ARROW, BOLT, Board, Harm, MARKS } from "./board.js";
-import { Curves, drawn, floats, onPage, onWidth, theme } from "./curves.js";
+import { Curves, dress, drawn, floats, onPage, onWidth, theme } from "./curves.js";
 
 /**
  * @typedef {{name: string, title: string, y: string, fromZero: boolean, references: {value: number, name: string}[],
@@ -32,7 +32,7 @@ const scheme = window.matchMedia("(prefers-color-scheme: dark)");
 
 function colourSwatches() {
   for (const swatch of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-colour]"))) {
-    swatch.style.setProperty("--agent", onPage(swatch.dataset.colour ?? ""));
+    dress(swatch, swatch.dataset.colour ?? "", swatch.dataset.dash ?? "");
   }
 }
 
