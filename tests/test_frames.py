@@ -96,6 +96,11 @@ def test_the_policy_shown_is_what_the_coming_episode_does():
     assert [(each["down"], each["right"]) for each in frames.scene(lane)["actions"]] == [(0, -1), (0, 1)]
 
 
+def test_a_plan_that_mixes_all_actions_shows_none():
+    _, frame = frames.Player(experiment.prepare(POND, "uniform", 2, 1), "uniform", 0).advance(1)
+    assert (frame.policy == frames.MIXED).all()
+
+
 def test_a_scene_says_where_things_are_and_which_way_the_safe_optimum_goes():
     scene = frames.scene(POND)
     assert (scene["width"], scene["height"]) == (4, 3)

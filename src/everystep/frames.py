@@ -30,6 +30,7 @@ from everystep.parts.experience import Episode
 from everystep.problem import FiniteCMDP, Sizes, World, at_step
 
 UNKNOWN, SAFE, UNSAFE = 0, 1, 2  # of an action in a frame
+MIXED = 255  # in place of an action, where a plan mixes several
 DIRECTIONS = {(0, -1): "left", (1, 0): "down", (0, 1): "right", (-1, 0): "up", (0, 0): "stay"}
 SUMMED = ("return", "regret", "violation", "unsafe_steps")
 
@@ -101,7 +102,7 @@ def packed(array: np.ndarray) -> str:
 class Frame(NamedTuple):
     """One agent after `episode` episodes.
 
-    visits (S,), policy (H, S): the likeliest action of the plan; labels (S, A), None of an agent that judges no costs;
+    visits (S,), policy (H, S): the action of the plan, MIXED where none is likelier than not; labels (S, A), None of an agent that judges no costs;
     violations: the unsafe steps since the frame before, each (episode, h, x, a, sum over constraints of max(g, 0)),
     episode and h from 1; totals since the first episode.
     """
@@ -233,10 +234,11 @@ def _plan_ahead(agent: Agent, world: World, sizes: Sizes, carry: Carry, seed: UI
 def _look(
     agent: Agent, world: World, sizes: Sizes, carries: Carry, seed: UInt32[Array, ""]
 ) -> tuple[UInt8[Array, "H S"], UInt8[Array, "S A"]]:
-    """What the only seed of `carries` goes by: the likeliest actions, and the worst label of each over steps."""
+    """What the only seed of `carries` goes by: its actions, and the worst label of each over steps."""
     carry = jax.tree.map(lambda leaf: leaf[0], carries)
     plan = _plan_ahead(agent, world, sizes, carry, seed)
-    actions = plan.policy.argmax(1) if plan.actions is None else plan.actions
+    mixed = lambda: jnp.where(plan.policy.max(1) > 0.5, plan.policy.argmax(1), MIXED)
+    actions = mixed() if plan.actions is None else plan.actions
     label = certificates.labels(*drive.bounds(agent, carry.agent))  # (T, A, S)
     unsafe, safe = (label == certificates.UNSAFE).any(0), (label == certificates.SAFE).all(0)
     worst = jnp.where(unsafe, UNSAFE, jnp.where(safe, SAFE, UNKNOWN))

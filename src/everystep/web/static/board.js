@@ -158,7 +158,7 @@ export class Board {
     if (!frame || kind === "wall") return place;
     const said = [place, `${frame.visits[x]} visits`];
     const action = scene.actions[this.#policy()[this.#at(x)]];
-    if (action) said.push(`plan at step ${this.step}: ${action.name}`);
+    said.push(`plan at step ${this.step}: ${action ? action.name : "a mixture"}`);
     const labels = this.#labels();
     const A = scene.actions.length;
     if (labels) {
