@@ -102,9 +102,9 @@ def packed(array: np.ndarray) -> str:
 class Frame(NamedTuple):
     """One agent after `episode` episodes.
 
-    visits (S,), policy (H, S): the action of the plan, MIXED where none is likelier than not; labels (S, A), None of an agent that judges no costs;
-    violations: the unsafe steps since the frame before, each (episode, h, x, a, sum over constraints of max(g, 0)),
-    episode and h from 1; totals since the first episode.
+    visits (S,), policy (H, S): the action of the plan, MIXED where none is likelier than not; labels (S, A), None of an
+    agent that judges no costs; violations: the unsafe steps since the frame before, each (episode, h, x, a, sum over
+    constraints of max(g, 0)), episode and h from 1; totals since the first episode.
     """
 
     episode: int
