@@ -51,7 +51,7 @@ def linear_problem(seed: int = 0) -> FiniteCMDP:
 
 def chunk_times(problem: FiniteCMDP, episodes: int) -> np.ndarray:
     """The seconds of each chunk of episodes of seed 0, run as the local engine runs them."""
-    agent, share_values, share_costs, _ = lsvi_ae(features=problem.features).resolve(problem, episodes).build()
+    agent, share_values, share_costs, *_ = lsvi_ae(features=problem.features).resolve(problem, episodes).build()
     world = jax.tree.map(jnp.asarray, problem.world)
     carry = drive.start(agent, problem.sizes, share_values, share_costs)
     carry = jax.tree.map(lambda x: x[None], carry)

@@ -47,7 +47,7 @@ class Everystep:
             self.batch(np.arange(first, min(first + BATCH, seeds), dtype=np.uint32), self.episodes)
 
     def batch(self, seeds: np.ndarray, episodes: int) -> None:
-        agent, share_values, share_costs, _ = self.built
+        agent, share_values, share_costs, *_ = self.built
         carry = drive.start_seeds(agent, self.sizes, share_values, share_costs, len(seeds))
         for done in range(0, max(episodes, 1), drive.CHUNK):
             count = np.int32(min(drive.CHUNK, episodes - done))

@@ -35,7 +35,7 @@ class Timed:
     """One agent on seed 0, a chunk of episodes at a time as the local engine runs them; compiling is not counted."""
 
     def __init__(self, problem: es.FiniteCMDP, recipe: es.agents.Recipe, episodes: int) -> None:
-        self.agent, share_values, share_costs, _ = recipe.resolve(problem, episodes).build()
+        self.agent, share_values, share_costs, *_ = recipe.resolve(problem, episodes).build()
         self.world, self.sizes = jax.tree.map(jnp.asarray, problem.world), problem.sizes
         self.carry = drive.start_seeds(self.agent, self.sizes, share_values, share_costs, 1)
         self.seconds, self.plans = 0.0, 0
