@@ -1,7 +1,7 @@
 // @ts-check
 /** The report: what Python put into the page as JSON, on boards and charts. */
 import { ARROW, BOLT, Board, Harm, MARKS } from "./board.js";
-import { Curves, dress, drawn, floats, onPage, onWidth, theme } from "./curves.js";
+import { Curves, dress, drawn, floats, onPage, onWidth, plain, theme } from "./curves.js";
 
 /**
  * @typedef {{name: string, title: string, y: string, fromZero: boolean, references: {value: number, name: string}[],
@@ -317,13 +317,12 @@ function momentsOfHarm(map, films) {
   };
 }
 
-/** A name beside an axis, in which Plotly finds no markup. @param {string} title */
+/** A name short enough for the side of an axis. @param {string} title */
 function shortened(title) {
-  const cut = title.length > 18 ? `${title.slice(0, 17)}…` : title;
-  return cut.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+  return plain(title.length > 18 ? `${title.slice(0, 17)}…` : title);
 }
 
-/** The marks of the board, explained by a board of one cell each. */
+/** The marks of the board, each beside what it means. */
 function legend() {
   const list = byId("legend");
   const entry = (/** @type {Element | null} */ mark, /** @type {string} */ words) => {
