@@ -4,7 +4,8 @@
  * linear and logarithmic axes, and the reader's colour scheme. Changes are collected and drawn once an animation frame.
  */
 
-const dark = window.matchMedia("(prefers-color-scheme: dark)");
+/** Whether the reader wants a dark page. */
+export const dark = window.matchMedia("(prefers-color-scheme: dark)");
 
 /** Some hues of the palette are too dark on a dark page. @type {Record<string, string>} */
 const LIGHTER = { "#0072B2": "#4DA8E0", "#D55E00": "#F08A3C", "#009E73": "#2FC79A", "#000000": "#F0F2F5" };
