@@ -68,7 +68,7 @@ def test_imports_go_up_the_house_never_down(name):
     own = name.split(".")[0]
     assert own in FLOOR, f"{name} has no room: put it into FLOORS and docs/architecture.md"
     # check() asks the planner for the optimum, and saving a result opens the store: late calls, not a dependency.
-    allowed = {"problem": {"planner"}, "experiment": {"store"}, "store": {"figures"}}.get(own, set())
+    allowed = {"problem": {"planner"}, "experiment": {"store"}}.get(own, set())
     above = {room for room in rooms_used_by(MODULES[name]) if FLOOR[room] > FLOOR[own]} - allowed
     assert not above
 

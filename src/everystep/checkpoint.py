@@ -4,7 +4,7 @@
     .work/carry-000007.npz       the state of every piece that is under way
     .work/checkpoint-000007.json which files make up this checkpoint, each with its size and checksum
 
-A piece (see engines/local.py) is known by its cell and the place of its first seed. A checkpoint counts from the moment
+A piece (see pieces.py) is known by its cell and the place of its first seed. A checkpoint counts from the moment
 its list is in place: a list is renamed into it when everything it names is on the disk. The last two are kept. One that
 is cut or altered is noticed by its checksums, said, and the one before it used; a part that is damaged costs the
 pieces in it, which start anew. Arrays are stored as they are, never as text and never pickled.
@@ -35,8 +35,8 @@ from everystep.errors import EverystepError
 
 EVERY = 3.0  # seconds between checkpoints, at least
 COST = 20  # and so many times as long as writing one takes, so that a run spends at most a twentieth on them
-KEPT = 2
-OPEN = 8
+KEPT = 2  # checkpoints: one of them may turn out to be damaged
+OPEN = 8  # parts at a time
 ASKED = ("spec.json", "request.json", "problem.npz")  # beside the checkpoints, which hold their sums: what is run
 FITS = np.dtype([("seed", "u4"), ("after", "i8"), ("model", "i8"), ("noise", "f8"), ("log_likelihood", "f8")])
 

@@ -19,7 +19,7 @@ from everystep.errors import EverystepError, unknown, whole_number
 if TYPE_CHECKING:
     from everystep.agents import Recipe
     from everystep.engines.ray_engine import Cluster
-    from everystep.experiment_file import Engine
+    from everystep.experiment_file import Engine, Plan
 
 AGENTS = "lsvi-ae,lsvi,lsvi-primal"
 
@@ -217,14 +217,14 @@ def _cluster(engine: Engine) -> Iterator[Cluster | None]:
         yield cluster
 
 
-def _planned(options: argparse.Namespace, numbers: dict[str, int | None]) -> Any:
-    """Where to run, and what, from flags alone or from a file and flags (an `experiment_file.Plan`)."""
+def _planned(options: argparse.Namespace, numbers: dict[str, int | None]) -> Plan:
+    """Where to run, and what, from flags alone or from a file and flags."""
     from everystep import experiment, experiment_file, problems
 
     if options.file is None:
         recipes = with_settings(_names(AGENTS if options.agents is None else options.agents), options.settings)
         problem = problems.load(options.problem, numbers["horizon"])
-        told = {"episodes": 1000, "seeds": 32, "seed0": 0}
+        told = {name: experiment_file.DEFAULTS[name] for name in ("episodes", "seeds", "seed0")}
         told |= {name: number for name, number in numbers.items() if name in told and number is not None}
         prepared = experiment.prepare(problem, recipes, **told, certify=options.certify)
         engine = experiment_file.Engine(options.engine or "local", options.address).checked()

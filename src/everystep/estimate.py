@@ -17,12 +17,11 @@ PROBE = 0.3  # seconds of episodes that are measured of each agent, at least
 
 
 class Estimate(NamedTuple):
-    """Of one agent on one problem. Seconds are those of one core: a probe of `probed` episodes, after compilation."""
+    """Of one agent on one problem. Seconds are those of one core, by a probe after compilation."""
 
     label: str
     compile_seconds: float
     seconds_per_episode: float
-    probed: int
     bytes_of_a_seed: int
     grows: bool  # whether later episodes take longer than those probed
 
@@ -48,7 +47,7 @@ def probe(prepared: Experiment) -> list[Estimate]:
                 count = min(4 * count, CHUNK, K)
             one = local.bytes_of_a_seed(cell, K)
             grows = one > 1.5 * local.bytes_of_a_seed(cell, min(K, CHUNK))
-            estimates.append(Estimate(label, compiled, spent / (count * size), count, one, grows))
+            estimates.append(Estimate(label, compiled, spent / (count * size), one, grows))
     return estimates
 
 

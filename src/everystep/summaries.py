@@ -102,7 +102,8 @@ def unfinished(folder: Path) -> str:
         rows = [_so_far(ledger, i, each["label"], spec) for i, each in enumerate(spec["agents"])]
     finally:
         ledger.close()
-    head = ["agent", "episodes", "seeds finished", "value, last 100", "violation, last 100", "violation so far"]
+    last = f"last {reductions.FINAL}"
+    head = ["agent", "episodes", "seeds finished", f"value, {last}", f"violation, {last}", "violation so far"]
     name, H = spec["problem"]["name"], spec["problem"]["horizon"]
     return "\n".join(
         [

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from everystep.reductions import FINAL
+
 COLUMNS = ("final_value", "final_violation", "total_violation", "total_regret")
 
 
@@ -23,7 +25,7 @@ def summary(content: Mapping[str, Any]) -> str:
             "",
             aligned([head, *rows]),
             "",
-            f"final: mean over the last {min(100, content['episodes'])} episodes; "
+            f"final: mean over the last {min(FINAL, content['episodes'])} episodes; "
             "in brackets: 95 % bootstrap interval over seeds",
             *(_plans(label, numbers["plans"]) for label, numbers in content["agents"].items() if "plans" in numbers),
             *(f"note: {remark}" for remark in content["remarks"]),

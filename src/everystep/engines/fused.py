@@ -271,12 +271,14 @@ def chunks(
 
 
 def in_precision(leaf: AnyArray) -> AnyArray:
+    """In 32 bits where 64-bit numbers are off: by way of NumPy, because an array of JAX would keep its 64."""
     array = np.asarray(leaf)
     return jnp.asarray(array.astype(jax.dtypes.canonicalize_dtype(array.dtype)))
 
 
 @jax.jit
 def sums(metrics: Metrics) -> Sums:
+    """Of metrics (n, K, ...), over seeds and over episodes."""
     return Sums(jax.tree.map(lambda leaf: leaf.sum(0), metrics), jax.tree.map(lambda leaf: leaf.sum(1), metrics))
 
 

@@ -132,10 +132,8 @@ class _Spreading(Generic[J, S, R]):
 
     def __init__(self, cluster: Cluster, tasks: Tasks[J, S, R]):
         self._ray, self._cluster, self._tasks = cluster.ray, cluster, tasks
-        self._waiting, self._alone = (
-            deque(tasks.jobs),
-            deque[J](),
-        )  # alone: one in a task, to see whether it is at fault
+        self._waiting = deque(tasks.jobs)
+        self._alone = deque[J]()  # one in a task, to see whether it is at fault
         self._sent: dict[Any, list[J]] = {}
         self._tries, self._losses, self._failed = Counter[J](), Counter[J](), dict[J, str]()
         self._quickest = float("inf")  # seconds of a job that went well

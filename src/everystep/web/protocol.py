@@ -29,7 +29,7 @@ AGENT_NAMES = ("lsvi-ae", "lsvi", "lsvi-primal", "slucb-qvi", "rslucb-qvi", "uni
 COST_MODELS = ("auto", "gp", "gp(rbf(2, on=landing))", "gp(rbf(2, on=position)*categorical)")
 LIMITS = {
     "side": SIDE, "horizon": HORIZON, "episodes": EPISODES, "agents": AGENTS, "name": NAME, "rate": RATE,
-    "visitors": VISITORS, "message_bytes": MESSAGE_BYTES, "messages_per_second": MESSAGES_PER_SECOND,
+    "visitors": VISITORS, "message_bytes": MESSAGE_BYTES,
 }  # fmt: skip
 
 

@@ -222,7 +222,7 @@ def _curves(result: Result) -> tuple[list[dict[str, Any]], list[str]]:
     n, K = len(result.seeds), result.spec["episodes"]
     seeds = min(n, SEEDS_DRAWN)
     points = max(POINTS_OF_SEEDS // seeds, 2)
-    thin = np.unique(np.linspace(0, K - 1, min(points, K)).round().astype(int))
+    thin = _thinned(K, points)
     shown = reductions.shown_episodes(K)
     optima = planner.solve(result.problem).value, planner.solve(result.problem, safe=False).value
     lines = [{"value": optima[0], "name": f"safe optimum {optima[0]:.2f}"}]
@@ -259,6 +259,11 @@ def _curves(result: Result) -> tuple[list[dict[str, Any]], list[str]]:
     if seeds < n:
         remarks.append(f"Single seeds are the first {seeds} of {n:,}; means and intervals are of all.")
     return charts, remarks
+
+
+def _thinned(K: int, points: int) -> np.ndarray:
+    """So many of K episodes at most, evenly spread, counted from 0."""
+    return np.unique(np.linspace(0, K - 1, min(points, K)).round().astype(int))
 
 
 def _first(curves: Mapping[str, np.ndarray], seeds: int) -> dict[str, np.ndarray]:
@@ -321,7 +326,7 @@ def _prices(films: Mapping[str, frames.Film]) -> dict[str, Any]:
         K, m, H = film.prices.shape
         if not film.prices.any():
             continue
-        thin = np.unique(np.linspace(0, K - 1, min(PRICE_POINTS, K)).round().astype(int))
+        thin = _thinned(K, PRICE_POINTS)
         told[label] = {
             "x": (thin + 1).tolist(),
             "z": [[floats(film.prices[thin, i, h]) for h in range(H)] for i in range(m)],

@@ -151,7 +151,7 @@ class Line:
             await self._socket.send_bytes(data)
 
 
-class Engine:
+class LateWorkshop:
     """What makes agents learn: imported while the first page is on its way, because that takes as long as the page.
 
     warm: as soon as somebody comes it compiles for the lake that the page opens with.
@@ -188,7 +188,7 @@ def _workshop() -> Workshop:
 
 def application(hosts: Hosts, warm: bool = True) -> ASGIApp:
     """The server as an ASGI application; `warm`: it compiles for the paper's lake as soon as somebody comes."""
-    engine = Engine(warm)
+    late = LateWorkshop(warm)
     visitors: set[object] = set()
 
     async def converse(socket: WebSocket) -> None:
@@ -203,7 +203,7 @@ def application(hosts: Hosts, warm: bool = True) -> ASGIApp:
         visitors.add(socket)
         session: Session | None = None
         try:
-            session = await engine.session(Line(socket))
+            session = await late.session(Line(socket))
             await session.greet()
             while True:
                 message = await socket.receive()
@@ -221,9 +221,9 @@ def application(hosts: Hosts, warm: bool = True) -> ASGIApp:
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        engine.load()
+        late.load()
         yield
-        await engine.close()
+        await late.close()
 
     routes = [Route(path, _answer(content, kind)) for path, (content, kind) in files().items()]
     app = Starlette(routes=[*routes, WebSocketRoute("/learn", converse)], lifespan=lifespan)

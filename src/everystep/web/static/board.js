@@ -23,7 +23,7 @@ export const MARKS = [dot(0.9), dot(1.7), "M-1.9,-1.9L1.9,1.9M1.9,-1.9L-1.9,1.9"
 export const BOLT = "M0.9,-5L-3.2,0.9H-0.4L-0.9,5L3.2,-0.9H0.4Z";
 
 /** @param {string} text base64 @returns {Uint8Array} */
-export function bytes(text) {
+function bytes(text) {
   const raw = atob(text);
   const out = new Uint8Array(raw.length);
   for (let i = 0; i < raw.length; i += 1) out[i] = raw.charCodeAt(i);

@@ -4,10 +4,10 @@
  * linear and logarithmic axes, and the reader's colour scheme. Changes are collected and drawn once an animation frame.
  */
 
-const dark = window.matchMedia("(prefers-color-scheme: dark)");
-const FEW_POINTS = 2000; // drawn of a curve that grows: more cannot be seen, and take time
+/** Whether the reader wants a dark page. */
+export const dark = window.matchMedia("(prefers-color-scheme: dark)");
 
-/** Two hues of the palette are too dark on a dark page. @type {Record<string, string>} */
+/** Some hues of the palette are too dark on a dark page. @type {Record<string, string>} */
 const LIGHTER = { "#0072B2": "#4DA8E0", "#D55E00": "#F08A3C", "#009E73": "#2FC79A", "#000000": "#F0F2F5" };
 
 /** The colour of an agent on the page as it is now. @param {string} colour */
@@ -108,10 +108,7 @@ export class Curves {
     this.bands = new Map();
     /** @type {Map<string, {x: Numbers, y: Numbers}>} */
     this.seeds = new Map();
-    /** @type {Map<string, {x: number[], y: number[]}>} */
-    this.grown = new Map();
     this.waiting = false;
-    element.classList.add("curves");
     element.setAttribute("role", "figure");
     element.setAttribute("aria-label", options.title);
     this.redrawn = () => this.draw();
@@ -136,27 +133,6 @@ export class Curves {
   /** All seeds of an agent as one faint line, broken by NaN. @param {string} label @param {Numbers} x @param {Numbers} y */
   setSeeds(label, x, y) {
     this.seeds.set(label, { x, y });
-    this.draw();
-  }
-
-  /** Go on with the curve of an agent. @param {string} label @param {Numbers} x @param {Numbers} y */
-  extend(label, x, y) {
-    const curve = this.grown.get(label) ?? { x: [], y: [] };
-    for (let i = 0; i < x.length; i += 1) {
-      curve.x.push(x[i]);
-      curve.y.push(y[i]);
-    }
-    this.grown.set(label, curve);
-    const stride = Math.ceil(curve.x.length / FEW_POINTS);
-    const thin = (/** @type {number[]} */ all) => (stride > 1 ? all.filter((_, i) => i % stride === 0 || i === all.length - 1) : all.slice());
-    this.setBand(label, { x: thin(curve.x), mean: thin(curve.y) });
-  }
-
-  /** Forget all curves. */
-  clear() {
-    this.bands.clear();
-    this.seeds.clear();
-    this.grown.clear();
     this.draw();
   }
 
@@ -244,10 +220,9 @@ export class Curves {
       })),
     };
   }
-
 }
 
 /** A text in which Plotly finds no markup of its own. @param {string} text */
-function plain(text) {
+export function plain(text) {
   return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 }

@@ -25,7 +25,7 @@ const MAPS = {
 };
 
 /** The scene of a map about which the server has said nothing yet. @param {string[]} rows @returns {Scene} */
-export function sketch(rows) {
+function sketch(rows) {
   const letters = rows.join("");
   const having = (/** @type {string} */ letter) => [...letters].flatMap((each, x) => (each === letter ? [x] : []));
   return {

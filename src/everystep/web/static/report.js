@@ -1,7 +1,7 @@
 // @ts-check
 /** The report: what Python put into the page as JSON, on boards and charts. */
 import { ARROW, BOLT, Board, Harm, MARKS } from "./board.js";
-import { Curves, dress, drawn, floats, onPage, onWidth, theme } from "./curves.js";
+import { Curves, dark, dress, drawn, floats, onPage, onWidth, plain, theme } from "./curves.js";
 
 /**
  * @typedef {{name: string, title: string, y: string, fromZero: boolean, references: {value: number, name: string}[],
@@ -28,7 +28,6 @@ function marked(key, value) {
 /** @type {Content} */
 const content = JSON.parse(byId("content").textContent ?? "");
 const { agents, scene } = content;
-const scheme = window.matchMedia("(prefers-color-scheme: dark)");
 
 function colourSwatches() {
   for (const swatch of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-colour]"))) {
@@ -80,7 +79,7 @@ function learningCurves() {
 
 /** A hue from step 1 to the last, told apart by colour-blind readers: lightness changes all the way. @param {number} share */
 function ofStep(share) {
-  return `hsl(${250 - 190 * share} ${55 + 25 * share}% ${(scheme.matches ? 68 : 32) + (scheme.matches ? 8 : 16) * share}%)`;
+  return `hsl(${250 - 190 * share} ${55 + 25 * share}% ${(dark.matches ? 68 : 32) + (dark.matches ? 8 : 16) * share}%)`;
 }
 
 function prices() {
@@ -113,7 +112,7 @@ function prices() {
     };
     draw();
     onWidth(element, draw);
-    scheme.addEventListener("change", draw);
+    dark.addEventListener("change", draw);
     return draw;
   });
   onScale("price-scale", (chosen) => {
@@ -302,7 +301,7 @@ function momentsOfHarm(map, films) {
   };
   draw();
   onWidth(element, draw);
-  scheme.addEventListener("change", draw);
+  dark.addEventListener("change", draw);
   return {
     /** @param {number} episode */
     mark(episode) {
@@ -317,13 +316,12 @@ function momentsOfHarm(map, films) {
   };
 }
 
-/** A name beside an axis, in which Plotly finds no markup. @param {string} title */
+/** A name short enough for the side of an axis. @param {string} title */
 function shortened(title) {
-  const cut = title.length > 18 ? `${title.slice(0, 17)}…` : title;
-  return cut.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+  return plain(title.length > 18 ? `${title.slice(0, 17)}…` : title);
 }
 
-/** The marks of the board, explained by a board of one cell each. */
+/** The marks of the board, each beside what it means. */
 function legend() {
   const list = byId("legend");
   const entry = (/** @type {Element | null} */ mark, /** @type {string} */ words) => {
@@ -355,7 +353,7 @@ function legend() {
   entry(picture(BOLT, "bolt recent"), "unsafe step (pale: before this moment)");
 }
 
-scheme.addEventListener("change", colourSwatches);
+dark.addEventListener("change", colourSwatches);
 colourSwatches();
 learningCurves();
 if (scene) {

@@ -39,13 +39,13 @@ export function command(wish) {
   const quoted = (/** @type {unknown} */ value) => (/^[\w.=-]+$/.test(String(value)) ? String(value) : `'${value}'`);
   const told = wish.agents.filter((name) => /^r?slucb-qvi$/.test(name)).map((name) => `--set ${name}.safe_action=safest`);
   const set = Object.entries(wish.settings).map(([key, value]) => `--set ${quoted(`${key}=${value}`)}`);
-  const slips = wish.slip === 0.1;
-  const problem = slips ? "map.txt" : "problem.npz";
+  const usual = wish.slip === 0.1;
+  const problem = usual ? "map.txt" : "problem.npz";
   const lines = [
-    `everystep run --problem ${problem}${slips ? ` --horizon ${wish.horizon}` : ""}`,
+    `everystep run --problem ${problem}${usual ? ` --horizon ${wish.horizon}` : ""}`,
     `  --agents ${wish.agents.join(",")} --episodes ${wish.episodes}`,
     `  --seeds 1 --seed0 ${wish.seed} ${[...told, ...set, "--out out/mine"].join(" ")}`,
   ];
-  const hint = slips ? "# map.txt holds the rows of the map:" : "# problem.npz is in the exported run folder, because of the slip";
-  return `${hint}\n${slips ? wish.rows.map((row) => `#   ${row}`).join("\n") + "\n" : ""}${lines.join(" \\\n")}`;
+  const hint = usual ? "# map.txt holds the rows of the map:" : "# problem.npz is in the exported run folder, because of the slip";
+  return `${hint}\n${usual ? wish.rows.map((row) => `#   ${row}`).join("\n") + "\n" : ""}${lines.join(" \\\n")}`;
 }

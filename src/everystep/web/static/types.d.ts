@@ -58,8 +58,6 @@ interface Band {
 
 declare const Plotly: {
   purge(element: HTMLElement): void;
-  newPlot(element: HTMLElement, traces: object[], layout: object, config: object): Promise<unknown>;
   react(element: HTMLElement, traces: object[], layout: object, config: object): Promise<unknown>;
   relayout(element: HTMLElement, changes: object): Promise<unknown>;
-  Plots: { resize(element: HTMLElement): unknown };
 };
