@@ -20,6 +20,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.patheffects import Normal, Stroke
 
 from everystep import planner, stats
+from everystep.drive import CHUNK
 from everystep.problem import FiniteCMDP, Grid
 from everystep.reductions import WINDOW, Bands, shown_episodes
 
@@ -107,7 +108,7 @@ def _write(outcome: Outcome, page: Page, stem: Callable[[str], Path]) -> list[Pa
         drawn = {"learning": learning(problem, curves, page), "regret": regret(curves, page)}
         if problem.grid is not None:
             after = outcome.spec["visits_after"]
-            visits = {label: outcome.visits[f"{label}_500"].mean(0) for label in curves}
+            visits = {label: outcome.visits[f"{label}_{CHUNK}"].mean(0) for label in curves}
             shown = [label for label in ("lsvi-ae", "lsvi-primal") if label in visits] or list(visits)[:2]
             seeds = len(outcome.spec["seeds"])
             heat = heatmap(problem.grid, {label: visits[label] for label in shown}, after, seeds, page)

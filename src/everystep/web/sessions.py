@@ -351,9 +351,8 @@ def looks(labels: Sequence[str]) -> list[dict[str, str]]:
 def _shape(prepared: Experiment, label: str) -> Hashable:
     """What an agent's programs depend on."""
     with jax.enable_x64(True):
-        built = prepared.agents[label].build()
-    shapes = str(jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), built.agent))
-    return shapes, prepared.problem.sizes, built.share_values, built.share_costs
+        cell = local.Cell(prepared.problem, prepared.agents[label].build())
+    return cell.structure(), prepared.problem.sizes
 
 
 def _compile(prepared: Experiment, label: str) -> None:
