@@ -116,20 +116,23 @@ class Experiment:
     certify: bool = False
 
     def run(self, progress: Callable[[int], None] | None = None) -> Result:
-        problem, episodes = self.problem, self.spec["episodes"]
         with jax.enable_x64(True):
-            traces = local.run(self.cells(), self.spec["seeds"], episodes, progress or (lambda n: None))
-        optimal = planner.solve(problem).V[0]
-        curves, visits, bounds, fits = {}, {}, {}, {}
-        for label, trace in zip(self.agents, traces, strict=True):
-            curves[label] = columns(trace.metrics, optimal, self.has_costs(label))
-            visits[f"{label}_{CHUNK}"], visits[f"{label}_end"] = trace.visits_early, trace.visits_end
+            traces = local.run(self.cells(), self.spec["seeds"], self.spec["episodes"], progress or (lambda n: None))
+        optimal = planner.solve(self.problem).V[0]
+        by_label = dict(zip(self.agents, traces, strict=True))
+        curves = {label: columns(trace.metrics, optimal, self.has_costs(label)) for label, trace in by_label.items()}
+        return self.result(curves, {label: trace.ending for label, trace in by_label.items()})
+
+    def result(self, curves: dict[str, dict[str, np.ndarray]], endings: Mapping[str, local.Ending]) -> Result:
+        """What the agents did, (seeds, K) in each column, and how they ended, as a result."""
+        visits, bounds = {}, {}
+        for label, end in endings.items():
+            visits[f"{label}_{CHUNK}"], visits[f"{label}_end"] = end.visits_early, end.visits_end
             if self.has_costs(label):
-                bounds[f"{label}_lower"] = trace.lower.swapaxes(-1, -2)
-                bounds[f"{label}_upper"] = trace.upper.swapaxes(-1, -2)
-            if trace.fits:
-                fits[label] = [told(fitted) for fitted in trace.fits]
-        return Result(problem, self.spec, curves, visits, self.features(), bounds, fits)
+                bounds[f"{label}_lower"] = end.lower.swapaxes(-1, -2)
+                bounds[f"{label}_upper"] = end.upper.swapaxes(-1, -2)
+        fits = {label: [told(fit) for fit in end.fits] for label, end in endings.items() if end.fits}
+        return Result(self.problem, self.spec, curves, visits, self.features(), bounds, fits)
 
     def cells(self) -> list[local.Cell]:
         """The agents made for the problem, for an engine; call it with 64-bit numbers on."""

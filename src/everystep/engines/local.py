@@ -95,14 +95,10 @@ class Ending(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """What a cell left behind: metrics (seeds, K, ...), and what `Ending` says."""
+    """What a cell left behind: metrics (seeds, K, ...), and how it ended."""
 
     metrics: Metrics
-    visits_early: np.ndarray
-    visits_end: np.ndarray
-    lower: np.ndarray
-    upper: np.ndarray
-    fits: tuple[Fitted, ...]
+    ending: Ending
 
 
 Since = Callable[[Callable[[int], Carry]], Reached | None]
@@ -130,7 +126,7 @@ def run(
                 return []
         joined = [jax.tree.map(lambda *parts: np.concatenate(parts, 1), *each) for each in recorded]
         ends = [ending(cells[i], each) for i, each in zip(work.cells, reached, strict=True)]
-        return [Trace(metrics, *end) for metrics, end in zip(joined, ends, strict=True)]
+        return [Trace(*each) for each in zip(joined, ends, strict=True)]
 
     parts: list[list[Trace]] = [[] for _ in cells]
     for each, traces in zip(work, spread(cells, work, job), strict=True):
@@ -194,12 +190,12 @@ def workers() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _joined(parts: Sequence[Any], seeds: int) -> Trace:
+def _joined(parts: Sequence[Trace], seeds: int) -> Trace:
     """The traces of batches as one; seeds that filled up the last batch are dropped."""
-    arrays = [trace._replace(fits=()) for trace in parts]
+    arrays = [trace._replace(ending=trace.ending._replace(fits=())) for trace in parts]
     joined: Trace = jax.tree.map(lambda *each: np.concatenate(each)[:seeds], *arrays)
-    fits = {(fit.seed, fit.after, fit.model): fit for trace in parts for fit in trace.fits}
-    return joined._replace(fits=tuple(fits[key] for key in sorted(fits)))
+    fits = {(fit.seed, fit.after, fit.model): fit for trace in parts for fit in trace.ending.fits}
+    return joined._replace(ending=joined.ending._replace(fits=tuple(fits[key] for key in sorted(fits))))
 
 
 # --- groups and batches -----------------------------------------------------------------------------------------------

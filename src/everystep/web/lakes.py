@@ -14,7 +14,6 @@ import numpy as np
 
 from everystep import experiment, frames, store
 from everystep.agents import REGISTERED, Recipe
-from everystep.drive import CHUNK
 from everystep.engines import local
 from everystep.errors import EverystepError, InfeasibleError
 from everystep.experiment import Experiment
@@ -89,16 +88,8 @@ def exported(wish: Wish, so_far: SoFar) -> bytes:
                 raise EverystepError(
                     f"the settings of {label} depend on the number of episodes; let all {wish.episodes} run to export."
                 )
-    visits, bounds = {}, {}
-    for label, end in endings.items():
-        visits[f"{label}_{CHUNK}"], visits[f"{label}_end"] = end.visits_early, end.visits_end
-        if ran.has_costs(label):
-            bounds[f"{label}_lower"], bounds[f"{label}_upper"] = (
-                each.swapaxes(-1, -2) for each in (end.lower, end.upper)
-            )
-    fits = {label: [experiment.told(fit) for fit in end.fits] for label, end in endings.items() if end.fits}
     rows = {label: {name: column[None] for name, column in columns.items()} for label, columns in curves.items()}
-    result = experiment.Result(ran.problem, ran.spec, rows, visits, ran.features(), bounds, fits)
+    result = ran.result(rows, endings)
     with tempfile.TemporaryDirectory(prefix="everystep-") as private:
         folder = Path(private) / "run"
         with store.folder(folder, ran.spec) as partial:
