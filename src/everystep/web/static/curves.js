@@ -7,8 +7,8 @@
 /** Whether the reader wants a dark page. */
 export const dark = window.matchMedia("(prefers-color-scheme: dark)");
 
-/** Some hues of the palette are too dark on a dark page. @type {Record<string, string>} */
-const LIGHTER = { "#0072B2": "#4DA8E0", "#D55E00": "#F08A3C", "#009E73": "#2FC79A", "#000000": "#F0F2F5" };
+/** Some hues of the palette are too dark on a dark page, and two blues would then be one. @type {Record<string, string>} */
+const LIGHTER = { "#0072B2": "#4DA8E0", "#D55E00": "#F08A3C", "#009E73": "#2FC79A", "#56B4E9": "#C4E6FB", "#000000": "#F0F2F5" };
 
 /** The colour of an agent on the page as it is now. @param {string} colour */
 export function onPage(colour) {
@@ -217,6 +217,7 @@ export class Curves {
         text: plain(name), xref: "paper", x: 0, xanchor: "left", showarrow: false,
         yanchor: i < references.length - 1 ? "top" : "bottom", // the lowest comes first: two that are close stay apart
         y: this.log ? Math.log10(value) : value, font: { size: 11 },
+        bgcolor: clear(dark.matches ? "#1c2128" : "#ffffff", 0.8), borderpad: 1, // legible on top of curves
       })),
     };
   }
