@@ -21,8 +21,9 @@ def work(args: argparse.Namespace) -> None:
     os.sched_setaffinity(0, set(args.cores))
     import jax
 
-    from everystep import experiment, problems
-    from everystep.engines import local
+    from everystep import problems
+    from everystep.experiments import experiment
+    from everystep.experiments.engines import local
 
     jax.config.update("jax_platforms", "cpu")
     seeds = list(range(args.seeds * len(args.cores)))

@@ -29,8 +29,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from everystep import FiniteCMDP, drive
+from everystep import FiniteCMDP
 from everystep.agents import lsvi_ae
+from everystep.lsvi import loop
 
 D, HORIZON, ACTIONS, STATES = 50, 15, 4, 100
 EPISODES, LONG = 1000, 5000
@@ -53,14 +54,14 @@ def chunk_times(problem: FiniteCMDP, episodes: int) -> np.ndarray:
     """The seconds of each chunk of episodes of seed 0, run as the local engine runs them."""
     agent, share_values, share_costs, *_ = lsvi_ae(features=problem.features).resolve(problem, episodes).build()
     world = jax.tree.map(jnp.asarray, problem.world)
-    carry = drive.start(agent, problem.sizes, share_values, share_costs)
+    carry = loop.start(agent, problem.sizes, share_values, share_costs)
     carry = jax.tree.map(lambda x: x[None], carry)
 
-    seeds, count = jnp.zeros(1, jnp.uint32), jnp.int32(drive.CHUNK)
+    seeds, count = jnp.zeros(1, jnp.uint32), jnp.int32(loop.CHUNK)
     times = []
-    for _ in range(0, episodes, drive.CHUNK):
+    for _ in range(0, episodes, loop.CHUNK):
         began = time.perf_counter()
-        out = drive.scan_seeds(agent, world, problem.sizes, carry, seeds, count, drive.CHUNK, False)
+        out = loop.scan_seeds(agent, world, problem.sizes, carry, seeds, count, loop.CHUNK, False)
         carry, _ = jax.block_until_ready(out)
         times.append(time.perf_counter() - began)
     return np.array(times)
@@ -77,20 +78,20 @@ def main() -> None:
     unsafe = float((problem.g > 0).mean())
     print(f"{STATES} states, {ACTIONS} actions, d = {D}, H = {HORIZON}; {unsafe:.0%} of the actions are unsafe.")
     with jax.enable_x64(True):
-        first = common.seconds(lambda: chunk_times(problem, drive.CHUNK))
+        first = common.seconds(lambda: chunk_times(problem, loop.CHUNK))
         # The best of each chunk over the repeats: a busy moment of the machine then spoils one chunk of one repeat.
         best = np.min([chunk_times(problem, LONG) for _ in range(args.repeats)], axis=0)
     print(f"Compiling: {max(first - best[0], 0):.1f} s.")
     print("ms an episode, by the hundred episodes passed:")
-    each = 1000 * best / drive.CHUNK
-    print("  " + "  ".join(f"{(i + 1) * drive.CHUNK // 100}: {ms:.3f}" for i, ms in enumerate(each)))
+    each = 1000 * best / loop.CHUNK
+    print("  " + "  ".join(f"{(i + 1) * loop.CHUNK // 100}: {ms:.3f}" for i, ms in enumerate(each)))
 
-    chunks = EPISODES // drive.CHUNK
+    chunks = EPISODES // loop.CHUNK
     total = float(best[:chunks].sum())
     linear = 2 * len(best) - 1.0  # the middle of the last chunk against the middle of the first, were it linear
     rows = [
         (f"1 x {EPISODES}: seconds", f"{total:.2f} s", "", ""),
-        common.at_most(f"last {drive.CHUNK} of {LONG} episodes / first {drive.CHUNK}", best[-1] / best[0], linear),
+        common.at_most(f"last {loop.CHUNK} of {LONG} episodes / first {loop.CHUNK}", best[-1] / best[0], linear),
     ]
     found = common.peer(args.peer_python, problem.features, problem, EPISODES, at=(10, 20, 40, 80, 160))
     if found:

@@ -19,8 +19,8 @@ import numpy as np
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
 
-from everystep.parts import gp
-from everystep.parts.kernels import RBF, gram
+from everystep.kernels import RBF, gram
+from everystep.lsvi.regression import gp_posterior
 
 EPISODE, LAM = 16, 0.01
 
@@ -64,24 +64,28 @@ def grid() -> list[common.Row]:
     rows = jnp.asarray(i.reshape(-1, EPISODE)), jnp.asarray(c.reshape(-1, EPISODE, 1))
 
     @jax.jit
-    def learn(known: gp.Posterior, rows: tuple[jax.Array, jax.Array]) -> tuple[gp.Posterior, jax.Array]:
+    def learn(
+        known: gp_posterior.Posterior, rows: tuple[jax.Array, jax.Array]
+    ) -> tuple[gp_posterior.Posterior, jax.Array]:
         """Episode after episode, with what a plan would read after each: the mean and variance everywhere."""
 
-        def one(known: gp.Posterior, row: tuple[jax.Array, jax.Array]) -> tuple[gp.Posterior, jax.Array]:
-            known = gp.condition(known, *row, LAM)
+        def one(
+            known: gp_posterior.Posterior, row: tuple[jax.Array, jax.Array]
+        ) -> tuple[gp_posterior.Posterior, jax.Array]:
+            known = gp_posterior.condition(known, *row, LAM)
             return known, jnp.stack([known.mean[0], jnp.diagonal(known.cov)])
 
         return jax.lax.scan(one, known, rows)
 
-    known = learn(gp.prior(K, 1), rows)[0]
-    ours = best_of(3, lambda: learn(gp.prior(K, 1), rows))
+    known = learn(gp_posterior.prior(K, 1), rows)[0]
+    ours = best_of(3, lambda: learn(gp_posterior.prior(K, 1), rows))
     theirs, mean, var = scikit_learn(points[i], c, points, [160, 640, 1600, 3200, 6400, 10_000])
     gap = max(np.abs(known.mean[0] - mean).max(), np.abs(np.diagonal(known.cov) - var).max())
     print(f"everystep {ours:.2f} s, scikit-learn {theirs:.0f} s (interpolated); results differ by {gap:.1e}")
     half = len(rows[0]) // 2
     first, last = (jax.tree.map(lambda row, at=at: row[at : at + half], rows) for at in (0, half))
     halves = {
-        "early": lambda: jax.block_until_ready(learn(gp.prior(K, 1), first)),
+        "early": lambda: jax.block_until_ready(learn(gp_posterior.prior(K, 1), first)),
         "late": lambda: jax.block_until_ready(learn(known, last)),
     }
     common.best_of(1, halves)  # compiles
@@ -101,15 +105,15 @@ def growing() -> list[common.Row]:
     X = rng.uniform(0, 2, (4096, 8))
     c = np.sin(X.sum(1)) + 0.1 * rng.normal(size=4096)
     watched = rng.uniform(0, 2, (64, 8))
-    rows, put = jax.jit(gp.rows), jax.jit(gp.put, donate_argnums=0)
+    rows, put = jax.jit(gp_posterior.rows), jax.jit(gp_posterior.put, donate_argnums=0)
     at = jnp.asarray(watched)
 
-    def learn() -> gp.Growing:
-        known, left = gp.nothing_yet(RBF(1.5), at, 1), 256
+    def learn() -> gp_posterior.Growing:
+        known, left = gp_posterior.nothing_yet(RBF(1.5), at, 1), 256
         for n in range(0, 4096, EPISODE):
             if left < EPISODE:
-                known = gp.with_room(known, EPISODE)
-                left = gp.room(known)
+                known = gp_posterior.with_room(known, EPISODE)
+                left = gp_posterior.room(known)
             new = jnp.asarray(X[n : n + EPISODE]), jnp.asarray(c[n : n + EPISODE, None])
             known = put(known, rows(RBF(1.5), LAM, known, at, *new))
             left -= EPISODE

@@ -1,7 +1,7 @@
 """How fast one GPU runs many seeds of LSVI-AE on the paper's lake: compiled plainly, and as one program a seed.
 
-What is compared. `plain` is `drive.scan_seeds`, seeds side by side by vmap; `fused` is `engines.fused`, its programs
-laid out in several ways (warps a program, numbers loaded at once). Both make their own draws, plan, evaluate every plan
+What is compared. `plain` is `loop.scan_seeds`, seeds side by side by vmap; `fused` is `experiments.engines.gpu`, its
+programs laid out in several ways (warps a program, numbers loaded at once). Both make their own draws, plan, evaluate every plan
 exactly, act and learn, 100 episodes a call; what leaves the device are sums. Time is that of all calls from an empty
 start until the last sum is there, after a warm-up call; variants are compiled before, several at a time, on all cores.
 
@@ -24,20 +24,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from everystep import drive
 from everystep.agents import lsvi_ae
-from everystep.engines import fused
+from everystep.agents.settings import PRECISIONS
+from everystep.experiments.engines import gpu
+from everystep.lsvi import loop
 from everystep.problems import frozen_lake
-from everystep.settings import PRECISIONS
 
-CAPACITY = fused.EPISODES
+CAPACITY = gpu.EPISODES
 BEGAN = time.perf_counter()
 
 
 # The first is what `fused` takes by itself, and what is tried with few seeds.
 LAYOUTS = {
-    "float32": (fused.Layout(4, 4), fused.Layout(1, 1), fused.Layout(2, 1), fused.Layout(1, 4)),
-    "float64": (fused.Layout(4, 2), fused.Layout(4, 1), fused.Layout(2, 1)),
+    "float32": (gpu.Layout(4, 4), gpu.Layout(1, 1), gpu.Layout(2, 1), gpu.Layout(1, 4)),
+    "float64": (gpu.Layout(4, 2), gpu.Layout(4, 1), gpu.Layout(2, 1)),
 }
 
 
@@ -46,7 +46,7 @@ class Variant(NamedTuple):
 
     precision: str
     seeds: int
-    layout: fused.Layout | None = None
+    layout: gpu.Layout | None = None
     capacity: int = CAPACITY
 
     def __str__(self) -> str:
@@ -71,10 +71,10 @@ class Bench:
     def given(self, seeds: int) -> tuple[Any, ...]:
         """What a call is given in the precision that is switched on, but for the carry."""
         parts = (self.built.agent, self.problem.world)
-        return (*(jax.tree.map(fused.in_precision, each) for each in parts), jnp.arange(seeds, dtype=jnp.uint32))
+        return (*(jax.tree.map(gpu.in_precision, each) for each in parts), jnp.arange(seeds, dtype=jnp.uint32))
 
-    def start(self, agent: Any, seeds: int) -> drive.Carry:
-        return drive.start_seeds(agent, self.sizes, True, True, seeds)
+    def start(self, agent: Any, seeds: int) -> loop.Carry:
+        return loop.start_seeds(agent, self.sizes, True, True, seeds)
 
     def scan(self, variant: Variant) -> Any:
         """(carry, count) -> (carry, sums), compiled."""
@@ -82,12 +82,10 @@ class Bench:
 
         def call(agent: Any, world: Any, seeds: Any, carry: Any, count: Any) -> Any:
             if variant.layout is None:
-                carry, metrics = drive.scan_seeds(agent, world, sizes, carry, seeds, count, capacity, True)
+                carry, metrics = loop.scan_seeds(agent, world, sizes, carry, seeds, count, capacity, True)
             else:
-                carry, metrics = fused.scan_in_kernel(
-                    agent, world, sizes, carry, seeds, count, capacity, variant.layout
-                )
-            return carry, fused.sums(metrics)
+                carry, metrics = gpu.scan_in_kernel(agent, world, sizes, carry, seeds, count, capacity, variant.layout)
+            return carry, gpu.sums(metrics)
 
         with jax.enable_x64(variant.precision == "float64"):
             agent, world, seeds = self.given(variant.seeds)
@@ -98,7 +96,7 @@ class Bench:
     def run(self, variant: Variant, scan: Any, limit: float) -> tuple[int, float]:
         """Episodes done and seconds; fewer episodes than asked for when they take longer than the limit."""
         with jax.enable_x64(variant.precision == "float64"):
-            agent = jax.tree.map(fused.in_precision, self.built.agent)
+            agent = jax.tree.map(gpu.in_precision, self.built.agent)
             jax.block_until_ready(scan(self.start(agent, variant.seeds), np.int32(3)))
             carry = jax.block_until_ready(self.start(agent, variant.seeds))
             began, done, kept = time.perf_counter(), 0, []
@@ -119,14 +117,14 @@ def compare(bench: Bench, precision: str, seeds: int, episodes: int, on_cpu: int
         agent, world, names = bench.given(seeds)
         start = bench.start(agent, seeds)
         count = np.int32(episodes)
-        plain = drive.scan_seeds(agent, world, bench.sizes, start, names, count, episodes, True)
-        kernel = fused.scan_in_kernel(agent, world, bench.sizes, start, names, count, episodes)
+        plain = loop.scan_seeds(agent, world, bench.sizes, start, names, count, episodes, True)
+        kernel = gpu.scan_in_kernel(agent, world, bench.sizes, start, names, count, episodes)
         report(f"{precision}: kernel / plain on the GPU, {seeds} seeds x {episodes}", kernel, plain)
         if on_cpu:
             with jax.default_device(jax.devices("cpu")[0]):
                 agent, world, names = bench.given(on_cpu)
                 start = bench.start(agent, on_cpu)
-                plain = drive.scan_seeds(agent, world, bench.sizes, start, names, count, episodes, False)
+                plain = loop.scan_seeds(agent, world, bench.sizes, start, names, count, episodes, False)
             first = jax.tree.map(lambda leaf: leaf[:on_cpu], kernel)
             report(f"{precision}: kernel / plain on the CPU, {on_cpu} seeds x {episodes}", first, plain)
 
@@ -156,7 +154,7 @@ def draws_alone(bench: Bench, precision: str, seeds: int) -> None:
     with jax.enable_x64(precision == "float64"):
         agent, world, names = bench.given(seeds)
         carry = bench.start(agent, seeds)
-        made = jax.jit(lambda carry, names: fused.all_draws(world, bench.sizes, carry, names, CAPACITY))
+        made = jax.jit(lambda carry, names: gpu.all_draws(world, bench.sizes, carry, names, CAPACITY))
         jax.block_until_ready(made(carry, names))
         began = time.perf_counter()
         jax.block_until_ready(made(carry, names))

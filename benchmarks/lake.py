@@ -26,9 +26,9 @@ import jax.numpy as jnp
 import numpy as np
 import yardstick
 
-from everystep import drive
 from everystep.agents import lsvi_ae
-from everystep.engines.local import BATCH
+from everystep.experiments.engines.local import BATCH
+from everystep.lsvi import loop
 from everystep.problems import frozen_lake
 
 EPISODES = 1000
@@ -48,10 +48,10 @@ class Everystep:
 
     def batch(self, seeds: np.ndarray, episodes: int) -> None:
         agent, share_values, share_costs, *_ = self.built
-        carry = drive.start_seeds(agent, self.sizes, share_values, share_costs, len(seeds))
-        for done in range(0, max(episodes, 1), drive.CHUNK):
-            count = np.int32(min(drive.CHUNK, episodes - done))
-            carry, metrics = drive.scan_seeds(agent, self.world, self.sizes, carry, seeds, count, drive.CHUNK, False)
+        carry = loop.start_seeds(agent, self.sizes, share_values, share_costs, len(seeds))
+        for done in range(0, max(episodes, 1), loop.CHUNK):
+            count = np.int32(min(loop.CHUNK, episodes - done))
+            carry, metrics = loop.scan_seeds(agent, self.world, self.sizes, carry, seeds, count, loop.CHUNK, False)
             jax.tree.map(np.asarray, (metrics, carry.visits))
 
     def compile(self, seeds: int) -> None:
@@ -91,10 +91,10 @@ def measure(problem: Any, peer_python: Path, repeats: int) -> None:
         # A single seed is over in a blink: more turns, so that its best is as steady as that of 32.
         best = common.best_of(repeats * (8 if seeds == 1 else 1), calls)
         speed = {name: seeds * EPISODES / time for name, time in best.items()}
-        for loop in ("for any lake", "for this lake"):
-            speeds = f"{speed['everystep']:,.0f} / {speed[loop]:,.0f} episodes/s"
-            what = f"{seeds} x {EPISODES}: everystep / loop compiled {loop} ({speeds})"
-            rows.append(common.at_least(what, speed["everystep"] / speed[loop], 0.8))
+        for lakes in ("for any lake", "for this lake"):
+            speeds = f"{speed['everystep']:,.0f} / {speed[lakes]:,.0f} episodes/s"
+            what = f"{seeds} x {EPISODES}: everystep / loop compiled {lakes} ({speeds})"
+            rows.append(common.at_least(what, speed["everystep"] / speed[lakes], 0.8))
         one_seed = one_seed or best["everystep"]
     print(".")
     if strays := common.threads_elsewhere():

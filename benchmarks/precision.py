@@ -14,10 +14,10 @@ import jax
 import numpy as np
 
 from everystep.agents import Recipe
-from everystep.engines import fused
+from everystep.agents.settings import PRECISIONS
+from everystep.experiments.engines import gpu
+from everystep.experiments.reductions import FINAL
 from everystep.problems import frozen_lake
-from everystep.reductions import FINAL
-from everystep.settings import PRECISIONS
 
 
 def main() -> None:
@@ -29,7 +29,7 @@ def main() -> None:
     print(f"{jax.devices()[0].device_kind}: {args.seeds:,} seeds x {args.episodes:,} episodes")
     for name in ("lsvi-ae", "lsvi", "lsvi-primal"):
         for precision in PRECISIONS:
-            sums = fused.run(lake, Recipe(name, {"precision": precision}), seeds, args.episodes)
+            sums = gpu.run(lake, Recipe(name, {"precision": precision}), seeds, args.episodes)
             harm = np.asarray(sums.by_seed.violation, np.float64).sum(-1)
             value = np.asarray(sums.by_episode.value, np.float64)[-FINAL:].mean() / args.seeds
             error = harm.std() / np.sqrt(args.seeds)

@@ -18,9 +18,10 @@ from pathlib import Path
 import common
 import numpy as np
 
-from everystep import checkpoint, experiment, pieces, problems, runner
-from everystep.checkpoint import Piece
-from everystep.engines import local, ray_engine
+from everystep import problems
+from everystep.experiments import checkpoints, experiment, runner, work_units
+from everystep.experiments.checkpoints import Piece
+from everystep.experiments.engines import local, ray
 
 TARGET = 0.20  # of the local time
 
@@ -30,14 +31,14 @@ def nothing(shared: object, job: int, state: object, seconds: float) -> int:
     return job
 
 
-def per_task(cluster: ray_engine.Cluster, tasks: int = 300) -> float:
+def per_task(cluster: ray.Cluster, tasks: int = 300) -> float:
     """Seconds that one task with nothing to do takes, sent one by one."""
-    quick, ray_engine.HANDFUL = ray_engine.HANDFUL, 0.0
+    quick, ray.HANDFUL = ray.HANDFUL, 0.0
     try:
-        jobs = ray_engine.Tasks(nothing, None, range(tasks), lambda job: None, lambda job, result: True, str)
+        jobs = ray.Tasks(nothing, None, range(tasks), lambda job: None, lambda job, result: True, str)
         return common.seconds(lambda: cluster.spread(jobs)) / tasks
     finally:
-        ray_engine.HANDFUL = quick
+        ray.HANDFUL = quick
 
 
 def rows_a_second(rows: np.ndarray) -> float:
@@ -47,7 +48,7 @@ def rows_a_second(rows: np.ndarray) -> float:
     bounds = np.zeros((len(rows), 1, 1, 4, 100))
     ending = local.Ending(reached.visits_early, reached.visits_early, bounds, bounds, ())
     with tempfile.TemporaryDirectory() as folder:
-        ledger = checkpoint.Ledger(Path(folder), {})
+        ledger = checkpoints.Ledger(Path(folder), {})
         began = time.perf_counter()
         for i in range(count):
             ledger.advance(Piece(0, i * len(rows)), rows, 0, reached, ending)
@@ -69,7 +70,7 @@ def main() -> None:
     first = experiment.prepare(lake, ["lsvi-ae"], 1, 4 * size)
 
     began = time.perf_counter()
-    with ray_engine.connected() as cluster, tempfile.TemporaryDirectory() as folder:
+    with ray.connected() as cluster, tempfile.TemporaryDirectory() as folder:
         starting = time.perf_counter() - began
         out = Path(folder)
         run = lambda name, what=prepared, on=None: runner.run(what, out / name, figures=False, cluster=on)
@@ -88,7 +89,7 @@ def main() -> None:
     episodes = options.pieces * size * options.episodes
     with tempfile.TemporaryDirectory() as folder:
         runner._begin(first, Path(folder), False, {}, None)
-        parcel = pieces.parcel(Path(folder) / runner.store.WORK)
+        parcel = work_units.parcel(Path(folder) / runner.store.WORK)
     metrics = ("return", "value", "regret", "expected_violation", "violation", "unsafe_steps", "soft_violation")
     rows = np.zeros((size, options.episodes), [(name, "f8") for name in metrics])
     core = here * count  # seconds of all cores together

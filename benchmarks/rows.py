@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from everystep import store, summaries
+from everystep.experiments import run_folder, summary
 
 SEEDS, EPISODES, BATCH = 1000, 10_000, 2
 
@@ -60,10 +60,10 @@ def main(seeds: int = SEEDS, episodes: int = EPISODES) -> None:
             pass
         making = time.perf_counter() - began
         began = time.perf_counter()
-        store.write_episodes(made, path)  # type: ignore[arg-type]
+        run_folder.write_episodes(made, path)  # type: ignore[arg-type]
         writing, held = time.perf_counter() - began - making, memory()
         began = time.perf_counter()
-        summaries.samples(path, made.spec)
+        summary.samples(path, made.spec)
         reading = time.perf_counter() - began
         size = path.stat().st_size / 2**20
         print(f"{seeds * episodes:,} rows, {size:.0f} MB: written in {writing:.1f} s, summed up in {reading:.1f} s")

@@ -15,8 +15,9 @@ from unittest import mock
 import jax
 import numpy as np
 
-from everystep import agents, experiment
-from everystep.engines import local
+from everystep import agents
+from everystep.experiments import experiment
+from everystep.experiments.engines import local
 from everystep.problems import linear
 
 

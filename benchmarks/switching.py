@@ -24,8 +24,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import everystep as es
-from everystep import drive, stats
-from everystep.parts import linalg
+from everystep.experiments import statistics
+from everystep.lsvi import loop
+from everystep.lsvi.regression import linalg
 
 LAM, SEED = 0.01, np.zeros(1, np.uint32)
 FASTER, WITHIN = 2.0, 0.10  # "several times faster" is judged by the reader; below this it is not worth a setting
@@ -37,15 +38,15 @@ class Timed:
     def __init__(self, problem: es.FiniteCMDP, recipe: es.agents.Recipe, episodes: int) -> None:
         self.agent, share_values, share_costs, *_ = recipe.resolve(problem, episodes).build()
         self.world, self.sizes = jax.tree.map(jnp.asarray, problem.world), problem.sizes
-        self.carry = drive.start_seeds(self.agent, self.sizes, share_values, share_costs, 1)
+        self.carry = loop.start_seeds(self.agent, self.sizes, share_values, share_costs, 1)
         self.seconds, self.plans = 0.0, 0
         self.more(0)
         self.seconds = 0.0
 
     def more(self, episodes: int) -> None:
         began = time.perf_counter()
-        done = drive.scan_seeds(
-            self.agent, self.world, self.sizes, self.carry, SEED, np.int32(episodes), drive.CHUNK, False
+        done = loop.scan_seeds(
+            self.agent, self.world, self.sizes, self.carry, SEED, np.int32(episodes), loop.CHUNK, False
         )
         self.carry, metrics = jax.block_until_ready(done)
         self.seconds += time.perf_counter() - began
@@ -57,9 +58,9 @@ def compare(name: str, problem: es.FiniteCMDP, settings: dict, episodes: int, se
     recipes = {"every": es.agents.lsvi_ae(**settings), "rare": es.agents.lsvi_ae(switch=2, **settings)}
     with jax.enable_x64(True):
         timed = {kind: Timed(problem, recipe, episodes) for kind, recipe in recipes.items()}
-        for done in range(0, episodes, drive.CHUNK):  # in turns, so that a busy moment of the machine hits both
+        for done in range(0, episodes, loop.CHUNK):  # in turns, so that a busy moment of the machine hits both
             for each in timed.values():
-                each.more(min(drive.CHUNK, episodes - done))
+                each.more(min(loop.CHUNK, episodes - done))
     every, rare = timed["every"], timed["rare"]
     scale = "{} = {:.0f}".format(*recipes["rare"].resolve(problem, episodes).plan_scale)
     print(
@@ -76,7 +77,7 @@ def compare(name: str, problem: es.FiniteCMDP, settings: dict, episodes: int, se
     }
     for what, total in columns.items():
         before, after = (total(result.curves[kind]) for kind in recipes)
-        change = stats.mean_over_seeds(after - before, np.random.default_rng(0))
+        change = statistics.mean_over_seeds(after - before, np.random.default_rng(0))
         relative = np.array(change) / abs(before.mean())
         print(
             f"  {what}: {before.mean():.2f} and {after.mean():.2f}, "

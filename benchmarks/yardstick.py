@@ -1,6 +1,6 @@
 """The yardstick: LSVI-AE on the lake as a loop written by hand in Numba, for `lake.py` to measure everystep against.
 
-What is compared. `run` does in one compiled function what `everystep.drive.scan` does with the agent lsvi-ae (count
+What is compared. `run` does in one compiled function what `everystep.lsvi.loop.scan` does with the agent lsvi-ae (count
 models shared over steps, tuned radii, the floor k): the estimates of every (x, a), the plan of every (h, x, a) with
 ties broken by the same hashed priorities, the exact value and expected violation of that policy from every state, the
 episode, the update, and every recorded number.
@@ -219,10 +219,10 @@ def draws_of_everystep(problem, seed: int, episodes: int) -> tuple[np.ndarray, n
     import jax
     import jax.numpy as jnp
 
-    from everystep import drive
+    from everystep.lsvi import loop
 
     with jax.enable_x64(True):
         world = jax.tree.map(jnp.asarray, problem.world)
-        one = lambda k: drive.draws(world, problem.sizes, jnp.uint32(seed), k)
+        one = lambda k: loop.draws(world, problem.sizes, jnp.uint32(seed), k)
         drawn = jax.jit(jax.vmap(one))(jnp.arange(1, episodes + 1, dtype=jnp.int32))
     return np.asarray(drawn.transition), np.asarray(drawn.tie_word)

@@ -27,8 +27,9 @@ import rivals
 from matplotlib.figure import Figure
 
 import everystep as es
-from everystep import constraints, figures, stats, tables
-from everystep.cli import bar
+from everystep.cli.main import bar
+from everystep.environments import constraints
+from everystep.experiments import figures, statistics, tables
 
 EVALUATED = 20  # episodes of what was learnt
 OURS = ("lsvi-ae", "lsvi")
@@ -126,7 +127,7 @@ def outcome(contest: Contest, job: Job) -> Outcome:
             seen, _, terminated, truncated, _ = final.step(policy(seen, step))
             step, over = step + 1, terminated or truncated
     ends = np.array(books.ends)
-    smooth = np.concatenate([[np.nan], stats.moving_average(books.returns(), contest.window)])
+    smooth = np.concatenate([[np.nan], statistics.moving_average(books.returns(), contest.window)])
     return Outcome(
         harm=np.cumsum(books.harm)[:n],
         returns=smooth[np.searchsorted(ends, np.arange(1, n + 1), side="right") - 1],

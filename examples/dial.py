@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 
 import everystep as es
-from everystep import cost_figures, figures, stats, tables
-from everystep.cli import bar
+from everystep.cli.main import bar
+from everystep.experiments import figures, statistics, tables
+from everystep.reports import certificate_figures
 
 parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
 parser.add_argument("--seeds", type=int, default=32)
@@ -43,7 +44,7 @@ with bar(len(PROBLEMS) * len(KNOWN) * len(TURNS) * options.seeds * options.episo
             points = []
             for turn in TURNS:
                 curve = next(curves)
-                total = lambda column, curve=curve: stats.mean_over_seeds(
+                total = lambda column, curve=curve: statistics.mean_over_seeds(
                     curve[column].sum(-1), np.random.default_rng(0)
                 )
                 points.append((turn, total("violation"), total("regret")))
@@ -52,5 +53,5 @@ with bar(len(PROBLEMS) * len(KNOWN) * len(TURNS) * options.seeds * options.episo
 
 print(tables.aligned([["", "optimism", "total violation", "total regret"], *rows]))
 (Path(options.out) / "dial.json").write_text(json.dumps(rows, indent=2) + "\n")
-paths = figures.save(cost_figures.tradeoff(panels), Path(options.out) / "dial")
+paths = figures.save(certificate_figures.tradeoff(panels), Path(options.out) / "dial")
 print(f"\nWritten to {options.out}; drawn: {paths[0]}")

@@ -9,8 +9,9 @@ within it. There are 10 hazards; an agent that knows nothing must step towards e
 import argparse
 
 import everystep as es
-from everystep import certify, tables
-from everystep.cli import bar
+from everystep.cli.main import bar
+from everystep.experiments import tables
+from everystep.reports import certificates
 
 parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
 parser.add_argument("--seeds", type=int, default=64)
@@ -30,5 +31,5 @@ with bar(len(agents) * options.seeds * options.episodes) as advanced:
 folder = result.save(options.out)
 print(tables.summary(result.summary))
 print()
-print(certify.run(folder, ["one-hot", "landing cells, reacting"], seed=None, step="1"))
+print(certificates.run(folder, ["one-hot", "landing cells, reacting"], seed=None, step="1"))
 print(f"\nWritten to {folder}")

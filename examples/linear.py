@@ -18,8 +18,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import everystep as es
-from everystep import figures, stats, tables
-from everystep.cli import bar
+from everystep.cli.main import bar
+from everystep.experiments import figures, statistics, tables
 
 parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
 parser.add_argument("--seeds", type=int, default=16)
@@ -32,8 +32,8 @@ margins = [float(margin) for margin in options.margins.split(",")]
 AGENTS = [es.agents.lsvi_ae(beta=0.5).called("lsvi-ae"), es.agents.lsvi(beta=0.5).called("lsvi")]
 
 
-def exponent(curves: np.ndarray) -> stats.Exponent:
-    return stats.growth_exponent(curves, np.random.default_rng(0))
+def exponent(curves: np.ndarray) -> statistics.Exponent:
+    return statistics.growth_exponent(curves, np.random.default_rng(0))
 
 
 rows, drawn = [], None

@@ -16,7 +16,7 @@ import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 import everystep as es
-from everystep import tables
+from everystep.experiments import tables
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("--episodes", type=int, default=12)

@@ -16,8 +16,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import everystep as es
-from everystep import figures, stats, tables
-from everystep.cli import bar
+from everystep.cli.main import bar
+from everystep.experiments import figures, statistics, tables
 
 parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
 parser.add_argument("--seeds", type=int, default=32)
@@ -65,7 +65,7 @@ with mpl.rc_context(figures.STYLE):
     figure = Figure(figsize=(9.6, 3.9), layout="constrained")
     for axes, sigma in zip(figure.subplots(1, 2), sigmas, strict=True):
         for name, (_, colour, dash) in AGENTS.items():
-            interval = stats.mean_over_seeds(
+            interval = statistics.mean_over_seeds(
                 np.cumsum(np.mean(harm[sigma, name], 0), -1), np.random.default_rng(0), resamples=1000
             )
             episode = np.arange(1, len(interval.mean) + 1)

@@ -12,9 +12,11 @@ from pathlib import Path
 import numpy as np
 
 import everystep as es
-from everystep import certify, planner, tables
-from everystep.cli import bar
-from everystep.problem import FiniteCMDP, Grid
+from everystep.cli.main import bar
+from everystep.experiments import tables
+from everystep.mdp import planner
+from everystep.mdp.cmdp import FiniteCMDP, Grid
+from everystep.reports import certificates
 
 parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
 parser.add_argument("--seeds", type=int, default=32)
@@ -70,5 +72,5 @@ rows = [
 ]
 print(f"\n{tables.aligned([['total violation, mean over seeds', 'hazards', 'power'], *rows])}\n")
 _, wrong, suited = result.curves
-print(certify.run(folder, [wrong, suited], seed=None, step="1"))
+print(certificates.run(folder, [wrong, suited], seed=None, step="1"))
 print(f"\nWritten to {folder}")

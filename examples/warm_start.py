@@ -17,7 +17,7 @@ from lake_holes import CONTEST, holes, make
 from matplotlib.figure import Figure
 
 import everystep as es
-from everystep import figures, stats, tables
+from everystep.experiments import figures, statistics, tables
 
 LOGGED, EPISODES = (0, 30, 300), 200
 TITLES = {0: "no log", **{n: f"log of {n} episodes" for n in LOGGED[1:]}}
@@ -55,7 +55,7 @@ def main():
         figure = Figure(figsize=(9.6, 3.9), layout="constrained")
         left, right = figure.subplots(1, 2)
         figures.bands(left, {TITLES[n]: np.cumsum(harm[n], 1) for n in LOGGED})
-        figures.bands(right, {TITLES[n]: stats.moving_average(returns[n], 50) for n in LOGGED})
+        figures.bands(right, {TITLES[n]: statistics.moving_average(returns[n], 50) for n in LOGGED})
         left.set(title="The agent's own harm", xlabel="episode", ylabel="sum of max(g, 0) so far")
         right.set(title="Return", xlabel="episode", ylabel="mean of the last 50 episodes")
         for axes in (left, right):

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import everystep as es
-from everystep import stats
+from everystep.experiments import statistics
 
 FLOORS = ("sqrt", "k", 0)
 
@@ -43,7 +43,7 @@ def main() -> None:
             "regret_in_the_last_100": curves["regret"][:, -100:].sum(1),
         }
         rows[label] = {
-            name: [float(end) for end in stats.mean_over_seeds(each, np.random.default_rng(0))]
+            name: [float(end) for end in statistics.mean_over_seeds(each, np.random.default_rng(0))]
             for name, each in told.items()
         }
         cells = [f"{mean:.3g} [{low:.3g}, {high:.3g}]" for mean, low, high in rows[label].values()]

@@ -20,8 +20,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import everystep as es
-from everystep import diagnosis, experiment, figures, tables, theory, theory_table
-from everystep.cli import bar
+from everystep.cli.main import bar
+from everystep.experiments import experiment, figures, tables
+from everystep.reports.theory import bounds as theory
+from everystep.reports.theory import diagnosis, table
 
 parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
 parser.add_argument("--instances", type=int, default=4)
@@ -48,11 +50,11 @@ with bar(options.instances * options.seeds * K * len(AGENTS)) as advanced:
         optimal = es.planner.solve(problem).V[0]
         for label, each in diagnosis.diagnose(prepared, advanced).items():
             seen, metrics = each.seen, each.metrics
-            beta = theory_table.value_radius(each.resolved)(K)
-            beside = theory_table.Beside({}, each)
+            beta = table.value_radius(each.resolved)(K)
+            beside = table.Beside({}, each)
             regret = optimal[np.asarray(metrics.start)] - np.asarray(metrics.value)
             numbers = {
-                "covered": np.full(options.seeds, not theory_table.not_covered(each.resolved)),
+                "covered": np.full(options.seeds, not table.not_covered(each.resolved)),
                 "condition": each.condition_held.all(1),
                 "optimism": each.optimism_held.all(1),
                 "at_start": each.optimism_held_at_start.all(1),
@@ -108,7 +110,7 @@ print(
 def first_telling(d: int, H: int) -> dict[str, int | None]:
     """From which K on the repaired bounds, with the printed radii, are below K H."""
     beta = lambda K: theory.value_radius(1, d, H, K, P)
-    errors = theory_table.errors_bound(es.agents.lsvi_ae(**own).resolve(es.problems.linear(8, 4, d, H), K))
+    errors = table.errors_bound(es.agents.lsvi_ae(**own).resolve(es.problems.linear(8, 4, d, H), K))
     return {
         "regret": theory.first_telling(lambda K: theory.regret_bound(K, H, d, beta(K), P, repaired=True), H),
         "violation": theory.first_telling(lambda K: theory.violation_bound(K, H, errors(K), repaired=True), H),

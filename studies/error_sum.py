@@ -27,9 +27,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import everystep as es
-from everystep import diagnosis, experiment, figures, tables, theory
-from everystep.cli import bar
-from everystep.parts.radii import PaperCost
+from everystep.cli.main import bar
+from everystep.experiments import experiment, figures, tables
+from everystep.lsvi.radii import PaperCost
+from everystep.reports.theory import bounds, diagnosis
 
 parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
 parser.add_argument("--episodes", type=int, default=8192)
@@ -112,7 +113,7 @@ with bar(options.instances * agent_episodes * len(agent_dims)) as advanced:
             errors.append(total)
             sums.append(plain)
             episodes = agent_episodes if kind == "agent" else K
-            lemma.append(theory.linear_errors(episodes, d, float(radii(d, episodes)[-1])))
+            lemma.append(bounds.linear_errors(episodes, d, float(radii(d, episodes)[-1])))
         last = [radii(d, agent_episodes if kind == "agent" else K)[-1:] for d in used]
         fits = {"errors": exponent(used, errors), "norms": exponent(used, sums), "radius": exponent(used, last)}
         means = [float(each.mean()) for each in errors]

@@ -34,7 +34,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import everystep as es
-from everystep import drive, figures, planner, stats, tables, theory
+from everystep.experiments import figures, statistics, tables
+from everystep.lsvi import loop
+from everystep.mdp import planner
+from everystep.reports.theory import bounds as theory
 
 CHUNK = 4096  # episodes in one compiled call
 D, H = 4, 3
@@ -68,11 +71,11 @@ def totals(name: str, K: int, draw: int) -> tuple[float, float]:
     with jax.enable_x64(True):  # the setting is one of each thread
         built = AGENTS[name].resolve(problem, K).build()
         world = jax.tree.map(jnp.asarray, problem.world)
-        carry = drive.start_seeds(built.agent, problem.sizes, built.share_values, built.share_costs, 1)
+        carry = loop.start_seeds(built.agent, problem.sizes, built.share_values, built.share_costs, 1)
         regret = violation = 0.0
         for done in range(0, K, CHUNK):
             count = min(CHUNK, K - done)
-            carry, metrics = drive.scan_seeds(
+            carry, metrics = loop.scan_seeds(
                 built.agent, world, problem.sizes, carry, np.array([draw], np.uint32), np.int32(count), CHUNK, False
             )
             regret += float((best - np.asarray(metrics.value[:, :count])).sum())
@@ -82,7 +85,7 @@ def totals(name: str, K: int, draw: int) -> tuple[float, float]:
 
 def measured(totals: np.ndarray, uniform: np.ndarray, least: tuple[float, float]) -> dict[str, dict[str, float]]:
     """Regret and violation (draws, 2) with intervals, beside the bounds and an agent that never learns."""
-    mean, low, high = stats.mean_over_seeds(totals, np.random.default_rng(0))
+    mean, low, high = statistics.mean_over_seeds(totals, np.random.default_rng(0))
     return {
         what: {
             "mean": float(mean[i]),
@@ -106,7 +109,7 @@ def draw_figure(lengths: list[int], sums: dict[str, np.ndarray], path: Path) -> 
         figure = Figure(figsize=(9.6, 3.9), layout="constrained")
         for i, (axes, title) in enumerate(zip(figure.subplots(1, 2), ("Regret", "Hard violation"), strict=True)):
             for name, each in sums.items():
-                told = stats.mean_over_seeds(each[:, :, i], np.random.default_rng(0))
+                told = statistics.mean_over_seeds(each[:, :, i], np.random.default_rng(0))
                 colour, dashes = looks[name]
                 axes.plot(
                     lengths, told.mean, color=colour, linestyle=dashes, marker="o", markersize=3, label=WORDS[name]
@@ -167,7 +170,7 @@ def main() -> None:
     slopes = {}
     for name, each in sums.items():
         for i, what in enumerate(("regret", "violation")):
-            slope = stats.power(np.array(lengths), each[:, :, i], np.random.default_rng(0))
+            slope = statistics.power(np.array(lengths), each[:, :, i], np.random.default_rng(0))
             slopes[f"{name} {what}"] = slope._asdict()
             print(f"slope of {what}, {WORDS[name]}: {slope.value:.2f} [{slope.low:.2f}, {slope.high:.2f}]")
     options.out.mkdir(parents=True, exist_ok=True)

@@ -23,9 +23,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import everystep as es
-from everystep import drive, planner
 from everystep.agents import lsvi, lsvi_new, slucb_qvi
-from everystep.parts.choices import ties
+from everystep.lsvi import loop
+from everystep.lsvi.choices.basic import ties
+from everystep.mdp import planner
 
 ANY = {"kappa": 1, "radius_cost": "tuned", "beta_cost": 0}
 
@@ -56,13 +57,13 @@ def at_the_end(problem: es.FiniteCMDP, agent: es.agents.Recipe, episodes: int, s
         built = agent.resolve(problem, episodes).build()
         world = jax.tree.map(jnp.asarray, problem.world)
         numbers = jnp.arange(seeds, dtype=jnp.uint32)
-        carry = drive.start_seeds(built.agent, sizes, built.share_values, built.share_costs, seeds)
-        for done in range(0, episodes, drive.CHUNK):
-            count = jnp.asarray(min(drive.CHUNK, episodes - done), jnp.int32)
-            carry, _ = drive.scan_seeds(built.agent, world, sizes, carry, numbers, count, drive.CHUNK, False)
+        carry = loop.start_seeds(built.agent, sizes, built.share_values, built.share_costs, seeds)
+        for done in range(0, episodes, loop.CHUNK):
+            count = jnp.asarray(min(loop.CHUNK, episodes - done), jnp.int32)
+            carry, _ = loop.scan_seeds(built.agent, world, sizes, carry, numbers, count, loop.CHUNK, False)
         for seed in range(seeds):
             state = jax.tree.map(lambda leaf, seed=seed: leaf[seed], carry.agent)
-            planned = drive.plan_anew(built.agent, world, state, ties(jnp.uint32(seed), sizes.horizon, sizes.states))
+            planned = loop.plan_anew(built.agent, world, state, ties(jnp.uint32(seed), sizes.horizon, sizes.states))
             values.append(float(planned.V[problem.start[0]]))
             actions = np.asarray(planned.plan.actions)
             triples = np.asarray(problem.noise.cost_on_arrival) <= 0

@@ -16,7 +16,8 @@ import jax
 import pytest
 from jaxtyping import install_import_hook
 
-install_import_hook(["everystep.parts", "everystep.lsvi", "everystep.drive"], "beartype.beartype")
+CHECKED = ("everystep.lsvi", "everystep.features", "everystep.kernels", "everystep.environments.models")
+install_import_hook(CHECKED, "beartype.beartype")
 
 # Tracing makes many objects that stay: looking through all of them as often as Python does by itself is a waste.
 gc.set_threshold(50_000, 20, 50)

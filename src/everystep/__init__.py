@@ -13,16 +13,18 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from everystep import registration
+from everystep.environments import registration
 
 if TYPE_CHECKING:
-    from everystep import agents, features, kernels, logged, planner, problems
+    from everystep import agents, features, kernels, problems
+    from everystep.agents.model_syntax import gp, kernel, regression
+    from everystep.environments import logged
+    from everystep.environments.learner import Learner, train
+    from everystep.environments.policy import Policy
     from everystep.errors import EverystepError
-    from everystep.experiment import Result, run
-    from everystep.models import gp, kernel, regression
-    from everystep.policies import Policy
-    from everystep.problem import Factored, FiniteCMDP, Known, Noise
-    from everystep.training import Learner, train
+    from everystep.experiments.experiment import Result, run
+    from everystep.mdp import planner
+    from everystep.mdp.cmdp import Factored, FiniteCMDP, Known, Noise
 
 __version__ = "0.1.0"
 __all__ = [
@@ -47,30 +49,38 @@ __all__ = [
     "train",
 ]
 
+# Where each public name lives: modules by their full name, anything else as module:name.
 _HOME = {
-    "EverystepError": "errors",
-    "Factored": "problem",
-    "FiniteCMDP": "problem",
-    "Known": "problem",
-    "Noise": "problem",
-    "Result": "experiment",
-    "run": "experiment",
-    "train": "training",
-    "Learner": "training",
-    "Policy": "policies",
-    "gp": "models",
-    "kernel": "models",
-    "regression": "models",
+    "EverystepError": "errors:EverystepError",
+    "Factored": "mdp.cmdp:Factored",
+    "FiniteCMDP": "mdp.cmdp:FiniteCMDP",
+    "Known": "mdp.cmdp:Known",
+    "Learner": "environments.learner:Learner",
+    "Noise": "mdp.cmdp:Noise",
+    "Policy": "environments.policy:Policy",
+    "Result": "experiments.experiment:Result",
+    "agents": "agents",
+    "features": "features",
+    "gp": "agents.model_syntax:gp",
+    "gym": "environments.gym",
+    "kernel": "agents.model_syntax:kernel",
+    "kernels": "kernels",
+    "logged": "environments.logged",
+    "planner": "mdp.planner",
+    "problems": "problems",
+    "regression": "agents.model_syntax:regression",
+    "run": "experiments.experiment:run",
+    "train": "environments.learner:train",
 }
 _EXTRA = ("gym",)  # needs an optional package, so `from everystep import *` leaves it out
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(f"everystep.{_HOME[name]}"), name)
-    if name in __all__ or name in _EXTRA:
-        return import_module(f"everystep.{name}")
-    raise AttributeError(f"module 'everystep' has no attribute '{name}'")
+    if name not in _HOME:
+        raise AttributeError(f"module 'everystep' has no attribute '{name}'")
+    module, _, attribute = _HOME[name].partition(":")
+    found = import_module(f"everystep.{module}")
+    return getattr(found, attribute) if attribute else found
 
 
 def __dir__() -> list[str]:

@@ -1,17 +1,29 @@
-"""Kernels for Gaussian-process cost models, under the name people import them by: see `parts/kernels.py`."""
+"""Kernels: how alike two points are, as formulas for one pair. A cost in the space of a kernel is learnt by a GP.
 
-from everystep.parts.kernels import (
-    RBF,
-    Categorical,
-    Constant,
-    Custom,
-    Difference,
-    Kernel,
-    Linear,
-    Matern32,
-    Matern52,
-    read,
-)
+A point y is a vector, or named coordinates of a state and an action: {"landing": (2,), "action": (1,), ...}, of which a
+kernel looks at the one it is `on`. Kernels add and multiply, also by a number:
+
+    0.5 * rbf(2, on=landing) + 0.5 * categorical(on=action)                as text, in settings
+    0.5 * RBF(2, on="landing") + 0.5 * Categorical(on="action")            in Python
+
+Numbers (length scales, weights) are leaves, so gradients reach them and changing one compiles nothing; names and
+functions are static. The theory wants k(y, y) <= 1: `check_gram` holds it, and that the matrix of all pairs is
+symmetric and positive semi-definite.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from everystep.errors import EverystepError, unknown
 
 __all__ = [
     "RBF",
@@ -25,3 +37,343 @@ __all__ = [
     "Matern52",
     "read",
 ]
+
+Point = Any  # a vector (d,), or named vectors
+Number = Any  # a float until an agent is built, an array leaf from then on
+ALL = "*"
+
+
+def static(default: Any) -> Any:
+    return field(default=default, metadata={"static": True})
+
+
+class Kernel:
+    """k(y, z) for one pair of points."""
+
+    def __call__(self, y: Point, z: Point) -> Any:
+        raise NotImplementedError
+
+    def __add__(self, other: Kernel) -> Kernel:
+        if not isinstance(other, Kernel):
+            raise EverystepError(f"a kernel plus {other!r}: add kernels, and Constant(c) for a number.")
+        return Sum(self, other)
+
+    def __mul__(self, other: Kernel | float) -> Kernel:
+        if isinstance(other, Kernel):
+            return Product(self, other)
+        if not isinstance(other, int | float) or not 0 < other < math.inf:
+            raise EverystepError(f"a kernel times {other!r}: multiply kernels by each other and by numbers above 0.")
+        return Scaled(float(other), self)
+
+    __rmul__ = __mul__
+
+    def __str__(self) -> str:
+        """The text that `read` turns back into this kernel."""
+        said = []
+        for each in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, each.name)
+            if each.name == "on":
+                said += [] if value is None else [f"on={value}"]
+            elif isinstance(value, Kernel) or value != each.default:
+                said.append(str(value) if isinstance(value, Kernel) else f"{value:.12g}")
+        return f"{type(self).__name__.lower()}({', '.join(said)})"
+
+
+def part(y: Point, on: str | None) -> Any:
+    """What a kernel that is `on` something looks at."""
+    return y[on] if isinstance(y, Mapping) and on is not None else y
+
+
+def distance2(y: Point, z: Point, on: str | None) -> Any:
+    return ((part(y, on) - part(z, on)) ** 2).sum()
+
+
+def distance(y: Point, z: Point, on: str | None) -> Any:
+    """||y - z||, with a gradient of 0 instead of NaN where the two are the same."""
+    square = distance2(y, z, on)
+    return jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1.0)), 0.0)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class RBF(Kernel):
+    """exp(-||y - z||^2 / (2 length^2)): very smooth."""
+
+    length: Number = 1.0
+    on: str | None = static(None)
+
+    def __call__(self, y: Point, z: Point) -> Any:
+        return jnp.exp(-distance2(y, z, self.on) / (2 * self.length**2))
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Matern32(Kernel):
+    """(1 + s) exp(-s), s = sqrt(3) ||y - z|| / length: one derivative."""
+
+    length: Number = 1.0
+    on: str | None = static(None)
+
+    def __call__(self, y: Point, z: Point) -> Any:
+        s = math.sqrt(3) * distance(y, z, self.on) / self.length
+        return (1 + s) * jnp.exp(-s)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Matern52(Kernel):
+    """(1 + s + s^2 / 3) exp(-s), s = sqrt(5) ||y - z|| / length: two derivatives."""
+
+    length: Number = 1.0
+    on: str | None = static(None)
+
+    def __call__(self, y: Point, z: Point) -> Any:
+        s = math.sqrt(5) * distance(y, z, self.on) / self.length
+        return (1 + s + s**2 / 3) * jnp.exp(-s)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Linear(Kernel):
+    """weight <y, z>: with features of norm at most 1 this is ridge regression."""
+
+    weight: Number = 1.0
+    on: str | None = static(None)
+
+    def __call__(self, y: Point, z: Point) -> Any:
+        return self.weight * (part(y, self.on) * part(z, self.on)).sum()
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Categorical(Kernel):
+    """1 where y and z are the same, `alike` (0 to 1) where they differ: actions, cells, names."""
+
+    alike: Number = 0.0
+    on: str | None = static("action")
+
+    def __call__(self, y: Point, z: Point) -> Any:
+        return jnp.where((part(y, self.on) == part(z, self.on)).all(), 1.0, self.alike)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Constant(Kernel):
+    """The same number for every pair: an unknown level common to all points."""
+
+    value: Number = 1.0
+
+    def __call__(self, y: Point, z: Point) -> Any:
+        return jnp.asarray(self.value, jnp.result_type(float))
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Difference(Kernel):
+    """Of a move from p to q over a field f with kernel `field`: the covariance of f(q) - f(p), as for a slope.
+
+    k((p, q), (p', q')) = field(q, q') - field(q, p') - field(p, q') + field(p, p')
+
+    The first half of the vector it is `on` is p, the second half q.
+    """
+
+    field: Kernel
+    on: str | None = static(None)
+
+    def __call__(self, y: Point, z: Point) -> Any:
+        p, q = jnp.split(part(y, self.on), 2)
+        p2, q2 = jnp.split(part(z, self.on), 2)
+        return self.field(q, q2) - self.field(q, p2) - self.field(p, q2) + self.field(p, p2)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Scaled(Kernel):
+    """weight * kernel."""
+
+    weight: Number
+    kernel: Kernel
+
+    def __call__(self, y: Point, z: Point) -> Any:
+        return self.weight * self.kernel(y, z)
+
+    def __str__(self) -> str:
+        return f"{self.weight:.12g}*{_in_product(self.kernel)}"
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Sum(Kernel):
+    """one + other: costs that are the sum of two causes."""
+
+    one: Kernel
+    other: Kernel
+
+    def __call__(self, y: Point, z: Point) -> Any:
+        return self.one(y, z) + self.other(y, z)
+
+    def __str__(self) -> str:
+        return f"{self.one} + {self.other}"
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Product(Kernel):
+    """one * other: alike only where both say so."""
+
+    one: Kernel
+    other: Kernel
+
+    def __call__(self, y: Point, z: Point) -> Any:
+        return self.one(y, z) * self.other(y, z)
+
+    def __str__(self) -> str:
+        return f"{_in_product(self.one)}*{_in_product(self.other)}"
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Custom(Kernel):
+    """A function of your own, k(y, z) of one pair, written with jax.numpy."""
+
+    function: Callable[[Point, Point], Any] = field(metadata={"static": True})
+    on: str | None = static(None)
+
+    def __call__(self, y: Point, z: Point) -> Any:
+        return self.function(part(y, self.on), part(z, self.on))
+
+    def __str__(self) -> str:
+        on = "" if self.on is None else f", on={self.on}"
+        return f"custom({getattr(self.function, '__name__', 'function')}{on})"
+
+
+def _in_product(kernel: Kernel) -> str:
+    return f"({kernel})" if isinstance(kernel, Sum) else str(kernel)
+
+
+# --- all pairs -------------------------------------------------------------------------------------------------------
+def gram(kernel: Kernel, Y: Point, Z: Point) -> Any:
+    """k(y_i, z_j) for all pairs: (n, d) and (k, d), or named ones, to (n, k)."""
+    return jax.vmap(lambda y: jax.vmap(lambda z: kernel(y, z))(Z))(Y)
+
+
+def diagonal(kernel: Kernel, Y: Point) -> Any:
+    """k(y_i, y_i)."""
+    return jax.vmap(lambda y: kernel(y, y))(Y)
+
+
+def check_gram(K: np.ndarray, kernel: object) -> None:
+    """Raise what makes a matrix of all pairs no kernel with k(y, y) <= 1."""
+    K = np.asarray(K)
+    if not np.isfinite(K).all():
+        raise EverystepError(f"kernel {kernel} gives {K[~np.isfinite(K)][0]} for some pair; it must be finite.")
+    if (gap := float(np.abs(K - K.T).max(initial=0))) > 1e-9:
+        raise EverystepError(f"kernel {kernel} is not symmetric: k(y, z) and k(z, y) differ by {gap:.3g}.")
+    if (top := float(K.diagonal().max(initial=0))) > 1 + 1e-9:
+        raise EverystepError(
+            f"kernel {kernel} has k(y, y) = {top:.6g}; multiply it by {1 / top:.3g} or less, k(y, y) must be at most 1."
+        )
+    try:
+        np.linalg.cholesky(K + 1e-8 * np.eye(len(K)))
+    except np.linalg.LinAlgError:
+        low = float(np.linalg.eigvalsh(K)[0])
+        raise EverystepError(
+            f"kernel {kernel} is not positive semi-definite: its matrix has an eigenvalue of {low:.3g}; "
+            "use another, or sums and products of those that are."
+        ) from None
+
+
+def parts_of(kernel: Kernel) -> list[Kernel]:
+    """A kernel and all the kernels it is made of."""
+    inner = [getattr(kernel, each.name) for each in fields(kernel)]  # type: ignore[arg-type]
+    return [kernel, *(part for each in inner if isinstance(each, Kernel) for part in parts_of(each))]
+
+
+def looks_at(kernel: Kernel) -> set[str | None]:
+    """The names of the coordinates a kernel is on; None for one that does not say, ALL for a function of everything."""
+    if isinstance(kernel, Difference):
+        return {kernel.on}
+    if isinstance(kernel, Custom) and kernel.on is None:
+        return {ALL}
+    inner = [getattr(kernel, each.name) for each in fields(kernel)]  # type: ignore[arg-type]
+    own = {kernel.on} if hasattr(kernel, "on") else set()
+    return own.union(*(looks_at(each) for each in inner if isinstance(each, Kernel)))  # not of a difference's field
+
+
+# --- text ------------------------------------------------------------------------------------------------------------
+NAMES: dict[str, type[Kernel]] = {
+    each.__name__.lower(): each for each in (RBF, Matern32, Matern52, Linear, Categorical, Constant, Difference)
+}
+
+
+def read(text: str) -> Kernel:
+    """A kernel from its text. Raises ValueError with what to write instead."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise ValueError("write a kernel such as rbf(2, on=position)*categorical(on=action)") from None
+    kernel = build(tree)
+    if not isinstance(kernel, Kernel):
+        raise ValueError("write a kernel such as rbf(2, on=position), not a number")
+    return kernel
+
+
+def build(tree: ast.AST) -> Kernel | float:
+    """A kernel from a parsed text: names, numbers, + and * only; nothing is evaluated."""
+    try:
+        return _build(tree)
+    except (OverflowError, RecursionError):
+        raise ValueError("write a kernel with fewer parts and smaller numbers") from None
+
+
+def _build(tree: ast.AST) -> Kernel | float:
+    if (
+        isinstance(tree, ast.UnaryOp)
+        and isinstance(tree.op, ast.USub)
+        and isinstance(number := build(tree.operand), float)
+    ):
+        return -number
+    if isinstance(tree, ast.Constant) and isinstance(tree.value, int | float) and not isinstance(tree.value, bool):
+        return float(tree.value)
+    if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Add | ast.Mult):
+        one, other = build(tree.left), build(tree.right)
+        adding = isinstance(tree.op, ast.Add)
+        if isinstance(one, float) and isinstance(other, float):
+            return one + other if adding else one * other
+        if adding and (isinstance(one, float) or isinstance(other, float)):
+            raise ValueError("add kernels, and write constant(c) for a number")
+        if min((each for each in (one, other) if isinstance(each, float)), default=1.0) <= 0:
+            raise ValueError("multiply kernels by numbers above 0")
+        return one + other if adding else one * other  # type: ignore[operator]
+    if isinstance(tree, ast.Name):
+        tree = ast.Call(tree, [], [])
+    if not isinstance(tree, ast.Call) or not isinstance(tree.func, ast.Name):
+        raise ValueError("use names of kernels, numbers, + and * only")
+    if tree.func.id not in NAMES:
+        raise ValueError(str(unknown("kernel", tree.func.id, NAMES, f"There are {', '.join(NAMES)}.")).rstrip("."))
+    return _called(tree)
+
+
+def _called(tree: ast.Call) -> Kernel:
+    assert isinstance(tree.func, ast.Name)
+    kind = NAMES[tree.func.id]
+    numbers = [each.name for each in fields(kind) if each.name != "on"]  # type: ignore[arg-type]
+    accepted = f"{tree.func.id} takes {', '.join(numbers)}" + (" and on" if kind is not Constant else "")
+    given: dict[str, Any] = {}
+    for name, value in [*zip(numbers, tree.args, strict=False), *((word.arg, word.value) for word in tree.keywords)]:
+        if name not in [each.name for each in fields(kind)] or name in given:  # type: ignore[arg-type]
+            raise ValueError(accepted)
+        if name == "on":
+            word = value.id if isinstance(value, ast.Name) else value.value if isinstance(value, ast.Constant) else None
+            if not isinstance(word, str):
+                raise ValueError("write on= with a name, such as on=position")
+            given[name] = word
+        else:
+            given[name] = build(value)
+            if isinstance(given[name], Kernel) != (name == "field"):
+                raise ValueError(accepted)
+            if isinstance(given[name], float) and not (given[name] > 0 or (name == "alike" and given[name] == 0)):
+                raise ValueError(f"{name} of {tree.func.id} is {given[name]:g}; give a number above 0")
+    if len(tree.args) > len(numbers) or (kind is Difference and "field" not in given):
+        raise ValueError(accepted)
+    return kind(**given)

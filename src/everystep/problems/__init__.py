@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from everystep.arrays import read_npz
 from everystep.errors import EverystepError, openable, unknown, whole_number
-from everystep.problem import Factored, FiniteCMDP, Grid, Known, Noise
+from everystep.files import read_npz
+from everystep.mdp.cmdp import Factored, FiniteCMDP, Grid, Known, Noise
 from everystep.problems.bandit import bandit, bandit_continuum
 from everystep.problems.frozen_lake import from_map, frozen_lake, random_lake
 from everystep.problems.hard_instance import hard_instance

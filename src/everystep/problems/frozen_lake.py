@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from everystep.errors import EverystepError, real_number, whole_number
-from everystep.problem import FiniteCMDP, Grid, Noise
+from everystep.mdp.cmdp import FiniteCMDP, Grid, Noise
 from everystep.problems.grids import (
     ACTIONS,
     GOAL_REWARD,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from everystep.errors import EverystepError, whole_number
-from everystep.problem import FiniteCMDP
+from everystep.mdp.cmdp import FiniteCMDP
 
 MOST_D = 12  # 2 ** 11 actions
 

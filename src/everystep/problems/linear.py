@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from everystep.errors import EverystepError, real_number, whole_number
-from everystep.problem import Factored, FiniteCMDP, Noise
+from everystep.mdp.cmdp import Factored, FiniteCMDP, Noise
 
 ATTEMPTS = 1000  # draws of an action's features, before a margin counts as too wide
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from everystep import planner
 from everystep.errors import EverystepError, whole_number
-from everystep.problem import FiniteCMDP, Grid, Known, Noise
+from everystep.mdp import planner
+from everystep.mdp.cmdp import FiniteCMDP, Grid, Known, Noise
 from everystep.problems.grids import ACTIONS, cell_name, grid_coordinates, landing_cells
 
 SLIPS = (0.9, 0.06, 0.04)  # the unknown shares of moves that go as intended, to the left of it, to the right

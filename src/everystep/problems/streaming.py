@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from everystep.errors import EverystepError, real_number, whole_number
-from everystep.problem import FiniteCMDP, Known, Noise
+from everystep.mdp.cmdp import FiniteCMDP, Known, Noise
 
 SLOW, FAST = 0, 1
 DELIVERS = (0.5, 0.9)  # the chance that a server delivers a packet within a step

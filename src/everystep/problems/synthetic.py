@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from everystep.errors import EverystepError, real_number, whole_number
-from everystep.problem import FiniteCMDP, Known, Noise
+from everystep.mdp.cmdp import FiniteCMDP, Known, Noise
 
 TAU = 0.5  # the threshold on costs
 SAFE_COSTS = 0.2, 0.3  # of the known safe actions

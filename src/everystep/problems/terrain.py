@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from everystep.errors import EverystepError, openable, real_number, whole_number
-from everystep.problem import FiniteCMDP, Grid, Noise
+from everystep.mdp.cmdp import FiniteCMDP, Grid, Noise
 from everystep.problems.grids import (
     ACTIONS,
     SPARE,

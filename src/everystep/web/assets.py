@@ -63,7 +63,7 @@ def inlined(text: str) -> Markup:
 
 def looks(labels: Sequence[str]) -> list[dict[str, str]]:
     """How agents look on a page: as in every figure."""
-    from everystep import figures  # late, for a server that wants to answer before matplotlib is there
+    from everystep.experiments import figures
 
     return [
         {"label": label, "title": figures.TITLES.get(label, label), "colour": colour, "dash": _dash(dash)}

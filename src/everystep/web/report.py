@@ -18,12 +18,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from everystep import __version__, figures, frames, planner, reductions, rerun, store, tables
-from everystep.durable import PARTIAL
+from everystep import __version__
 from everystep.errors import EverystepError
-from everystep.experiment import Experiment, Result
-from everystep.problem import FiniteCMDP
-from everystep.web import assets
+from everystep.experiments import figures, reductions, rerun, run_folder, tables
+from everystep.experiments.experiment import Experiment, Result
+from everystep.files import PARTIAL
+from everystep.mdp import planner
+from everystep.mdp.cmdp import FiniteCMDP
+from everystep.web import assets, watch
 
 COLUMNS = ("return", "value", "regret", "violation", "planned")
 SEEDS_DRAWN = 64  # single seeds as faint lines, at most
@@ -47,7 +49,7 @@ Bar = Callable[[int], AbstractContextManager[Callable[[int], None]]]
 class Films(NamedTuple):
     """The first seed run again: the film of each agent and what was left out; or why there is none."""
 
-    films: dict[str, frames.Film]
+    films: dict[str, watch.Film]
     remarks: list[str]
 
 
@@ -70,10 +72,10 @@ def write(folder: Path, bar: Bar, out: Path | None = None, player: bool = True) 
 
 def page(run: rerun.Run, shown: Films) -> str:
     """The page, whole."""
-    result, summary = run.result(), store.read_json(run.folder / "summary.json")
+    result, summary = run.result(), run_folder.read_json(run.folder / "summary.json")
     curves, remarks = _curves(result)
     looks = assets.looks([each["label"] for each in run.spec["agents"]])
-    scene = frames.scene(run.problem)
+    scene = watch.scene(run.problem)
     content = {
         "episodes": run.spec["episodes"],
         "agents": looks,
@@ -148,7 +150,7 @@ def _facts(problem: FiniteCMDP, summary: Mapping[str, Any]) -> list[tuple[str, s
         ("Actions", f"{problem.actions:,}"),
         ("Horizon H", f"{problem.horizon}"),
         ("Constraints", f"{problem.constraints}"),
-        ("Unsafe pairs (x, a)", f"{1 - frames.really_safe(problem)[~problem.exempt].mean():.1%}"),
+        ("Unsafe pairs (x, a)", f"{1 - watch.really_safe(problem)[~problem.exempt].mean():.1%}"),
         ("Safe optimum", f"{told['optimal_value']:.4f}"),
         ("Optimum without the constraint", f"{told['unconstrained_value']:.4f}"),
     ]
@@ -167,10 +169,10 @@ def _picture(problem: FiniteCMDP) -> str:
     """A problem without a map as its tiles: a PNG as a data address."""
     from matplotlib.image import imsave
 
-    from everystep import scenes
+    from everystep.environments import rendering
 
     start = int(np.argmax(planner.start_distribution(problem)))
-    pixels, file = scenes.Picture(problem).frame(scenes.Moment(0, start, (start,))), io.BytesIO()
+    pixels, file = rendering.Picture(problem).frame(rendering.Moment(0, start, (start,))), io.BytesIO()
     imsave(file, pixels, format="png")
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode("ascii")
 
@@ -276,7 +278,7 @@ def shot(run: rerun.Run, bar: Bar) -> Films:
     K, labels = run.spec["episodes"], [each["label"] for each in run.spec["agents"]]
     try:
         again = run.again(1)
-        when = frames.moments(K, _frames_at_most(run.problem, len(labels)))
+        when = watch.moments(K, _frames_at_most(run.problem, len(labels)))
         with bar(K * len(labels)) as advanced:
             films = {label: _film(run, again, label, when, advanced) for label in labels}
     except EverystepError as error:
@@ -299,8 +301,8 @@ def shot(run: rerun.Run, bar: Bar) -> Films:
 
 def _film(
     run: rerun.Run, again: Experiment, label: str, when: list[int], advanced: Callable[[int], None]
-) -> frames.Film:
-    film = frames.film(frames.Player(again, label, again.spec["seeds"][0]), when, advanced)
+) -> watch.Film:
+    film = watch.film(watch.Player(again, label, again.spec["seeds"][0]), when, advanced)
     run.check(label, film.columns["value"][None], film.columns["violation"][None])
     return film
 
@@ -310,7 +312,7 @@ def _frames_at_most(problem: FiniteCMDP, agents: int) -> int:
     return int(np.clip(BYTES_OF_FRAMES / (agents * one), FEWEST_FRAMES, FRAMES))
 
 
-def _with_few_marks(film: list[frames.Frame]) -> list[frames.Frame]:
+def _with_few_marks(film: list[watch.Frame]) -> list[watch.Frame]:
     """The frames with the first so many violations."""
     left, kept = VIOLATIONS, []
     for frame in film:
@@ -319,7 +321,7 @@ def _with_few_marks(film: list[frames.Frame]) -> list[frames.Frame]:
     return kept
 
 
-def _prices(films: Mapping[str, frames.Film]) -> dict[str, Any]:
+def _prices(films: Mapping[str, watch.Film]) -> dict[str, Any]:
     """Z_h^k of agents that have a price: a line for each constraint and step."""
     told = {}
     for label, film in films.items():

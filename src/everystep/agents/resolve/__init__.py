@@ -1,0 +1,1 @@
+"""Settings resolved on a problem: every `auto` decided, every part made."""

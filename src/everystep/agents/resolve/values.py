@@ -1,0 +1,138 @@
+"""The value side of an agent on a problem: its model made from what was said."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from everystep import kernels
+from everystep.agents.model_syntax import AUTO, InKernel, Regression, Value
+from everystep.agents.resolve.costs import own_functions
+from everystep.errors import EverystepError
+from everystep.lsvi import radii
+from everystep.lsvi.regression.kernel_points import Points, check_kernel
+from everystep.lsvi.regression.linalg import OnDemand, Watched
+from everystep.lsvi.values.kernel import KernelValues
+from everystep.lsvi.values.tables import Counts, Linear
+from everystep.mdp.cmdp import Factored, FiniteCMDP
+
+ValueModel = Counts | Linear | KernelValues
+MOST_COUNTS = 5e7  # numbers that the count model of one seed may keep: 0.4 GB
+
+
+@dataclass(frozen=True)
+class ValueSetup:
+    """A value model with every `auto` decided, checked on the problem."""
+
+    problem: FiniteCMDP
+    episodes: int
+    agent: str
+    values: Mapping[str, Any]
+    phi: np.ndarray | None
+    choice: Value
+    factor: np.ndarray | None = None  # (T, 1, S) on the width
+
+    @classmethod
+    def on(
+        cls,
+        problem: FiniteCMDP,
+        episodes: int,
+        agent: str,
+        values: Mapping[str, Any],
+        phi: np.ndarray | None,
+        factor: np.ndarray | None = None,
+    ) -> ValueSetup:
+        if isinstance(values["value"], Regression):
+            raise EverystepError(
+                f"setting value of {agent} is {values['value']}, which needs an environment: use everystep.train, or "
+                "choose counts, linear or kernel."
+            )
+        choice = _choice(problem, agent, values["value"], phi)
+        radius = values["radius"]
+        if isinstance(choice, InKernel) and radius != "tuned":
+            raise EverystepError(
+                f"setting radius of {agent} is {radius}, but its values are in the space of a kernel, where no printed "
+                "radius is a number; set radius to tuned, and radius_cost as you like."
+            )
+        counted = problem.actions * problem.states**2 * (1 if values["share_values"] else problem.horizon)
+        if choice != "linear" and isinstance(problem.P, Factored) and counted > MOST_COUNTS:
+            raise EverystepError(
+                f"setting value of {agent} is {choice}, but any of the {problem.states} states of '{problem.name}' may "
+                f"follow any other, so that {counted:.1e} counts would be kept; leave features at auto, or give some."
+            )
+        if radius == "coordinate" and choice != "counts":
+            raise EverystepError(
+                f"setting radius of {agent} is coordinate, which needs one-hot features; choose tuned or paper."
+            )
+        return cls(problem, episodes, agent, values, phi, choice, factor)
+
+    @property
+    def kernel(self) -> kernels.Kernel | None:
+        return self.choice.kernel if isinstance(self.choice, InKernel) else None
+
+    def shown(self) -> dict[str, Any]:
+        """The setting that was decided here, ready for JSON."""
+        return {"value": str(self.choice) + own_functions(self.problem, [self.kernel] if self.kernel else [])}
+
+    def remarks(self) -> tuple[str, ...]:
+        """What a reader of the results should know about the value model."""
+        if self.kernel is None or not kernels.looks_at(self.kernel) & {"landing", "move", kernels.ALL}:
+            return ()
+        return (f"the value kernel {self.kernel} of {self.agent} tells it where each action aims; counts do not.",)
+
+    longest = 1.0  # ||phi(x, a)|| is at most that
+
+    @property
+    def d(self) -> float:
+        """The number of features: of a kernel, the points it tells apart."""
+        if self.kernel is not None:
+            return float(len(Points.of(self.problem, self.kernel).gram))
+        one_hot = self.phi is None or self.choice == "counts"
+        return float(self.problem.states * self.problem.actions if one_hot else self.phi.shape[-1])  # type: ignore[union-attr]
+
+    def model(self) -> ValueModel:
+        s, H, K = self.values, float(self.problem.horizon), float(self.episodes)
+        d = self.d
+        radius: radii.Radius
+        if s["radius"] == "tuned":
+            radius = radii.Tuned(s["beta"])
+        elif s["radius"] == "paper":
+            radius = radii.PaperValue(s["beta"], d, H, K, s["p"])
+        else:
+            radius = radii.CoordinateValue(s["beta"], s["lam"], s["cap"], math.log(d * H * K / s["p"]))
+        if self.factor is not None:
+            radius = radii.Multiplied(radius, jnp.asarray(self.factor))
+        common = (radius, s["lam"], s["cap"])
+        if self.kernel is not None:
+            points = Points.of(self.problem, self.kernel)
+            tables = (jnp.asarray(points.gram), jnp.asarray(points.which))
+            return KernelValues(*common, self.problem.world.successors, *tables)
+        if self.choice == "counts":
+            return Counts(*common, self.problem.world.successors)
+        assert self.phi is not None
+        norms = Watched() if s["switch"] == "none" else OnDemand()
+        return Linear(*common, jnp.asarray(self.phi.swapaxes(0, 1)), norms)
+
+
+def _choice(problem: FiniteCMDP, agent: str, value: Value, phi: np.ndarray | None) -> Value:
+    """The value model with `auto` and its kernel decided and checked."""
+    where = f"setting value of {agent} is {value}"
+    if value == AUTO:
+        return "counts" if phi is None else "linear"
+    if value == "linear" and phi is None:
+        raise EverystepError(f"{where}, but the problem '{problem.name}' has no features; give some, or counts.")
+    if isinstance(value, InKernel):
+        if value.kernel is None and problem.features is None:
+            raise EverystepError(
+                f"{where}, but the problem '{problem.name}' has no features for a linear kernel; give a kernel, as in "
+                "kernel(rbf(2, on=position)*categorical)."
+            )
+        kernel = kernels.Linear(on="features") if value.kernel is None else value.kernel
+        check_kernel(problem, where, kernel)
+        return InKernel(kernel)
+    return value

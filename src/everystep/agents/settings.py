@@ -1,0 +1,262 @@
+"""Settings: the knobs of every agent, how a text or a value becomes their value, and what they do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from everystep.agents import model_syntax
+from everystep.agents.model_syntax import AUTO
+
+# Chosen by `benchmarks/sweep.py` over the lake and generated maps, on seeds that no report uses: docs/sweep.md.
+BETA, LAM, BETA_COST, LAM_COST = 0.2, 0.01, 0.3, 0.1
+# Of a Gaussian process: widths in standard deviations, and the least variance of noise that is assumed.
+BETA_GP, LAM_GP = 2.0, 0.01
+SWITCH = 2.0  # the factor of rare switching in the literature
+
+# Of LSVI-NEW, chosen on synthetic problems (seeds 1000 and 1001); its printed formulas exceed any K that can be run.
+SEED_EPISODES, SAFETY_BONUS, LAM_TRIPLES = 20, 0.3, 0.01
+PRINTED = "printed"
+
+RADII = ("tuned", "paper", "coordinate")
+PRECISIONS = ("float64", "float32")
+
+
+class Setting(NamedTuple):
+    """One knob: how a text or a value becomes its value, its default, and what it does."""
+
+    read: Callable[[Any], Any]
+    default: Any
+    help: str
+
+
+def _number(at_least: float = -math.inf, at_most: float = math.inf, above: float = -math.inf) -> Callable[[Any], float]:
+    low = f"above {above:g}" if above > -math.inf else f"at least {at_least:g}" if at_least > -math.inf else ""
+    high = f"at most {at_most:g}" if at_most < math.inf else ""
+    wanted = " and ".join(part for part in (low, high) if part)
+
+    def read(value: Any) -> float:
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            number = math.nan
+        if not math.isfinite(number) or number < at_least or number > at_most or number <= above:
+            raise ValueError(f"give a number {wanted}".rstrip())
+        return number
+
+    return read
+
+
+def _one_of(*options: str) -> Callable[[Any], str]:
+    def read(value: Any) -> str:
+        if value not in options:
+            raise ValueError(f"choose {', '.join(options[:-1])} or {options[-1]}")
+        return str(value)
+
+    return read
+
+
+def _yes_no(value: Any) -> bool:
+    words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if str(value).lower() not in words:
+        raise ValueError("choose true or false")
+    return words[str(value).lower()]
+
+
+def _or(word: Any, read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """`read`, or the word that leaves the choice to the problem."""
+
+    def either(value: Any) -> Any:
+        if value is None or value == word:
+            return word
+        try:
+            return read(value)
+        except ValueError as error:
+            raise ValueError(f"{error}, or {word}") from None
+
+    return either
+
+
+def _whole(at_least: int) -> Callable[[Any], int]:
+    def read(value: Any) -> int:
+        number = _number(at_least=at_least)(value)
+        if number != int(number):
+            raise ValueError(f"give a whole number of at least {at_least}")
+        return int(number)
+
+    return read
+
+
+def _floor(value: Any) -> Any:
+    if value in ("k", "sqrt"):
+        return value
+    try:
+        return _number(at_least=0)(value)
+    except ValueError:
+        raise ValueError("choose k, sqrt or a number of at least 0") from None
+
+
+def _switch(value: Any) -> Any:
+    if value is None or value is False or value in ("none", "false"):
+        return "none"
+    if value is True or value == "true":
+        return SWITCH
+    try:
+        return _number(above=1)(value)
+    except ValueError:
+        raise ValueError(f"choose none, true (a factor of {SWITCH:g}) or a number above 1") from None
+
+
+def _features(value: Any) -> Any:
+    if isinstance(value, str) or value is None:
+        return _one_of(AUTO, "one-hot")(AUTO if value is None else value)
+    array = np.asarray(value, np.float64)
+    if array.ndim != 3 or not np.isfinite(array).all():
+        raise ValueError("give a finite array of shape (S, A, d)")
+    return array
+
+
+def _known_safe(value: Any) -> Any:
+    if value is None or isinstance(value, str):
+        return _one_of("none", "safest")("none" if value is None else value)
+    array = np.asarray(value)
+    if array.ndim not in (1, 2) or array.dtype.kind not in "biu":
+        raise ValueError("choose none, safest, or from Python give an action for each state, or booleans (S, A)")
+    return array
+
+
+def _safe_action(value: Any) -> Any:
+    if value is None or isinstance(value, str):
+        return _one_of(AUTO, "safest")(AUTO if value is None else value)
+    array = np.asarray(value)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise ValueError("choose auto, safest, or from Python give an action for each state")
+    return array
+
+
+def _threshold(value: Any) -> Any:
+    if np.ndim(value) == 0:
+        return _or(AUTO, _number())(value)
+    return np.array([_number()(each) for each in value])
+
+
+SETTINGS: dict[str, Setting] = {
+    "beta": Setting(
+        _or(AUTO, _number(at_least=0)),
+        AUTO,
+        f"width of Q; a factor on the formula of other radii (auto: {BETA} tuned, else 1)",
+    ),
+    "lam": Setting(_or(AUTO, _number(above=0)), AUTO, f"ridge of the value model (auto: {LAM} tuned, else 1)"),
+    "radius": Setting(
+        _one_of(*RADII), "tuned", "widths: tuned, paper (printed formulas) or coordinate (valid for each (x, a))"
+    ),
+    "p": Setting(_number(above=0, at_most=1), 0.05, "probability with which intervals may fail (paper, coordinate)"),
+    "cap": Setting(
+        _or(AUTO, _number(above=0)),
+        AUTO,
+        "Q is clipped at this (auto: the horizon, times the largest reward if the optimum is above it)",
+    ),
+    "features": Setting(
+        _features, AUTO, "auto (the problem's, else one-hot), one-hot, or from Python an array (S, A, d)"
+    ),
+    "value": Setting(
+        model_syntax.read_value,
+        AUTO,
+        "value model: auto (by features), counts, linear, kernel, or kernel(...) with a kernel",
+    ),
+    "share_values": Setting(
+        _or(AUTO, _yes_no), AUTO, "one value estimator for all steps (auto: iff the problem is stationary)"
+    ),
+    "switch": Setting(
+        _switch,
+        "none",
+        "plan only when det(Lambda) has grown by this factor at some step (none: every episode; true: 2)",
+    ),
+    "precision": Setting(
+        _one_of(*PRECISIONS),
+        PRECISIONS[0],
+        "of all numbers: float64, or float32 where all models are counts (docs/performance.md)",
+    ),
+    "beta_cost": Setting(
+        _or(AUTO, _number(at_least=0)),
+        AUTO,
+        f"width of the cost estimate, like beta (auto: {BETA_COST} tuned, 2 sigma if more; {BETA_GP:g} for gp; else 1)",
+    ),
+    "lam_cost": Setting(
+        _or(AUTO, _number(above=0)),
+        AUTO,
+        f"ridge of the cost model (auto: {LAM_COST} tuned, 0.5 coordinate, 1 paper; gp: sigma^2 >= {LAM_GP}; "
+        f"lsvi-new: {LAM_TRIPLES})",
+    ),
+    "radius_cost": Setting(
+        _or(AUTO, _one_of(*RADII)),
+        AUTO,
+        "widths of the cost model (auto: as radius; paper if told what is safe)",
+    ),
+    "sigma": Setting(
+        _or(AUTO, _number(at_least=0, at_most=1e6)), AUTO, "noise of observed costs (auto: the problem's)"
+    ),
+    "bound": Setting(
+        _number(above=0),
+        1.0,
+        "bound of |g| (coordinate), of its norm in the kernel (gp), of the weights of costs (if told: else sqrt(d))",
+    ),
+    "cost": Setting(
+        model_syntax.read,
+        AUTO,
+        "cost model: auto (by features), counts, linear, gp, gp(kernel), or a list, one a constraint",
+    ),
+    "share_costs": Setting(
+        _or(AUTO, _yes_no), AUTO, "one cost estimator for all steps (auto: iff the problem is stationary)"
+    ),
+    "optimism": Setting(
+        _number(-1, 1), 1.0, "end of the cost interval believed: 1 lower (aggressive), 0 middle, -1 upper"
+    ),
+    "known_safe": Setting(
+        _known_safe, "none", "safe actions told in advance: none, safest (the one of lowest g), or from Python an array"
+    ),
+    "safe_action": Setting(
+        _safe_action, AUTO, "the known safe action of each state: auto (the problem's), safest, or from Python an array"
+    ),
+    "threshold": Setting(
+        _threshold, AUTO, "costs are linear as c = g + threshold: auto (the problem's), a number, or one a constraint"
+    ),
+    "kappa": Setting(
+        _or(AUTO, _number(at_least=0)),
+        AUTO,
+        "factor on the width of Q (auto: as printed, 2 H / (room left by the safe action) + 1; 1: none)",
+    ),
+    "react": Setting(_yes_no, False, "use costs seen earlier in the same episode at each step (needs share_costs)"),
+    "floor": Setting(_floor, "k", "least price of harm in episode k: k (as printed), sqrt, or a constant"),
+    "rectify": Setting(_yes_no, False, "price estimated harm only, instead of also crediting estimated safety"),
+    "seed_episodes": Setting(
+        _or(PRINTED, _whole(at_least=0)),
+        SEED_EPISODES,
+        "episodes for which only what was told to be safe is played; printed: the formula, above K for any feasible K",
+    ),
+    "safety_bonus": Setting(
+        _or(PRINTED, _number(at_least=0)),
+        SAFETY_BONUS,
+        "weight of doubt about costs in Q (e2 = e3 = e4); printed: the formulas, which keep Q at its cap",
+    ),
+    "lipschitz": Setting(_number(above=0), 1.0, "constant of star-convexity in the printed safety_bonus"),
+}
+VALUE_SETTINGS = ("beta", "lam", "radius", "p", "cap", "features", "value", "share_values", "switch", "precision")
+SAFE_SETTINGS = (
+    *("beta_cost", "lam_cost", "radius_cost", "sigma", "bound", "share_costs"),
+    *("safe_action", "threshold", "kappa"),
+)
+COST_SETTINGS = (
+    *("cost", "beta_cost", "lam_cost", "radius_cost", "sigma", "bound", "share_costs"),
+    *("optimism", "known_safe", "react"),
+)
+MIXTURE_SETTINGS = (
+    *("beta", "lam", "radius", "p", "cap", "share_values", "switch"),
+    *("beta_cost", "lam_cost", "radius_cost", "sigma", "bound", "share_costs"),
+    *("safe_action", "threshold", "seed_episodes", "safety_bonus", "lipschitz"),
+)

@@ -1,0 +1,220 @@
+"""Environments that publish their table, as gymnasium's toy-text ones do, become finite problems with exact optima.
+
+The table: `P[x][a]` is a list of (probability, x_next, reward, terminated).
+
+    P(x' | x, a) = sum of the probabilities of outcomes that lead to x'
+    r(x, a)      = sum over outcomes of probability * reward
+    g(x, a)      = sum over outcomes of probability * constraint(x, a, x', info)
+
+An episode of the environment may end early, one of a FiniteCMDP lasts H steps. So a state in which the environment
+terminates becomes absorbing, with r = 0 and g = -1 for every action: nothing is earned and nothing harmed any more, and
+the value of a policy is that in the environment cut after H steps. States that no episode enters need no safe action.
+Departure: rewards and constraints are shown on arrival, and where two outcomes of one action lead to the same state
+with different ones, their mean is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from everystep.environments.constraints import Constraint, observed
+from everystep.errors import EverystepError, whole_number
+from everystep.mdp.cmdp import FiniteCMDP, Grid, Noise
+from everystep.problems.grids import ACTIONS, cell_name, grid_coordinates, landing_cells
+
+AT_THE_END = -1.0  # g where an episode is over
+
+
+class Line(NamedTuple):
+    """One outcome of a table."""
+
+    x: int
+    a: int
+    probability: float
+    x_next: int
+    reward: float
+    terminated: bool
+
+
+def from_toy_text(
+    env: Any, horizon: int, constraint: Constraint | None = None, tolerance: float = 0.5, start: Any = None
+) -> FiniteCMDP:
+    """The problem of an environment that publishes its table: FrozenLake-v1, CliffWalking-v1, Taxi-v3, one's own.
+
+    horizon     H; gymnasium's own limit on steps is not part of the table.
+    constraint  a function of (obs, action, obs_next, info), one number or several in [-1, 1], safe iff <= 0, where info
+                is {"prob", "reward", "terminated"} of the outcome. Without one, an environment with a map (`desc`, as
+                FrozenLake-v1) has its holes for a constraint: g > 0 iff the chance of falling in exceeds `tolerance`.
+                Seen are (1 - tolerance) / scale in a hole and -tolerance / scale elsewhere, where scale is the larger
+                of tolerance and 1 - tolerance: +1 and -1 for a half.
+    start       as for FiniteCMDP; without it what the environment draws from (`initial_state_distrib`).
+    """
+    horizon = whole_number("horizon", horizon)
+    table = _table(env)
+    lines = list(_lines(table))
+    S, A = len(table), len(table[0])
+    start = _start(env, start, S)
+    over, entered = _over(lines, S, start)
+    desc = _desc(env, S)
+    if constraint is None:
+        constraint = _holes(desc, tolerance)
+
+    chance = np.zeros((S, A, S))
+    earned = np.zeros((S, A, S))
+    seen: list[np.ndarray] = []
+    for line in lines:
+        if over[line.x]:
+            continue
+        at = (line.x, line.a, line.x_next)
+        info = {"prob": line.probability, "reward": line.reward, "terminated": line.terminated}
+        g = observed(constraint, line.x, line.a, line.x_next, info)
+        seen = seen or [np.zeros((S, A, S)) for _ in g]
+        if len(g) != len(seen):
+            raise EverystepError(f"constraint gives {len(seen)} numbers and then {len(g)}; give equally many always.")
+        chance[at] += line.probability
+        earned[at] += line.probability * line.reward
+        for each, value in zip(seen, g, strict=True):
+            each[at] += line.probability * value
+    if not seen:
+        raise EverystepError("every state of the table is an end; give an environment in which something happens.")
+
+    possible = chance > 0
+    on_arrival = lambda total: np.divide(total, chance, out=np.zeros_like(total), where=possible)
+    P = chance.copy()
+    P[over] = np.eye(S)[over][:, None, :]
+    costs = np.stack([on_arrival(each) for each in seen])
+    costs[:, over] = AT_THE_END
+    rewards = on_arrival(earned)
+    problem = FiniteCMDP(
+        P,
+        (P * rewards).sum(-1),
+        (P * costs).sum(-1),
+        start=start,
+        horizon=horizon,
+        noise=Noise(reward_on_arrival=rewards, cost_on_arrival=costs),
+        name=_name(env),
+        exempt=~entered,
+        **({} if desc is None else _map(desc, over)),
+    )
+    problem.check()
+    return problem
+
+
+def _table(env: Any) -> list[list[Any]]:
+    """P as lists, by state and action, complete."""
+    P: Any = getattr(getattr(env, "unwrapped", env), "P", None)
+    if not hasattr(P, "keys"):
+        raise EverystepError(
+            f"{_name(env)} publishes no table P of its outcomes; learn it by playing instead, with es.train."
+        )
+    try:
+        table = [[P[x][a] for a in range(len(P[x]))] for x in range(len(P))]
+    except (KeyError, TypeError, IndexError):
+        table = []
+    if not table or {len(row) for row in table} != {len(table[0])} or not table[0]:
+        raise EverystepError(
+            f"the table P of {_name(env)} is not complete; number states and actions from 0 and give every state all."
+        )
+    return table
+
+
+def _lines(table: list[list[Any]]) -> Iterator[Line]:
+    for x, row in enumerate(table):
+        for a, outcomes in enumerate(row):
+            for outcome in outcomes:
+                try:
+                    probability, x_next, reward, terminated = outcome
+                    line = Line(x, a, float(probability), int(x_next), float(reward), bool(terminated))
+                    ok = 0 <= line.x_next < len(table)
+                except (TypeError, ValueError):
+                    ok = False
+                if not ok:
+                    raise EverystepError(
+                        f"P[{x}][{a}] has the outcome {outcome}; "
+                        f"give (probability, next state from 0 to {len(table) - 1}, reward, terminated)."
+                    )
+                if line.probability > 0:
+                    yield line
+
+
+def _over(lines: list[Line], S: int, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(S,) each: states in which an episode is over, because some arrival there terminates it; states ever entered.
+
+    Taxi's table enters some ends without ending, but only from states in which no episode ever is: they do not count.
+    """
+    over = np.zeros(S, bool)
+    over[[line.x_next for line in lines if line.terminated]] = True
+    onward = np.zeros((S, S), bool)
+    for line in lines:
+        onward[line.x, line.x_next] |= not line.terminated
+    on = np.zeros(S, bool)  # states in which an episode can be that is not over
+    if np.issubdtype(start.dtype, np.integer):
+        on[start.reshape(-1)] = True
+    else:
+        on |= start > 0
+    while ((new := onward[on].any(0)) & ~on).any():
+        on |= new
+    if (both := over & on).any():
+        raise EverystepError(
+            f"state {int(both.argmax())} ends an episode on one arrival and not on another; "
+            "give the end a state of its own in the table."
+        )
+    return over, on | over
+
+
+def _start(env: Any, start: Any, S: int) -> np.ndarray:
+    if start is None:
+        start = getattr(getattr(env, "unwrapped", env), "initial_state_distrib", None)
+        if start is None:
+            raise EverystepError(f"{_name(env)} does not say where it starts; give start=, a state or probabilities.")
+        start = np.asarray(start, np.float64)
+        if start.shape == (S,) and (start == 1).sum() == 1 == (start > 0).sum():
+            return np.array([int(start.argmax())])
+    # FiniteCMDP says what is wrong with a start, so only its shape is needed here.
+    start = np.asarray(start)
+    integers = np.issubdtype(start.dtype, np.integer)
+    if (integers and ((start < 0) | (start >= S)).any()) or (not integers and start.shape != (S,)):
+        raise EverystepError(f"start is {start}; give a state from 0 to {S - 1}, or {S} probabilities that sum to 1.")
+    return start
+
+
+def _desc(env: Any, S: int) -> np.ndarray | None:
+    """(S,): the letters of a lake's map, if it has one."""
+    desc = getattr(getattr(env, "unwrapped", env), "desc", None)
+    letters = None if desc is None else np.asarray(desc)
+    if letters is None or letters.ndim != 2 or letters.size != S or letters.dtype.kind != "S":
+        return None
+    letters = letters.astype(str)
+    return letters if set(letters.flat) <= set("SFHG") else None
+
+
+def _holes(desc: np.ndarray | None, tolerance: Any) -> Constraint:
+    if desc is None:
+        raise EverystepError(
+            "the environment has no map with holes; give constraint=, a function that says what harms."
+        )
+    if not isinstance(tolerance, int | float) or not 0 <= tolerance < 1:
+        raise EverystepError(f"tolerance is {tolerance}; give a chance from 0 to below 1.")
+    hole = desc.reshape(-1) == "H"
+    scale = max(tolerance, 1 - tolerance)
+    return lambda obs, action, obs_next, info: (float(hole[obs_next]) - tolerance) / scale
+
+
+def _map(desc: np.ndarray, over: np.ndarray) -> dict[str, Any]:
+    """How a lake is drawn and called; its actions are those of grids.py."""
+    landing = landing_cells(np.zeros(desc.shape, bool))
+    landing = np.where(over[:, None], np.arange(desc.size)[:, None], landing)
+    return {
+        "grid": Grid(tuple("".join(row) for row in desc)),
+        "action_names": ACTIONS,
+        "state_names": tuple(cell_name(x, desc.shape[1]) for x in range(desc.size)),
+        "coordinates": grid_coordinates(landing, desc.shape[1]),
+    }
+
+
+def _name(env: Any) -> str:
+    spec = getattr(env, "spec", None)
+    return str(spec.id) if spec is not None else type(getattr(env, "unwrapped", env)).__name__

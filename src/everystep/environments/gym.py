@@ -1,0 +1,200 @@
+"""gymnasium and finite problems: a problem as an environment, an environment's table as a problem, six-value steps.
+
+    env = gymnasium.make("everystep/FrozenLake-v0", horizon=20)      # after `import everystep`
+    env = es.gym.make_env(problem)                                   # of one's own
+    problem = es.gym.from_toy_text(gymnasium.make("FrozenLake-v1"), horizon=100)
+
+Needs the extra `gym`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+from typing import Any, SupportsFloat
+
+import numpy as np
+
+from everystep.environments.constraints import from_info, harm, signed
+from everystep.environments.rendering import WINDOW_SENTENCE, Moment, Picture, Window, text
+from everystep.errors import EverystepError, number_below, unknown
+from everystep.mdp.cmdp import FiniteCMDP, start_state, step
+from everystep.problems import REGISTERED
+
+try:
+    import gymnasium
+    from gymnasium import spaces
+except ImportError:
+    raise EverystepError(
+        "es.gym needs gymnasium, which is not installed; install it with pip install 'everystep[gym]'."
+    ) from None
+
+from everystep.environments.from_table import from_toy_text
+
+__all__ = ["CMDPEnv", "FromSixValueStep", "SixValueStep", "from_toy_text", "make_env"]
+
+HUMAN = ["human"] if importlib.util.find_spec("pygame") else []
+
+
+def make_env(problem: FiniteCMDP, render_mode: str | None = None) -> CMDPEnv:
+    """A problem of one's own as an environment."""
+    return CMDPEnv(problem, render_mode=render_mode)
+
+
+class CMDPEnv(gymnasium.Env[Any, Any]):
+    """A finite problem as a gymnasium environment.
+
+    Actions       Discrete(A).      Observations  Discrete(S), the state.
+    Reward        as the problem shows it: on arrival or as a mean, with noise where it has any.
+    info          "constraint": (m,) as the problem shows it, signed, safe iff <= 0; "cost": sum_i max(constraint_i, 0);
+                  "mean_constraint": (m,) the true means g(x, a), for the books. After `reset`, all are 0.
+    Start         the problem's; `reset(options={"start": x})` starts in state x. A problem with a sequence of starts
+                  goes through it, and from its first again after `reset(seed=...)`.
+    End           truncated after H steps, never terminated; x is then where the last step led.
+
+    `problem` is a FiniteCMDP, or the name of a registered problem with its settings: `CMDPEnv("terrain", seed=3)`.
+    Everything random comes from `np_random`, so that `reset(seed=...)` repeats it: a uniform draw for the start and for
+    each step, and normal draws where rewards or constraints are noisy.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array", *HUMAN], "render_fps": 4}  # noqa: RUF012
+
+    def __init__(self, problem: FiniteCMDP | str, render_mode: str | None = None, **settings: Any) -> None:
+        self.problem = _problem(problem, settings)
+        modes = self.metadata["render_modes"]
+        if render_mode == "human" and render_mode not in modes:
+            raise EverystepError(WINDOW_SENTENCE)
+        if render_mode is not None and render_mode not in modes:
+            raise EverystepError(f"render_mode is {render_mode!r}; choose {', '.join(modes)}, or leave it out.")
+        self.render_mode = render_mode
+        self.observation_space = spaces.Discrete(self.problem.states)
+        self.action_space = spaces.Discrete(self.problem.actions)
+        self._world = self.problem.world
+        self._episode = 0
+        self._now: Moment | None = None
+        self._picture: Picture | None = None
+        self._window: Window | None = None
+
+    @property
+    def horizon(self) -> int:
+        """H, the steps of every episode; gymnasium's `spec` does not know it, for it depends on the problem."""
+        return self.problem.horizon
+
+    @property
+    def h(self) -> int:
+        """The steps done in this episode: the step, counted from 0, that the next action is for."""
+        return 0 if self._now is None else self._now.h
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._episode = 1 if seed is not None else self._episode + 1
+        x = int(start_state(self._world, self._episode, self.np_random.random()))
+        if options is not None and options.get("start") is not None:
+            x = self._given_start(options["start"])
+        self._now = Moment(0, x, (x,))
+        if self.render_mode == "human":
+            self.render()
+        nothing = np.zeros(self.problem.constraints)
+        return x, _info(nothing, nothing)
+
+    def step(self, action: Any) -> tuple[int, SupportsFloat, bool, bool, dict[str, Any]]:
+        now, H = self._now, self.problem.horizon
+        if now is None or now.h >= H:
+            raise EverystepError(f"the episode has not begun or is over after {H} steps; call reset() first.")
+        a = number_below("action", action, self.problem.actions)
+        u = self.np_random.random()
+        reward_noise = 0.0 if self._world.reward_sigma is None else self.np_random.standard_normal()
+        many = self.problem.constraints
+        cost_noise = 0.0 if self._world.cost_sigma is None else self.np_random.standard_normal(many)
+        outcome = step(self._world, now.h, now.x, a, u, reward_noise, cost_noise)
+        x, reward = int(outcome.x_next), float(outcome.reward)
+        trail = (*now.trail, x) if self.render_mode is not None else ()
+        self._now = Moment(now.h + 1, x, trail, a, reward, outcome.cost)
+        if self.render_mode == "human":
+            self.render()
+        return x, reward, False, now.h + 1 >= H, _info(outcome.cost, outcome.g)
+
+    def render(self) -> Any:
+        """Text for `ansi`, bytes (height, width, 3) for `rgb_array`; `human` shows itself at every step."""
+        if self._now is None:
+            raise EverystepError("there is nothing to render before the first episode; call reset() first.")
+        if self.render_mode is None:
+            modes = ", ".join(self.metadata["render_modes"])
+            raise EverystepError(f"render_mode is None; make the environment with one of {modes}.")
+        if self.render_mode == "ansi":
+            return text(self.problem, self._now)
+        if self._picture is None:
+            self._picture = Picture(self.problem)
+        frame = self._picture.frame(self._now)
+        if self.render_mode == "rgb_array":
+            return frame
+        if self._window is None:
+            self._window = Window(self.problem.name, self.metadata["render_fps"])
+        self._window.show(frame)
+        return None
+
+    def close(self) -> None:
+        if self._window is not None:
+            self._window.close()
+            self._window = None
+
+    def _given_start(self, start: Any) -> int:
+        x = number_below("start", start, self.problem.states)
+        if self.problem.exempt[x]:
+            raise EverystepError(f"start is {x}, a state that is never entered; give another.")
+        return x
+
+
+class SixValueStep(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """An environment in the style of Safety-Gymnasium: step gives obs, reward, cost, terminated, truncated, info.
+
+    cost = sum_i max(constraint_i, 0), of what `info` reports. Put it outermost: other wrappers know five values only.
+    """
+
+    def step(self, action: Any) -> Any:
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        return obs, reward, harm(from_info(info)), terminated, truncated, info
+
+
+class FromSixValueStep(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """The way back: the cost of a six-value step goes into `info`, as "constraint" and "cost".
+
+    constraint = cost - limit where `info` has none of its own, so that costs up to `limit` are safe; "cost" is then
+    what exceeds it. Put it innermost, around the six-value environment itself.
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, Any], limit: float = 0.0) -> None:
+        super().__init__(env)
+        self.limit = float(signed(limit, lambda: f"limit is {limit}")[0])
+
+    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+        values: Any = self.env.step(action)
+        if len(values) != 6:
+            raise EverystepError(f"the environment's step gives {len(values)} values, not six; use it as it is.")
+        obs, reward, cost, terminated, truncated, info = values
+        if "constraint" not in info:
+            g = signed(cost, lambda: f"the cost of a step is {cost}") - self.limit
+            info = {**info, "constraint": g}
+        return obs, reward, terminated, truncated, {**info, "cost": harm(info["constraint"])}
+
+
+def _info(cost: np.ndarray, g: np.ndarray) -> dict[str, Any]:
+    return {"constraint": np.array(cost), "cost": harm(cost), "mean_constraint": np.array(g)}
+
+
+def _problem(problem: Any, settings: dict[str, Any]) -> FiniteCMDP:
+    if isinstance(problem, str):
+        if problem not in REGISTERED:
+            raise unknown("problem", problem, REGISTERED, f"Registered are {', '.join(REGISTERED)}.")
+        build = REGISTERED[problem]
+        known = inspect.signature(build).parameters
+        for name in settings:
+            if name not in known:
+                raise unknown("setting", name, known, f"The problem '{problem}' takes {', '.join(known)}.")
+        return build(**settings)
+    if not isinstance(problem, FiniteCMDP):
+        raise EverystepError(f"problem is {type(problem).__name__}; give an es.FiniteCMDP or the name of a problem.")
+    if settings:
+        raise EverystepError(f"{next(iter(settings))} is no setting of an environment made of a FiniteCMDP; drop it.")
+    problem.check()
+    return problem

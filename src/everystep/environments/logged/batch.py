@@ -1,0 +1,195 @@
+"""A batch of transitions: its arrays, and what is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from everystep.environments.constraints import harm
+from everystep.errors import EverystepError
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """n transitions, those of an episode one after another.
+
+    observations       (n, ...)  float64, or int64 for states that are numbers
+    actions            (n,)      int64
+    rewards            (n,)      float64
+    costs              (n, m)    float64, signed constraints as seen, safe iff <= 0
+    next_observations  (n, ...)  as observations
+    terminated         (n,)      whether the episode ended here for good; one merely cut off goes on unseen
+    steps              (n,)      int64, the step h within the episode, counted from 0
+    episode            (n,)      int64, which episode
+
+    Make one with `Batch.of`, which says what is wrong with the arrays.
+    """
+
+    observations: np.ndarray
+    actions: np.ndarray
+    rewards: np.ndarray
+    costs: np.ndarray
+    next_observations: np.ndarray
+    terminated: np.ndarray
+    steps: np.ndarray
+    episode: np.ndarray
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        observations: Any,
+        actions: Any,
+        rewards: Any,
+        costs: Any,
+        next_observations: Any,
+        terminated: Any,
+        steps: Any = None,
+        episode: Any = None,
+        action_count: int | None = None,
+    ) -> Batch:
+        """A batch from anything array-like, checked.
+
+        Of `steps` and `episode` one may be left out: an episode begins where steps do not increase, and steps count
+        rows within an episode. With `action_count` = A, actions must be below A.
+        """
+        before, after = (
+            _observations("observations", observations),
+            _observations("next_observations", next_observations),
+        )
+        n = len(before)
+        if after.shape != before.shape:
+            raise EverystepError(
+                f"next_observations have shape {after.shape}, observations {before.shape}; give equal shapes."
+            )
+        if after.dtype != before.dtype:  # whole numbers in one of them only: both are measurements
+            before, after = before.astype(np.float64), after.astype(np.float64)
+        cost = _numbers("costs", costs)
+        cost = cost[:, None] if cost.ndim == 1 else cost
+        if cost.ndim != 2 or not cost.shape[1]:
+            raise EverystepError(f"costs have shape {cost.shape}; give ({n},), or ({n}, m) for m constraints.")
+        columns = {
+            "actions": _whole("actions", actions),
+            "rewards": _numbers("rewards", rewards),
+            "costs": cost,
+            "terminated": _booleans("terminated", terminated),
+            **_counted(n, steps, episode),
+        }
+        for name, column in columns.items():
+            if len(column) != n or (column.ndim != 1 and name != "costs"):
+                raise EverystepError(f"{name} have shape {column.shape}; give one for each of the {n} observations.")
+        a = columns["actions"]
+        if (bad := a < 0 if action_count is None else (a < 0) | (a >= action_count)).any():
+            known = "0" if action_count is None else f"0 to {action_count - 1}"
+            raise EverystepError(f"action is {a[bad][0]} in row {_row(bad)}; actions are numbered from {known}.")
+        batch = cls(observations=before, next_observations=after, **columns)
+        batch._check_episodes()
+        return batch
+
+    def __len__(self) -> int:
+        return len(self.rewards)
+
+    def rows(self, which: Any) -> Batch:
+        """Some of the rows, by a slice or an index."""
+        return Batch(*(getattr(self, each.name)[which] for each in fields(self)))
+
+    @property
+    def constraints(self) -> int:
+        return int(self.costs.shape[1])
+
+    @property
+    def violation(self) -> float:
+        """The harm that was seen: sum over steps and constraints of max(cost, 0)."""
+        return harm(self.costs)
+
+    def episodes(self) -> Iterator[slice]:
+        """The rows of each episode."""
+        begins = np.flatnonzero(np.diff(self.episode, prepend=np.nan) != 0)
+        for first, last in zip(begins, [*begins[1:], len(self)], strict=True):
+            yield slice(int(first), int(last))
+
+    def _check_episodes(self) -> None:
+        same = self.episode[1:] == self.episode[:-1]
+        begins = self.episode[np.flatnonzero(np.diff(self.episode, prepend=np.nan) != 0)]
+        names, times = np.unique(begins, return_counts=True)
+        if (times > 1).any():
+            raise EverystepError(
+                f"episode {names[times > 1][0]} is in {times.max()} places; sort the rows by episode and step."
+            )
+        if (bad := same & (np.diff(self.steps) <= 0)).any():
+            row = int(bad.argmax())
+            raise EverystepError(
+                f"step {self.steps[row + 1]} follows step {self.steps[row]} in episode {self.episode[row]}; "
+                "sort the rows by episode and step."
+            )
+        if (bad := same & self.terminated[:-1]).any():
+            row = int(bad.argmax())
+            raise EverystepError(
+                f"episode {self.episode[row]} goes on after it terminated at step {self.steps[row]}; "
+                "give what follows another episode."
+            )
+
+
+def _array(name: str, value: Any, kinds: str) -> np.ndarray:
+    try:
+        array = np.asarray(value)
+    except ValueError:  # rows of different lengths
+        array = np.array(None)
+    if array.dtype.kind not in kinds or array.ndim == 0:
+        raise EverystepError(f"{name} are no array of numbers; give one with a row for each step.")
+    return array
+
+
+def _numbers(name: str, value: Any) -> np.ndarray:
+    array = _array(name, value, "biuf").astype(np.float64)
+    if not (finite := np.isfinite(array)).all():
+        row = int(np.argwhere(~finite)[0][0])
+        raise EverystepError(f"{name} are {array[~finite][0]} in row {row}; every entry must be finite.")
+    return array
+
+
+def _observations(name: str, value: Any) -> np.ndarray:
+    array = _array(name, value, "biuf")
+    if not array.size:
+        raise EverystepError(f"{name} have shape {array.shape}; give at least one step.")
+    return array.astype(np.int64) if array.dtype.kind in "biu" and array.ndim == 1 else _numbers(name, array)
+
+
+def _whole(name: str, value: Any) -> np.ndarray:
+    array = _numbers(name, value)
+    if (bad := array != np.floor(array)).any():
+        raise EverystepError(f"{name} are {array[bad][0]} in row {_row(bad)}; give whole numbers.")
+    return array.astype(np.int64)
+
+
+def _booleans(name: str, value: Any) -> np.ndarray:
+    array = _array(name, value, "biuf")
+    if (bad := (array != 0) & (array != 1)).any():
+        raise EverystepError(f"{name} are {array[bad][0]} in row {_row(bad)}; give true or false, 1 or 0.")
+    return array.astype(bool)
+
+
+def _counted(n: int, steps: Any, episode: Any) -> dict[str, np.ndarray]:
+    """steps and episode, one made of the other where it is not given."""
+    if steps is None and episode is None:
+        raise EverystepError(
+            "there are neither steps nor episode; give one, so that it is known which rows belong together."
+        )
+    if steps is not None and (bad := (steps := _whole("steps", steps)) < 0).any():
+        raise EverystepError(f"steps are {steps[bad][0]} in row {_row(bad)}; count them from 0.")
+    if episode is None:
+        begins = np.diff(steps, prepend=np.inf) <= 0
+        return {"steps": steps, "episode": np.cumsum(begins) - 1}
+    episode = _whole("episode", episode)
+    if steps is None:
+        row = np.arange(len(episode))
+        begins = np.diff(episode, prepend=np.nan) != 0
+        steps = row - np.maximum.accumulate(np.where(begins, row, 0))
+    return {"steps": steps, "episode": episode}
+
+
+def _row(bad: np.ndarray) -> int:
+    return int(np.argwhere(bad)[0][0])

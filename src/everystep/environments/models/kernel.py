@@ -1,0 +1,297 @@
+"""Kernel models on stored data: Q (KOVI) and costs (Gaussian processes) in the space of a kernel, over what was seen.
+
+    mean(y) = k_y^T (K + lam I)^-1 c        var(y) = k(y, y) - k_y^T (K + lam I)^-1 k_y
+    Q_h = min{mean with c = r + V_{h+1}(x'), plus beta lam^-1/2 sqrt(var), cap}        KOVI (Yang et al. 2020, rebuilt)
+
+With L L^T = K + lam I and W = L^-1 K(points, slots), the mean at all slots is (L^-1 c)^T W and the variance there is
+k - sum W^2, so new targets cost O(C^2 A); an episode adds rows to L and W, and columns to W. Everything is dense and
+grows as A C^2: for thousands of transitions. For more, `features.fourier` is the RBF kernel at a fixed size.
+
+With the linear kernel this is the linear model: var = lam ||phi||^2 in Lambda^-1, hence lam^-1/2 above. T, slots and
+the steps they belong to are as in `stored.py`. C is the capacity of points and slots alike.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int
+
+from everystep.environments.models.linear import Rows, arrivals
+from everystep.kernels import Kernel, Point, diagonal, gram
+from everystep.lsvi.costs.tables import CostEstimate
+from everystep.lsvi.radii import Radius, Scalar
+from everystep.lsvi.regression.linalg import forward
+from everystep.mdp.cmdp import at_step
+
+
+class PointsSeen(NamedTuple):
+    """Named points of one episode: of what was done (L, d), and of states arrived at, for every action (A, L, d)."""
+
+    here: Point
+    there: Point
+
+
+class Core(NamedTuple):
+    """Points seen, the factor of K + lam I (the identity where unused), and what slots need of it."""
+
+    points: Point  # (T, C, d)
+    L: Float[Array, "T C C"]
+    slots: Point  # (T, A, C, d)
+    W: Float[Array, "T C A C"]
+    var: Float[Array, "T A C"]
+    used: Int[Array, " T"]
+    log_det: Float[Array, " T"]  # of I + K / lam
+
+
+class Added(NamedTuple):
+    """What n new points add to the factor: see `add`."""
+
+    B: Float[Array, "T C n"]
+    M: Float[Array, "T n n"]
+    at: Int[Array, " T"]
+
+
+def no_core(kernel: Kernel, like: Point, steps: int, actions: int, capacity: int) -> Core:
+    """Nothing seen; `like` gives the length of each named coordinate."""
+    C = capacity
+    empty = lambda *shape: {name: jnp.zeros((*shape, d)) for name, d in like.items()}
+    return Core(
+        empty(steps, C),
+        jnp.broadcast_to(jnp.eye(C), (steps, C, C)) + 0.0,
+        empty(steps, actions, C),
+        jnp.zeros((steps, C, actions, C)),
+        jnp.ones((steps, actions, C)),
+        jnp.zeros(steps, jnp.int32),
+        jnp.zeros(steps),
+    )
+
+
+def grown(core: Core, capacity: int) -> Core:
+    """The same with room for `capacity` points and slots."""
+    more = capacity - core.L.shape[-1]
+    wide = lambda array, *axes: jnp.pad(array, [(0, more if i in axes else 0) for i in range(array.ndim)])
+    C = core.L.shape[-1]
+    new = jnp.arange(capacity, dtype=jnp.int32) >= C
+    return Core(
+        jax.tree.map(lambda leaf: wide(leaf, 1), core.points),
+        wide(core.L, 1, 2) + jnp.diag(new.astype(float))[None],
+        jax.tree.map(lambda leaf: wide(leaf, 2), core.slots),
+        wide(core.W, 1, 3),
+        wide(core.var, 2),
+        core.used,
+        core.log_det,
+    )
+
+
+def add(kernel: Kernel, lam: Scalar, core: Core, rows: Rows, seen: PointsSeen) -> tuple[Core, Added]:
+    """Points and slots of an episode: new rows [B^T, M] of L with M M^T = K(new, new) + lam I - B^T B, and their W.
+
+    A row past the end of the episode becomes a row of the identity, and is written over by the next.
+    """
+    T, C = core.L.shape[:2]
+    per = lambda array: array[None] if T == 1 else array[:, None]  # (L, ...) to (T, n, ...)
+    here, live = jax.tree.map(per, seen.here), per(rows.live)
+    names = list(seen.there)
+    moved = {name: arrivals(T, rows, jnp.moveaxis(seen.there[name], -1, 1)) for name in names}  # (A, d, L) inside
+    slot = moved[names[0]][0]
+    there = {name: jnp.moveaxis(each, 2, -1) for name, (_, each) in moved.items()}  # (T, A, n, d)
+
+    def one(each: Any) -> Any:
+        points, L, slots, W, var, used, log_det, new, live, slot, there = each
+        n, A = len(live), var.shape[0]
+        fresh_points = live.sum(dtype=jnp.int32)
+        seen_before = (jnp.arange(C, dtype=jnp.int32) < used)[:, None]
+        B = forward(L, jnp.where(seen_before & live[None], gram(kernel, points, new), 0.0))
+        both = live[:, None] & live[None]
+        K = jnp.where(both, gram(kernel, new, new), 0.0) + jnp.diag(jnp.where(live, lam, 1.0))
+        M = jnp.linalg.cholesky(K - B.T @ B)
+        at = lambda old, rows: lax.dynamic_update_slice_in_dim(old, rows, used, 0)
+        points = jax.tree.map(at, points, new)
+        L = at(L, lax.dynamic_update_slice_in_dim(B.T, M, used, 1))
+        flat = lambda array: jax.tree.map(lambda leaf: leaf.reshape(-1, leaf.shape[-1]), array)
+        unfolded = W.reshape(C, -1)
+        k = jnp.where(live[:, None], gram(kernel, new, flat(slots)), 0.0)
+        more = forward(M, k - B.T @ unfolded)
+        W = at(unfolded, more).reshape(W.shape)
+        var = var - (more**2).sum(0).reshape(var.shape)
+        # the states arrived at, under the new factor
+        in_use = (jnp.arange(C, dtype=jnp.int32) < used + fresh_points)[:, None]
+        fresh = forward(L, jnp.where(in_use, gram(kernel, points, flat(there)), 0.0))
+        put_in = lambda old, new: old.at[..., slot].set(new, mode="drop")
+        W = put_in(W, fresh.reshape(C, A, n))
+        var = put_in(var, (diagonal(kernel, flat(there)) - (fresh**2).sum(0)).reshape(A, n))
+        slots = jax.tree.map(lambda old, new: old.at[:, slot].set(new, mode="drop"), slots, there)
+        gained = 2 * jnp.where(live, jnp.log(jnp.diagonal(M)), 0.0).sum() - fresh_points.astype(float) * jnp.log(lam)
+        return Core(points, L, slots, W, var, used + fresh_points, log_det + gained), Added(B, M, used)
+
+    return lax.map(one, (*core, here, live, slot, there))
+
+
+class KernelDecision(NamedTuple):
+    """What a plan decided, for points without a slot: targets whitened by L, (T or H, C, m), and the width's factor."""
+
+    kernel: Any
+    points: Any
+    L: Any
+    z: Any
+    used: Any
+    radius: Any
+
+    def judge(self, h: int, points: Point) -> tuple[np.ndarray, np.ndarray]:
+        """Mean (m, A, n), or (A, n) where z has no m, and width (A, n), of named points (A, n, d)."""
+        z, L, used = (np.asarray(at_step(each, h)) for each in (self.z, self.L, self.used))
+        own = jax.tree.map(lambda leaf: at_step(leaf, h), self.points)
+        with jax.enable_x64(True):
+            mean, var = _judged(self.kernel, own, L, z, used, points)
+        return np.asarray(mean), float(self.radius) * np.sqrt(np.maximum(np.asarray(var), 0))
+
+
+@jax.jit
+def _judged(kernel: Kernel, points: Point, L: Array, z: Array, used: Array, at: Point) -> tuple[Array, Array]:
+    A, n = jax.tree.leaves(at)[0].shape[:2]
+    flat = jax.tree.map(lambda leaf: leaf.reshape(A * n, -1), at)
+    k = jnp.where((jnp.arange(len(L), dtype=jnp.int32) < used)[:, None], gram(kernel, points, flat), 0.0)
+    W = forward(L, k)
+    return (z.T @ W).reshape(*z.shape[1:], A, n), (diagonal(kernel, flat) - (W**2).sum(0)).reshape(A, n)
+
+
+class KernelState(NamedTuple):
+    """The core, and of every point its reward, the slot it led to (-1: none), and whether the episode ended there."""
+
+    core: Core
+    reward: Float[Array, "T C"]
+    next: Int[Array, "T C"]
+    ended: Bool[Array, "T C"]
+    low: Float[Array, ""]
+    high: Float[Array, ""]
+
+
+class KernelFit(NamedTuple):
+    state: KernelState
+    width: Float[Array, "T A C"]
+
+
+class StoredKernel(NamedTuple):
+    """The value model in the space of a kernel: same plan, same choice, other regression.
+
+    Departures from KOVI: `cap` in place of H - h + 1 (the paper's clip), and no clip at 0; rewards scaled to [0, 1].
+    """
+
+    radius: Radius
+    lam: Scalar
+    cap: Scalar
+    horizon: Scalar
+    kernel: Any
+
+    def init(self, like: Point, steps: int, actions: int, capacity: int, scale: tuple[Any, Any]) -> KernelState:
+        core = no_core(self.kernel, like, steps, actions, capacity)
+        zeros = jnp.zeros((steps, capacity))
+        low, high = (jnp.asarray(each, float) for each in scale)
+        return KernelState(core, zeros, zeros.astype(jnp.int32) - 1, zeros.astype(bool), low, high)
+
+    def update(self, state: KernelState, rows: Rows) -> KernelState:
+        T, C = state.reward.shape
+        core, added = add(self.kernel, self.lam, state.core, rows, rows.value)
+        per = lambda array: array[None] if T == 1 else array[:, None]
+        at = jax.vmap(lambda old, new, i: lax.dynamic_update_slice_in_dim(old, new, i, 0))
+        slot = jnp.where((rows.slot < C) & ~rows.ended & rows.live, rows.slot, -1)
+        return KernelState(
+            core,
+            at(state.reward, per(rows.reward), added.at),
+            at(state.next, per(slot), added.at),
+            at(state.ended, per(rows.ended), added.at),
+            state.low,
+            state.high,
+        )
+
+    def grown(self, state: KernelState, capacity: int) -> KernelState:
+        more = [(0, 0), (0, capacity - state.reward.shape[1])]
+        return state._replace(
+            core=grown(state.core, capacity),
+            reward=jnp.pad(state.reward, more),
+            next=jnp.pad(state.next, more, constant_values=-1),
+            ended=jnp.pad(state.ended, more),
+        )
+
+    def refreshed(self, state: KernelState) -> KernelState:
+        return state
+
+    def log_det(self, state: KernelState) -> Float[Array, " T"]:
+        return state.core.log_det
+
+    def fit(self, state: KernelState, k: Int[Array, ""]) -> KernelFit:
+        return KernelFit(state, self.radius.width(jnp.maximum(state.core.var, 0) / self.lam, k))
+
+    def whitened(self, fit: KernelFit, h: Int[Array, ""], V_next: Float[Array, " C"]) -> Float[Array, " C"]:
+        """z = L^-1 (r + V_{h+1}(x')), rewards on the scale of [0, 1]."""
+        state = fit.state
+        reward, after, ended = (at_step(each, h) for each in (state.reward, state.next, state.ended))
+        span = state.high - state.low
+        V = jnp.where(after >= 0, V_next[after], 0.0)
+        V_ended = jnp.where(ended, -state.low / span * (self.horizon - 1 - h.astype(float)), 0.0)
+        y = (reward - state.low) / span + V + V_ended
+        live = jnp.arange(len(y), dtype=jnp.int32) < at_step(state.core.used, h)
+        return forward(at_step(state.core.L, h), jnp.where(live, y, 0.0)[:, None])[:, 0]
+
+    def estimate(self, fit: KernelFit, h: Int[Array, ""], V_next: Float[Array, " C"]) -> Float[Array, "A C"]:
+        W = at_step(fit.state.core.W, h)
+        mean = (self.whitened(fit, h, V_next) @ W.reshape(len(W), -1)).reshape(W.shape[1:])
+        return jnp.minimum(mean + at_step(fit.width, h), self.cap)
+
+    def decision(self, fit: KernelFit, V: Float[Array, "H C"], k: Int[Array, ""]) -> KernelDecision:
+        V_next = jnp.concatenate([V[1:], jnp.zeros_like(V[:1])])
+        steps = jnp.arange(len(V), dtype=jnp.int32)
+        z = lax.map(lambda each: self.whitened(fit, *each), (steps, V_next))
+        core = fit.state.core
+        return KernelDecision(
+            self.kernel, core.points, core.L, z, core.used, self.radius.width(1 / jnp.asarray(self.lam), k)
+        )
+
+
+class KernelCostState(NamedTuple):
+    core: Core
+    z: Float[Array, "T C m"]
+
+
+class StoredGP(NamedTuple):
+    """The cost model in the space of a kernel: a Gaussian process on what was seen, one for all constraints."""
+
+    radius: Radius
+    lam: Scalar
+    kernel: Any
+
+    def init(self, like: Point, steps: int, constraints: int, actions: int, capacity: int) -> KernelCostState:
+        core = no_core(self.kernel, like, steps, actions, capacity)
+        return KernelCostState(core, jnp.zeros((steps, capacity, constraints)))
+
+    def update(self, state: KernelCostState, rows: Rows) -> KernelCostState:
+        core, added = add(self.kernel, self.lam, state.core, rows, rows.harm)
+        cost = jnp.where(rows.live[:, None], rows.cost, 0.0)
+        y = cost[None] if len(state.z) == 1 else cost[:, None]
+
+        def one(each: Any) -> Any:
+            z, y, B, M, used = each
+            return lax.dynamic_update_slice_in_dim(z, forward(M, y - B.T @ z), used, 0)
+
+        return KernelCostState(core, lax.map(one, (state.z, y, *added)))
+
+    def grown(self, state: KernelCostState, capacity: int) -> KernelCostState:
+        z = jnp.pad(state.z, [(0, 0), (0, capacity - state.z.shape[1]), (0, 0)])
+        return KernelCostState(grown(state.core, capacity), z)
+
+    def refreshed(self, state: KernelCostState) -> KernelCostState:
+        return state
+
+    def estimate(self, state: KernelCostState, k: Int[Array, ""]) -> CostEstimate:
+        mean = jnp.einsum("tcm,tcas->tmas", state.z, state.core.W)
+        return CostEstimate(mean, self.radius.width(jnp.maximum(state.core.var, 0), k)[:, None])
+
+    def decision(self, state: KernelCostState, k: Int[Array, ""]) -> KernelDecision:
+        core = state.core
+        radius = self.radius.width(jnp.ones(()), k)
+        return KernelDecision(self.kernel, core.points, core.L, state.z, core.used, radius)

@@ -1,0 +1,335 @@
+"""Experiments as files: `everystep run experiment.toml`. Problems x agents x settings, each problem a run folder.
+
+    episodes = 1000                  # also: seeds (how many, or a list), seed0, certify, out, engine, address
+    seeds = 32
+    problems = ["frozen-lake", "pond.txt"]
+    agents = ["lsvi-ae", "lsvi"]
+
+    [settings]                       # of all agents that have them, as with --set
+    beta = 0.3
+
+or, where a problem has parameters and an agent settings of its own,
+
+    [[problems]]
+    name = "terrain"                 # a name, or a file beside the experiment's
+    called = "hills"                 # the name of its folder; else the problem's own
+    episodes = 300                   # instead of that for all
+    seed = 4                         # any other key is a parameter of the problem
+
+    [[agents]]
+    name = "lsvi-ae"
+    called = "ae"                    # in tables and figures
+    settings = {react = true}
+    grid = {beta = [0.1, 0.3], lam = [0.01, 1.0]}     # every combination is an agent of its own
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from everystep import problems
+from everystep.agents.registry import REGISTERED, Recipe
+from everystep.agents.settings import SETTINGS
+from everystep.errors import EverystepError, unknown
+from everystep.experiments import experiment
+from everystep.experiments.experiment import Experiment
+from everystep.mdp.cmdp import FiniteCMDP
+from everystep.problems import terrain_from
+from everystep.problems.terrain import READERS
+
+KEYS = ("episodes", "seeds", "seed0", "certify", "out", "engine", "address", "problems", "agents", "settings")
+ENGINES = ("local", "ray")
+LONGEST = 100  # letters of a folder's name
+PROBLEM_KEYS = ("name", "called", "episodes")
+AGENT_KEYS = ("name", "called", "settings", "grid")
+DEFAULTS: dict[str, Any] = {"episodes": 1000, "seeds": 32, "seed0": 0, "certify": False, "settings": {}}
+
+
+class Overrides(NamedTuple):
+    """What flags of the command say instead of the file; None leaves the file's word."""
+
+    problem: str | None = None
+    agents: Sequence[str] | None = None
+    episodes: int | None = None
+    seeds: int | None = None
+    seed0: int | None = None
+    horizon: int | None = None
+    certify: bool | None = None
+    out: str | None = None
+    engine: str | None = None
+    address: str | None = None
+    settings: Sequence[tuple[str | None, str, Any]] = ()  # agent (None: all that have it), key, value
+
+
+class Engine(NamedTuple):
+    """Who runs it: this machine, or a Ray cluster by its address (None: Ray on this machine alone)."""
+
+    name: str = "local"
+    address: str | None = None
+
+    def checked(self) -> Engine:
+        if self.name not in ENGINES:
+            raise unknown("engine", self.name, ENGINES, f"There are {' and '.join(ENGINES)}.")
+        if self.address is not None and self.name != "ray":
+            raise EverystepError(f"address is '{self.address}', but the engine is {self.name}; choose the engine ray.")
+        return self
+
+
+class Plan(NamedTuple):
+    """The runs, by the name of their folder inside `out`; "" is `out` itself."""
+
+    out: Path
+    runs: dict[str, Experiment]
+    engine: Engine = Engine()
+
+    def folders(self) -> dict[Path, Experiment]:
+        return {self.out / name if name else self.out: run for name, run in self.runs.items()}
+
+
+@dataclass(frozen=True)
+class File:
+    """The text of an experiment, to say where in it something is wrong."""
+
+    path: Path
+    text: str
+
+    def wrong(self, key: str, sentence: str, value: Any = "") -> EverystepError:
+        """The error about a key, with its line if one line alone has the key, or has the key and this value."""
+        written = re.escape(str(value).lower() if isinstance(value, bool) else str(value))
+        lines = [(n, text.partition("#")[0]) for n, text in enumerate(self.text.split("\n"), 1)]
+        word = rf"(^|[\s{{,\[\".]){re.escape(key)}[\"\s]*[=\]]"
+        for pattern in (word, rf"{word}[\"'\s]*{written}(?![\w.])"):
+            having = [n for n, text in lines if re.search(pattern, text)]
+            if len(having) == 1:
+                return EverystepError(f"'{self.path}', line {having[0]}: {sentence}")
+        return EverystepError(f"'{self.path}': {sentence}")
+
+    def table(self, key: str, value: Any) -> Mapping[str, Any]:
+        if not isinstance(value, dict):
+            raise self.wrong(key, f"{key} is {value!r}; write a table, such as {key} = {{beta = 0.3}}.")
+        return value
+
+    def only(self, table: Mapping[str, Any], known: Sequence[str], what: str) -> None:
+        for key in table:
+            if key not in known:
+                raise self.wrong(key, str(unknown(f"key of {what}", key, known, f"It has {', '.join(known)}.")))
+
+    def several(self, key: str, value: Any, example: str) -> list[Any]:
+        """A list of names and tables that is not empty."""
+        if not isinstance(value, list) or not value:
+            found = "empty" if value in (None, []) else repr(value)
+            raise self.wrong(key, f"{key} is {found}; write {key} = {example}, or give --{_flag(key)}.")
+        for each in value:
+            if not isinstance(each, str | dict):
+                raise self.wrong(key, f"{key} has {each!r}; write names in quotes, as in {key} = {example}.")
+        return value
+
+    def text_of(self, key: str, value: Any) -> str:
+        if not isinstance(value, str) or not value:
+            raise self.wrong(key, f'{key} is {value!r}; write it in quotes, such as {key} = "lake".', value)
+        if not value.isprintable():
+            raise self.wrong(key, f"{key} is {value!r}; leave out what cannot be printed.")
+        return value
+
+    def whole(self, key: str, value: Any, at_least: int = 1) -> int:
+        if isinstance(value, int) and not isinstance(value, bool) and value >= at_least:
+            return value
+        raise self.wrong(key, f"{key} is {value!r}; write a whole number of at least {at_least}.", value)
+
+
+def _flag(key: str) -> str:
+    """The flag that overrides a list of the file."""
+    return {"problems": "problem"}.get(key, key)
+
+
+def read(path: Path, flags: Overrides | None = None) -> Plan:
+    """The experiment in a file, checked in every way that needs no running."""
+    flags = flags or Overrides()
+    file, content = _opened(path)
+    file.only(content, KEYS, "an experiment")
+    first, content = flags.seed0 is not None or "seed0" in content, DEFAULTS | content
+    for key in ("episodes", "seed0"):
+        file.whole(key, content[key], at_least=1 if key == "episodes" else 0)
+    if not isinstance(content["certify"], bool):
+        raise file.wrong("certify", f"certify is {content['certify']!r}; write true or false.")
+    seeds = _seeds(file, content["seeds"]) if flags.seeds is None else flags.seeds
+    seed0 = content["seed0"] if flags.seed0 is None else flags.seed0
+    if isinstance(seeds, list) and first:
+        raise file.wrong("seeds", f"seeds is {seeds}, so that seed0 = {seed0} says nothing; leave seed0 out.")
+    out = flags.out or (file.text_of("out", content["out"]) if "out" in content else None)
+    if out is None:
+        raise EverystepError(f"'{path}' has no out; write out = \"out/mine\", or give --out.")
+    engine = _engine(file, content, flags)
+    recipes = _agents(file, content, flags)
+    runs: dict[str, Experiment] = {}
+    for name, problem, own in _problems(file, content, flags):
+        if name in runs:
+            raise file.wrong("problems", f"problem '{name}' is there twice; give one of them another name by called.")
+        episodes = flags.episodes or own or content["episodes"]
+        certify = bool(flags.certify or content["certify"])
+        try:
+            runs[name] = experiment.prepare(problem, recipes, episodes, seeds, seed0, certify)
+        except EverystepError as error:
+            raise EverystepError(f"'{path}', problem '{name}': {error}") from None
+    return Plan(Path(out), runs, engine)
+
+
+def _opened(path: Path) -> tuple[File, dict[str, Any]]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        return File(path, text), tomllib.loads(text)
+    except OSError as error:
+        raise EverystepError(f"experiment '{path}' cannot be opened ({error.strerror}). Check the path.") from None
+    except UnicodeDecodeError:
+        raise EverystepError(f"experiment '{path}' is no text; write it in TOML.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise EverystepError(f"experiment '{path}' is no TOML: {error}. Correct that place.") from None
+
+
+def _seeds(file: File, value: Any) -> int | list[int]:
+    if isinstance(value, list):
+        return [file.whole("seeds", each, at_least=0) for each in value]
+    return file.whole("seeds", value)
+
+
+def _engine(file: File, content: Mapping[str, Any], flags: Overrides) -> Engine:
+    given = {key: file.text_of(key, content[key]) for key in ("engine", "address") if key in content}
+    if flags.engine == "local":
+        given.pop("address", None)  # it says where the file's engine is
+    named = Engine(flags.engine or given.get("engine", "local"), flags.address or given.get("address"))
+    try:
+        return named.checked()
+    except EverystepError as error:
+        raise file.wrong("address" if named.name in ENGINES else "engine", str(error)) from None
+
+
+# --- problems ---------------------------------------------------------------------------------------------------------
+def _problems(file: File, content: Mapping[str, Any], flags: Overrides) -> list[tuple[str, FiniteCMDP, int | None]]:
+    """The name of its folder, a problem, and its own number of episodes if it has one."""
+    if flags.problem is not None:
+        problem = problems.load(flags.problem, flags.horizon)
+        return [(problem.name, problem, None)]
+    found = []
+    for each in file.several("problems", content.get("problems"), '["frozen-lake"]'):
+        table = {"name": each} if isinstance(each, str) else each
+        if "name" not in table:
+            raise file.wrong("problems", 'a problem has no name; write name = "frozen-lake" below [[problems]].')
+        name = file.text_of("name", table["name"])
+        own = file.whole("episodes", table["episodes"]) if "episodes" in table else None
+        given = {key: value for key, value in table.items() if key not in PROBLEM_KEYS}
+        if flags.horizon is not None:
+            given["horizon"] = flags.horizon
+        problem = _problem(file, name, given)
+        found.append((file.text_of("called", table.get("called", problem.name)), problem, own))
+        folder = found[-1][0]
+        if "/" in folder or folder.startswith(".") or len(folder) > LONGEST:
+            raise file.wrong(
+                "called", f"called is '{folder}'; write a name that a folder can have, of at most {LONGEST} letters."
+            )
+    return found
+
+
+def _problem(file: File, name: str, given: dict[str, Any]) -> FiniteCMDP:
+    """A problem by name or file, with parameters."""
+    beside = file.path.parent / name
+    make: Any = problems.REGISTERED.get(name) or (terrain_from if beside.suffix in READERS else None)
+    allowed = ["horizon"] if make is None else list(inspect.signature(make).parameters)
+    if make is None and beside.suffix not in (".txt", ".npz"):
+        raise file.wrong(name, str(unknown("problem", name, problems.REGISTERED, "`everystep list` shows all.")))
+    for key in given:
+        if key not in allowed or (make is terrain_from and key == allowed[0]):
+            raise file.wrong(key, str(unknown(f"parameter of {name}", key, allowed, f"It has {', '.join(allowed)}.")))
+    if "horizon" in given:
+        given["horizon"] = file.whole("horizon", given["horizon"])
+    try:
+        if make is None:
+            return problems.load(str(beside), given.get("horizon"))
+        return make(**given) if make is not terrain_from else terrain_from(beside, **given)
+    except TypeError as error:
+        raise file.wrong(name, f"problem {name} cannot be made ({error}); correct its parameters.") from None
+    except EverystepError as error:
+        raise file.wrong(_named(error, given, name), f"problem {name}: {error}" if given else str(error)) from None
+
+
+def _named(error: EverystepError, keys: Iterable[str], otherwise: str) -> str:
+    """The key that an error is about."""
+    return next((key for key in keys if re.search(rf"\b{re.escape(key)}\b", str(error))), otherwise)
+
+
+# --- agents -----------------------------------------------------------------------------------------------------------
+def _agents(file: File, content: Mapping[str, Any], flags: Overrides) -> list[Recipe]:
+    listed = content.get("agents") if flags.agents is None else list(flags.agents)
+    shared = file.table("settings", content["settings"])
+    names_or_tables = file.several("agents", listed, '["lsvi-ae"]')
+    tables = [{"name": each} if isinstance(each, str) else each for each in names_or_tables]
+    for table in tables:
+        file.only(table, AGENT_KEYS, "an agent")
+        if "name" not in table:
+            raise file.wrong("agents", 'an agent has no name; write name = "lsvi-ae" below [[agents]].')
+    names = [file.text_of("name", table["name"]) for table in tables]
+    for name in names:
+        if name not in REGISTERED:
+            raise file.wrong(name, str(unknown("agent", name, REGISTERED, "`everystep list` shows all.")))
+    _used(file, shared, names)
+    for agent, key, value in flags.settings:
+        if not any(key in REGISTERED[name].settings for name in names if agent in (None, name)):
+            told = f"{agent}.{key}" if agent else key
+            having = (
+                f"'{file.path}' has {', '.join(dict.fromkeys(names))}"
+                if agent not in (None, *names)
+                else (f"no agent of '{file.path}' it is for has a setting {key}")
+            )
+            raise EverystepError(f"--set is '{told}={value}', but {having}; `everystep list` shows who has which.")
+    recipes = []
+    for name, table in zip(names, tables, strict=True):
+        has = REGISTERED[name].settings
+        own = {key: value for key, value in shared.items() if key in has}
+        own |= file.table("settings", table.get("settings", {}))
+        flagged = {key: value for agent, key, value in flags.settings if key in has and agent in (None, name)}
+        grid = {
+            key: _several(file, key, values)
+            for key, values in file.table("grid", table.get("grid", {})).items()
+            if key not in flagged
+        }
+        for key in grid:
+            if key in table.get("settings", {}):
+                raise file.wrong(key, f"{key} is in settings and in grid of {name}; leave it out of one.")
+        for values in itertools.product(*grid.values()):
+            point = dict(zip(grid, values, strict=True))
+            recipes.append(_recipe(file, name, table.get("called"), own | point | flagged, point))
+    return recipes
+
+
+def _used(file: File, shared: Mapping[str, Any], names: Sequence[str]) -> None:
+    for key in shared:
+        if key not in SETTINGS:
+            raise file.wrong(key, str(unknown("setting", key, SETTINGS, "`everystep list` shows all.")))
+        if not any(key in REGISTERED[name].settings for name in names):
+            raise file.wrong(key, f"no agent here has a setting {key}; leave it out of [settings].")
+
+
+def _several(file: File, key: str, values: Any) -> list[Any]:
+    if not isinstance(values, list) or not values:
+        raise file.wrong(key, f"grid of {key} is {values!r}; write a list, such as {key} = [0.1, 0.3].")
+    return values
+
+
+def _recipe(file: File, name: str, called: Any, settings: Mapping[str, Any], point: Mapping[str, Any]) -> Recipe:
+    for key, value in settings.items():
+        if not isinstance(value, str | int | float):
+            raise file.wrong(key, f"setting {key} is {value!r}; write a number, true, false or a text.")
+    try:
+        recipe = Recipe(name, settings)
+        if called is None:
+            return recipe
+        told = ", ".join(f"{key}={value}" for key, value in point.items())
+        return recipe.called(file.text_of("called", called) + (f"({told})" if told else ""))
+    except EverystepError as error:
+        raise file.wrong(_named(error, settings, name), str(error)) from None

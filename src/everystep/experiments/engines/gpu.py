@@ -1,0 +1,287 @@
+"""Many seeds of an agent on counts, in one GPU kernel: `drive.scan_seeds` said as `episode_kernel`.
+
+What is the same: draws, ties, formulas, the carry and the metrics that come back. What differs is rounding, by the way
+a compiler joins products and sums: so episodes are the same unless two scores differ by about the tolerance of ties. In
+single precision (64-bit numbers off) draws are other ones, here and in the plain path alike, and scores within 1e-5
+tie instead of 1e-9: compared with double precision statistics agree, not seeds.
+
+The kernel is for agents on counts that are shared over steps, with costs on counts, planning every episode, penalised
+or greedy; and for stationary worlds with few successors and actions. `fits` says whether one is; for others, and
+without a GPU, `scan_seeds` is the plain one.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import pallas as pl
+
+from everystep.agents.registry import Built, Recipe, recipe
+from everystep.experiments.engines import gpu_kernel
+from everystep.experiments.engines.gpu_kernel import Book, Chance, Learnt, Scratch, Tables
+from everystep.lsvi import loop
+from everystep.lsvi.algorithm import Agent, State
+from everystep.lsvi.choices.basic import Greedy, Penalised
+from everystep.lsvi.costs.tables import CountCosts, CountCostState
+from everystep.lsvi.loop import Carry, Metrics
+from everystep.lsvi.radii import Multiplied
+from everystep.lsvi.values.tables import Counts, CountState
+from everystep.mdp.cmdp import FEW, AnyArray, Factored, FiniteCMDP, Sizes, World, start_state
+
+EPISODES = 100  # in one call of the kernel: draws of a few hundred bytes an episode are made before it
+
+MOST_WARPS = 16
+
+
+class Layout(NamedTuple):
+    """How a program is laid out: threads / 32 (0: a thread for each state), and how many numbers are loaded at once.
+
+    width is 1, 2 or 4; 0 stands for 16 bytes. `interpret` runs the kernel as plain JAX, for tests.
+    """
+
+    warps: int = 0
+    width: int = 0
+    interpret: bool = False
+
+
+LAYOUT = Layout()
+
+
+class Sums(NamedTuple):
+    """A run added up on the device: over seeds (K,) for each episode, over episodes (n,) for each seed."""
+
+    by_episode: Metrics
+    by_seed: Metrics
+
+
+def fits(agent: Agent, world: World, share_values: bool, share_costs: bool) -> bool:
+    """Whether the kernel can run this agent in this world."""
+    return (
+        type(agent.values) is Counts
+        and type(agent.costs) is CountCosts
+        and type(agent.choice) in (Penalised, Greedy)
+        and not isinstance(agent.values.radius, Multiplied)
+        and share_values
+        and share_costs
+        and agent.known_safe is None
+        and agent.switch is None
+        and not isinstance(world.P, Factored)
+        and world.successors is not None
+        and {len(each) for each in (world.P, world.r, world.g)} == {1}
+        and max(len(world.successors), world.r.shape[1], world.g.shape[1]) <= FEW
+    )
+
+
+def scan_seeds(
+    agent: Agent,
+    world: World,
+    sizes: Sizes,
+    carries: Carry,
+    seeds: AnyArray,
+    count: AnyArray,
+    capacity: int,
+    share_values: bool = True,
+    share_costs: bool = True,
+    certified: AnyArray | None = None,
+    watch: Any = None,
+) -> tuple[Carry, Metrics]:
+    """`count` <= `capacity` episodes of every seed: by the kernel on a GPU if it fits, otherwise plainly."""
+    if takes(agent, world, share_values, share_costs, certified, watch):
+        return scan_in_kernel(agent, world, sizes, carries, seeds, count, capacity)
+    together = jax.default_backend() != "cpu"
+    return loop.scan_seeds(agent, world, sizes, carries, seeds, count, capacity, together, certified, watch)
+
+
+def takes(
+    agent: Agent, world: World, share_values: bool, share_costs: bool, certified: AnyArray | None, watch: Any
+) -> bool:
+    """Whether the kernel will run this agent, on this machine, and nobody watches who would need more of it."""
+    watched = certified is not None or watch is not None
+    here = jax.default_backend() == "gpu" and _triton() is not None
+    return here and not watched and fits(agent, world, share_values, share_costs)
+
+
+@partial(jax.jit, static_argnames=("sizes", "capacity", "layout"))
+def scan_in_kernel(
+    agent: Agent,
+    world: World,
+    sizes: Sizes,
+    carries: Carry,
+    seeds: AnyArray,
+    count: AnyArray,
+    capacity: int,
+    layout: Layout = LAYOUT,
+) -> tuple[Carry, Metrics]:
+    """The same as `drive.scan_seeds`, rows of `Metrics` after `count` zeros as there."""
+    n, Sp = len(seeds), gpu_kernel.lanes(sizes.states)
+    width = layout.width or 16 // carries.agent.price.dtype.itemsize
+    tables, chance = _tables(world, sizes, width), all_draws(world, sizes, carries, seeds, capacity)
+    before = _learnt(carries, sizes)
+    float_, K, m = before.rewards.dtype, capacity, sizes.constraints
+    row, rows_of = jax.ShapeDtypeStruct((n, K), float_), jax.ShapeDtypeStruct((n, K, m), float_)
+    book = Book(row, row, row, rows_of, jax.ShapeDtypeStruct((n, K), jnp.int32), row)
+    shape = (n, 2, gpu_kernel.groups(3, width), Sp, width)
+    scratch = Scratch(jax.ShapeDtypeStruct(shape, float_), jax.ShapeDtypeStruct((n, sizes.horizon, Sp), jnp.int8))
+    numbers = jax.tree.map(
+        lambda leaf: jnp.asarray(leaf).reshape(1), agent._replace(values=agent.values._replace(successors=None))
+    )
+    given = (jnp.reshape(count, 1), carries.agent.k, numbers, tables, chance)
+    after, book, _ = _call(sizes, layout, n, given, before, book, scratch)
+    happened = jnp.arange(K, dtype=jnp.int32) < count
+    keep = lambda leaf: jnp.where(happened.reshape(1, K, *(1,) * (leaf.ndim - 2)), leaf, jnp.zeros_like(leaf))
+    metrics = Metrics(
+        chance.start,
+        book.earned,
+        book.value,
+        book.expected_violation,
+        book.violation,
+        book.unsafe_steps,
+        book.soft_violation,
+    )
+    return _carried(carries, sizes, before, after, count), jax.tree.map(keep, metrics)
+
+
+def _triton() -> Any:
+    """The back end of Pallas, or None where this JAX has it no longer."""
+    try:
+        return importlib.import_module("jax.experimental.pallas.triton")
+    except ImportError:
+        return None
+
+
+def _call(
+    sizes: Sizes, layout: Layout, n: int, given: Any, before: Learnt, book: Book, scratch: Scratch
+) -> tuple[Learnt, Book, Scratch]:
+    """`run_seed` over the grid of seeds; `before` is taken over as the first result, in place."""
+    triton = _triton()
+    inputs, tree_in = jax.tree.flatten((given, before))
+    shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), before)
+    outputs, tree_out = jax.tree.flatten((shapes, book, scratch))
+    warps = layout.warps or min(gpu_kernel.lanes(sizes.states) // 32, MOST_WARPS)
+    barrier = (lambda: None) if layout.interpret else triton.debug_barrier
+
+    def kernel(*references: Any) -> None:
+        (count, k, agent, world, chance), _ = jax.tree.unflatten(tree_in, references[: len(inputs)])
+        made = jax.tree.unflatten(tree_out, references[len(inputs) :])
+        gpu_kernel.run_seed(sizes, barrier, count, k, agent, world, chance, *made)
+
+    first = len(inputs) - len(before)
+    made = pl.pallas_call(
+        kernel,
+        out_shape=outputs,
+        grid=(n,),
+        input_output_aliases={first + i: i for i in range(len(before))},
+        compiler_params=None if layout.interpret else triton.CompilerParams(num_warps=warps, num_stages=1),
+        interpret=layout.interpret,
+        name="episodes",
+    )(*inputs)
+    return jax.tree.unflatten(tree_out, made)
+
+
+def _filled(array: AnyArray, states: int) -> AnyArray:
+    """States, the last axis, filled up with zeros to as many as a program has lanes."""
+    return jnp.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, gpu_kernel.lanes(states) - states)])
+
+
+def _tables(world: World, sizes: Sizes, width: int) -> Tables:
+    S, A, J, _, m = sizes
+    reward = jnp.broadcast_to(world.r[0, :, None], (A, J, S)) if world.reward_seen is None else world.reward_seen[0]
+    cost = jnp.broadcast_to(world.g[0, :, :, None], (m, A, J, S)) if world.cost_seen is None else world.cost_seen[0]
+    harm = world.g[0].clip(min=0).sum(0)
+    outlook = jnp.concatenate([world.P[0], world.r[0][:, None], harm[:, None]], 1)  # (A, J + 2, S)
+    outlook = jnp.pad(outlook, [(0, 0), (0, -(J + 2) % width), (0, 0)]).reshape(A, -1, width, S)
+    tables = Tables(world.successors, outlook, world.cumulative[0], world.g[0], reward, cost)
+    filled = jax.tree.map(lambda leaf: _filled(jnp.asarray(leaf), S), tables)
+    return filled._replace(outlook=filled.outlook.swapaxes(-1, -2))
+
+
+def all_draws(world: World, sizes: Sizes, carries: Carry, seeds: AnyArray, capacity: int) -> Chance:
+    """The draws of `drive.draws`, of all seeds and episodes of a call."""
+
+    def one(seed: AnyArray, k: AnyArray) -> Chance:
+        draw = loop.draws(world, sizes, seed, k)
+        noise = lambda sigma, drawn: None if sigma is None or drawn is None else sigma * drawn
+        cost_sigma = None if world.cost_sigma is None else world.cost_sigma[None]
+        return Chance(
+            start_state(world, k, draw.start),
+            draw.tie_word,
+            draw.transition,
+            noise(world.reward_sigma, draw.reward_noise),
+            noise(cost_sigma, draw.cost_noise),
+        )
+
+    episodes = carries.agent.k[:, None] + jnp.arange(capacity, dtype=jnp.int32)[None]
+    return jax.vmap(jax.vmap(one, (None, 0)))(jnp.asarray(seeds), episodes)
+
+
+def _learnt(carries: Carry, sizes: Sizes) -> Learnt:
+    values, costs = carries.agent.values, carries.agent.costs
+    filled = lambda leaf: _filled(leaf[:, 0], sizes.states)
+    return Learnt(filled(values.arrivals), filled(values.rewards), filled(costs.total), carries.agent.price)
+
+
+def _carried(carries: Carry, sizes: Sizes, before: Learnt, after: Learnt, count: AnyArray) -> Carry:
+    """The carry as plain code knows it. New arrivals at (x, a) are visits of it."""
+    S, state = sizes.states, carries.agent
+    new = (after.arrivals - before.arrivals).sum(2)[..., :S]
+    shared = lambda leaf: leaf[:, None, ..., :S]
+    learnt = State(
+        CountState(shared(after.arrivals), shared(after.rewards)),
+        CountCostState(state.costs.visits + new[:, None], shared(after.costs)),
+        after.price,
+        state.k + jnp.asarray(count, jnp.int32),
+    )
+    return Carry(learnt, carries.visits + new.sum(1).astype(jnp.int32))
+
+
+# --- whole runs, added up on the device ----------------------------------------------------------------------------
+def run(
+    problem: FiniteCMDP,
+    agent: str | Recipe,
+    seeds: AnyArray,
+    episodes: int,
+    capacity: int = EPISODES,
+    scan: Any = scan_seeds,
+) -> Sums:
+    """All seeds side by side for so many episodes, in the precision of the agent; only sums leave the device."""
+    with jax.enable_x64(True):
+        built = recipe(agent).resolve(problem, episodes).build()
+    with jax.enable_x64(built.precision == "float64"):
+        return _joined(list(chunks(problem, built, seeds, episodes, capacity, scan)), episodes)
+
+
+def chunks(
+    problem: FiniteCMDP, built: Built, seeds: AnyArray, episodes: int, capacity: int = EPISODES, scan: Any = scan_seeds
+) -> Iterator[Sums]:
+    """The sums of `capacity` episodes at a time, in whatever precision is switched on."""
+    agent, sizes = jax.tree.map(in_precision, built.agent), problem.sizes
+    world = jax.tree.map(in_precision, problem.world)
+    seeds = jnp.asarray(np.asarray(seeds, np.uint32))
+    carry = loop.start_seeds(agent, sizes, built.share_values, built.share_costs, len(seeds))
+    for done in range(0, episodes, capacity):
+        count = np.int32(min(capacity, episodes - done))
+        carry, metrics = scan(agent, world, sizes, carry, seeds, count, capacity, built.share_values, built.share_costs)
+        yield sums(metrics)
+
+
+def in_precision(leaf: AnyArray) -> AnyArray:
+    """In 32 bits where 64-bit numbers are off: by way of NumPy, because an array of JAX would keep its 64."""
+    array = np.asarray(leaf)
+    return jnp.asarray(array.astype(jax.dtypes.canonicalize_dtype(array.dtype)))
+
+
+@jax.jit
+def sums(metrics: Metrics) -> Sums:
+    """Of metrics (n, K, ...), over seeds and over episodes."""
+    return Sums(jax.tree.map(lambda leaf: leaf.sum(0), metrics), jax.tree.map(lambda leaf: leaf.sum(1), metrics))
+
+
+def _joined(parts: list[Sums], episodes: int) -> Sums:
+    by_episode = jax.tree.map(lambda *each: np.concatenate(each)[:episodes], *(part.by_episode for part in parts))
+    return Sums(by_episode, jax.tree.map(lambda *each: np.sum(each, 0), *(part.by_seed for part in parts)))

@@ -1,0 +1,265 @@
+"""Episodes of one seed as one program of a GPU kernel (Pallas, Triton): plan, exact value, act, learn, again.
+
+Compiled plainly, an episode is some hundred small kernels, each of which reads and writes all seeds' tables in the
+GPU's memory. Here a program of the grid is a seed. Its counts are read once an episode and then stay in registers, one
+lane for each state, through all H steps of
+
+    Q_h(a) = min{optimistic reward + norm2 sum_j N(a, j) V_{h+1}(x_j), cap}
+    a_h = argmax_a {Q_h(a) - Z_h harm(a)},   V_h = Q_h(a_h)
+    V^pi_h = r(a_h) + sum_j P(a_h, j) V^pi_{h+1}(x_j),   and C^pi_h alike with max(g, 0) in place of r
+
+after which H steps are acted and what they showed is added to the tables, number by number. Formulas are those of
+the parts (`Counts`, `CountCosts`, the choice, the penalty), traced a second time.
+
+Why it is written as it is. Triton works on blocks of 2^n lanes: states are filled up to that, and an array (A, J, S) is
+A J blocks, because it has no look-up of one row of a block. Nor can it look up lanes of a block by number, so V goes
+through memory: it is stored, and read at the successors from the cache nearest to the processor; `barrier` keeps the
+threads of a program in step. What is looked up together lies together, 16 bytes of it, and is one load. Numbers of one
+step (x, a, the draw) are scalars; stores of scalars are made by one thread, which also reads what it has stored itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.experimental import pallas as pl
+
+from everystep.lsvi import rowwise
+from everystep.lsvi.algorithm import Agent
+from everystep.lsvi.choices.basic import tie_words, winner
+from everystep.mdp.cmdp import AnyArray, Sizes, weighted
+
+V_PI, C_PI = 1, 2  # columns of `Scratch.values`, after V
+FIRST = np.int32(0)  # loops count in 32 bits, whatever numbers are
+
+
+class Tables(NamedTuple):
+    """The world as a program looks it up; states last, filled up to Sp, and everything the same at every step."""
+
+    successors: AnyArray  # (J, Sp)
+    outlook: AnyArray  # (A, groups, Sp, width): P of each successor, r, and sum_i max(g_i, 0)
+    cumulative: AnyArray  # (A, J, Sp)
+    g: AnyArray  # (m, A, Sp)
+    reward: AnyArray  # (A, J, Sp), as seen on arrival
+    cost: AnyArray  # (m, A, J, Sp)
+
+
+class Chance(NamedTuple):
+    """The draws of n seeds and K episodes; noise is what is added, None where there is none."""
+
+    start: AnyArray  # (n, K), the state x_1
+    tie_word: AnyArray  # (n, K)
+    transition: AnyArray  # (n, K, H)
+    reward_noise: AnyArray | None  # (n, K, H)
+    cost_noise: AnyArray | None  # (n, K, H, m)
+
+
+class Learnt(NamedTuple):
+    """What a seed knows: counts N(a, j, x), sums of rewards and of costs, prices."""
+
+    arrivals: AnyArray  # (n, A, J, Sp)
+    rewards: AnyArray  # (n, A, Sp)
+    costs: AnyArray  # (n, m, A, Sp)
+    price: AnyArray  # (n, m, H)
+
+
+class Book(NamedTuple):
+    """What is written down of n seeds and K episodes: see `drive.Metrics`."""
+
+    earned: AnyArray
+    value: AnyArray
+    expected_violation: AnyArray
+    violation: AnyArray  # (n, K, m)
+    unsafe_steps: AnyArray
+    soft_violation: AnyArray
+
+
+class Scratch(NamedTuple):
+    """Where lanes meet: V, V^pi and C^pi of this step and the one after; the actions of the plan."""
+
+    values: AnyArray  # (n, 2, groups, Sp, width)
+    actions: AnyArray  # (n, H, Sp)
+
+
+def lanes(states: int) -> int:
+    """The smallest power of two that holds all states, at least a warp."""
+    return max(32, pl.next_power_of_2(states))
+
+
+def groups(columns: int, width: int) -> int:
+    """How many groups of `width` hold so many columns."""
+    return -(-columns // width)
+
+
+def look_up(table: AnyArray, before: tuple[Any, ...], lane: AnyArray, columns: int) -> tuple[AnyArray, ...]:
+    """The numbers of each lane in a table (..., groups, Sp, width), as a block for each column.
+
+    Numbers of a group are neighbours, and with a width of 16 bytes are loaded by one instruction.
+    """
+    width = table.shape[-1]
+    if width == 1:
+        return tuple(table[(*before, column, lane, 0)] for column in range(columns))
+    upright = lambda index: index[:, None] if getattr(index, "ndim", 0) else index
+    across = lax.iota(jnp.int32, width)[None]
+    found: list[AnyArray] = []
+    for group in range(groups(columns, width)):
+        block = table[(*map(upright, before), group, upright(lane), across)]
+        found += [column.reshape(len(lane)) for column in jnp.split(block, width, 1)]
+    return tuple(found[:columns])
+
+
+def put_down(table: AnyArray, before: tuple[Any, ...], columns: tuple[AnyArray, ...]) -> None:
+    """Store a number for each lane and column where `look_up` finds it."""
+    width = table.shape[-1]
+    columns += (jnp.zeros_like(columns[0]),) * (-len(columns) % width)
+    for group in range(groups(len(columns), width)):
+        some = columns[group * width : (group + 1) * width]
+        if width == 1:
+            table[(*before, group, slice(None), 0)] = some[0]
+        else:
+            table[(*before, group, slice(None), slice(None))] = side_by_side(some)
+
+
+def side_by_side(columns: tuple[AnyArray, ...]) -> AnyArray:
+    """Two or four blocks (Sp,) as one (Sp, 2 or 4). Triton joins two at a time, along a new axis."""
+    if len(columns) == 2:
+        return jnp.stack(columns, 1)
+    a, b, c, d = columns
+    return jnp.stack([jnp.stack([a, c], 1), jnp.stack([b, d], 1)], 2).reshape(*a.shape, 4)
+
+
+def run_seed(
+    sizes: Sizes,
+    barrier: Callable[[], Any],
+    count: Any,
+    k: Any,
+    agent: Agent,
+    world: Tables,
+    chance: Chance,
+    learnt: Learnt,
+    book: Book,
+    scratch: Scratch,
+) -> None:
+    """One program: `count` episodes of the seed it is named after. Arrays are references; `learnt` is changed."""
+    seed = pl.program_id(0)
+    settings: Agent = jax.tree.map(lambda leaf: leaf[0], agent)  # numbers now
+
+    def episode(i: Any, _: None) -> None:
+        now = k[seed] + i
+        plan(sizes, barrier, settings, now, seed, chance.tie_word[seed, i], world, learnt, scratch)
+        x = chance.start[seed, i]
+        book.value[seed, i] = values_at(scratch, seed, x, V_PI)
+        book.expected_violation[seed, i] = values_at(scratch, seed, x, C_PI)
+        act_and_learn(sizes, settings, now, seed, i, world, chance, learnt, book, scratch)
+        barrier()
+
+    lax.fori_loop(FIRST, count[0], episode, None)
+
+
+def values_at(scratch: Scratch, seed: Any, x: Any, column: int) -> AnyArray:
+    """V^pi_1(x) or C^pi_1(x) after a plan."""
+    width = scratch.values.shape[-1]
+    return scratch.values[seed, 0, column // width, x, column % width]
+
+
+def plan(
+    sizes: Sizes,
+    barrier: Callable[[], Any],
+    agent: Agent,
+    k: Any,
+    seed: Any,
+    word: Any,
+    world: Tables,
+    learnt: Learnt,
+    scratch: Scratch,
+) -> None:
+    """The backward pass: actions of all (h, x) into scratch, and at its row 0 what they are worth from every x."""
+    S, A, J, H, m = sizes
+    Sp = scratch.values.shape[-2]
+    lane = lax.iota(jnp.int32, Sp)
+    after = tuple(world.successors[j, :] for j in range(J))
+
+    N = tuple(tuple(learnt.arrivals[seed, a, j, :] for j in range(J)) for a in range(A))
+    n = tuple(sum(N[a]) for a in range(A))
+    fit = tuple(agent.values.optimistic_reward(n[a], learnt.rewards[seed, a, :], k) for a in range(A))
+
+    def harm(a: int, i: int) -> AnyArray:
+        mean, width = agent.costs.interval(n[a], learnt.costs[seed, i, a, :], k)
+        return agent.choice.harm(agent.ghat(mean, width))
+
+    harms = tuple(tuple(harm(a, i) for i in range(m)) for a in range(A))
+
+    put_down(scratch.values, (seed, H & 1), (jnp.zeros(Sp, scratch.values.dtype),) * 3)
+    barrier()
+
+    def backward(steps_done: Any, _: None) -> None:
+        h = H - 1 - steps_done
+        found = (look_up(scratch.values, (seed, (h + 1) & 1), after[j], 3) for j in range(J))
+        V_after, V_pi, C_pi = zip(*found, strict=True)
+        Q = tuple(agent.values.Q(weighted(N[a], V_after), *fit[a]) for a in range(A))
+        price = tuple(learnt.price[seed, i, h] for i in range(m))
+        score = tuple(agent.choice.scored(Q[a], harms[a], price) for a in range(A))  # eq. (11)
+        tie = tie_words(word, (h * S + lane).astype(jnp.uint32))
+        action = winner(score, tie).astype(jnp.int32) - 1
+        scratch.actions[seed, h, :] = action.astype(scratch.actions.dtype)
+
+        *P, r, harm = look_up(world.outlook, (action,), lane, J + 2)
+        V = rowwise.picked(action, Q)  # line 9
+        put_down(scratch.values, (seed, h & 1), (V, r + weighted(P, V_pi), harm + weighted(P, C_pi)))
+        barrier()
+
+    lax.fori_loop(FIRST, np.int32(H), backward, None)
+
+
+def act_and_learn(
+    sizes: Sizes,
+    agent: Agent,
+    k: Any,
+    seed: Any,
+    i: Any,
+    world: Tables,
+    chance: Chance,
+    learnt: Learnt,
+    book: Book,
+    scratch: Scratch,
+) -> None:
+    """H steps from the start of episode i; each is added to what is learnt at once, for the plan is made."""
+    _, _, J, H, m = sizes
+    dtype = book.earned.dtype
+    none = jnp.zeros((), dtype)
+
+    def forward(h: Any, so_far: Any) -> Any:
+        x, earned, violation, unsafe, soft = so_far
+        a = scratch.actions[seed, h, x].astype(jnp.int32)
+        u = chance.transition[seed, i, h]
+        slot = FIRST + sum((u >= world.cumulative[a, j, x]).astype(jnp.int32) for j in range(J - 1))
+        reward = world.reward[a, slot, x]
+        if chance.reward_noise is not None:
+            reward += chance.reward_noise[seed, i, h]
+        learnt.arrivals[seed, a, slot, x] = learnt.arrivals[seed, a, slot, x] + 1
+        learnt.rewards[seed, a, x] = learnt.rewards[seed, a, x] + reward
+        harmful = jnp.zeros((), bool)
+        harms = []
+        for c in range(m):
+            cost, g = world.cost[c, a, slot, x], world.g[c, a, x]
+            if chance.cost_noise is not None:
+                cost += chance.cost_noise[seed, i, h, c]
+            learnt.costs[seed, c, a, x] = learnt.costs[seed, c, a, x] + cost
+            learnt.price[seed, c, h] = agent.penalty.update(learnt.price[seed, c, h], cost, k)  # eq. (13)
+            harms.append(violation[c] + rowwise.larger(g, 0.0))
+            harmful, soft = harmful | (g > 0), soft + g
+        unsafe = unsafe + harmful.astype(jnp.int32)
+        return world.successors[slot, x], earned + reward, tuple(harms), unsafe, soft
+
+    first = (chance.start[seed, i], none, (none,) * m, FIRST, none)
+    _, earned, violation, unsafe, soft = lax.fori_loop(FIRST, np.int32(H), forward, first)
+    book.earned[seed, i] = earned
+    for c in range(m):
+        book.violation[seed, i, c] = violation[c]
+    book.unsafe_steps[seed, i] = unsafe
+    book.soft_violation[seed, i] = soft

@@ -1,0 +1,97 @@
+"""What a run will cost, before it is run: time by a short probe, memory by the size of a state, disk by the rows."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from everystep.experiments.engines import local
+from everystep.experiments.experiment import Experiment
+from everystep.experiments.runner import BYTES_OF_A_ROW, batch_size
+from everystep.lsvi.loop import CHUNK
+
+PROBE = 0.3  # seconds of episodes that are measured of each agent, at least
+
+
+class Estimate(NamedTuple):
+    """Of one agent on one problem. Seconds are those of one core, by a probe after compilation."""
+
+    label: str
+    compile_seconds: float
+    seconds_per_episode: float
+    bytes_of_a_seed: int
+    grows: bool  # whether later episodes take longer than those probed
+
+
+def probe(prepared: Experiment) -> list[Estimate]:
+    """Each agent of an experiment for a moment, on its first seed."""
+    estimates = []
+    K = prepared.spec["episodes"]
+    with jax.enable_x64(True):
+        for label, cell in zip(prepared.agents, prepared.cells(), strict=True):
+            size = local.batch_size([cell], len(prepared.spec["seeds"]), K)
+            batch = local.in_batches(prepared.spec["seeds"][:1], 1)[0].repeat(size)
+            began = time.perf_counter()
+            local.measure([cell], batch, 0)
+            compiled = time.perf_counter() - began
+            count, spent = min(8, K), 0.0
+            while True:
+                began = time.perf_counter()
+                local.measure([cell], batch, count)
+                spent = time.perf_counter() - began
+                if spent >= PROBE or count == min(CHUNK, K):
+                    break
+                count = min(4 * count, CHUNK, K)
+            one = local.bytes_of_a_seed(cell, K)
+            grows = one > 1.5 * local.bytes_of_a_seed(cell, min(K, CHUNK))
+            estimates.append(Estimate(label, compiled, spent / (count * size), one, grows))
+    return estimates
+
+
+def table(prepared: Experiment, estimates: list[Estimate]) -> list[list[str]]:
+    """A row for each agent: what it takes."""
+    seeds, K = len(prepared.spec["seeds"]), prepared.spec["episodes"]
+    return [
+        [
+            each.label,
+            str(seeds),
+            str(K),
+            duration(seconds(prepared, [each])) + (" or more: its state grows" if each.grows else ""),
+            f"{each.bytes_of_a_seed / 2**20:.1f} MB",
+        ]
+        for each in estimates
+    ]
+
+
+def seconds(prepared: Experiment, estimates: list[Estimate]) -> float:
+    """On all cores of this machine."""
+    episodes = len(prepared.spec["seeds"]) * prepared.spec["episodes"]
+    return sum(
+        each.compile_seconds + episodes * each.seconds_per_episode / min(local.workers(), len(prepared.spec["seeds"]))
+        for each in estimates
+    )
+
+
+def memory(prepared: Experiment, estimates: list[Estimate]) -> int:
+    """Bytes: this process now, the states under way, and one batch of seeds with all its rows."""
+    import resource
+
+    size, K = batch_size(prepared), prepared.spec["episodes"]
+    base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    states = local.workers() * size * max(each.bytes_of_a_seed for each in estimates)
+    return int(base + states + 2 * size * K * BYTES_OF_A_ROW)
+
+
+def disk(prepared: Experiment) -> int:
+    """Bytes, while the run is unfinished."""
+    return int(np.prod([len(prepared.agents), len(prepared.spec["seeds"]), prepared.spec["episodes"], BYTES_OF_A_ROW]))
+
+
+def duration(spent: float) -> str:
+    """Seconds as people say them."""
+    if spent < 90:
+        return f"{spent:.0f} s"
+    return f"{spent / 60:.0f} min" if spent < 5400 else f"{spent / 3600:.1f} h"

@@ -1,0 +1,353 @@
+"""Figures: arrays in, matplotlib out. The same colour for the same agent everywhere, safe for colour-blind readers.
+
+Every figure holds one idea. For a screen it is written as PNG and SVG; for a paper as PDF and SVG, as wide as one
+column or two, all of it in lines and with its fonts inside. Bands are 95 % bootstrap intervals over seeds.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap, LogNorm
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.patheffects import Normal, Stroke
+
+from everystep.experiments import statistics
+from everystep.experiments.reductions import WINDOW, Bands, shown_episodes
+from everystep.lsvi.loop import CHUNK
+from everystep.mdp import planner
+from everystep.mdp.cmdp import FiniteCMDP, Grid
+
+if TYPE_CHECKING:
+    from everystep.experiments.experiment import Outcome, Result
+
+# Okabe and Ito's palette; dashes tell agents apart in grey print.
+LOOKS = {"lsvi-ae": ("#0072B2", "-"), "lsvi": ("#D55E00", (0, (5, 2))), "lsvi-primal": ("#009E73", (0, (2, 1.5)))}
+SPARE = (("#CC79A7", "-"), ("#E69F00", "-."), ("#56B4E9", "-"), ("#000000", ":"))
+TITLES = {
+    "lsvi-ae": "LSVI-AE",
+    "lsvi": "LSVI",
+    "lsvi-primal": "LSVI-Primal",
+    "slucb-qvi": "SLUCB-QVI",
+    "rslucb-qvi": "RSLUCB-QVI",
+}
+INK, FAINT = "#222222", "#888888"
+CELLS = {"H": "#C9453B", "G": "#3C8D5A", "S": "#F0C75E", "#": "#4A4A4A"}
+# One hue whose lightness falls evenly from CIELAB 97 to 62: words and lines in INK stay legible on all of it.
+EARTH = LinearSegmentedColormap.from_list("earth", ["#FBF6EA", "#E5D4B3", "#CDB283", "#B1925B"])
+STYLE: dict[str, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 10,
+    "axes.titlesize": 10.5,
+    "axes.labelsize": 10,
+    "axes.edgecolor": FAINT,
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "lines.linewidth": 1.8,
+    "svg.hashsalt": "everystep",
+}
+PAPER = STYLE | {
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.labelsize": 8,
+    "axes.linewidth": 0.6,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "lines.linewidth": 1.2,
+    "pdf.fonttype": 42,  # TrueType inside the file, as publishers ask for; matplotlib's own default is Type 3
+    "ps.fonttype": 42,
+    "svg.fonttype": "path",  # outlines, so that no font is needed
+}
+
+
+class Page(NamedTuple):
+    """Where a figure goes: its width and the height of a panel in inches, how panels stand, its style, its files."""
+
+    width: float
+    height: float
+    stacked: bool
+    style: dict[str, Any]
+    endings: tuple[str, ...]
+
+    def panels(self) -> tuple[Figure, list[Axes]]:
+        """A figure with two panels."""
+        rows, columns = (2, 1) if self.stacked else (1, 2)
+        figure = Figure(figsize=(self.width, self.height * rows), layout="constrained")
+        return figure, list(figure.subplots(rows, columns))
+
+
+SCREEN = Page(9.6, 3.9, False, STYLE, (".png", ".svg"))
+COLUMN = Page(3.35, 2.2, True, PAPER, (".pdf", ".svg"))
+TWO_COLUMNS = Page(6.9, 2.6, False, PAPER, (".pdf", ".svg"))
+HALO = [Stroke(linewidth=2.2, foreground="white"), Normal()]  # keeps words legible on top of anything
+
+
+def write(outcome: Outcome, folder: Path) -> list[Path]:
+    """All figures of a run; those of the map only for problems drawn on a grid."""
+    return _write(outcome, SCREEN, lambda name: folder / name)
+
+
+def write_paper(outcome: Outcome, folder: Path) -> list[Path]:
+    """The same for a paper: each as wide as a column (`-single`) and as the page (`-double`)."""
+    single = _write(outcome, COLUMN, lambda name: folder / f"{name}-single")
+    return single + _write(outcome, TWO_COLUMNS, lambda name: folder / f"{name}-double")
+
+
+def _write(outcome: Outcome, page: Page, stem: Callable[[str], Path]) -> list[Path]:
+    problem, curves = outcome.problem, {label: each.bands for label, each in outcome.reduced.items()}
+    with mpl.rc_context(page.style):  # type: ignore[arg-type]
+        drawn = {"learning": learning(problem, curves, page), "regret": regret(curves, page)}
+        if problem.grid is not None:
+            after = outcome.spec["visits_after"]
+            visits = {label: outcome.visits[f"{label}_{CHUNK}"].mean(0) for label in curves}
+            shown = [label for label in ("lsvi-ae", "lsvi-primal") if label in visits] or list(visits)[:2]
+            seeds = len(outcome.spec["seeds"])
+            heat = heatmap(problem.grid, {label: visits[label] for label in shown}, after, seeds, page)
+            drawn |= ({} if page is TWO_COLUMNS else {"map": lake_map(problem, page)}) | {"heatmap": heat}
+        return [path for name, figure in drawn.items() for path in save(figure, stem(name), page.endings)]
+
+
+UNDATED: dict[str, dict[str, Any]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+
+
+def save(figure: Figure, stem: Path, endings: Sequence[str] = SCREEN.endings) -> list[Path]:
+    """`stem`.png and `stem`.svg, or other endings: the same bytes for the same data."""
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    paths = [stem.with_name(stem.name + ending) for ending in endings]
+    for path, ending in zip(paths, endings, strict=True):
+        figure.savefig(path, dpi=200, facecolor="white", metadata=UNDATED.get(ending))
+    return paths
+
+
+def learning(problem: FiniteCMDP, curves: Mapping[str, Bands], page: Page = SCREEN) -> Figure:
+    """Moving averages of the return and of the hard violation per episode: the paper's Figure 2."""
+    figure, (left, right) = page.panels()
+    draw(left, curves, "return")
+    draw(right, curves, "violation")
+    safe, free = planner.solve(problem).value, planner.solve(problem, safe=False).value
+    reference(left, safe, f"safe optimum {safe:.2f}")
+    if free > safe + 1e-6:
+        reference(left, free, f"unconstrained {free:.2f}")
+    left.set(title="Reward per episode", xlabel="episode", ylabel=f"mean of the last {WINDOW} episodes")
+    right.set(title="Hard violation per episode", xlabel="episode", ylabel=f"mean of the last {WINDOW} episodes")
+    from_zero(right)
+    name_ends(left)
+    name_ends(right)
+    return figure
+
+
+def regret(curves: Mapping[str, Bands], page: Page = SCREEN) -> Figure:
+    """Cumulative regret against the safe optimum, and cumulative hard violation."""
+    figure, (left, right) = page.panels()
+    draw(left, curves, "cumulative_regret")
+    left.axhline(0, color=FAINT, linewidth=0.8, zorder=0)
+    totals = [float(each.curves["cumulative_violation"].mean[-1]) for each in curves.values()]
+    far_apart = max(totals) > 10 * max(min(totals), 1)
+    if far_apart:
+        right.set_yscale("symlog", linthresh=10)
+    draw(right, curves, "cumulative_violation")
+    left.set(title="Cumulative regret", xlabel="episode", ylabel="against the safe optimum")
+    right.set(
+        title="Cumulative hard violation",
+        xlabel="episode",
+        ylabel="logarithmic above 10" if far_apart else "sum over steps of max(g, 0)",
+    )
+    from_zero(right)
+    name_ends(left)
+    name_ends(right)
+    return figure
+
+
+def lake_map(problem: FiniteCMDP, page: Page = SCREEN) -> Figure:
+    """The map of a lake or a terrain, with the way the safe optimum most likely goes."""
+    assert problem.grid is not None
+    width, rows = problem.grid.width, len(problem.grid.rows)
+    shape = min(max(rows / width, 0.4), 2.5)
+    side = 4.4 if page is SCREEN else COLUMN.width  # a map needs no more than one column
+    figure = Figure(figsize=(side, side * shape + 0.2), layout="constrained")
+    axes = figure.subplots()
+    cells(axes, problem.grid, fill=True, in_lines=page is not SCREEN)
+    best = planner.solve(problem)
+    path = [(x % width, x // width) for x in planner.likeliest_way(problem, best)]
+    axes.plot(*np.transpose(path), color=INK, linewidth=2, zorder=1.5, solid_capstyle="round")
+    shade = "" if problem.grid.heights is None else "; darker = higher"
+    worth = f"value {best.value:.3f} in {problem.horizon} steps"
+    axes.set_title(f"The likeliest way of the safe optimum\n({worth}{shade})")
+    return figure
+
+
+def heatmap(grid: Grid, visits: Mapping[str, np.ndarray], after: int, seeds: int, page: Page = SCREEN) -> Figure:
+    """Mean visits of each cell, darker = fewer: the paper's Figure 3."""
+    narrow = page.stacked
+    size = (4.3 * len(visits) + 0.9, 4.6) if page is SCREEN else (page.width, 2.7 if narrow else 3.6)
+    figure = Figure(figsize=size, layout="constrained")
+    panels = figure.subplots(1, len(visits), squeeze=False)[0]
+    norm = LogNorm(vmin=0.1, vmax=max(float(v.max()) for v in visits.values()))
+    image = None
+    for axes, (label, counts) in zip(panels, visits.items(), strict=True):
+        shape = (len(grid.rows), grid.width)
+        image = shades(axes, np.maximum(counts.reshape(shape), 0.1), page is not SCREEN, cmap="cividis", norm=norm)
+        cells(axes, grid, fill=False)
+        axes.set_title(title(label))
+    assert image is not None
+    where = "bottom" if narrow else "right"
+    bar = figure.colorbar(image, ax=list(panels), shrink=0.8, pad=0.02, location=where)
+    if page is not SCREEN:
+        assert bar.solids is not None
+        bar.solids.set(rasterized=False, edgecolor="face")
+    bar.set_label(f"mean visits of a cell, 0.1 and fewer at the {'left' if narrow else 'bottom'}")
+    lines = "" if grid.heights is None else "; lines of equal height"
+    words = f"Visits after {after} episodes, mean of {seeds} seeds (darker = fewer{lines})"
+    figure.suptitle(textwrap.fill(words, 45 if narrow else 120), fontsize=mpl.rcParams["axes.titlesize"])
+    return figure
+
+
+def write_literal(main: Result, longer: Result, folder: Path) -> list[Path]:
+    """The step-indexed Algorithm 1 beside the shared one: exact value and violation per episode, log episodes."""
+    with mpl.rc_context(STYLE):  # type: ignore[arg-type]
+        figure = Figure(figsize=(9.6, 3.9), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        same, wider, printed = longer.curves
+        for axes, column in ((left, "value"), (right, "violation")):
+            shown = {
+                "shared": (main.curves["lsvi-ae"], "#0072B2", "-"),
+                "step-indexed": (longer.curves[same], "#D55E00", (0, (5, 2))),
+                "wider bonus": (longer.curves[wider], "#CC79A7", "-."),
+                "printed radii": (longer.curves[printed], "#009E73", (0, (2, 1.5))),
+            }
+            for name, (curves, colour, dash) in shown.items():
+                smooth = statistics.moving_average(curves[column], WINDOW)
+                interval = statistics.mean_over_seeds(smooth, np.random.default_rng(0), resamples=200)
+                episode = np.arange(1, len(interval.mean) + 1)
+                thin = np.unique(np.geomspace(1, len(episode), 600).astype(int)) - 1
+                axes.plot(episode[thin], interval.mean[thin], color=colour, linestyle=dash, label=name)
+                axes.fill_between(
+                    episode[thin], interval.low[thin], interval.high[thin], color=colour, alpha=0.22, linewidth=0
+                )
+            axes.set(xscale="log", xlabel="episode (logarithmic)", xlim=(1, longer.spec["episodes"]))
+        reference(left, planner.solve(main.problem).value, "safe optimum")
+        left.set(title="Value of the policy", ylabel=f"mean of the last {WINDOW} episodes")
+        right.set(title="Hard violation per episode", ylabel=f"mean of the last {WINDOW} episodes")
+        for axes in (left, right):
+            from_zero(axes)
+            name_ends(axes)
+        return save(figure, folder / "literal")
+
+
+# --- the pieces figures are made of ----------------------------------------------------------------------------------
+def title(label: str, width: int = 26) -> str:
+    """How an agent is called in a figure: on at most two lines that fit beside it."""
+    lines = textwrap.wrap(TITLES.get(label, label), width, break_long_words=False)
+    shown = [line if len(line) <= width else line[: width - 3] + "..." for line in lines[:2]]
+    return "\n".join([*shown[:-1], shown[-1] + (" ..." if len(lines) > 2 else "")])
+
+
+def looks(labels: Sequence[str]) -> dict[str, tuple[str, Any]]:
+    """A colour and a dash for each agent: its own if it has one."""
+    spare = iter(SPARE * (1 + len(labels) // len(SPARE)))
+    return {label: LOOKS[label] if label in LOOKS else next(spare) for label in labels}
+
+
+def bands(axes: Axes, curves: Mapping[str, np.ndarray]) -> None:
+    """A curve with its interval for each agent; (seeds, K) each."""
+    shown = shown_episodes(len(next(iter(curves.values()))[0]))
+    over_seeds = lambda samples: statistics.mean_over_seeds(samples[:, shown], np.random.default_rng(0), resamples=1000)
+    draw(axes, {label: Bands(shown + 1, {"": over_seeds(each)}) for label, each in curves.items()}, "")
+
+
+def draw(axes: Axes, curves: Mapping[str, Bands], name: str) -> None:
+    """One of the curves of each agent, with its interval."""
+    for label, (colour, dash) in looks(list(curves)).items():
+        episode, interval = curves[label].episodes, curves[label].curves[name]
+        axes.plot(episode, interval.mean, color=colour, linestyle=dash, label=title(label))
+        axes.fill_between(episode, interval.low, interval.high, color=colour, alpha=0.22, linewidth=0)
+    axes.set_xlim(0, int(next(iter(curves.values())).episodes[-1]))
+
+
+def name_ends(axes: Axes, apart: float = 0.075) -> None:
+    """Names beside the right ends of curves, moved apart where they would overlap. Call it when limits are final."""
+    axes.get_xlim(), axes.get_ylim()  # asking settles the limits, which the next line needs and does not ask for
+    to_fraction = axes.transData + axes.transAxes.inverted()
+    curves = [line for line in axes.get_lines() if not str(line.get_label()).startswith("_")]
+    height = lambda line: float(to_fraction.transform((1, np.asarray(line.get_ydata())[-1]))[1])
+    curves.sort(key=height)
+    at = np.clip([height(line) for line in curves], 0, 1)
+    apart *= max(str(line.get_label()).count("\n") + 1 for line in curves)
+    for _ in range(50):  # push neighbours away from each other until none is too close
+        gap = np.maximum(apart - np.diff(at), 0) / 2
+        at[:-1] -= gap
+        at[1:] += gap
+    for i in range(len(at)):  # and none below the axis
+        at[i] = max(at[i], 0.0 if i == 0 else at[i - 1] + apart)
+    for line, y in zip(curves, at, strict=True):
+        axes.annotate(
+            str(line.get_label()), (1, y), xycoords="axes fraction", xytext=(4, 0), textcoords="offset points",
+            color=str(line.get_color()), va="center", fontsize=0.95 * mpl.rcParams["font.size"], annotation_clip=False,
+        )  # fmt: skip
+
+
+def from_zero(axes: Axes) -> None:
+    """Start the vertical axis at zero, with room above it even if nothing ever happened."""
+    axes.set_ylim(0, max(axes.get_ylim()[1], 1e-3))
+
+
+def reference(axes: Axes, value: float, name: str) -> None:
+    """A thin line to compare with, named on it."""
+    axes.axhline(value, color=FAINT, linewidth=0.8, zorder=0)
+    axes.annotate(
+        name, (0.01, value), xycoords=("axes fraction", "data"), xytext=(0, 2), textcoords="offset points",
+        color=FAINT, fontsize=0.85 * mpl.rcParams["font.size"], zorder=4, path_effects=HALO,
+    )  # fmt: skip
+
+
+def cells(axes: Axes, grid: Grid, fill: bool, in_lines: bool = False) -> None:
+    """The cells of a map: letters on S, G and H, filled or outlined; a ground of heights where it has them."""
+    height, width = len(grid.rows), grid.width
+    if grid.heights is not None:
+        ground(axes, grid.heights, fill, in_lines)
+    for i, row in enumerate(grid.rows):
+        for j, letter in enumerate(row):
+            special = letter in CELLS
+            if special or (fill and grid.heights is None):
+                colour = CELLS[letter] if special else "#EAF2F8"
+                face = colour if fill or letter == "#" else "none"
+                edge = "white" if fill else colour
+                box = Rectangle((j - 0.46, i - 0.46), 0.92, 0.92, facecolor=face, edgecolor=edge, linewidth=1.4)
+                axes.add_patch(box)
+            if letter in "SGH":
+                axes.text(j, i, letter, ha="center", va="center", color=INK, weight="bold", path_effects=HALO, zorder=4)
+    axes.set(xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5), xticks=[], yticks=[], aspect="equal")
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+
+
+def shades(axes: Axes, numbers: np.ndarray, in_lines: bool, **look: Any) -> Any:
+    """Numbers as shades of cells: pixels, or squares that a printer can enlarge."""
+    if not in_lines:
+        return axes.imshow(numbers, **look)
+    edges = [np.arange(n + 1) - 0.5 for n in numbers.shape]
+    return axes.pcolormesh(edges[1], edges[0], numbers, edgecolors="face", linewidth=0.4, **look)
+
+
+def ground(axes: Axes, heights: np.ndarray, fill: bool, in_lines: bool = False) -> None:
+    """Heights as shades of earth under thin contours; contours alone over what is drawn already."""
+    if fill:
+        shades(axes, heights, in_lines, cmap=EARTH)
+    levels = np.linspace(heights.min(), heights.max(), 9)[1:-1]
+    if not (np.diff(levels) > 0).all():
+        return  # flat
+    to_the_edge = lambda n: np.array([-0.5, *range(n), n - 0.5])
+    axes.contour(
+        *map(to_the_edge, heights.shape[::-1]), np.pad(heights, 1, mode="edge"), levels,
+        colors="#6B5331" if fill else "white", linewidths=0.6, linestyles="solid", alpha=0.6, zorder=0.5,
+    )  # fmt: skip

@@ -1,0 +1,140 @@
+"""A run folder turned back into the experiment it came from: the same agents, settings and seeds, ready to run again.
+
+Runs are decided by their spec and their seeds, so what a folder did not write down is found out by running it again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from everystep import __version__, problems
+from everystep.agents.model_syntax import AUTO
+from everystep.agents.registry import Recipe
+from everystep.agents.resolve.costs import fingerprint
+from everystep.agents.settings import SETTINGS
+from everystep.errors import EverystepError
+from everystep.experiments import run_folder
+from everystep.experiments.experiment import Experiment, Result, prepare
+from everystep.files import read_npz
+from everystep.mdp.cmdp import FiniteCMDP
+
+NEEDED = ("regret", "value", "violation")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder as far as it can be run again: its problem, its spec, and the columns (seeds, K) of each agent."""
+
+    folder: Path
+    problem: FiniteCMDP
+    spec: dict[str, Any]
+    curves: dict[str, dict[str, np.ndarray]]
+
+    def again(self, seeds: int) -> Experiment:
+        """The same experiment on the first so many of its seeds; an error says what keeps it from being the same."""
+        prepared = prepare(
+            self.problem,
+            [self._recipe(agent) for agent in self.spec["agents"]],
+            self.spec["episodes"],
+            self.spec["seeds"][:seeds],
+        )
+        now, then = (json.loads(json.dumps(spec)) for spec in (prepared.spec, self.spec))
+        for new, old in zip(now["agents"], then["agents"], strict=True):
+            for key, value in new["settings"].items():
+                kept = old["settings"].get(key, value)
+                if value != kept:
+                    raise (
+                        self._not_kept(key, old["label"])
+                        if _is_hash(kept)
+                        else EverystepError(
+                            f"'{self.folder}' has {key} = {kept} for {old['label']}, which is now read as {value}; "
+                            f"{self._other_version()}"
+                        )
+                    )
+        if now["problem"] != then["problem"]:
+            raise EverystepError(f"'{self.folder}' holds a problem other than the one it ran; {self._other_version()}")
+        return prepared
+
+    def result(self) -> Result:
+        """The folder as a result, with the columns that were read: what figures and pages are made from."""
+        try:
+            visits = read_npz(self.folder / "visits.npz", lambda key: True)
+        except EverystepError:
+            raise EverystepError(
+                f"'{self.folder}' has no visits.npz that can be read; run it again elsewhere."
+            ) from None
+        return Result(self.problem, self.spec, self.curves, visits)
+
+    def check(self, label: str, value: np.ndarray, violation: np.ndarray) -> None:
+        """That an agent run again, (seeds, K), did what the folder says it did, up to rounding."""
+        kept = self.curves[label]
+        for name, new in (("value", value), ("violation", violation)):
+            if not np.allclose(new, kept[name][: len(new)], rtol=0, atol=1e-9):
+                raise EverystepError(
+                    f"'{self.folder}' run again gives another {name} of {label}; {self._other_version()}"
+                )
+
+    def _not_kept(self, key: str, label: str) -> EverystepError:
+        return EverystepError(
+            f"'{self.folder}' cannot be run again: {key} of {label} was given from Python and is not kept in the "
+            "folder; use everystep.diagnosis from Python instead."
+        )
+
+    def _other_version(self) -> str:
+        version = self.spec.get("versions", {}).get("everystep", "unknown")
+        return f"it was written by everystep {version} and this is {__version__}: run it again into another folder."
+
+    def _recipe(self, agent: dict[str, Any]) -> Recipe:
+        label = agent["label"]
+        # What is written in other words than it is set by (lists, hashes) is decided anew; `again` compares.
+        settings = {
+            key: value for key, value in agent["settings"].items() if key == "features" or _can_be_set(key, value)
+        }
+        if "features" in settings:
+            settings["features"] = self._features(label, settings["features"])
+        return Recipe(agent["agent"], settings).called(label)
+
+    def _features(self, label: str, said: str) -> Any:
+        own = self.problem.features
+        if said == "one-hot" or (own is not None and said == fingerprint(own)):
+            return said if said == "one-hot" else AUTO
+        try:
+            return read_npz(self.folder / "features.npz", lambda key: key == f"{label}_features")[f"{label}_features"]
+        except (EverystepError, KeyError):
+            raise EverystepError(
+                f"'{self.folder}' has no features.npz with the features of {label}; run it again into another folder."
+            ) from None
+
+
+def _can_be_set(key: str, value: Any) -> bool:
+    try:
+        SETTINGS[key].read(value)
+    except (KeyError, ValueError):
+        return False
+    return key == "threshold" or not isinstance(value, list)
+
+
+def _is_hash(value: Any) -> bool:
+    """Whether a setting is written down as the hash of an array, or of a kernel of one's own."""
+    return isinstance(value, str) and re.search(r"#[0-9a-f]+|^[0-9x]+:[0-9a-f]+$|#[0-9x]+:", value) is not None
+
+
+def read(folder: Path, columns: Sequence[str] = NEEDED) -> Run:
+    """A run folder with these columns, or the sentence that says why it is none."""
+    run_folder.finished(folder)
+    if not (folder / "spec.json").is_file():
+        raise EverystepError(f"'{folder}' holds no run; give the folder that `everystep run` wrote.")
+    try:
+        spec = run_folder.read_spec(folder)
+        problem = problems.from_arrays(folder / "problem.npz")
+        curves = run_folder.read_curves(folder, columns)
+    except Exception:  # what a damaged file raises is written nowhere
+        raise EverystepError(f"'{folder}' has files that cannot be read; run it again into another folder.") from None
+    return Run(folder, problem, spec, curves)

@@ -1,0 +1,90 @@
+"""Tables for a terminal: summaries in, text out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from everystep.experiments.reductions import FINAL
+
+COLUMNS = ("final_value", "final_violation", "total_violation", "total_regret")
+
+
+def summary(content: Mapping[str, Any]) -> str:
+    """The summary of a run: one line an agent, means over seeds with their intervals."""
+    problem = content["problem"]
+    rows = [
+        [label, *(_interval(numbers[column]) for column in COLUMNS)] for label, numbers in content["agents"].items()
+    ]
+    head = ["agent", *(column.replace("_", " ") for column in COLUMNS)]
+    return "\n".join(
+        [
+            f"{problem['name']}, H = {problem['horizon']}: safe optimum {problem['optimal_value']:.4f}, "
+            f"unconstrained {problem['unconstrained_value']:.4f}; "
+            f"{content['episodes']} episodes, {content['seeds']} seeds",
+            "",
+            aligned([head, *rows]),
+            "",
+            f"final: mean over the last {min(FINAL, content['episodes'])} episodes; "
+            "in brackets: 95 % bootstrap interval over seeds",
+            *(_plans(label, numbers["plans"]) for label, numbers in content["agents"].items() if "plans" in numbers),
+            *(f"note: {remark}" for remark in content["remarks"]),
+        ]
+    )
+
+
+def certificates(content: Mapping[str, Mapping[str, Any]], seeds: int) -> str:
+    """What the cost intervals of each agent certify at the end: means over seeds."""
+    rows = [
+        [
+            label,
+            *(number(each[column]) for column in ("safe", "unsafe", "unknown", "false")),
+            f"{each['seeds_with_a_false_label']} of {seeds}",
+            "heuristic" if each["p"] is None else f"p = {each['p']:g}",
+        ]
+        for label, each in content.items()
+    ]
+    head = ["agent", "safe", "unsafe", "unknown", "false", "seeds with a false one now", "confidence"]
+    return "\n".join(
+        [
+            aligned([head, *rows]),
+            "",
+            "actions (h, x, a) by label at the end of the run, mean over seeds; false by the true costs",
+            "p: all labels of a seed, at all times, hold with probability at least 1 - p; heuristic: no such promise",
+        ]
+    )
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Columns made equally wide: the first to the left, the others to the right; a rule under the head."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    cells = [
+        [cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))]
+        for row in rows
+    ]
+    lines = ["  ".join(row).rstrip() for row in cells]
+    return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])
+
+
+def markdown(rows: Sequence[Sequence[str]]) -> str:
+    """The same as a table of Markdown."""
+    line = lambda cells: f"| {' | '.join(cells)} |"
+    return "\n".join([line(rows[0]), line(["---"] * len(rows[0])), *map(line, rows[1:])])
+
+
+def interval(numbers: Any) -> str:
+    """A mean with its interval, as `stats.Interval` has them."""
+    return _interval({key: float(value) for key, value in numbers._asdict().items()})
+
+
+def _plans(label: str, plans: Mapping[str, Any]) -> str:
+    return f"{label} made {_interval(plans)} plans; {plans['scale_of']} = {number(plans['scale'])}"
+
+
+def _interval(numbers: Mapping[str, float]) -> str:
+    return f"{number(numbers['mean'])} [{number(numbers['low'])}, {number(numbers['high'])}]"
+
+
+def number(value: float) -> str:
+    """A number short enough to read: three digits that matter, no exponent."""
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.3f}"

@@ -1,0 +1,447 @@
+"""What features are: psi(x) of a state, crossed with actions, or phi(x, a) of both. Norm at most 1, a batch at a time.
+
+Frozen arrays and numbers: saved as JSON and plain arrays and made again from them (`rebuild`), without pickle.
+How a person asks for them is in `features.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from everystep.errors import EverystepError
+from everystep.features import spaces
+from everystep.features.spaces import Scale
+
+ROUNDING = 1e-9  # by which a norm may exceed 1
+
+
+# --- features of a state ---------------------------------------------------------------------------------------------
+class StateFeatures:
+    """psi(x), norm at most 1: `size` numbers for each observation of a batch."""
+
+    @property
+    def size(self) -> int:
+        raise NotImplementedError
+
+    def __call__(self, obs: np.ndarray) -> Float[np.ndarray, "n e"]:
+        raise NotImplementedError
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        scale = getattr(self, "scale", None)
+        return () if scale is None else (scale.remark,)
+
+
+@dataclass(frozen=True, eq=False)
+class OneHot(StateFeatures):
+    """psi(x) = e_x: nothing is shared between states."""
+
+    sizes: tuple[int, ...]
+    first: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.sizes)
+
+    def __call__(self, obs: np.ndarray) -> Float[np.ndarray, "n e"]:
+        place = spaces.listed(obs, self.sizes, self.first)
+        psi = np.zeros((len(place), self.size))
+        psi[np.arange(len(place)), place] = 1
+        return psi
+
+
+@dataclass(frozen=True, eq=False)
+class StateTable(StateFeatures):
+    """psi(x) = values[x], as given."""
+
+    values: Float[np.ndarray, "S e"]
+    sizes: tuple[int, ...]
+    first: tuple[int, ...]
+    divided_by: float = 1.0
+
+    @property
+    def size(self) -> int:
+        return self.values.shape[1]
+
+    def __call__(self, obs: np.ndarray) -> Float[np.ndarray, "n e"]:
+        return self.values[spaces.listed(obs, self.sizes, self.first)]
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        return _divided(self.divided_by)
+
+
+@dataclass(frozen=True, eq=False)
+class Intercept(StateFeatures):
+    """psi(x) = 1: a level common to all states."""
+
+    @property
+    def size(self) -> int:
+        return 1
+
+    def __call__(self, obs: np.ndarray) -> Float[np.ndarray, "n e"]:
+        return np.ones((len(obs), 1))
+
+
+@dataclass(frozen=True, eq=False)
+class Fourier(StateFeatures):
+    """psi(x) = sqrt(1 / n) [cos W x, sin W x], norm exactly 1, with the rows of W drawn from N(0, 1 / lengthscale^2).
+
+    <psi(x), psi(y)> = mean of cos(w (x - y)), an unbiased estimate of exp(-|x - y|^2 / (2 lengthscale^2)) whose error
+    falls as 1 / sqrt(n) (Rahimi and Recht 2007, their form with both sine and cosine). n is `size` of `fourier`.
+    """
+
+    scale: Scale
+    frequencies: Float[np.ndarray, "f o"]
+
+    @property
+    def size(self) -> int:
+        return 2 * len(self.frequencies)
+
+    def __call__(self, obs: np.ndarray) -> Float[np.ndarray, "n e"]:
+        angle = self.scale(obs) @ self.frequencies.T
+        return np.concatenate([np.cos(angle), np.sin(angle)], 1) / math.sqrt(len(self.frequencies))
+
+
+@dataclass(frozen=True, eq=False)
+class Centres(StateFeatures):
+    """psi_i(x) ~ exp(-|(x - c_i) / lengthscale|^2 / 2), divided by the norm of all, so that it is exactly 1.
+
+    Divided by the norm rather than by the sum: then an untried state is equally wide wherever it is, however many
+    centres are near. |x|^2 is common to all i and so left out.
+    """
+
+    scale: Scale
+    centres: Float[np.ndarray, "e o"]  # where observations are scaled to
+    lengthscale: Float[np.ndarray, " o"]
+
+    @property
+    def size(self) -> int:
+        return len(self.centres)
+
+    def __call__(self, obs: np.ndarray) -> Float[np.ndarray, "n e"]:
+        c = self.centres / self.lengthscale
+        exponent = (self.scale(obs) / self.lengthscale) @ c.T - (c**2).sum(1) / 2
+        psi = np.exp(exponent - exponent.max(1, keepdims=True))
+        return psi / np.linalg.norm(psi, axis=1, keepdims=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Polynomial(StateFeatures):
+    """psi(x) = all products of at most `degree` coordinates, 1 among them, divided by sqrt(how many)."""
+
+    scale: Scale
+    powers: Int[np.ndarray, "e o"]
+
+    @property
+    def size(self) -> int:
+        return len(self.powers)
+
+    def __call__(self, obs: np.ndarray) -> Float[np.ndarray, "n e"]:
+        x = self.scale(obs)
+        psi = np.full((len(x), self.size), 1 / math.sqrt(self.size))
+        for j in range(x.shape[1]):
+            psi *= x[:, j, None] ** self.powers[:, j]
+        return psi
+
+
+@dataclass(frozen=True, eq=False)
+class Tiles(StateFeatures):
+    """Tile coding: in each of n tilings the one tile that holds x is 1 / sqrt(n), all others 0; norm exactly 1.
+
+    Tiling t is moved by (t (2 j + 1) / n mod 1) of a tile along coordinate j, so that tilings differ along every
+    direction; one more tile a coordinate holds what the move leaves over. Every tile is stored: nothing is hashed, no
+    two places share a feature by accident.
+    """
+
+    scale: Scale
+    bins: tuple[int, ...]
+    offsets: Float[np.ndarray, "n o"]
+
+    @property
+    def _tiles(self) -> tuple[int, ...]:
+        return tuple(b + 1 for b in self.bins)
+
+    @property
+    def size(self) -> int:
+        return len(self.offsets) * math.prod(self._tiles)
+
+    def __call__(self, obs: np.ndarray) -> Float[np.ndarray, "n e"]:
+        along = (self.scale(obs) + 1) / 2 * np.array(self.bins)
+        psi = np.zeros((len(along), self.size))
+        for t, offset in enumerate(self.offsets):
+            tile = np.ravel_multi_index(tuple(np.floor(along + offset).astype(np.int64).T), self._tiles)
+            psi[np.arange(len(along)), t * math.prod(self._tiles) + tile] = 1 / math.sqrt(len(self.offsets))
+        return psi
+
+
+@dataclass(frozen=True, eq=False)
+class OwnState(StateFeatures):
+    """psi(x) by a function of the user's, checked at every call."""
+
+    function: Callable[[Any], Any]
+    length: int
+    cut: bool
+
+    @property
+    def size(self) -> int:
+        return self.length
+
+    def __call__(self, obs: np.ndarray) -> Float[np.ndarray, "n e"]:
+        return called(self.function, obs, (self.length,), self.cut)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        return _cut(self.cut)
+
+
+@dataclass(frozen=True, eq=False)
+class Joined(StateFeatures):
+    """Several one after another, divided by sqrt(how many)."""
+
+    parts: tuple[StateFeatures, ...]
+
+    @property
+    def size(self) -> int:
+        return sum(part.size for part in self.parts)
+
+    def __call__(self, obs: np.ndarray) -> Float[np.ndarray, "n e"]:
+        return np.concatenate([part(obs) for part in self.parts], 1) / math.sqrt(len(self.parts))
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(remark for part in self.parts for remark in part.remarks))
+
+
+# --- features of a state and an action -------------------------------------------------------------------------------
+class Features:
+    """phi(x, a), norm at most 1, for all actions at once."""
+
+    actions: int
+    crossed: ClassVar[bool] = False
+
+    @property
+    def d(self) -> int:
+        """The length of phi(x, a)."""
+        raise NotImplementedError
+
+    def __call__(self, obs: np.ndarray) -> Float[np.ndarray, "n A d"]:
+        raise NotImplementedError
+
+    def state(self, obs: np.ndarray) -> Float[np.ndarray, "n e"]:
+        """psi(x), where phi is crossed with actions."""
+        raise EverystepError("these features are of (x, a) together; there are none of the state alone.")
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What was scaled, divided or cut, in a sentence each."""
+        return ()
+
+    def to_json(self) -> dict[str, Any]:
+        """All but the arrays, plain JSON."""
+        return _to_json(self)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The arrays, by name."""
+        return _arrays(self)
+
+
+@dataclass(frozen=True, eq=False)
+class Crossed(Features):
+    """phi(x, a) = e_a (x) psi(x): each action has a copy of psi of its own, so Lambda is one block for each."""
+
+    psi: StateFeatures
+    actions: int
+    crossed: ClassVar[bool] = True
+
+    @property
+    def d(self) -> int:
+        return self.actions * self.psi.size
+
+    def __call__(self, obs: np.ndarray) -> Float[np.ndarray, "n A d"]:
+        psi, A = self.state(obs), self.actions
+        phi = np.zeros((len(psi), A, A, self.psi.size))
+        phi[:, np.arange(A), np.arange(A)] = psi[:, None]
+        return phi.reshape(len(psi), A, self.d)
+
+    def state(self, obs: np.ndarray) -> Float[np.ndarray, "n e"]:
+        return self.psi(obs)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        return self.psi.remarks
+
+
+@dataclass(frozen=True, eq=False)
+class Table(Features):
+    """phi(x, a) = phi[x, a], as given."""
+
+    phi: Float[np.ndarray, "S A d"]
+    sizes: tuple[int, ...]
+    first: tuple[int, ...]
+    divided_by: float = 1.0
+
+    @property
+    def actions(self) -> int:  # type: ignore[override]
+        return self.phi.shape[1]
+
+    @property
+    def d(self) -> int:
+        return self.phi.shape[2]
+
+    def __call__(self, obs: np.ndarray) -> Float[np.ndarray, "n A d"]:
+        return self.phi[spaces.listed(obs, self.sizes, self.first)]
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        return _divided(self.divided_by)
+
+
+@dataclass(frozen=True, eq=False)
+class Own(Features):
+    """phi(x, a) by a function of the user's, checked at every call."""
+
+    function: Callable[[Any], Any]
+    actions: int
+    length: int
+    cut: bool
+
+    @property
+    def d(self) -> int:
+        return self.length
+
+    def __call__(self, obs: np.ndarray) -> Float[np.ndarray, "n A d"]:
+        return called(self.function, obs, (self.actions, self.length), self.cut)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        return _cut(self.cut)
+
+
+def _divided(by: float) -> tuple[str, ...]:
+    return () if by == 1 else (f"features were divided by their largest norm, {by:.6g}",)
+
+
+def _cut(cut: bool) -> tuple[str, ...]:
+    return ("features longer than 1 were cut to length 1",) if cut else ()
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def called(function: Callable[[Any], Any], obs: np.ndarray, shape: tuple[int, ...], cut: bool) -> np.ndarray:
+    """A user's function at every observation of a batch, held to its shape and norm."""
+    out = np.zeros((len(obs), *shape))
+    for i, x in enumerate(obs):
+        one = once(function, x)
+        if one.shape != shape:
+            raise EverystepError(
+                f"feature function {name_of(function)} gave shape {one.shape}; give {shape} for one observation."
+            )
+        out[i] = one
+    norms = np.linalg.norm(out, axis=-1, keepdims=True)
+    if cut:
+        return out / np.maximum(norms, 1)
+    if norms.max(initial=0) > 1 + ROUNDING:
+        raise EverystepError(
+            f"feature function {name_of(function)} gave a norm of {norms.max():.6g}; it must be at most 1: divide by "
+            "the largest it can be, or say normalise=True to cut longer ones."
+        )
+    return out
+
+
+def once(function: Callable[[Any], Any], x: Any) -> np.ndarray:
+    """What the function gives for one observation (o,), or for a whole number."""
+    x = int(x) if np.ndim(x) == 0 else x
+    try:
+        one = np.asarray(function(x), np.float64)
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}".rstrip(": .")
+        raise EverystepError(f"feature function {name_of(function)} failed at observation {x} ({said}).") from error
+    if not np.isfinite(one).all():
+        raise EverystepError(
+            f"feature function {name_of(function)} gave {one[~np.isfinite(one)][0]} at observation {x}."
+        )
+    return one
+
+
+# --- saved and made again --------------------------------------------------------------------------------------------
+_KINDS: dict[str, Any] = {
+    kind.__name__: kind
+    for kind in (
+        *(OneHot, StateTable, Intercept, Fourier, Centres, Polynomial, Tiles, OwnState, Joined),
+        *(Crossed, Table, Own, Scale),
+    )
+}
+
+
+def _to_json(part: Any) -> dict[str, Any]:
+    said: dict[str, Any] = {"kind": type(part).__name__}
+    for each in fields(part):
+        value = getattr(part, each.name)
+        if each.name == "parts":
+            said["parts"] = [_to_json(inner) for inner in value]
+        elif type(value).__name__ in _KINDS:
+            said[each.name] = _to_json(value)
+        elif each.name == "function":
+            said["function"] = name_of(value)
+        elif not isinstance(value, np.ndarray):
+            said[each.name] = list(value) if isinstance(value, tuple) else value
+    return said
+
+
+def _arrays(part: Any, before: str = "") -> dict[str, np.ndarray]:
+    found: dict[str, np.ndarray] = {}
+    for each in fields(part):
+        value = getattr(part, each.name)
+        if isinstance(value, np.ndarray):
+            found[before + each.name] = value
+        elif each.name == "parts":
+            for i, inner in enumerate(value):
+                found |= _arrays(inner, f"{before}{i}.")
+        elif type(value).__name__ in _KINDS:
+            found |= _arrays(value, f"{before}{each.name}.")
+    return found
+
+
+def rebuild(
+    json: Mapping[str, Any], arrays: Mapping[str, np.ndarray], function: Callable[[Any], Any] | None = None
+) -> Features:
+    """Features from what `to_json` and `arrays` gave. A user's function is not saved: give it again."""
+    try:
+        made = _rebuild(json, arrays, function, "")
+    except (KeyError, TypeError, AttributeError) as error:
+        raise EverystepError(f"saved features cannot be read ({error}); give features= again.") from None
+    if not isinstance(made, Features):
+        raise EverystepError(f"saved features are of kind {json.get('kind')}; give features= again.")
+    return made
+
+
+def _rebuild(json: Mapping[str, Any], arrays: Mapping[str, np.ndarray], function: Any, before: str) -> Any:
+    kind = _KINDS[json["kind"]]
+    given: dict[str, Any] = {}
+    for each in fields(kind):
+        value = json.get(each.name)
+        if each.name == "function":
+            if function is None:
+                raise EverystepError(
+                    f"features were made by a function of your own ({value}), which is not saved; give features= again."
+                )
+            given["function"] = function
+        elif each.name == "parts":
+            inner = [_rebuild(part, arrays, function, f"{before}{i}.") for i, part in enumerate(json["parts"])]
+            given["parts"] = tuple(inner)
+        elif isinstance(value, Mapping):
+            given[each.name] = _rebuild(value, arrays, function, f"{before}{each.name}.")
+        elif each.name in json:
+            given[each.name] = tuple(value) if isinstance(value, list) else value
+        else:
+            given[each.name] = np.asarray(arrays[before + each.name])
+    return kind(**given)

@@ -1,0 +1,382 @@
+"""Features phi(x, a) of norm at most 1, for observations of any gymnasium-like space. NumPy only, a batch at a time.
+
+A person says what they want (a `Spec`); `bind` makes it for a space and a number of actions (`Features`):
+
+    features = bind(fourier(size=100, lengthscale=0.5), env.observation_space, env.action_space.n)
+    features(obs)            obs (n, o), or (n,) whole numbers, to (n, A, d)
+    features.state(obs)      psi (n, e), where phi(x, a) = e_a (x) psi(x) is one block for each action: d = A e
+
+Continuous observations are scaled to [-1, 1] first, so length scales and bins mean the same in every coordinate. What
+is outside the bounds is clipped to them: features beyond what a person called the range would be guesses. `remarks`
+says what was scaled, divided or cut.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import combinations_with_replacement
+from typing import Any
+
+import numpy as np
+
+from everystep.errors import EverystepError, whole_number
+from everystep.features import spaces
+from everystep.features.maps import (
+    ROUNDING,
+    Centres,
+    Crossed,
+    Features,
+    Fourier,
+    Intercept,
+    Joined,
+    OneHot,
+    Own,
+    OwnState,
+    Polynomial,
+    StateFeatures,
+    StateTable,
+    Table,
+    Tiles,
+    name_of,
+    once,
+    rebuild,
+)
+from everystep.features.spaces import Coordinates, flatten
+
+__all__ = [
+    "Features",
+    "Spec",
+    "bind",
+    "centres",
+    "flatten",
+    "fourier",
+    "function",
+    "joined",
+    "one_hot",
+    "polynomial",
+    "rebuild",
+    "table",
+    "tiles",
+]
+LARGEST = 20_000  # features of a state: beyond this matrices do not fit a computer, and a mistake is likelier
+
+
+# --- what a person asks for ------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Spec:
+    """Features to be: what was asked for. `bind` makes them for a space."""
+
+    kind: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        said = ", ".join(f"{key}={_said(value)}" for key, value in self.settings.items() if value is not None)
+        return f"{self.kind}({said})"
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"array{value.shape}"
+    if isinstance(value, tuple) and value and isinstance(value[0], Spec):
+        return f"[{', '.join(map(str, value))}]"
+    return name_of(value) if callable(value) else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def one_hot() -> Spec:
+    """One feature for each (x, a), where observations are whole numbers from a list: nothing is shared."""
+    return Spec("one_hot")
+
+
+def table(phi: Any, normalise: bool = False) -> Spec:
+    """Features in a table: (S, A, d), or (S, e) to be crossed with actions. `normalise` divides by the largest norm."""
+    try:
+        array = np.array(phi, np.float64)
+    except (TypeError, ValueError):
+        raise EverystepError(
+            "phi of table is not an array of numbers; give one of shape (S, A, d) or (S, e)."
+        ) from None
+    if array.ndim not in (2, 3) or 0 in array.shape:
+        raise EverystepError(f"phi of table has shape {array.shape}; give (S, A, d), or (S, e) to cross with actions.")
+    if not np.isfinite(array).all():
+        raise EverystepError(f"phi of table holds {array[~np.isfinite(array)][0]}; give finite numbers.")
+    return Spec("table", {"phi": array, "normalise": bool(normalise)})
+
+
+def fourier(
+    size: int = 200, lengthscale: Any = 1.0, seed: int = 0, low: Any = None, high: Any = None, constant: bool = False
+) -> Spec:
+    """Random Fourier features of the RBF kernel: `size` frequencies, so 2 size features of a state.
+
+    lengthscale  a number, or one for each coordinate, where observations are scaled to [-1, 1]
+    seed         of the frequencies; the same seed gives the same features
+    low, high    bounds of observations (a number, or one for each coordinate; None: the space's own)
+    constant     add a feature that is the same everywhere
+    """
+    size, seed = whole_number("size of fourier", size), whole_number("seed of fourier", seed, at_least=0)
+    said = {"size": size, "lengthscale": _lengths("fourier", lengthscale), "seed": seed, "low": low, "high": high}
+    return _with(constant, Spec("fourier", said))
+
+
+def centres(
+    centres: Any = 5, lengthscale: Any = None, low: Any = None, high: Any = None, constant: bool = False
+) -> Spec:
+    """Radial basis functions around centres.
+
+    centres      how many along each coordinate (a number, or one for each), or the centres themselves, (n, o), in the
+                 units of observations
+    lengthscale  where observations are scaled to [-1, 1]; by default the distance of neighbouring centres of a grid,
+                 and 0.5 for centres given
+    """
+    given = np.asarray(centres)
+    if given.ndim < 2:
+        centres = tuple(whole_number("centres", each) for each in np.atleast_1d(given))
+    elif given.ndim == 2 and given.size and given.dtype.kind in "biuf" and np.isfinite(given).all():
+        centres = given.astype(np.float64)
+    else:
+        raise EverystepError(f"centres has shape {given.shape}; give numbers along each coordinate, or (n, o) points.")
+    said = {"centres": centres, "lengthscale": lengthscale if lengthscale is None else _lengths("centres", lengthscale)}
+    return _with(constant, Spec("centres", {**said, "low": low, "high": high}))
+
+
+def polynomial(degree: int = 2, low: Any = None, high: Any = None) -> Spec:
+    """All products of at most `degree` coordinates (scaled to [-1, 1]), the constant 1 among them."""
+    return Spec("polynomial", {"degree": whole_number("degree of polynomial", degree), "low": low, "high": high})
+
+
+def tiles(tilings: int = 8, bins: Any = 8, low: Any = None, high: Any = None, constant: bool = False) -> Spec:
+    """Tile coding: `tilings` grids of `bins` tiles along each coordinate (a number, or one for each)."""
+    counts = tuple(whole_number("bins of tiles", each) for each in np.atleast_1d(np.asarray(bins)))
+    said = {"tilings": whole_number("tilings of tiles", tilings), "bins": counts, "low": low, "high": high}
+    return _with(constant, Spec("tiles", said))
+
+
+def function(f: Callable[[Any], Any], d: int | None = None, crossed: bool = False, normalise: bool = False) -> Spec:
+    """Features by a function of one observation: f(obs) -> (A, d), or psi f(obs) -> (d,) with crossed=True.
+
+    f gets a vector (o,), or an int where observations are whole numbers: then it is called once for each of them and
+    kept as a table. d may be left out: f is then tried in the middle of the space. `normalise` divides a table by its
+    largest norm; elsewhere that norm is never known, so features longer than 1 are cut to length 1.
+    """
+    if not callable(f):
+        raise EverystepError(f"f of function is {f!r}; give a function of one observation.")
+    d = d if d is None else whole_number("d of function", d)
+    return Spec("function", {"f": f, "d": d, "crossed": bool(crossed), "normalise": bool(normalise)})
+
+
+def joined(*specs: Spec) -> Spec:
+    """Features of a state one after another, divided by sqrt(how many)."""
+    if not specs or not all(isinstance(each, Spec) for each in specs):
+        raise EverystepError("joined takes features such as joined(fourier(), polynomial(1)).")
+    return Spec("joined", {"parts": specs})
+
+
+def _with(constant: bool, spec: Spec) -> Spec:
+    return joined(spec, Spec("constant")) if constant else spec
+
+
+def _lengths(kind: str, value: Any) -> Any:
+    """A length scale above 0, or one for each coordinate."""
+    try:
+        array = np.asarray(value, np.float64)
+    except (TypeError, ValueError):
+        array = np.array(np.nan)
+    if array.ndim > 1 or not (np.isfinite(array) & (array > 0)).all():
+        raise EverystepError(f"lengthscale of {kind} is {value!r}; give a number above 0, or one for each coordinate.")
+    return float(array) if array.ndim == 0 else tuple(map(float, array))
+
+
+# --- for a space -----------------------------------------------------------------------------------------------------
+def bind(spec: Any, observation_space: Any, actions: int) -> Features:
+    """Features for a space and a number of actions, from a `Spec`, an array (a table) or a function.
+
+    Features already made are taken as they are, if they are for as many actions.
+    """
+    actions = whole_number("actions", actions)
+    if isinstance(spec, Features):
+        if spec.actions != actions:
+            raise EverystepError(f"features are for {spec.actions} actions, there are {actions}; make them anew.")
+        return spec
+    spec = table(spec) if isinstance(spec, np.ndarray) else spec
+    spec = function(spec) if callable(spec) else spec
+    if not isinstance(spec, Spec):
+        raise EverystepError(
+            f"features are {spec!r}; give everystep.features.fourier(...), tiles(...), another of them, an array "
+            "(S, A, d), or a function of one observation."
+        )
+    at = Coordinates.of(observation_space)
+    if spec.kind == "table" and spec.settings["phi"].ndim == 3:
+        return _table(at, actions, **spec.settings)
+    if spec.kind == "function" and not spec.settings["crossed"]:
+        return _function(at, actions, **spec.settings)
+    psi = _state(spec, at)
+    if psi.size > LARGEST:
+        raise EverystepError(f"{spec} makes {psi.size} features of a state; ask for at most {LARGEST}.")
+    return Crossed(psi, actions)
+
+
+def _state(spec: Spec, at: Coordinates) -> StateFeatures:
+    if spec.kind == "function" and not spec.settings["crossed"]:
+        raise EverystepError("a function in joined must give features of the state; say crossed=True.")
+    return _MADE_BY[spec.kind](at, **spec.settings)
+
+
+def _whole(at: Coordinates, kind: str) -> tuple[int, ...]:
+    if at.sizes is None:
+        raise EverystepError(
+            f"{kind} needs observations that are whole numbers from a list (Discrete, MultiDiscrete, MultiBinary or a "
+            f"Tuple of them), the space is {at.space}; choose fourier, centres, tiles or polynomial."
+        )
+    return at.sizes
+
+
+def _fits(kind: str, name: str, value: Any, o: int) -> tuple[Any, ...]:
+    """One entry for each of o coordinates, from one or o."""
+    many = tuple(np.atleast_1d(np.asarray(value)).tolist())
+    if len(many) not in (1, o):
+        raise EverystepError(f"{name} of {kind} has {len(many)} numbers for {o} coordinates; give one, or {o}.")
+    return many * o if len(many) == 1 else many
+
+
+def _few(kind: str, number: int, remedy: str) -> None:
+    if number > LARGEST:
+        raise EverystepError(f"{kind} makes {number} features of a state, more than {LARGEST}; {remedy}.")
+
+
+def _one_hot(at: Coordinates) -> OneHot:
+    sizes = _whole(at, "one_hot")
+    _few("one_hot", math.prod(sizes), "choose tiles, fourier or centres")
+    return OneHot(sizes, at.first)
+
+
+def _constant(at: Coordinates) -> Intercept:
+    return Intercept()
+
+
+def _fourier(at: Coordinates, size: int, lengthscale: Any, seed: int, low: Any, high: Any) -> Fourier:
+    scale = spaces.scale(at, low, high, "fourier")
+    _few("fourier", 2 * size, "choose a smaller size")
+    lengths = np.array(_fits("fourier", "lengthscale", lengthscale, len(at.low)))
+    return Fourier(scale, np.random.default_rng(seed).normal(size=(size, len(lengths))) / lengths)
+
+
+def _centres(at: Coordinates, centres: Any, lengthscale: Any, low: Any, high: Any) -> Centres:
+    scale, o = spaces.scale(at, low, high, "centres"), len(at.low)
+    if isinstance(centres, np.ndarray):
+        if centres.shape[1] != o:
+            raise EverystepError(f"centres have {centres.shape[1]} coordinates, observations have {o}; give as many.")
+        points, spacing = scale(centres), np.full(o, 0.5)
+    else:
+        counts = _fits("centres", "centres", centres, o)
+        _few("centres", math.prod(counts), "put fewer along a coordinate, or give the centres themselves")
+        along = [np.linspace(-1, 1, n) if n > 1 else np.zeros(1) for n in counts]
+        points = np.stack(np.meshgrid(*along, indexing="ij"), -1).reshape(-1, o)
+        spacing = np.array([2 / max(n - 1, 1) for n in counts])
+    lengths = spacing if lengthscale is None else np.array(_fits("centres", "lengthscale", lengthscale, o))
+    return Centres(scale, points, lengths)
+
+
+def _polynomial(at: Coordinates, degree: int, low: Any, high: Any) -> Polynomial:
+    scale, o = spaces.scale(at, low, high, "polynomial"), len(at.low)
+    _few("polynomial", math.comb(o + degree, degree), "choose a lower degree")
+    products = list(combinations_with_replacement(range(o + 1), degree))  # factor 0 is 1, factor j is coordinate j - 1
+    powers = np.array([[product.count(j + 1) for j in range(o)] for product in products])
+    return Polynomial(scale, powers)
+
+
+def _tiles(at: Coordinates, tilings: int, bins: Any, low: Any, high: Any) -> Tiles:
+    scale, o = spaces.scale(at, low, high, "tiles"), len(at.low)
+    counts = _fits("tiles", "bins", bins, o)
+    _few("tiles", tilings * math.prod(b + 1 for b in counts), "ask for fewer bins or tilings")
+    moves = np.arange(tilings)[:, None] * (2 * np.arange(o) + 1) % tilings
+    return Tiles(scale, counts, moves / tilings)
+
+
+def _shrunk(kind: str, values: np.ndarray, normalise: bool) -> tuple[np.ndarray, float]:
+    """Values with norms of at most 1, and what they were divided by."""
+    top = float(np.linalg.norm(values, axis=-1).max())
+    if top <= 1 + ROUNDING:
+        return values, 1.0
+    if not normalise:
+        raise EverystepError(f"{kind} has a norm of {top:.6g}; it must be at most 1: divide by it, or normalise=True.")
+    return values / top, top
+
+
+def _listed(at: Coordinates, kind: str, rows: int) -> tuple[int, ...]:
+    sizes = _whole(at, kind)
+    if rows != math.prod(sizes):
+        raise EverystepError(f"{kind} has {rows} rows, there are {math.prod(sizes)} observations; give one for each.")
+    return sizes
+
+
+def _table(at: Coordinates, actions: int, phi: np.ndarray, normalise: bool, kind: str = "table") -> Table:
+    sizes = _listed(at, kind, len(phi))
+    if phi.shape[1] != actions:
+        wanted = (len(phi), actions, phi.shape[2])
+        raise EverystepError(f"{kind} has shape {phi.shape}, there are {actions} actions; give shape {wanted}.")
+    values, divided_by = _shrunk(kind, phi, normalise)
+    return Table(values, sizes, at.first, divided_by)
+
+
+def _state_table(at: Coordinates, phi: np.ndarray, normalise: bool, kind: str = "table") -> StateTable:
+    if phi.ndim != 2:
+        raise EverystepError(f"{kind} in joined has shape {phi.shape}; give features of the state, (S, e).")
+    sizes = _listed(at, kind, len(phi))
+    values, divided_by = _shrunk(kind, phi, normalise)
+    return StateTable(values, sizes, at.first, divided_by)
+
+
+def _function(at: Coordinates, actions: int, f: Any, d: int | None, crossed: bool, normalise: bool) -> Features:
+    shape = _shape(at, f, (actions, d))
+    if at.single:
+        return _table(at, actions, _everywhere(at, f, shape), normalise, f"feature function {name_of(f)}")
+    return Own(f, actions, shape[1], normalise)
+
+
+def _state_function(at: Coordinates, f: Any, d: int | None, crossed: bool, normalise: bool) -> StateFeatures:
+    shape = _shape(at, f, (d,))
+    if at.single:
+        return _state_table(at, _everywhere(at, f, shape), normalise, f"feature function {name_of(f)}")
+    return OwnState(f, shape[0], normalise)
+
+
+def _shape(at: Coordinates, f: Any, wanted: tuple[int | None, ...]) -> tuple[int, ...]:
+    """The shape the function gives in the middle of the space, where it is not said; it must be as wanted."""
+    if None not in wanted:
+        return wanted  # type: ignore[return-value]
+    low, high = np.maximum(at.low, -1e6), np.minimum(at.high, 1e6)
+    middle = np.where(np.isfinite(at.low) & np.isfinite(at.high), (low + high) / 2, np.clip(0, at.low, at.high))
+    given = once(f, int(middle[0]) if at.single else middle).shape
+    if len(given) != len(wanted) or 0 in given or any(w not in (None, g) for w, g in zip(wanted, given, strict=True)):
+        expected = f"({', '.join('d' if w is None else str(w) for w in wanted)}{',' * (len(wanted) == 1)})"
+        raise EverystepError(f"feature function {name_of(f)} gave shape {given}; give {expected} for one observation.")
+    return given
+
+
+def _everywhere(at: Coordinates, f: Any, shape: tuple[int, ...]) -> np.ndarray:
+    every = np.arange(at.first[0], at.first[0] + _whole(at, "function")[0])
+    out = np.zeros((len(every), *shape))
+    for i, x in enumerate(every):
+        one = once(f, x)
+        if one.shape != shape:
+            raise EverystepError(f"feature function {name_of(f)} gave shape {one.shape} at {x}; it must give {shape}.")
+        out[i] = one
+    return out
+
+
+def _joined(at: Coordinates, parts: tuple[Spec, ...]) -> Joined:
+    return Joined(tuple(_state(part, at) for part in parts))
+
+
+_MADE_BY: dict[str, Callable[..., StateFeatures]] = {
+    "one_hot": _one_hot,
+    "constant": _constant,
+    "table": _state_table,
+    "fourier": _fourier,
+    "centres": _centres,
+    "polynomial": _polynomial,
+    "tiles": _tiles,
+    "function": _state_function,
+    "joined": _joined,
+}

@@ -1,0 +1,1 @@
+"""Choices: from Q, estimated costs and prices at a state to a distribution over its actions."""

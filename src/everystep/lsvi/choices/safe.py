@@ -1,0 +1,76 @@
+"""Choices that never leave what is surely safe: the safe set, and the safe mixture of actions.
+
+Both go by the upper ends of cost intervals (`optimism` = -1), and rest on a known safe action in every state. Prices
+play no part. The same conventions as in `choices.py`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, UInt32
+
+from everystep.lsvi import rowwise
+from everystep.lsvi.choices import cone_program
+from everystep.lsvi.choices.basic import best
+from everystep.lsvi.costs.known_safe import SafeEstimate
+
+
+class SafeSet(NamedTuple):
+    """a = argmax Q(x, a) over {a : upper end of g_i(x, a) <= 0 for every i}, the choice of SLUCB-QVI.
+
+    The set always holds a0(x), whose cost is told: its interval has no width.
+    """
+
+    @property
+    def reacts(self) -> bool:
+        """Whether it is made again at every step of an episode."""
+        return False
+
+    def belief(self, ghat: Float[Array, "T m A S"], cost: SafeEstimate) -> Float[Array, "T m A S"]:
+        return ghat
+
+    def __call__(
+        self, Q: Float[Array, "A *S"], ghat: Float[Array, "m A *S"], price: Float[Array, " m"], tie: UInt32[Array, "*S"]
+    ) -> Bool[Array, "A *S"]:
+        return best(admitted(Q, ghat), tie)
+
+
+class MixtureBelief(NamedTuple):
+    """Mean costs and what gives the width of a mixture, of all steps or of one: U, or its diagonal."""
+
+    mean: Float[Array, "*T m A S"]
+    U: Float[Array, "*T d A S"] | Float[Array, "*T A S"]
+
+
+class SafeMixture(NamedTuple):
+    """theta = argmax <Q(x), theta> over distributions whose expected cost is surely safe, the choice of RSLUCB-QVI:
+
+    <mean_i, theta> + ||E_theta[phi]||_{A_x^+} beta <= 0 for every i. Solved by `mixtures.py`. Where the best single
+    action is surely safe itself, that action is taken.
+    """
+
+    safe: Bool[Array, "A S"]  # a0, one-hot
+
+    @property
+    def reacts(self) -> bool:
+        """Whether it is made again at every step of an episode."""
+        return False
+
+    def belief(self, ghat: Float[Array, "T m A S"], cost: SafeEstimate) -> MixtureBelief:
+        return MixtureBelief(cost.mean, cost.width[:, 0] if cost.U is None else cost.U)
+
+    def __call__(
+        self, Q: Float[Array, "A S"], belief: MixtureBelief, price: Float[Array, " m"], tie: UInt32[Array, " S"]
+    ) -> Float[Array, "A S"]:
+        mean, U = belief
+        width = U if U.ndim == 2 else jnp.sqrt((U**2).sum(0))
+        single = best(admitted(Q, mean + width[None]), tie)
+        suffices = rowwise.under(single, Q) >= rowwise.highest(Q)
+        return jnp.where(suffices[None], single.astype(Q.dtype), cone_program.best(Q, mean, U, self.safe, ~suffices))
+
+
+def admitted(Q: Float[Array, "A *S"], upper: Float[Array, "m A *S"]) -> Float[Array, "A *S"]:
+    """Q where every constraint surely holds, else -inf."""
+    return jnp.where((upper <= 0).all(0), Q, -jnp.inf)

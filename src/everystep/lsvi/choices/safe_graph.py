@@ -1,0 +1,94 @@
+"""The choice of LSVI-NEW: the best action inside a subgraph that costs are sure to be safe in, closed to the end.
+
+Before values are planned, backward over h from X_{H+1} = all states:
+
+    a is admitted at (h, x) iff (1) the upper end of every cost in the support S_h(x, a) is <= 0, or a is in the seed,
+                            and (2) S_h(x, a) lies inside X_{h+1}
+    X_h = {x : some action is admitted}
+
+The seed is told: for some states an action that is safe and leads to such states only. So it is always admitted; until
+cost estimates are trusted (`triple_costs.py`) nothing else is.
+
+The optimal policy may need actions that are safe and not known to be, yet. What such a policy may be worth beyond Q is
+covered by a bonus, with doubt_h(x, a) = max_{x' in S_h(x, a)} ||perp phi(x, a, x')||:
+
+    bonus_h(x, a) = e2_h doubt_h(x, a) + e3_h beyond_h(x, a) + e4 doubt_1(x, a)
+    beyond_h(x, a) = the largest doubt_h'(x', a') over what is admitted at steps h' > h and can be reached from (x, a)
+
+Readings of the paper: that e3 looks at what can be reached from (x, a), and that e4 looks at (x, a) as step 1 sees it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, UInt32
+
+from everystep.lsvi.choices.basic import best
+from everystep.mdp.cmdp import at_step
+
+
+class Admitted(NamedTuple):
+    """Which actions are admitted at every step, and the bonus on their values."""
+
+    actions: Bool[Array, "T A S"]
+    bonus: Float[Array, "T A S"]
+
+
+class Bonuses(NamedTuple):
+    """e2_h and e3_h of every step, and e4."""
+
+    here: Float[Array, " H"]
+    beyond: Float[Array, " H"]
+    start: Float[Array, ""]
+
+
+class SafeGraph(NamedTuple):
+    """a = argmax of Q over the admitted actions; where there are none, which play never meets, the action told.
+
+    seed holds the actions told to be safe (none in states outside the seed), told one action for every state.
+    """
+
+    successors: Int[Array, "J S"] | None
+    support: Bool[Array, "T A J S"]
+    seed: Bool[Array, "A S"]
+    told: Bool[Array, "A S"]
+    bonuses: Bonuses
+
+    @property
+    def reacts(self) -> bool:
+        """Whether it is made again at every step of an episode."""
+        return False
+
+    def belief(self, ghat: Float[Array, "T m A S"], cost: Any) -> Admitted:
+        """The closure, backward. `ghat` is the upper end of the cost interval, and at most 0 in the seed."""
+        harmless = jnp.where(cost.trusted, (ghat <= 0).all(1), self.seed[None])
+        e = self.bonuses
+        H, S = len(e.here), ghat.shape[-1]
+
+        def backward(after, h):
+            safe, doubt_after = after
+            support, doubt = at_step(self.support, h), at_step(cost.doubt, h)
+            admitted = at_step(harmless, h) & (self._at_successors(safe) | ~support).all(1)
+            beyond = jnp.where(support, self._at_successors(doubt_after), 0).max(1)
+            bonus = e.here[h] * doubt + e.beyond[h] * beyond + e.start * cost.doubt[0]
+            within = jnp.where(admitted, jnp.maximum(doubt, beyond), 0).max(0)
+            return (admitted.any(0), within), Admitted(admitted, bonus)
+
+        nothing_after = (jnp.ones(S, bool), jnp.zeros(S))
+        return lax.scan(backward, nothing_after, jnp.arange(H), reverse=True)[1]
+
+    def _at_successors(self, states: Array) -> Array:
+        """A number of every state looked up at the successors of each: (1, J, S)."""
+        if self.successors is not None:
+            return states[self.successors][None]
+        return jnp.broadcast_to(states[:, None], (len(states), len(states)))[None]
+
+    def __call__(
+        self, Q: Float[Array, "A *S"], belief: Any, price: Float[Array, " m"], tie: UInt32[Array, "*S"]
+    ) -> Bool[Array, "A *S"]:
+        admitted = belief.actions
+        allowed = jnp.where(admitted.any(0)[None], admitted, self.told)
+        return best(jnp.where(allowed, Q, -jnp.inf), tie)

@@ -1,0 +1,1 @@
+"""Cost models: the estimate of each constraint g and its width."""

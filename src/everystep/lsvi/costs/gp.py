@@ -1,0 +1,156 @@
+"""Gaussian-process cost models: costs in the space of a kernel, the second half of the paper's estimates.
+
+    ghat_h^k(y) = mean_h^k(y) - beta_h^k sigma_h^k(y),    y = (x, a)
+
+with the posterior of `parts/gp.py`. The same interface as the linear models: `init`, `update`, `estimate`, with a
+leading axis T of estimators (1 shared, H step-indexed). Departures from the paper: constraints that share a kernel
+share one covariance; the radius uses the realised information gain, never a maximum over all sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from everystep.kernels import Kernel, Point
+from everystep.lsvi.costs.tables import CostEstimate, CountCosts, LinearCosts
+from everystep.lsvi.episode import Episode
+from everystep.lsvi.radii import GPRadius, Scalar
+from everystep.lsvi.regression import gp_posterior
+from everystep.lsvi.regression.per_step import by_estimator, for_each, repeat
+from everystep.mdp.cmdp import Sizes
+
+
+class Tally(NamedTuple):
+    """What fitting a kernel needs of all observations: how many at each point, their sum, the sum of their squares."""
+
+    visits: Float[Array, "T N"]
+    total: Float[Array, "T m N"]
+    squares: Float[Array, "T m"]
+
+
+class GridState(NamedTuple):
+    """Posteriors with leading axis T, the noise variance in use, and the tally of what was seen."""
+
+    posterior: gp_posterior.Posterior
+    lam: Float[Array, ""]
+    tally: Tally
+
+
+class GridGP(NamedTuple):
+    """On finitely many points: the posterior over all of them, updated exactly, the same time for every episode.
+
+    gram (N, N) is the kernel at the N distinct points, point (A, S) says which of them (x, a) is.
+    """
+
+    radius: GPRadius
+    lam: Scalar
+    gram: Float[Array, "N N"]
+    point: Int[Array, "A S"]
+
+    def init(self, sizes: Sizes, steps: int) -> GridState:
+        m, N = sizes.constraints, len(self.gram)
+        posterior = repeat(gp_posterior.prior(self.gram, m), steps)
+        tally = Tally(jnp.zeros((steps, N)), jnp.zeros((steps, m, N)), jnp.zeros((steps, m)))
+        return GridState(posterior, jnp.asarray(self.lam), tally)
+
+    def update(self, state: GridState, episode: Episode) -> GridState:
+        steps = len(state.tally.visits)
+        i, c = by_estimator(steps, self.point[episode.a, episode.x]), by_estimator(steps, episode.cost)
+
+        def one(posterior, visits, total, squares, i, c):
+            tally = (visits.at[i].add(1), total.at[:, i].add(c.T), squares + (c**2).sum(0))
+            return gp_posterior.condition(posterior, i, c, state.lam), Tally(*tally)
+
+        posterior, tally = for_each(one, state.posterior, *state.tally, i, c)
+        return GridState(posterior, state.lam, tally)
+
+    def estimate(self, state: GridState, k: Int[Array, ""]) -> CostEstimate:
+        mean, cov, gain = state.posterior
+        var = jnp.maximum(jnp.diagonal(cov, axis1=1, axis2=2), 0)[:, self.point]
+        return CostEstimate(mean[:, :, self.point], self.radius.width(var, k, gain[:, None, None])[:, None])
+
+
+class GrowingGP(NamedTuple):
+    """On the points seen so far: O(n^2) an episode after n observations, whatever the number of states is.
+
+    `points` are those of all (x, a), (A, S, d) or named; the state must have room: see `with_room`.
+    """
+
+    radius: GPRadius
+    lam: Scalar
+    kernel: Kernel
+    points: Any
+
+    def init(self, sizes: Sizes, steps: int) -> gp_posterior.Growing:
+        return repeat(gp_posterior.nothing_yet(self.kernel, _flat(self.points), sizes.constraints), steps)
+
+    def update(self, state: gp_posterior.Growing, episode: Episode) -> gp_posterior.Growing:
+        steps = len(state.gain)
+        seen = jax.tree.map(lambda leaf: by_estimator(steps, leaf[episode.a, episode.x]), self.points)
+        watched = _flat(self.points)
+
+        def one(known: gp_posterior.Growing, new: Point, c: Array) -> gp_posterior.Growing:
+            return gp_posterior.put(known, gp_posterior.rows(self.kernel, self.lam, known, watched, new, c))
+
+        return for_each(one, state, seen, by_estimator(steps, episode.cost))
+
+    def estimate(self, state: gp_posterior.Growing, k: Int[Array, ""]) -> CostEstimate:
+        shape = jax.tree.leaves(self.points)[0].shape[:2]
+        var = jnp.maximum(state.var, 0).reshape(-1, *shape)
+        width = self.radius.width(var, k, state.gain[:, None, None])
+        return CostEstimate(state.mean.reshape(*state.mean.shape[:2], *shape), width[:, None])
+
+
+class EachCost(NamedTuple):
+    """A model of its own for each constraint: counts for one, a Gaussian process for another."""
+
+    models: tuple[CountCosts | LinearCosts | GridGP | GrowingGP, ...]
+
+    def init(self, sizes: Sizes, steps: int) -> tuple[Any, ...]:
+        return tuple(model.init(sizes._replace(constraints=1), steps) for model in self.models)
+
+    def update(self, state: tuple[Any, ...], episode: Episode) -> tuple[Any, ...]:
+        own = lambda i: episode._replace(cost=episode.cost[:, i : i + 1])
+        return tuple(model.update(state[i], own(i)) for i, model in enumerate(self.models))
+
+    def estimate(self, state: tuple[Any, ...], k: Int[Array, ""]) -> CostEstimate:
+        estimates = [model.estimate(each, k) for model, each in zip(self.models, state, strict=True)]
+        return CostEstimate(*(jnp.concatenate(part, axis=1) for part in zip(*estimates, strict=True)))
+
+
+def with_room(model: Any, state: Any, episodes: int, horizon: int) -> Any:
+    """A cost model's state with room for so many episodes more, if it is one that grows. Not for compiled code.
+
+    States of many seeds may be stacked along leading axes.
+    """
+    return _where_it_grows(gp_posterior.with_room, model, state, episodes, horizon)
+
+
+def as_if_seen(model: Any, state: Any, episodes: int, horizon: int) -> Any:
+    """The shape of a state after so many episodes more, which must have room, and none of their numbers."""
+    return _where_it_grows(gp_posterior.as_if_given, model, state, episodes, horizon)
+
+
+def _where_it_grows(
+    change: Callable[[gp_posterior.Growing, int], gp_posterior.Growing],
+    model: Any,
+    state: Any,
+    episodes: int,
+    horizon: int,
+) -> Any:
+    if isinstance(model, EachCost):
+        each = zip(model.models, state, strict=True)
+        return tuple(_where_it_grows(change, one, own, episodes, horizon) for one, own in each)
+    if not isinstance(model, GrowingGP):
+        return state
+    return change(state, episodes * (horizon if state.gain.shape[-1] == 1 else 1))
+
+
+def _flat(points: Any) -> Any:
+    """(A, S, d) to (A * S, d)."""
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), points)

@@ -1,0 +1,376 @@
+"""Two drivers of the same four functions: a compiled scan over episodes, and plain Python stepping.
+
+Randomness. What seed s does depends on (problem, agent, s) alone. The world's draws are keyed by (s, episode, step)
+and so are the same for every agent: comparisons over seeds pair. Ties are keyed by (s, episode).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, UInt32
+
+from everystep.lsvi import algorithm
+from everystep.lsvi import rowwise as rows
+from everystep.lsvi.algorithm import Agent, Plan, State
+from everystep.lsvi.choices.basic import ties
+from everystep.lsvi.costs import gp
+from everystep.lsvi.episode import Episode
+from everystep.mdp import certificates, planner
+from everystep.mdp.cmdp import AnyArray, Sizes, World, start_state, step
+
+CHUNK = 500  # episodes in one compiled call; visits are also kept after the first, as <agent>_500
+
+
+class Draws(NamedTuple):
+    """All the randomness of one episode. Noise is None where the world has none."""
+
+    start: Float[Array, ""]
+    transition: Float[Array, " H"]
+    mixing: Float[Array, " H"]
+    tie_word: UInt32[Array, ""]
+    reward_noise: Float[Array, " H"] | None
+    cost_noise: Float[Array, "H m"] | None
+
+
+class Metrics(NamedTuple):
+    """What is recorded of an episode. `value` and `expected_violation` are exact, of the policy as planned."""
+
+    start: Int[Array, ""]
+    earned: Float[Array, ""]
+    value: Float[Array, ""]
+    expected_violation: Float[Array, ""]
+    violation: Float[Array, " m"]
+    unsafe_steps: Int[Array, ""]
+    soft_violation: Float[Array, ""]
+    labels: certificates.Counts | None = None  # what the cost intervals certify before the episode, if asked for
+    planned: Bool[Array, ""] | None = None  # whether a plan was made, of agents that plan rarely
+    mixture_violation: Float[Array, ""] | None = None  # of the mean over each draw, of agents that mix actions
+    watched: Any = None  # what somebody who watches the run wrote down
+
+
+class Planned(NamedTuple):
+    """A plan, its exact V_1 and expected hard violation from every state; log det(Lambda) then, if plans are rare."""
+
+    plan: Plan
+    V: Float[Array, " S"]
+    C: Float[Array, " S"]
+    log_det: Float[Array, " T"] | None
+
+
+class Carry(NamedTuple):
+    """The agent's state, how often each state was visited so far, and the plan in force where plans are rare."""
+
+    agent: State
+    visits: Int[Array, " S"]
+    planned: Planned | None = None
+
+
+def draws(world: World, sizes: Sizes, seed: UInt32[Array, ""], k: Int[Array, ""]) -> Draws:
+    """The draws of episode k of a seed. Element h of each array is the draw of step h, whatever H is."""
+    H, m = sizes.horizon, sizes.constraints
+    root = jax.random.fold_in(jax.random.key(seed), k)
+    stream = lambda i: jax.random.fold_in(root, i)
+    return Draws(
+        start=jax.random.uniform(stream(0)),
+        transition=jax.random.uniform(stream(1), (H,)),
+        mixing=jax.random.uniform(stream(2), (H,)),
+        tie_word=jax.random.bits(stream(3), (), jnp.uint32),
+        reward_noise=None if world.reward_sigma is None else jax.random.normal(stream(4), (H,)),
+        cost_noise=None if world.cost_sigma is None else jax.random.normal(stream(5), (H, m)),
+    )
+
+
+def evaluate(world: World, plan: Plan) -> tuple[Float[Array, " S"], Float[Array, " S"]]:
+    """V_1 and the expected hard violation of a plan's policy, exactly, from every state."""
+    H, _, S = plan.policy.shape
+    policy, actions = plan.policy, plan.actions
+
+    # Value and violation are kept as one complex number: one result, so one pass that picks P_pi once (see lsvi.plan).
+    def backward(VC, h):
+        under_pi = partial(planner.under, policy[h]) if actions is None else partial(rows.picked, actions[h])
+        return lax.complex(*planner.policy_backup(world, h, under_pi, VC.real, VC.imag)), None
+
+    VC, _ = lax.scan(backward, jnp.zeros(S, complex), jnp.arange(H), reverse=True)
+    return VC.real, VC.imag
+
+
+def plan_anew(agent: Agent, world: World, state: State, tie: UInt32[Array, "H S"]) -> Planned:
+    plan, _ = algorithm.plan(agent, state, tie)
+    log_det = None if agent.switch is None else agent.values.log_det(state.values)
+    return Planned(plan, *evaluate(world, plan), log_det)
+
+
+def is_due(agent: Agent, carry: Carry) -> Bool[Array, ""]:
+    """Whether an agent that plans rarely must plan before the coming episode."""
+    assert carry.planned is not None
+    assert carry.planned.log_det is not None
+    return algorithm.due(agent, agent.values.log_det(carry.agent.values), carry.planned.log_det)
+
+
+def nothing_planned(agent: Agent, state: State, sizes: Sizes) -> Planned:
+    """What an agent that plans rarely carries before its first plan, which is due at once."""
+    H, S = sizes.horizon, sizes.states
+    shapes = jax.eval_shape(lambda: algorithm.plan(agent, state, ties(jnp.uint32(0), H, S))[0])
+    plan = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    log_det = jnp.full_like(agent.values.log_det(state.values), -jnp.inf)
+    return Planned(plan, jnp.zeros(S), jnp.zeros(S), log_det)
+
+
+def play(
+    agent: Agent,
+    world: World,
+    state: State,
+    plan: Plan,
+    tie: UInt32[Array, "H S"] | None,
+    x: Int[Array, ""],
+    draw: Draws,
+) -> tuple[Episode, Float[Array, "H m"], Any]:
+    """Act for H steps from x: the episode as the agent saw it, the true means g on its way, and its cost model's state.
+
+    That state is None unless the agent reacts: then it has learnt every step of the episode already, and needs `tie`.
+    """
+    nothing = jnp.zeros(())
+    reacts = agent.choice.reacts
+
+    def forward(carry, h):
+        x, costs = carry
+        if plan.actions is None or reacts:
+            pi = (
+                algorithm.react(agent, state, plan, costs, h, x, tie[h, x]) if tie is not None else plan.policy[h, :, x]
+            )
+            a = algorithm.act(pi, draw.mixing[h])
+        else:
+            a = plan.actions[h, x]
+        reward_noise = nothing if draw.reward_noise is None else draw.reward_noise[h]
+        cost_noise = nothing if draw.cost_noise is None else draw.cost_noise[h]
+        outcome = step(world, h, x, a, draw.transition[h], reward_noise, cost_noise)
+        seen = Episode(x, a, outcome.slot, outcome.x_next, outcome.reward, outcome.cost)
+        if reacts:
+            costs = agent.costs.update(costs, jax.tree.map(lambda leaf: leaf[None], seen))
+        return (outcome.x_next, costs), (seen, outcome.g)
+
+    before = (x, state.costs if reacts else None)
+    (_, costs), (episode, g) = lax.scan(forward, before, jnp.arange(plan.policy.shape[0]))
+    return episode._replace(V_next=plan.V_next), g, costs
+
+
+def tally(x: AnyArray, V: AnyArray, C: AnyArray, reward: AnyArray, g: AnyArray) -> Metrics:
+    """The books of one episode that started at x, for NumPy and JAX arrays alike; g is (H, m), the true means."""
+    return Metrics(
+        start=x,
+        earned=reward.sum(),
+        value=V[x],
+        expected_violation=C[x],
+        violation=g.clip(min=0).sum(0),
+        unsafe_steps=(g > 0).any(1).sum(dtype=np.int32),
+        soft_violation=g.sum(),
+    )
+
+
+def mixed(world: World, plan: Plan, x: AnyArray) -> AnyArray:
+    """sum_h sum_i max(sum_a pi_h(a | x_h) g_i(x_h, a), 0) on the way x (H,); None of plans that mix nothing.
+
+    For NumPy and JAX arrays alike.
+    """
+    if plan.actions is not None:
+        return None
+    steps = np.arange(len(x))
+    g = world.g[steps if len(world.g) > 1 else np.zeros_like(steps), :, :, x]  # (H, m, A)
+    return (g * plan.policy[steps, :, x][:, None]).sum(-1).clip(min=0).sum()
+
+
+def run_episode(
+    agent: Agent, world: World, carry: Carry, draw: Draws, certified: Bool[Array, " S"] | None = None, watch: Any = None
+) -> tuple[Carry, Metrics]:
+    """Plan, act, learn, and write down what happened; with `certified`, the labels of these states, too.
+
+    `watch`, if given, is called with the agent, the world, its states before and after, the plan and the episode: what
+    it returns is written down. It is a pytree of arrays whose class says what to do, and changes nothing.
+    """
+    H, S = carry.agent.price.shape[1], world.r.shape[-1]
+    x = start_state(world, carry.agent.k, draw.start)
+    tie = partial(ties, draw.tie_word, H, S)  # made where it is used: an episode without a plan needs none
+    anew = lambda: plan_anew(agent, world, carry.agent, tie())
+    rarely = agent.switch is not None
+    due = is_due(agent, carry) if rarely else None
+    planned = lax.cond(due, anew, lambda: carry.planned) if rarely else anew()
+    words = tie() if agent.choice.reacts else None
+    episode, g, costs = play(agent, world, carry.agent, planned.plan, words, x, draw)
+    visits = carry.visits.at[episode.x].add(1)
+    harm = mixed(world, planned.plan, episode.x)
+    metrics = tally(x, planned.V, planned.C, episode.reward, g)._replace(planned=due, mixture_violation=harm)
+    if certified is not None:
+        label = certificates.labels(*bounds(agent, carry.agent))
+        metrics = metrics._replace(labels=certificates.count(label, world.g, certified[None, None]))
+    learnt = algorithm.learn(agent, carry.agent, episode, costs)
+    if watch is not None:
+        metrics = metrics._replace(watched=watch(agent, world, carry.agent, learnt, planned.plan, episode))
+    return Carry(learnt, visits, planned if rarely else None), metrics
+
+
+def bounds(agent: Agent, state: State) -> tuple[Float[Array, "T m A S"], Float[Array, "T m A S"]]:
+    """The lower and the upper end of every cost interval; an action known to be safe is at most 0."""
+    cost = agent.costs.estimate(state.costs, state.k)
+    lower, upper = cost.mean - cost.width, cost.mean + cost.width
+    if agent.known_safe is None:
+        return lower, upper
+    known = agent.known_safe[None, None]
+    return jnp.where(known, jnp.minimum(lower, 0), lower), jnp.where(known, jnp.minimum(upper, 0), upper)
+
+
+def start(agent: Agent, sizes: Sizes, share_values: bool, share_costs: bool) -> Carry:
+    state = algorithm.init(agent, sizes, share_values, share_costs)
+    planned = None if agent.switch is None else nothing_planned(agent, state, sizes)
+    return Carry(state, jnp.zeros(sizes.states, jnp.int32), planned)
+
+
+@partial(jax.jit, static_argnames=("sizes", "share_values", "share_costs", "seeds"))
+def start_seeds(agent: Agent, sizes: Sizes, share_values: bool, share_costs: bool, seeds: int) -> Carry:
+    """`start` for so many seeds; compiled, because array by array it takes a millisecond: as long as 40 episodes."""
+    one = start(agent, sizes, share_values, share_costs)
+    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (seeds, *leaf.shape)), one)
+
+
+def scan(
+    agent: Agent,
+    world: World,
+    sizes: Sizes,
+    carry: Carry,
+    seed: UInt32[Array, ""],
+    count: Int[Array, ""],
+    capacity: int,
+    certified: Bool[Array, " S"] | None = None,
+    watch: Any = None,
+) -> tuple[Carry, Metrics]:
+    """`count` <= `capacity` episodes of one seed; the rows of `Metrics` after `count` are zeros.
+
+    The number of episodes is data, not a shape, so that another one compiles nothing.
+    """
+    episodes = carry.agent.k + jnp.arange(capacity, dtype=jnp.int32)
+    drawn = jax.vmap(lambda k: draws(world, sizes, seed, k))(episodes)
+    row = lambda i: jax.tree.map(lambda x: x[i], drawn)
+    shape = jax.eval_shape(lambda: run_episode(agent, world, carry, row(0), certified, watch)[1])
+    book = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), shape)
+
+    def body(i, loop):
+        carry, book = loop
+        carry, metrics = run_episode(agent, world, carry, row(i), certified, watch)
+        return carry, jax.tree.map(lambda rows, new: rows.at[i].set(new), book, metrics)
+
+    return lax.fori_loop(0, count, body, (carry, book))
+
+
+def with_room(agent: Agent, sizes: Sizes, carries: Carry, episodes: int) -> Carry:
+    """Room for so many episodes more in a cost model that grows, for many seeds at once. Not for compiled code."""
+    costs = gp.with_room(agent.costs, carries.agent.costs, episodes, sizes.horizon)
+    return carries._replace(agent=carries.agent._replace(costs=costs))
+
+
+def shaped(agent: Agent, sizes: Sizes, carries: Carry, chunks: Sequence[int]) -> Carry:
+    """A fresh carry made the shape it would have after chunks of so many episodes. Not for compiled code."""
+    for episodes in chunks:
+        carries = with_room(agent, sizes, carries, episodes)
+        costs = gp.as_if_seen(agent.costs, carries.agent.costs, episodes, sizes.horizon)
+        carries = carries._replace(agent=carries.agent._replace(costs=costs))
+    return carries
+
+
+@partial(jax.jit, static_argnames=("sizes", "capacity", "together"))
+def scan_seeds(
+    agent: Agent,
+    world: World,
+    sizes: Sizes,
+    carries: Carry,
+    seeds: UInt32[Array, " n"],
+    count: Int[Array, ""],
+    capacity: int,
+    together: bool,
+    certified: Bool[Array, " S"] | None = None,
+    watch: Any = None,
+) -> tuple[Carry, Metrics]:
+    """`scan` for many seeds: side by side on a GPU (`together`), one after another on a CPU."""
+    one = lambda carry, seed: scan(agent, world, sizes, carry, seed, count, capacity, certified, watch)
+    return jax.vmap(one)(carries, seeds) if together else lax.map(lambda each: one(*each), (carries, seeds))
+
+
+@partial(jax.jit, static_argnames=("sizes", "capacity"))
+def scan_agents(
+    agents: Agent,
+    world: World,
+    sizes: Sizes,
+    carries: Carry,
+    seeds: UInt32[Array, " n"],
+    count: Int[Array, ""],
+    capacity: int,
+    certified: Bool[Array, " S"] | None = None,
+    watch: Any = None,
+) -> tuple[Carry, Metrics]:
+    """`scan_seeds` for agents that differ in numbers alone, side by side: they and carries have an axis in front."""
+    one = lambda agent, carry: scan_seeds(agent, world, sizes, carry, seeds, count, capacity, True, certified, watch)
+    return jax.vmap(one)(agents, carries)
+
+
+# --- the same four functions, stepped from Python ----------------------------------------------------------------
+_plan_anew = jax.jit(
+    lambda agent, world, state, word, shape: plan_anew(agent, world, state, ties(word, *shape)), static_argnames="shape"
+)
+_is_due = jax.jit(is_due)
+_learn = jax.jit(algorithm.learn)
+_react = jax.jit(algorithm.react)
+_observe = jax.jit(lambda agent, costs, row: agent.costs.update(costs, row))
+_draws = jax.jit(draws, static_argnames="sizes")
+
+
+def stepping(
+    agent: Agent, world: World, sizes: Sizes, carry: Carry, seed: int, episodes: int
+) -> Iterator[tuple[Carry, Metrics, Episode]]:
+    """Episodes of one seed, one at a time, with a Python loop over steps: the same trajectory as `scan`.
+
+    Planning and learning are compiled once per episode; acting is a look-up in host arrays.
+    """
+    host = jax.tree.map(np.asarray, world)
+    for _ in range(episodes):
+        draw = jax.tree.map(np.asarray, _draws(world, sizes, jnp.uint32(seed), carry.agent.k))
+        due: Any = None if agent.switch is None else np.asarray(_is_due(agent, carry))
+        if carry.planned is None or due:
+            planned = _plan_anew(agent, world, carry.agent, draw.tie_word, (sizes.horizon, sizes.states))
+        else:
+            planned = carry.planned
+        plan = planned.plan
+        reacts = agent.choice.reacts
+        tie = np.asarray(ties(jnp.asarray(draw.tie_word), sizes.horizon, sizes.states)) if reacts else None
+        costs = carry.agent.costs if reacts else None
+        policy = np.asarray(plan.policy)
+        x = start_state(host, int(carry.agent.k), draw.start)
+        rows, g = [], []
+        first = x
+        for h in range(sizes.horizon):
+            pi = policy[h, :, x]
+            if tie is not None:
+                pi = np.asarray(_react(agent, carry.agent, plan, costs, np.int32(h), np.int32(x), tie[h, x]))
+            a = algorithm.act(pi, draw.mixing[h])
+            noise = 0.0 if draw.reward_noise is None else draw.reward_noise[h]
+            cost_noise = 0.0 if draw.cost_noise is None else draw.cost_noise[h]
+            outcome = step(host, h, x, a, draw.transition[h], noise, cost_noise)
+            rows.append((np.int32(x), a, outcome.slot, outcome.x_next, outcome.reward, outcome.cost))
+            g.append(outcome.g)
+            if reacts:
+                costs = _observe(agent, costs, Episode(*(jnp.asarray(each)[None] for each in rows[-1])))
+            x = outcome.x_next
+        seen = Episode(*(jnp.asarray(np.stack(column)) for column in zip(*rows, strict=True)))
+        episode = seen._replace(V_next=plan.V_next)
+        V, C = np.asarray(planned.V), np.asarray(planned.C)
+        harm = mixed(host, plan._replace(policy=policy), np.asarray(episode.x))
+        metrics = tally(first, V, C, np.asarray(episode.reward), np.array(g))
+        metrics = metrics._replace(planned=due, mixture_violation=harm)
+        visits = carry.visits + np.bincount(episode.x, minlength=sizes.states).astype(np.int32)
+        learnt = _learn(agent, carry.agent, episode, costs)
+        carry = Carry(learnt, jnp.asarray(visits), None if due is None else planned)
+        yield carry, metrics, episode

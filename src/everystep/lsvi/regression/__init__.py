@@ -1,0 +1,1 @@
+"""Ridge regression and Gaussian-process posteriors, shared by value models and cost models."""

@@ -1,0 +1,89 @@
+"""Where a kernel sees a problem: the distinct points among all (x, a), and what the true costs are like there."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from everystep import kernels
+from everystep.errors import EverystepError
+from everystep.kernels import Kernel
+from everystep.mdp.cmdp import FiniteCMDP
+
+ROUNDING = 1e-13  # eigenvalues of a Gram matrix below this share of the largest are rounding
+
+
+class Points(NamedTuple):
+    """N distinct points: named (N, d), `which` (A, S) of them each (x, a) is, and the kernel of all pairs (N, N).
+
+    Fewer than (x, a) where several look alike: a kernel on landing cells sees 100 points on a lake with 400 actions.
+    """
+
+    named: dict[str, np.ndarray]
+    which: np.ndarray
+    gram: np.ndarray
+
+    @classmethod
+    def of(cls, problem: FiniteCMDP, kernel: Kernel) -> Points:
+        try:
+            return _cached(problem, kernel)
+        except TypeError:  # a kernel of numbers that cannot be hashed
+            return _points(problem, kernel)
+
+    def norm(self, g: np.ndarray) -> float:
+        """The largest norm of the costs g (..., S, A) in the space of the kernel; inf where they are not in it.
+
+        ||g||^2 = g^T K^+ g over the points; a lower bound of the norm of any function that agrees with g there.
+        """
+        eigenvalues, Q = np.linalg.eigh(self.gram)
+        floor = ROUNDING * max(eigenvalues[-1], 1e-300)
+        largest = 0.0
+        for each in g.reshape(-1, *g.shape[-2:]):
+            values = np.zeros(len(self.gram))
+            values[self.which] = each.T
+            if np.abs(values[self.which] - each.T).max() > 1e-9:
+                return math.inf  # two actions look the same and cost differently
+            along = Q.T @ values
+            outside = eigenvalues < floor
+            if np.abs(Q[:, outside] @ along[outside]).max(initial=0) > 1e-6:
+                return math.inf
+            largest = max(largest, float(np.sqrt((along**2 / np.maximum(eigenvalues, floor)).sum())))
+        return largest
+
+
+def check_kernel(problem: FiniteCMDP, where: str, kernel: Kernel) -> None:
+    """Refuse a kernel that cannot see this problem, or that is none on its points."""
+    for word in sorted(kernels.looks_at(kernel) - {*problem.points, kernels.ALL}, key=str):
+        said = "does not say what it is on" if word is None else f"is on '{word}', which the problem has not"
+        raise EverystepError(f"{where}: a kernel {said}; choose on= from {', '.join(problem.points)}.")
+    for each in kernels.parts_of(kernel):
+        if isinstance(each, kernels.Difference):
+            if each.on is not None and problem.points[each.on].shape[-1] % 2:
+                raise EverystepError(f"{where}: difference is on '{each.on}', which has no two halves; use on=move.")
+            if kernels.looks_at(each.field) - {None, kernels.ALL}:
+                raise EverystepError(f"{where}: a kernel inside difference sees what that is on; leave out its on=.")
+    kernels.check_gram(Points.of(problem, kernel).gram, kernel)
+
+
+def _points(problem: FiniteCMDP, kernel: Kernel) -> Points:
+    all_named = problem.points
+    looked_at = kernels.looks_at(kernel)
+    names = sorted(all_named if kernels.ALL in looked_at else (name for name in looked_at if name is not None))
+    if not names:  # a constant sees no difference anywhere
+        names = ["action"]
+    stacked = np.concatenate([all_named[name].swapaxes(0, 1) for name in names], -1)  # (A, S, d)
+    A, S, d = stacked.shape
+    distinct, which = np.unique(stacked.reshape(-1, d), axis=0, return_inverse=True)
+    ends = np.cumsum([all_named[name].shape[-1] for name in names])[:-1]
+    named = dict(zip(names, np.split(distinct, ends, axis=1), strict=True))
+    with jax.enable_x64(True):
+        gram = np.asarray(_gram(kernel, named))
+    return Points(named, which.reshape(A, S).astype(np.int32), gram)
+
+
+_cached = lru_cache(maxsize=8)(_points)
+_gram = jax.jit(lambda kernel, named: kernels.gram(kernel, named, named))

@@ -1,0 +1,1 @@
+"""Value models: the optimistic estimate of Q."""

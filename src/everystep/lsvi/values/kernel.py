@@ -1,0 +1,99 @@
+"""A kernel value model: Q in the space of a kernel, optimistic kernel regression (KOVI, Yang et al. 2020).
+
+With z = (x, a), the n observations z_tau, y_tau = r_tau + V_{h+1}(x'_tau), K = k(z_tau, z_tau'), k_z = k(z_tau, z):
+
+    Q_h(z) = min{k_z^T (K + lam I)^-1 y + beta lam^{-1/2} sqrt(k(z, z) - k_z^T (K + lam I)^-1 k_z), cap}
+
+On N distinct points nothing needs to grow. Let G be the kernel at all of them, E (n, N) the matrix that picks the
+points seen (K = E G E^T), D = E^T E their visits on the diagonal, s = E^T y the sum of y at each. The posterior
+covariance at the points is
+
+    C = G - G E^T (E G E^T + lam I)^-1 E G = lam (lam G^-1 + D)^-1            (Woodbury)
+
+and from (lam G^-1 + D) G E^T = E^T (lam I + E G E^T) follows
+
+    G E^T (K + lam I)^-1 y = (lam G^-1 + D)^-1 E^T y = C s / lam,
+
+so the estimate is C s / lam with width beta sqrt(diag C / lam). V enters by s alone; C is the same for every V and is
+kept by rank-H downdates (`gp.seen_at`), which never need G^-1. With k = <phi, phi'> this is ridge regression,
+diag C / lam = ||phi||^2 in Lambda^-1; with a kernel that tells all (x, a) apart it is counting.
+
+Departures from the paper: it prints lam = 1 + 1 / T and a beta from covering numbers of the kernel's space; here both
+are settings.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from everystep.lsvi import rowwise
+from everystep.lsvi.episode import Episode
+from everystep.lsvi.radii import Radius, Scalar
+from everystep.lsvi.regression import gp_posterior
+from everystep.lsvi.regression.per_step import by_estimator, for_each, repeat
+from everystep.lsvi.values.tables import CountState, counted, nothing_counted
+from everystep.mdp.cmdp import Sizes, at_step, weighted
+
+
+class KernelState(NamedTuple):
+    """What followed each (x, a), which turns V into s; the covariance C; and 1/2 log det(I + K / lam)."""
+
+    seen: CountState
+    cov: Float[Array, "T N N"]
+    gain: Float[Array, " T"]
+
+
+class KernelFit(NamedTuple):
+    state: KernelState
+    width: Float[Array, "T A S"]
+
+
+class KernelValues(NamedTuple):
+    """Q = min{C s / lam + radius(diag C / lam), cap}: an episode takes O(H N^2), whatever k is.
+
+    gram (N, N) is the kernel at the N distinct points, point (A, S) says which of them (x, a) is.
+    """
+
+    radius: Radius
+    lam: Scalar
+    cap: Scalar
+    successors: Int[Array, "J S"] | None
+    gram: Float[Array, "N N"]
+    point: Int[Array, "A S"]
+
+    def init(self, sizes: Sizes, steps: int) -> KernelState:
+        return KernelState(nothing_counted(sizes, steps), repeat(self.gram, steps), jnp.zeros(steps))
+
+    def update(self, state: KernelState, episode: Episode) -> KernelState:
+        i = by_estimator(len(state.gain), self.point[episode.a, episode.x])
+
+        def one(cov, gain, i):
+            _, U, gained = gp_posterior.seen_at(cov, i, self.lam)
+            return cov - U.T @ U, gain + gained
+
+        return KernelState(counted(state.seen, episode), *for_each(one, state.cov, state.gain, i))
+
+    def fit(self, state: KernelState, k: Int[Array, ""]) -> KernelFit:
+        norm2 = jnp.maximum(jnp.diagonal(state.cov, axis1=1, axis2=2), 0)[:, self.point] / self.lam
+        return KernelFit(state, self.radius.width(norm2, k))
+
+    def estimate(self, fit: KernelFit, h: Int[Array, ""], V_next: Float[Array, " S"]) -> Float[Array, "A S"]:
+        here = jax.tree.map(lambda leaf: at_step(leaf, h), fit)
+        s = jnp.zeros(len(self.gram)).at[self.point].add(self._targets(here.state.seen, V_next))
+        mean = here.state.cov @ s / self.lam
+        return jnp.minimum(mean[self.point] + here.width, self.cap)
+
+    def _targets(self, seen: CountState, V_next: Float[Array, " S"]) -> Float[Array, "A S"]:
+        """The sum of r + V(x') over the visits of each (x, a)."""
+        if self.successors is None:
+            return seen.rewards + V_next @ seen.arrivals
+        V_after = V_next[self.successors]
+        return rowwise.each(lambda N, r: r + weighted(N, V_after), seen.arrivals, seen.rewards)
+
+    def log_det(self, state: KernelState) -> Float[Array, " T"]:
+        """log det(I + K / lam) of each estimator, which is log det Lambda - log det(lam I) where k = <phi, phi'>."""
+        return 2 * state.gain

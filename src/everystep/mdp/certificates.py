@@ -1,0 +1,82 @@
+"""Certificates: which actions the cost intervals call safe, which unsafe, and how often they are wrong.
+
+    safe     upper bound <= 0 for every constraint        unsafe   lower bound > 0 for some        unknown   neither
+
+With valid radii (`paper`, `coordinate`) all intervals hold at once with probability 1 - p, and so do all labels at all
+times. With `tuned` radii labels are a heuristic and carry no p. For NumPy and JAX arrays alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from everystep.mdp.cmdp import AnyArray, FiniteCMDP
+
+SAFE, UNKNOWN, UNSAFE = 1, 0, -1
+
+
+class Counts(NamedTuple):
+    """How many (h, x, a) are called safe and unsafe, and how many of these labels are false."""
+
+    safe: AnyArray
+    unsafe: AnyArray
+    false: AnyArray
+
+
+def labels(lower: AnyArray, upper: AnyArray) -> AnyArray:
+    """(..., T, m, A, S) bounds to (..., T, A, S) labels."""
+    safe, unsafe = (upper <= 0).all(-3), (lower > 0).any(-3)
+    return safe.astype(np.int8) - unsafe.astype(np.int8)
+
+
+def count(label: AnyArray, g: AnyArray, counted: AnyArray) -> Counts:
+    """Against the true g (T, m, A, S), over the states that are `counted` (S,); leading axes are kept.
+
+    An estimator shared over steps speaks for every step: it counts once, and is false if it is at any step.
+    """
+    safe_step = (g <= 0).all(-3)
+    if label.shape[-3] == 1:
+        always, ever = safe_step.all(0, keepdims=True), safe_step.any(0, keepdims=True)
+    else:
+        always = ever = safe_step
+    total = lambda mask: (mask & counted).sum((-3, -2, -1), dtype=np.int32)
+    safe, unsafe = label == SAFE, label == UNSAFE
+    return Counts(total(safe), total(unsafe), total((safe & ~always) | (unsafe & ever)))
+
+
+def summary(
+    problem: FiniteCMDP, agents: Sequence[Mapping[str, Any]], bounds: Mapping[str, np.ndarray]
+) -> dict[str, dict[str, Any]]:
+    """For each agent of a run's spec: mean numbers of labels over seeds, and how many seeds have a false one.
+
+    `bounds` holds <agent>_lower and <agent>_upper, (seeds, T, m, S, A). `p` is the probability with which any label of
+    a seed may be false; None says that they are a heuristic.
+    """
+    told = {}
+    for agent in agents:
+        name = agent["label"]
+        if f"{name}_lower" not in bounds:
+            continue
+        counts = at_the_end(problem, name, bounds)
+        safe, unsafe = float(np.mean(counts.safe)), float(np.mean(counts.unsafe))
+        actions = bounds[f"{name}_lower"].shape[1] * int((~problem.exempt).sum()) * problem.actions
+        told[name] = {
+            "p": agent["confidence"],
+            "actions": actions,
+            "safe": safe,
+            "unsafe": unsafe,
+            "unknown": actions - safe - unsafe,
+            "safe_set": safe * problem.actions / actions,  # mean number of actions called safe at one (h, x)
+            "false": float(np.mean(counts.false)),
+            "seeds_with_a_false_label": int((counts.false > 0).sum()),
+        }
+    return told
+
+
+def at_the_end(problem: FiniteCMDP, agent: str, bounds: Mapping[str, np.ndarray]) -> Counts:
+    """The counts of each seed when its run was over."""
+    label = labels(*(bounds[f"{agent}_{end}"].swapaxes(-1, -2) for end in ("lower", "upper")))
+    return count(label, problem.world.g, ~problem.exempt)

@@ -1,0 +1,166 @@
+"""Exact answers when the problem is known: the safe optimum, the value of a policy, where it goes.
+
+    V_h(x) = max_{a : g_h(x,a) <= 0} [r_h + P_h V_{h+1}](x, a),   V_{H+1} = 0        (optimum under eqs. 6 and 7)
+
+Everything learnt is measured against this module, so it is plain NumPy and does nothing clever. The one formula
+that the compiled drivers need as well, `policy_backup`, is written once for NumPy and JAX arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from everystep.errors import EverystepError
+from everystep.mdp.cmdp import FEW, AnyArray, FiniteCMDP, World, at_step, can_follow, expected, next_states
+
+
+class Solution(NamedTuple):
+    """An optimum: its value from the start, a policy (H, S) that attains it, and V (H + 1, S)."""
+
+    value: float
+    policy: np.ndarray
+    V: np.ndarray
+
+
+class Evaluation(NamedTuple):
+    """The exact value and expected hard violation of a policy, from the start and from every (h, x)."""
+
+    value: float
+    violation: float
+    V: np.ndarray
+    C: np.ndarray
+
+
+def solve(problem: FiniteCMDP, safe: bool = True) -> Solution:
+    """Backward induction over the actions with g <= 0 (`safe`), or over all of them.
+
+    States that `problem.exempt` excuses may use any action; they are never entered.
+    """
+    world, H, S = problem.world, problem.horizon, problem.states
+    V = np.zeros((H + 1, S))
+    policy = np.zeros((H, S), np.int32)
+    for h in reversed(range(H)):
+        Q = action_values(world, h, V[h + 1])
+        if safe:
+            allowed = (at_step(world.g, h) <= 0).all(0) | problem.exempt
+            if not allowed.any(0).all():
+                x = int(np.flatnonzero(~allowed.any(0))[0])
+                raise EverystepError(
+                    f"{problem.describe(x)} has no safe action at step {h + 1}: give it one with g <= 0 (Assumption 1)."
+                )
+            Q = np.where(allowed, Q, -np.inf)
+        policy[h] = Q.argmax(0)
+        V[h] = Q.max(0)
+    return Solution(from_start(problem, V[0]), policy, V)
+
+
+def likeliest_way(problem: FiniteCMDP, solution: Solution) -> list[int]:
+    """The H + 1 states of an episode in which the likeliest thing always happens: likeliest start, likeliest steps."""
+    x = int(np.argmax(start_distribution(problem)))
+    way = [x]
+    for h in range(problem.horizon):
+        here = np.zeros((problem.states, problem.actions))
+        here[x, solution.policy[h, x]] = 1
+        x = int(next_states(at_step(problem.P, h), here).argmax())
+        way.append(x)
+    return way
+
+
+def action_values(world: World, h: int, V_next: np.ndarray) -> np.ndarray:
+    """[r_h + P_h V_{h+1}](a, x), (A, S): what each action is worth at step h if V is earned from the next one on."""
+    return np.asarray(at_step(world.r, h) + expected(at_step(world.P, h), world.successors, V_next))
+
+
+def highest(problem: FiniteCMDP) -> float:
+    """The highest unconstrained V_h(x) that an episode can meet: what Q-values must be able to show."""
+    V = solve(problem, safe=False).V
+    here = start_distribution(problem) > 0
+    top = -np.inf
+    for h in range(problem.horizon):
+        top = max(top, V[h][here].max())
+        here = can_follow(at_step(problem.P, h), here)
+    return float(top)
+
+
+def evaluate(problem: FiniteCMDP, policy: np.ndarray) -> Evaluation:
+    """The exact value and expected hard violation, sum_h E[sum_i max(g_i, 0)], of a policy.
+
+    `policy` is (H, S) actions, or (H, S, A) probabilities; a leading H may be left out of a stationary one.
+    """
+    pi = distribution(problem, policy)
+    world, H, S = problem.world, problem.horizon, problem.states
+    V, C = np.zeros((H + 1, S)), np.zeros((H + 1, S))
+    for h in reversed(range(H)):
+        V[h], C[h] = policy_backup(world, h, partial(under, pi[h].T), V[h + 1], C[h + 1])
+    return Evaluation(from_start(problem, V[0]), from_start(problem, C[0]), V, C)
+
+
+def under(pi: AnyArray, Q: AnyArray) -> AnyArray:
+    """sum_a pi(a|x) Q(a, x), for NumPy and JAX arrays (A, S) alike."""
+    return (pi * Q).sum(0)
+
+
+def policy_backup(
+    world: World, h: AnyArray, under_pi: Callable[[AnyArray], AnyArray], V: AnyArray, C: AnyArray
+) -> tuple[Any, Any]:
+    """One step back for value and hard violation together; under_pi takes (A, S) to its mean (S,) under a policy.
+
+    V(x) <- sum_a pi(a|x) [r + P V](a, x)   and the same with max(g, 0) in place of r.
+    With few successors pi comes first, r_pi(x) + sum_j P_pi(j, x) V(x_j), which is J products instead of A J; and V is
+    looked up for each j by itself, which XLA on a CPU then does in the same pass.
+    """
+    P, r, after = at_step(world.P, h), at_step(world.r, h), world.successors
+    harm = at_step(world.g, h).clip(min=0).sum(0)
+    if after is None or len(after) > FEW:
+        return under_pi(r + expected(P, after, V)), under_pi(harm + expected(P, after, C))
+    P_pi = [under_pi(P[:, j]) for j in range(len(after))]
+    mean = lambda V: sum(P_pi[j] * V[after[j]] for j in range(len(after)))
+    return under_pi(r) + mean(V), under_pi(harm) + mean(C)
+
+
+def occupancy(problem: FiniteCMDP, policy: np.ndarray) -> np.ndarray:
+    """(H, S, A): the probability of being at x and doing a at step h. Each step sums to 1."""
+    pi = distribution(problem, policy)
+    rho = np.zeros_like(pi)
+    here = start_distribution(problem)
+    for h in range(problem.horizon):
+        rho[h] = here[:, None] * pi[h]
+        here = next_states(at_step(problem.P, h), rho[h])
+    return rho
+
+
+def distribution(problem: FiniteCMDP, policy: np.ndarray) -> np.ndarray:
+    """A policy in any accepted form as (H, S, A) probabilities."""
+    H, S, A = problem.horizon, problem.states, problem.actions
+    policy = np.asarray(policy)
+    if (
+        np.issubdtype(policy.dtype, np.integer)
+        and policy.shape in ((S,), (H, S))
+        and (policy >= 0).all()
+        and (policy < A).all()
+    ):
+        return np.broadcast_to(np.eye(A)[policy], (H, S, A))
+    ok = policy.shape in ((S, A), (H, S, A)) and np.issubdtype(policy.dtype, np.floating)
+    if not ok or (policy < 0).any() or not (np.abs(policy.sum(-1) - 1) <= 1e-9).all():
+        raise EverystepError(
+            f"policy has shape {policy.shape}; give ({H}, {S}) actions or ({H}, {S}, {A}) probabilities that sum to 1."
+        )
+    return np.broadcast_to(policy, (H, S, A))
+
+
+def start_distribution(problem: FiniteCMDP) -> np.ndarray:
+    """Where episodes start, on average: a sequence of starts counts each of its states alike."""
+    if np.issubdtype(problem.start.dtype, np.integer):
+        return np.bincount(problem.start, minlength=problem.states) / len(problem.start)
+    return problem.start
+
+
+def from_start(problem: FiniteCMDP, V: np.ndarray) -> float:
+    """E[V(x_1)]."""
+    if len(problem.start) == 1 and np.issubdtype(problem.start.dtype, np.integer):
+        return float(V[problem.start[0]])
+    return float(start_distribution(problem) @ V)

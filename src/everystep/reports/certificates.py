@@ -1,0 +1,126 @@
+"""`everystep certify DIR`: the certificates of a finished run, read from its folder, as a table and a picture."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from everystep import problems
+from everystep.errors import EverystepError, unknown, whole_number
+from everystep.experiments import run_folder, tables
+from everystep.files import PARTIAL
+from everystep.mdp import certificates
+from everystep.mdp.cmdp import FiniteCMDP
+
+PANELS = 3  # agents drawn beside each other
+
+
+@dataclass(frozen=True)
+class Certified:
+    """What the cost intervals of a run say at its end."""
+
+    folder: Path
+    problem: FiniteCMDP
+    spec: dict[str, Any]
+    bounds: dict[str, np.ndarray]  # <agent>_lower and <agent>_upper, (seeds, T, m, S, A)
+
+    @property
+    def summary(self) -> dict[str, dict[str, Any]]:
+        return certificates.summary(self.problem, self.spec["agents"], self.bounds)
+
+    @property
+    def agents(self) -> list[str]:
+        return [each["label"] for each in self.spec["agents"] if f"{each['label']}_lower" in self.bounds]
+
+    def labels(self, agent: str, seed: int, step: int) -> np.ndarray:
+        """(S, A): safe 1, unsafe -1, unknown 0, of one seed at one step (counted from 1)."""
+        lower, upper = self.bounds[f"{agent}_lower"], self.bounds[f"{agent}_upper"]
+        row = self._row(seed)
+        if not 1 <= step <= self.problem.horizon:
+            raise EverystepError(f"step is {step}; give a whole number from 1 to {self.problem.horizon}.")
+        h = step - 1 if lower.shape[1] > 1 else 0
+        turn = lambda array: array[row, h].swapaxes(-1, -2)
+        return np.asarray(certificates.labels(turn(lower), turn(upper))).T
+
+    def _row(self, seed: int) -> int:
+        if seed not in self.spec["seeds"]:
+            first, last = self.spec["seeds"][0], self.spec["seeds"][-1]
+            raise EverystepError(f"seed is {seed}; the run has {first} to {last}.")
+        return int(self.spec["seeds"].index(seed))
+
+    def draw(self, agents: list[str], seed: int, step: int) -> list[Path]:
+        """figures/certificates.png and .svg; none for a problem that is not drawn on a grid."""
+        panels = {label: self.labels(label, seed, step) for label in agents}
+        if self.problem.grid is None or self.problem.actions != 4:
+            return []
+        from everystep.experiments import figures
+        from everystep.reports import certificate_figures
+
+        g = self.problem.g[:, step - 1 if self.problem.g.shape[1] > 1 else 0]
+        safe = (g <= 0).all(0)
+        wrong = {
+            label: ((each == certificates.SAFE) & ~safe) | ((each == certificates.UNSAFE) & safe)
+            for label, each in panels.items()
+        }
+        p = {each["label"]: each["confidence"] for each in self.spec["agents"]}
+        drawing = certificate_figures.certificates(self.problem, panels, wrong, p)
+        return figures.save(drawing, self.folder / "figures" / "certificates")
+
+
+ENDS = ("lower", "upper")
+
+
+def _has(agent: dict[str, Any], bounds: dict[str, np.ndarray]) -> bool:
+    return f"{agent['label']}_lower" in bounds and "confidence" in agent
+
+
+def read(folder: Path) -> Certified:
+    """The certificates of a run folder."""
+    run_folder.finished(folder)
+    if not (folder / "spec.json").is_file():
+        raise EverystepError(f"'{folder}' holds no run; give the folder that `everystep run` wrote.")
+    try:
+        spec = run_folder.read_spec(folder)
+    except EverystepError:
+        raise EverystepError(f"'{folder}' has a spec.json that cannot be read; run it again elsewhere.") from None
+    try:
+        if not (folder / "certificates.npz").is_file():
+            raise EverystepError(
+                f"'{folder}' has no certificates.npz: no agent in it has a cost model; run lsvi-ae or lsvi-primal."
+            )
+        with (folder / "certificates.npz").open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            bounds = {name: file[name] for name in file.files}
+        problem = problems.from_arrays(folder / "problem.npz")
+        ends = {end: bounds[f"{each['label']}_{end}"] for each in spec["agents"] for end in ENDS if _has(each, bounds)}
+        shape = (len(spec["seeds"]), problem.constraints, problem.states, problem.actions)
+        if not ends or any((len(each), *each.shape[2:]) != shape for each in ends.values()):
+            raise ValueError
+    except EverystepError:
+        raise
+    except Exception:  # what a damaged file raises is written nowhere
+        raise EverystepError(f"'{folder}' has files that cannot be read; run it again into another folder.") from None
+    return Certified(folder, problem, spec, bounds)
+
+
+def run(folder: Path, agents: list[str], seed: str | None, step: str) -> str:
+    """Read, draw, write certificates.json, and return the table."""
+    certified = read(folder)
+    for name in agents:
+        if name not in certified.agents:
+            raise unknown("agent", name, certified.agents, f"The run has {', '.join(certified.agents)}.")
+    first = certified.spec["seeds"][0]
+    shown = agents or certified.agents[:PANELS]
+    number = whole_number("seed", first if seed is None else seed, at_least=0)
+    drawn = certified.draw(shown, number, whole_number("step", step))
+    summary = certified.summary
+    partial = folder / f"certificates.json{PARTIAL}"
+    partial.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    os.replace(partial, folder / "certificates.json")
+    lines = [tables.certificates(summary, len(certified.spec["seeds"]))]
+    lines += [f"\nDrawn, for seed {number} at step {step}: {drawn[0]}"] if drawn else []
+    return "\n".join(lines)

@@ -1,0 +1,280 @@
+"""`everystep compare`: every agent on every problem where it can be told what it must know, as a table of measurements.
+
+    out/compare/<problem>/   a run folder each
+    table1.md, table1.csv    written from these folders, and from nothing else
+
+The paper's Table 1 holds bounds and assumptions. This one holds, for each problem, what was measured: regret, hard
+violation, the share of episodes with any, and what had to be known. Differences to the first agent are paired over
+seeds, which meet the same draws of the world. `ablation` does the same with the ingredients of LSVI-AE taken away.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from everystep import problems
+from everystep.agents.registry import REGISTERED, Recipe, lsvi_ae
+from everystep.errors import EverystepError, unknown
+from everystep.experiments import experiment, reductions, run_folder, runner, statistics, tables
+from everystep.mdp.cmdp import FiniteCMDP
+
+LEFT_OUT = "left_out.json"
+KERNEL = object()  # in settings: the problem's own kernel
+
+
+class Standard(NamedTuple):
+    """A problem as it is compared on: its number of episodes, and settings for all agents that have them."""
+
+    problem: Callable[[], FiniteCMDP]
+    episodes: int
+    settings: Mapping[str, Any]
+
+    def settings_on(self, problem: FiniteCMDP) -> dict[str, Any]:
+        """The settings, with a value model in the space of the problem's own kernel where they say so."""
+        return {key: f"kernel({problem.kernel})" if value is KERNEL else value for key, value in self.settings.items()}
+
+
+STANDARD: dict[str, Standard] = {
+    "frozen-lake": Standard(problems.frozen_lake, 1000, {"safe_action": "safest"}),
+    "terrain": Standard(problems.terrain, 300, {"cost": "gp", "safe_action": "safest"}),
+    "linear": Standard(lambda: problems.linear(states=100, horizon=5), 2000, {"safe_action": "safest"}),
+    "synthetic": Standard(problems.synthetic, 10_000, {}),
+    "streaming": Standard(problems.streaming, 2000, {}),
+    "robot-map": Standard(problems.robot_map, 500, {}),
+    "hard-instance": Standard(problems.hard_instance, 4096, {"safe_action": "safest"}),
+    "bandit": Standard(problems.bandit, 1000, {}),
+    "bandit-continuum": Standard(problems.bandit_continuum, 300, {"cost": "gp", "value": KERNEL}),
+}
+
+ABLATED = ("frozen-lake", "terrain", "linear", "streaming")
+ABLATION: dict[str, Recipe] = {
+    "lsvi-ae": lsvi_ae(),
+    "rectifier off": lsvi_ae(rectify=False),
+    "floor off": lsvi_ae(floor=0),
+    "floor sqrt k": lsvi_ae(floor="sqrt"),
+    "cost optimism off": lsvi_ae(optimism=0),
+    "value optimism off": lsvi_ae(beta=0),
+}
+
+
+class Prepared(NamedTuple):
+    """The runs to do, by problem, and why other agents are left out of them."""
+
+    runs: dict[str, experiment.Experiment]
+    left_out: dict[str, dict[str, str]]
+
+    def missing(self, out: Path) -> dict[str, experiment.Experiment]:
+        """Those whose run folder is not there yet."""
+        return {name: run for name, run in self.runs.items() if not run_folder.holds(out / name, run.spec)}
+
+    def run(self, out: Path, told: runner.Told | None = None) -> None:
+        """Do what is missing or unfinished; a folder with another run of that problem is refused before any work."""
+        missing = self.missing(out)
+        for name, run in missing.items():
+            run_folder.claim_for_work(out / name, run.spec)
+        for name, run in missing.items():
+            left_out = json.dumps(self.left_out[name], indent=2) + "\n"
+            runner.run(run, out / name, told, figures=False, files={LEFT_OUT: left_out})
+
+
+def prepare(
+    agents: Iterable[Recipe] | None = None,
+    names: Sequence[str] | None = None,
+    seeds: int = 32,
+    episodes: int | None = None,
+) -> Prepared:
+    """Agents (all registered ones) on problems (all standard ones); who cannot be told what it needs is left out."""
+    recipes = [Recipe(name) for name in REGISTERED] if agents is None else list(agents)
+    if not recipes or (names is not None and not names):
+        raise EverystepError("agents or problems are empty; give at least one of each, or leave the option out.")
+    runs, left_out = {}, {}
+    for name in STANDARD if names is None else names:
+        if name not in STANDARD:
+            raise unknown("problem", name, STANDARD, f"compare knows {', '.join(STANDARD)}.")
+        standard = STANDARD[name]
+        problem, K = standard.problem(), standard.episodes if episodes is None else episodes
+        able, left_out[name] = _able(recipes, standard, problem, K)
+        if not able:
+            raise EverystepError(f"no agent can run on {name}: {'; '.join(left_out[name].values())}")
+        runs[name] = experiment.prepare(problem, able, K, seeds)
+    return Prepared(runs, left_out)
+
+
+def ablation(names: Sequence[str] | None = None, seeds: int = 32, episodes: int | None = None) -> Prepared:
+    """LSVI-AE, and LSVI-AE without each of its ingredients."""
+    named = [recipe.called(name) for name, recipe in ABLATION.items()]
+    return prepare(named, ABLATED if names is None else names, seeds, episodes)
+
+
+def _able(
+    recipes: Sequence[Recipe], standard: Standard, problem: FiniteCMDP, episodes: int
+) -> tuple[list[Recipe], dict[str, str]]:
+    """Those that can run on a problem, with its settings; and of the others, the sentence that refused them."""
+    able, refused = [], {}
+    for recipe in recipes:
+        own = {
+            key: value
+            for key, value in standard.settings_on(problem).items()
+            if key in REGISTERED[recipe.name].settings
+        }
+        each = Recipe(recipe.name, own | dict(recipe.settings), recipe.alias or recipe.name)
+        try:
+            each.resolve(problem, episodes)
+        except EverystepError as error:
+            refused[each.label] = str(error)
+        else:
+            able.append(each)
+    return able, refused
+
+
+class Row(NamedTuple):
+    """What was measured of one agent on one problem; intervals over seeds, differences to the first of the run."""
+
+    problem: str
+    agent: str
+    needs: str
+    final_value: statistics.Interval
+    optimum: float
+    regret: statistics.Interval
+    violation: statistics.Interval
+    violation_in_the_mean: statistics.Interval  # of the mean over what an agent draws its actions from
+    violating_episodes: statistics.Interval
+    safe_set: float | None  # mean number of actions called safe in a state at the end, of agents that look at costs
+    regret_difference: statistics.Paired | None
+    violation_difference: statistics.Paired | None
+
+
+class Table(NamedTuple):
+    """All that run folders say."""
+
+    rows: list[Row]
+    runs: dict[str, dict[str, Any]]  # the summary of each problem
+    left_out: dict[str, dict[str, str]]
+    unfinished: tuple[Path, ...] = ()
+
+    def text(self) -> str:
+        waiting = [run_folder.how_to_finish(folder) for folder in self.unfinished]
+        return "\n\n".join([*self._blocks(tables.aligned, "{}"), *waiting, FOOT])
+
+    def markdown(self) -> str:
+        return "\n\n".join([*self._blocks(tables.markdown, "## {}"), FOOT]) + "\n"
+
+    def _blocks(self, aligned: Callable[[list[list[str]]], str], head: str) -> Iterator[str]:
+        for name, summary in self.runs.items():
+            mine = [row for row in self.rows if row.problem == name]
+            yield head.format(
+                f"{name}: H = {summary['problem']['horizon']}, {summary['episodes']} episodes, "
+                f"{summary['seeds']} seeds, safe optimum {summary['problem']['optimal_value']:.4f}"
+            )
+            yield aligned([HEAD, *(_cells(row) for row in mine)])
+            if self.left_out[name]:
+                yield "\n".join(f"left out: {sentence}" for sentence in self.left_out[name].values())
+
+    def write(self, out: Path) -> None:
+        """table1.md and table1.csv in `out`, each whole."""
+        with run_folder.replacing(out) as folder:
+            (folder / "table1.md").write_text(self.markdown(), encoding="utf-8")
+            with (folder / "table1.csv").open("w", newline="", encoding="utf-8") as file:
+                writer = csv.writer(file)
+                writer.writerow(["problem", "agent", "needs", "measure", "mean", "low", "high"])
+                writer.writerows(line for row in self.rows for line in _lines(row))
+
+
+HEAD = [
+    "agent",
+    "told",
+    "final value",
+    "regret",
+    "hard violation",
+    "in the mean",
+    "episodes violated",
+    "safe set",
+    "regret, difference",
+    "violation, difference",
+]
+FOOT = (
+    "final value: mean over the last 100 episodes. regret, hard violation: sums over all episodes; regret against the "
+    "safe\noptimum is negative where harm pays. In brackets: 95 % bootstrap intervals over seeds. in the mean: hard "
+    "violation of the\nmean cost over the actions that an agent draws one from, where it draws. safe set: how many "
+    "actions the cost intervals\ncall safe in a state at the end, on average. difference: the agent minus the first "
+    "one, paired over seeds, with the p-value\nof a sign-flip test."
+)
+
+
+def _cells(row: Row) -> list[str]:
+    share = row.violating_episodes
+    percent = f"{share.mean:.1%} [{share.low:.1%}, {share.high:.1%}]"
+    numbers = [
+        tables.interval(each) for each in (row.final_value, row.regret, row.violation, row.violation_in_the_mean)
+    ]
+    differences = [_difference(each) for each in (row.regret_difference, row.violation_difference)]
+    safe_set = "" if row.safe_set is None else tables.number(row.safe_set)
+    return [row.agent, row.needs, *numbers, percent, safe_set, *differences]
+
+
+def _difference(paired: statistics.Paired | None) -> str:
+    if paired is None:
+        return ""
+    p = "p < 0.001" if paired.p < 0.001 else f"p = {paired.p:.3f}"
+    return f"{tables.number(float(paired.difference.mean))} ({p})"
+
+
+def _lines(row: Row) -> Iterator[list[Any]]:
+    for name in ("final_value", "regret", "violation", "violation_in_the_mean", "violating_episodes"):
+        yield [row.problem, row.agent, row.needs, name, *(float(each) for each in getattr(row, name))]
+    if row.safe_set is not None:
+        yield [row.problem, row.agent, row.needs, "safe_set", row.safe_set, "", ""]
+    for name in ("regret_difference", "violation_difference"):
+        if (paired := getattr(row, name)) is not None:
+            yield [row.problem, row.agent, row.needs, name, *(float(each) for each in paired.difference)]
+            yield [row.problem, row.agent, row.needs, f"{name}_p", paired.p, "", ""]
+
+
+def read(out: Path) -> Table:
+    """The table of all run folders inside `out`."""
+    rows: list[Row] = []
+    runs, left_out = {}, {}
+    unfinished = tuple(sorted(path.parent for path in out.glob(f"*/{run_folder.WORK}")))
+    for folder in sorted({path.parent for path in out.glob("*/spec.json")} - set(unfinished)):
+        try:
+            spec = run_folder.read_spec(folder)
+            summary = run_folder.read_json(folder / "summary.json")
+            left_out[folder.name] = run_folder.read_json(folder / LEFT_OUT) if (folder / LEFT_OUT).is_file() else {}
+            rows += _rows(folder, spec, summary)
+            runs[folder.name] = summary
+        except (EverystepError, KeyError, TypeError, AttributeError):
+            raise EverystepError(
+                f"'{folder}' has files that cannot be read; remove it and run `everystep compare` again."
+            ) from None
+    return Table(rows, runs, left_out, unfinished)
+
+
+def _rows(folder: Path, spec: Mapping[str, Any], summary: Mapping[str, Any]) -> Iterator[Row]:
+    columns = run_folder.read_curves(folder, ("value", "regret", "violation", "mixture_violation"))
+    of = lambda samples: statistics.mean_over_seeds(samples, np.random.default_rng(0))
+    first = None
+    for each in spec["agents"]:
+        curves = columns[each["label"]]
+        regret, violation = curves["regret"].sum(1), curves["violation"].sum(1)
+        paired = lambda ours, theirs: statistics.paired(ours, theirs, np.random.default_rng(0))
+        yield Row(
+            folder.name,
+            each["label"],
+            REGISTERED[each["agent"]].needs if each["agent"] in REGISTERED else "?",
+            of(statistics.last(curves["value"], reductions.FINAL)),
+            summary["problem"]["optimal_value"],
+            of(regret),
+            of(violation),
+            of(curves["mixture_violation"].sum(1)) if "mixture_violation" in curves else of(violation),
+            of((curves["violation"] > 0).mean(1)),
+            summary.get("certificates", {}).get(each["label"], {}).get("safe_set"),
+            None if first is None else paired(regret, first[0]),
+            None if first is None else paired(violation, first[1]),
+        )
+        first = (regret, violation) if first is None else first

@@ -1,0 +1,1 @@
+"""The bounds of the paper, and how a run measures against them."""

@@ -1,0 +1,162 @@
+"""Bandits, H = 1: RPOL is LSVI-AE with Gaussian processes, up to the floor of the price."""
+
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import everystep as es
+from everystep import agents
+from everystep.errors import EverystepError
+from everystep.lsvi import loop
+
+EPISODES = 40
+
+
+@cache
+def problem(name):
+    return es.problems.bandit(seed=1) if name == "arms" else es.problems.bandit_continuum(resolution=11)
+
+
+def played(recipe, bandit, seed=3, episodes=EPISODES):
+    """The arms pulled, rewards, costs and prices before each pull."""
+    built = recipe.resolve(bandit, episodes).build()
+    world = jax.tree.map(jnp.asarray, bandit.world)
+    carry = loop.start(built.agent, bandit.sizes, built.share_values, built.share_costs)
+    prices, rows = [carry.agent.price], []
+    for after, _, episode in loop.stepping(built.agent, world, bandit.sizes, carry, seed, episodes):
+        rows.append((episode.a[0], episode.reward[0], episode.cost[0, 0]))
+        prices.append(after.agent.price)
+    arms, rewards, costs = map(np.array, zip(*rows, strict=True))
+    return arms, rewards, costs, np.array(prices)[:-1, 0, 0]
+
+
+def posterior(gram, arms, y, noise):
+    """Mean and standard deviation of a Gaussian process at all arms."""
+    if not len(arms):
+        return np.zeros(len(gram)), np.sqrt(np.diag(gram))
+    to = gram[:, arms]
+    solved = np.linalg.solve(gram[np.ix_(arms, arms)] + noise * np.eye(len(arms)), np.column_stack([y, to.T]))
+    return to @ solved[:, 0], np.sqrt(np.maximum(np.diag(gram) - np.einsum("ij,ji->i", to, solved[:, 1:]), 0))
+
+
+def rpol_transcribed(gram, pulled, rewards, costs, floor):
+    """RPOL as its paper says it. Where several arms score alike it follows the run, if that pulled one of them."""
+    price, arms = 1.0, []
+    for t, pull in enumerate(pulled):
+        f, wide = posterior(gram, pulled[:t], rewards[:t], 0.01)
+        g, wide_cost = posterior(gram, pulled[:t], costs[:t], 0.01)
+        score = f + 2 * wide - price * np.maximum(g - 2 * wide_cost, 0)
+        best = np.flatnonzero(score >= score.max() - 1e-8)
+        arms.append(pull if pull in best else best[0])
+        price = max(price + max(costs[t], 0), floor(t + 1))
+    return np.array(arms)
+
+
+@pytest.mark.parametrize("name", ["arms", "continuum"])
+def test_rpol_pulls_what_its_paper_says(name):
+    bandit = problem(name)
+    arms, rewards, costs, _ = played(agents.rpol(), bandit)
+    if name == "arms":
+        gram = np.eye(10)
+    else:
+        at = bandit.coordinates["position"][0]
+        gram = np.exp(-((at[:, None] - at[None]) ** 2).sum(-1) / 2)
+    np.testing.assert_array_equal(rpol_transcribed(gram, arms, rewards, costs, np.sqrt), arms)
+    assert len(np.unique(arms)) > 5
+
+
+@pytest.mark.parametrize("name", ["arms", "continuum"])
+def test_rpol_is_lsvi_ae_of_one_step_with_gaussian_processes(name):
+    bandit = problem(name)
+    same = agents.lsvi_ae(value=f"kernel({bandit.kernel})", cost=f"gp({bandit.kernel})", floor="sqrt", cap=1e9)
+    for one, other in zip(played(agents.rpol(), bandit), played(same, bandit), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_the_floor_of_lsvi_ae_changes_the_price_and_nothing_before_it():
+    bandit = problem("continuum")
+    arms, _, costs, price = played(agents.rpol(), bandit, seed=4, episodes=90)
+    arms_k, _, costs_k, price_k = played(agents.rpol(floor="k"), bandit, seed=4, episodes=90)
+    t = np.arange(1, 90)
+    for prices, seen, floor in ((price, costs, np.sqrt(t)), (price_k, costs_k, t)):
+        np.testing.assert_allclose(prices[1:], np.maximum(prices[:-1] + np.maximum(seen[:-1], 0), floor), atol=1e-12)
+    first = int((arms != arms_k).argmax())
+    assert first > 40  # the same pulls, for which harm costs more and more
+    assert price_k[first] > 3 * price[first]
+
+
+def test_the_clip_of_rpol_never_binds():
+    resolved = agents.rpol().resolve(problem("continuum"), 10)
+    assert resolved["cap"] == 1e9
+    assert resolved.shown()["floor"] == "sqrt"
+    assert resolved.shown()["beta"] / np.sqrt(resolved.shown()["lam"]) == resolved.shown()["beta_cost"] == 2
+
+
+def test_rpol_on_a_problem_of_several_steps_is_refused(lake):
+    with pytest.raises(
+        EverystepError, match=r"rpol is for bandits, and the horizon of 'frozen-lake' is 15; use lsvi-ae"
+    ):
+        agents.rpol().resolve(lake, 10)
+
+
+def test_the_continuum_is_the_printed_test_scaled():
+    bandit = es.problems.bandit_continuum()
+    x1, x2 = bandit.coordinates["position"][0].T
+    np.testing.assert_allclose(8 * bandit.r[0, 0] - 7, -np.sin(x1) - x2, atol=1e-12)
+    np.testing.assert_allclose(2 * bandit.g[0, 0, 0], np.sin(x1) * np.sin(x2) + 0.95, atol=1e-12)
+    assert bandit.noise.reward_sigma == 0.05 / 8
+    assert bandit.noise.cost_sigma == 0.05 / 2
+    bandit.check()
+    assert (bandit.g <= 0).sum() == 10
+    assert bandit.r.min() >= 0
+    assert bandit.r.max() <= 1
+    np.testing.assert_allclose(es.planner.solve(bandit).value, 0.8124115986219, atol=1e-12)
+    np.testing.assert_allclose(es.planner.solve(bandit, safe=False).value, 0.9999115986219, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_arm_that_pays_most_is_unsafe_and_the_safest_is_not_the_best_safe_one(seed):
+    bandit = es.problems.bandit(seed=seed)
+    bandit.check()
+    free, safe = es.planner.solve(bandit, safe=False), es.planner.solve(bandit)
+    known = es.planner.evaluate(bandit, bandit.known.safe_action)
+    assert known.value < safe.value < free.value
+    assert known.violation == 0
+    assert es.planner.evaluate(bandit, free.policy).violation > 0
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: es.problems.bandit(horizon=2), "horizon is 2, but a bandit has one step; leave it out."),
+        (lambda: es.problems.bandit(arms=2), "arms is 2; give a whole number of at least 3."),
+        (
+            lambda: es.problems.bandit_continuum(resolution=4),
+            "resolution is 4, with which no point of the grid is safe",
+        ),
+    ],
+)
+def test_bandits_that_are_none_are_refused(make, sentence):
+    with pytest.raises(EverystepError, match=sentence):
+        make()
+
+
+def test_the_uniform_agent_pulls_all_arms_alike_and_learns_nothing():
+    bandit = problem("arms")
+    result = es.run(bandit, "uniform", episodes=50, seeds=4)
+    curves = result.curves["uniform"]
+    np.testing.assert_allclose(curves["value"], bandit.r.mean(), rtol=1e-12)
+    np.testing.assert_allclose(curves["expected_violation"], bandit.g.clip(0).mean(), rtol=1e-12)
+    assert abs(curves["violation"].mean() - bandit.g.clip(0).mean()) < 0.1
+
+
+def test_an_agent_for_tables_is_not_trained_on_environments():
+    gymnasium = pytest.importorskip("gymnasium")
+    env = gymnasium.make("FrozenLake-v1")
+    with pytest.raises(
+        EverystepError, match="uniform is for problems given as tables; train lsvi-ae, lsvi, lsvi-primal"
+    ):
+        es.train(env, "uniform", constraint=lambda *_: -1.0, horizon=5, episodes=1)

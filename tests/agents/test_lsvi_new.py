@@ -1,0 +1,440 @@
+"""LSVI-NEW: it does what its formulas say, admits no more than it is sure of, and learns what it may."""
+
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from oracles import lsvi as oracle
+from oracles import mixture as oracle_mixture
+
+import everystep as es
+from everystep.agents import Recipe, lsvi_new
+from everystep.errors import EverystepError
+from everystep.lsvi import algorithm, loop
+from everystep.lsvi.choices.basic import priorities, ties
+from everystep.lsvi.choices.safe_graph import Bonuses, SafeGraph
+from everystep.lsvi.costs.triples import TripleEstimate
+from everystep.mdp import planner
+from everystep.mdp.cmdp import FiniteCMDP, Known, Noise, at_step
+from everystep.problems import frozen_lake, synthetic
+from everystep.reports.theory import diagnosis
+
+EPISODES, SEED = 30, 3
+EXACT = {"rtol": 0, "atol": 1e-9}
+TRAP, PIT = 4, 5
+
+
+@cache
+def passage(constraints=1, stepped=False, start=0, known=None):
+    """Six states. Landing in the pit is dangerous; the trap is harmless itself, but every action there may lead on.
+
+    Each (x, a) has two or three next states. Action 0 keeps to states 0 to 3 and is the one told. Costs are of the
+    state landed in, by three features of it; P mixes two kernels in unknown shares.
+    """
+    rng = np.random.default_rng(5)
+    S, A, H = 6, 4, 4
+    bases = np.zeros((2, S, A, S))
+    for x in range(S):
+        for a in range(A):
+            among = range(4) if a == 0 and x < 4 else range(S)
+            follows = rng.choice([y for y in among if y != PIT], 2, replace=False).tolist()
+            follows += [PIT] if x >= TRAP or (a == 3 and rng.random() < 0.5) else []
+            bases[:, x, a, follows] = rng.dirichlet(np.ones(len(follows)), 2)
+    psi = rng.uniform(0.2, 1, (S, 3))
+    psi[PIT] = 3.0, 3.0, 2.5
+    per_landing = np.broadcast_to(psi, (S, A, S, 3)) * (bases > 0).any(0)[..., None]
+    phi = np.concatenate([np.moveaxis(bases, 0, -1), per_landing], -1)
+    phi = phi / np.linalg.norm(phi, axis=-1).max()
+    gamma = rng.uniform(0.3, 0.8, (constraints, H if stepped else 1, 3))
+    scale = np.linalg.norm(np.concatenate([np.moveaxis(bases, 0, -1), per_landing], -1), axis=-1).max()
+    cost = np.einsum("yd,mtd->mty", psi, gamma)[:, :, None, None] / scale * np.ones((S, A, 1))
+    tau = np.array([0.45, 0.5])[:constraints]
+    w = rng.dirichlet(np.ones(2), H if stepped else 1)
+    P = np.einsum("tn,nxay->txay", w, bases)
+    seen = cost - tau[:, None, None, None, None]
+    return FiniteCMDP(
+        P if stepped else P[0],
+        rng.random((S, A)),
+        (P * seen).sum(-1),
+        start=start,
+        horizon=H,
+        noise=Noise(cost_on_arrival=seen, cost_sigma=0.01),
+        exempt=np.arange(S) >= TRAP,
+        known=Known(tau, np.zeros(S, int), phi) if known is None else known,
+        name="passage",
+    )
+
+
+@cache
+def few():
+    """The synthetic problem, smaller: every state may follow every other."""
+    return synthetic(states=4, directions=2, levels=3)
+
+
+SMALL = {"seed_episodes": 6, "lam_cost": 0.02}
+CASES = {
+    "shared": (passage, {}, SMALL | {"safety_bonus": 0.3}),
+    "each step its own": (passage, {}, SMALL | {"share_values": False, "share_costs": False, "bound": 0.5}),
+    "two constraints, tuned": (
+        passage,
+        {"constraints": 2},
+        SMALL | {"radius_cost": "tuned", "beta_cost": 0.02, "share_values": False, "lam": 0.5, "cap": 3.5},
+    ),
+    "everything depends on the step": (passage, {"stepped": True}, SMALL | {"bound": 0.5, "p": 0.2}),
+    "rare plans": (passage, {}, SMALL | {"switch": 2.0, "safety_bonus": 0.2, "beta": 0.05}),
+    "synthetic": (few, {}, {"seed_episodes": 10, "safety_bonus": 0.5}),
+}
+
+
+def resolved(case):
+    make, options, settings = CASES[case]
+    return Recipe("lsvi-new", settings).resolve(make(**options), EPISODES)
+
+
+def by_step(array, H, axis=0):
+    return np.broadcast_to(array, (*array.shape[:axis], H, *array.shape[axis + 1 :]))
+
+
+def triple_costs(p):
+    """(m, H, S, A, S), threshold included."""
+    g = np.broadcast_to(p.g[..., None], (*p.g.shape, p.states)) if p.noise.cost_on_arrival is None else p._cost_seen
+    return by_step(g, p.horizon, 1) + p.known.threshold[:, None, None, None, None]
+
+
+def safest_told(p, seed):
+    """The told triple of every step: the one of the seed with the lowest cost beyond the threshold."""
+    cost, tau, P = triple_costs(p), p.known.threshold, by_step(p.P, p.horizon)
+    phi0, c0 = [], []
+    for h in range(p.horizon):
+        found = [
+            (max(cost[:, h, x, a, y] - tau), x, a, y)
+            for x, a in enumerate(seed)
+            if a >= 0
+            for y in range(p.states)
+            if P[h, x, a, y] > 0
+        ]
+        _, x, a, y = min(found)
+        phi0.append(p.known.triples[x, a, y])
+        c0.append(cost[:, h, x, a, y])
+    return np.array(phi0), np.array(c0).T
+
+
+@cache
+def drawn(case):
+    p = resolved(case).problem
+    draw = jax.vmap(lambda k: loop.draws(p.world, p.sizes, jnp.uint32(SEED), k))(jnp.arange(1, EPISODES + 1))
+    words = jax.vmap(lambda word: ties(word, p.horizon, p.states))(draw.tie_word)
+    return draw, words, np.moveaxis(np.asarray(priorities(words, p.actions)), 0, -1)
+
+
+@cache
+def expected(case):
+    """What the transcription says."""
+    s = resolved(case)
+    p, settings = s.problem, CASES[case][2]
+    H, K, d = p.horizon, EPISODES, p.known.triples.shape[-1]
+    draw, _, priority = drawn(case)
+    seed = np.where(p.exempt, -1, p.known.safe_action)
+    phi0, c0 = safest_told(p, seed)
+    T = K * H if s["share_costs"] else K
+    estimators = p.constraints * (1 if s["share_costs"] else H)
+    sigma, bound = float(np.max(p.noise.cost_sigma)), settings.get("bound", np.sqrt(d))
+    long = np.linalg.norm(np.where((p.P > 0).any(0)[..., None], p.known.triples, 0), axis=-1).max()
+    lam_cost = s["lam_cost"]
+    radius = (
+        sigma * np.sqrt(d * np.log((2 + 2 * T * long**2 / lam_cost) * estimators / s["p"])) + np.sqrt(lam_cost) * bound
+    )
+    return oracle_mixture.run(
+        by_step(p.P, H),
+        by_step(p.r, H),
+        triple_costs(p),
+        p.known.threshold,
+        p.known.triples,
+        int(p.start[0]),
+        K,
+        seed=seed,
+        told=p.known.safe_action,
+        phi0=phi0,
+        c0=c0,
+        transition=np.asarray(draw.transition),
+        priority=priority,
+        noise=np.asarray(draw.cost_noise) * sigma,
+        radius=settings["beta_cost"] if settings.get("radius_cost") == "tuned" else radius,
+        lam_cost=lam_cost,
+        e1=s["beta"],
+        lam=s["lam"],
+        cap=s["cap"],
+        e2=np.full(H, s["safety_bonus"]),
+        e3=np.full(H, s["safety_bonus"]),
+        e4=s["safety_bonus"],
+        seed_episodes=s["seed_episodes"],
+        share_values=s["share_values"],
+        share_costs=s["share_costs"],
+        switch=settings.get("switch"),
+    )
+
+
+@jax.jit
+def beliefs(agent, state, V_next):
+    """Q and admitted actions of a plan, states first, and gamma and w at every step."""
+    H = len(V_next)
+    admitted = algorithm.believed(agent, state.costs, state.k)
+    fit = agent.values.fit(state.values, state.k)._replace(bonus=admitted.bonus)
+    Q = jax.vmap(lambda h, V: agent.values.estimate(fit, h, V))(jnp.arange(H), V_next)
+    gamma = state.costs.moment @ state.costs.gram.inverse
+    each = lambda array: jnp.stack([at_step(array, h) for h in range(H)])
+    return Q.swapaxes(1, 2), admitted.actions.swapaxes(1, 2), each(gamma), each(fit.w)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_episode_follows_the_formulas_belief_by_belief(case):
+    s, want = resolved(case), expected(case)
+    p, built = s.problem, s.build()
+    world = jax.tree.map(jnp.asarray, p.world)
+    before = loop.start(built.agent, p.sizes, built.share_values, built.share_costs)
+    rarely = built.agent.switch is not None
+    for k, (after, metrics, episode) in enumerate(loop.stepping(built.agent, world, p.sizes, before, SEED, EPISODES)):
+        np.testing.assert_array_equal(episode.x, want["state"][k])
+        np.testing.assert_array_equal(episode.a, want["action"][k])
+        if rarely:
+            assert bool(metrics.planned) == want["planned"][k]
+        if want["planned"][k]:
+            Q, admitted, gamma, w = beliefs(built.agent, before.agent, episode.V_next)
+            np.testing.assert_allclose(gamma, want["gamma"][k], **EXACT)
+            np.testing.assert_allclose(w, want["w"][k], **EXACT)
+            np.testing.assert_array_equal(admitted, want["admitted"][k])
+            np.testing.assert_allclose(Q, want["Q"][k], **EXACT)
+        before = after
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_case_admits_more_than_the_seed_and_not_everything(case):
+    grown = expected(case)["admitted"].sum((1, 2, 3))
+    assert grown[-1] > grown[0]
+    assert not expected(case)["admitted"].all()
+    assert len(np.unique(expected(case)["action"])) > 1
+
+
+def test_rare_plans_are_rare():
+    assert 1 < expected("rare plans")["planned"].sum() < EPISODES
+
+
+def test_the_trap_is_entered_by_the_last_step_only():
+    """Landing there is harmless, and nothing follows the last step; before, every action leads on to the pit."""
+    want, p = expected("shared"), passage()
+    leads_there = (p.P[0, :4, :, TRAP] > 0) & (p.P[0, :4, :, PIT] == 0)
+    assert leads_there.any()
+    assert not want["admitted"][:, :-1, :4][..., leads_there].any()
+    assert want["admitted"][-1, -1, :4][leads_there].any()
+
+
+@pytest.mark.parametrize("case", ["shared", "rare plans"])
+def test_the_compiled_scan_lives_the_same_episodes(case):
+    s, want = resolved(case), expected(case)
+    p = s.problem
+    curves = es.run(p, s.recipe, episodes=EPISODES, seeds=[9, SEED]).curves["lsvi-new"]
+    r = by_step(p.r, p.horizon)[np.arange(p.horizon), want["state"], want["action"]]
+    np.testing.assert_allclose(curves["return"][1], r.sum(1), **EXACT)
+
+
+def test_a_watcher_finds_the_values_the_plan_was_made_by():
+    built, p = resolved("shared").build(), passage()
+    carry = loop.start(built.agent, p.sizes, built.share_values, built.share_costs)
+    *_, (carry, _, _) = loop.stepping(built.agent, jax.tree.map(jnp.asarray, p.world), p.sizes, carry, SEED, 8)
+    plan, info = algorithm.plan(built.agent, carry.agent, drawn("shared")[1][8])
+    Q = diagnosis.believed_values(built.agent, carry.agent, plan)
+    np.testing.assert_allclose(jnp.where(plan.policy, Q, 0).sum(1), info.V, **EXACT)
+    norms = diagnosis.value_norms(built.agent.values, carry.agent, plan)
+    inverse, phi = np.asarray(carry.agent.values.gram.inverse[0]), np.where(p.P[0][..., None] > 0, p.known.triples, 0)
+    phi_V = np.einsum("xayd,hy->haxd", phi, plan.V_next)
+    np.testing.assert_allclose(norms, np.einsum("haxd,de,haxe->hax", phi_V, inverse, phi_V), **EXACT)
+
+
+# --- the closure -----------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_admitted_is_what_can_be_followed_to_the_end_without_harm(seed):
+    rng = np.random.default_rng(seed)
+    H, S, A, J = 4, 7, 3, 2
+    successors = np.stack([rng.choice(S, J, replace=False) for _ in range(S)], 1)
+    support = rng.random((H, A, J, S)) < 0.6
+    support[:, :, 0] |= ~support.any(2)
+    harmless = rng.random((H, A, S)) < 0.45
+    doubt = rng.random((H, A, S))
+    nothing = np.zeros((A, S), bool)
+    graph = SafeGraph(
+        jnp.asarray(successors, jnp.int32),
+        jnp.asarray(support),
+        jnp.asarray(nothing),
+        jnp.asarray(nothing),
+        Bonuses(jnp.full(H, 2.0), jnp.full(H, 3.0), jnp.asarray(5.0)),
+    )
+    ghat = jnp.asarray(np.where(harmless, -0.1, 0.1))[:, None]
+    got = graph.belief(ghat, TripleEstimate(ghat, 0 * ghat, jnp.asarray(doubt), jnp.asarray(True)))
+
+    after = lambda h, a, x: [successors[j, x] for j in range(J) if support[h, a, j, x]]
+    safe = lambda h, x: h == H or any(admitted(h, a, x) for a in range(A))
+    admitted = lambda h, a, x: harmless[h, a, x] and all(safe(h + 1, y) for y in after(h, a, x))
+
+    def beyond(h, a, x):
+        if h + 1 == H:
+            return 0.0
+        follow = [(b, y) for y in after(h, a, x) for b in range(A) if admitted(h + 1, b, y)]
+        return max([max(doubt[h + 1, b, y], beyond(h + 1, b, y)) for b, y in follow], default=0.0)
+
+    for h in range(H):
+        for x in range(S):
+            for a in range(A):
+                assert bool(got.actions[h, a, x]) == admitted(h, a, x)
+                bonus = 2 * doubt[h, a, x] + 3 * beyond(h, a, x) + 5 * doubt[0, a, x]
+                np.testing.assert_allclose(got.bonus[h, a, x], bonus, **EXACT)
+    assert got.actions.any()
+    assert not got.actions[0].any(0).all()
+
+
+# --- what it is worth ------------------------------------------------------------------------------------------------
+def of_one_action(p):
+    """The value of always playing what is told."""
+    policy = np.broadcast_to(p.known.safe_action, (p.horizon, p.states))
+    return oracle.evaluate(by_step(p.P, p.horizon), by_step(p.r, p.horizon), policy)[p.start[0]]
+
+
+def test_it_learns_without_harm_on_the_synthetic_problem():
+    p = synthetic()
+    curves = es.run(p, lsvi_new(switch=1.5), episodes=1000, seeds=2).curves["lsvi-new"]
+    told, best = of_one_action(p), planner.solve(p).value
+    np.testing.assert_allclose(curves["value"][:, :20], told)
+    assert curves["violation"].sum() == 0
+    assert (curves["value"][:, -1] > (told + best) / 2).all()
+
+
+def test_one_hot_triples_never_lead_beyond_the_seed():
+    rng = np.random.default_rng(0)
+    S, A = 3, 2
+    p = FiniteCMDP(
+        rng.dirichlet(np.ones(S), (S, A)),
+        np.tile([0.2, 0.9], (S, 1)),
+        np.full((S, A), -0.3),  # everything is safe
+        horizon=3,
+        known=Known(0.5, np.zeros(S, int), np.eye(S * A * S).reshape(S, A, S, -1)),
+    )
+    curves = es.run(p, lsvi_new(seed_episodes=10), episodes=300, seeds=2).curves["lsvi-new"]
+    np.testing.assert_allclose(curves["value"], of_one_action(p))
+    assert planner.solve(p).value > of_one_action(p) + 1
+
+
+def test_cost_intervals_hold_the_true_mean_costs():
+    p = passage()
+    result = es.run(p, lsvi_new(**SMALL), episodes=100, seeds=4, certify=True)
+    assert result.spec["agents"][0]["confidence"] == 0.05
+    assert result.curves["lsvi-new"]["false_labels"].sum() == 0
+    assert result.curves["lsvi-new"]["safe_labels"][:, -1].min() > 4
+    assert (result.certificates["lsvi-new_lower"] <= p.g[None] + 1e-12).all()
+
+
+def test_a_mean_that_is_safe_is_not_enough_where_one_next_state_is_not():
+    """Safety is of triples: some action may lead to the pit so rarely that its mean cost is below the threshold."""
+    p = passage()
+    rarely = (p.g[0, 0] < 0) & (p.P[0, ..., PIT] > 0)
+    assert rarely.any()
+    assert not expected("shared")["admitted"][..., rarely].any()
+
+
+# --- what it must be told --------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("known", "words"),
+    [
+        (Known(), r"must be told the features of all triples.*Known\(triples="),
+        (Known(triples=np.ones((6, 4, 6, 2))), r"must be told a safe action.*Known\(safe_action="),
+    ],
+)
+def test_what_is_missing_is_named_with_how_to_give_it(known, words):
+    with pytest.raises(EverystepError, match=words):
+        es.run(passage(known=known), "lsvi-new", episodes=2, seeds=1)
+
+
+def ring(stepped):
+    """Round and round: a0 is safe, the other action is not; what a0 does has features of zero, or changes by step."""
+    P, g = np.zeros((2, 3, 2, 3)), np.full((3, 2), -0.2)
+    for x in range(3):
+        P[0, x, :, (x + 1) % 3] = P[1, x, :, (x + 1 + stepped) % 3] = 1
+    g[:, 1] = 0.3
+    triples = np.zeros((3, 2, 3, 1))
+    triples[:, int(not stepped) :] = 1
+    known = Known(0.2, np.zeros(3, int), triples)
+    return es.FiniteCMDP(P, np.array([[0, 1.0]] * 3), g, horizon=2, known=known)
+
+
+@pytest.mark.parametrize("stepped", [False, True])
+def test_a_seed_without_a_triple_that_can_be_told_is_refused(stepped):
+    with pytest.raises(EverystepError, match="must be told a triple of the seed whose features are not all zero"):
+        es.run(ring(stepped), "lsvi-new", episodes=2, seeds=1)
+
+
+def test_features_it_does_not_use_may_be_as_long_as_they_like():
+    p = synthetic()
+    same = {"start": 0, "horizon": 3, "noise": p.noise, "known": p.known}
+    long = FiniteCMDP(p.P[0], p.r[0], p.g[:, 0], features=np.full((p.states, p.actions, 2), 9.0), **same)
+    assert lsvi_new().resolve(long, 5).remarks == lsvi_new().resolve(p, 5).remarks
+
+
+def test_an_environment_cannot_tell_it_what_it_must_know():
+    pytest.importorskip("gymnasium")
+    with pytest.raises(EverystepError, match="lsvi-new must be told"):
+        es.train("FrozenLake-v1", "lsvi-new", episodes=1)
+
+
+def test_the_lake_tells_it_nothing():
+    with pytest.raises(EverystepError, match="problem 'frozen-lake"):
+        es.run(frozen_lake(), "lsvi-new", episodes=2, seeds=1)
+
+
+def test_a_start_that_its_safe_actions_leave_is_refused():
+    with pytest.raises(EverystepError, match="never leave, but action 0 in state 4, where an episode starts"):
+        es.run(passage(start=TRAP), "lsvi-new", episodes=2, seeds=1)
+
+
+def test_the_seed_is_what_the_told_actions_keep_safe():
+    np.testing.assert_array_equal(resolved("shared").cost.mixture.seed_states, np.arange(6) < TRAP)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"radius": "coordinate"}, "setting radius of lsvi-new is coordinate"),
+        ({"radius_cost": "coordinate"}, "setting radius_cost of lsvi-new is coordinate"),
+        ({"safety_bonus": "printed"}, "need margins above kappa"),
+        ({"seed_episodes": 1.5}, "whole number of at least 0, or printed"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(settings, words):
+    with pytest.raises(EverystepError, match=words):
+        Recipe("lsvi-new", settings).resolve(passage(), 10)
+
+
+def test_the_printed_seed_phase_outlasts_the_run_and_this_is_said():
+    s = Recipe("lsvi-new", {"seed_episodes": "printed"}).resolve(synthetic(), 10_000)
+    assert "plays what it was told in all 10000 episodes" in s.remarks[0]
+
+
+def test_the_printed_bonuses_are_the_formulas():
+    p = synthetic()
+    settings = {"safety_bonus": "printed", "seed_episodes": 10**9, "bound": 0.1, "lipschitz": 2.0, "radius": "paper"}
+    mixture = Recipe("lsvi-new", settings).resolve(p, 1000).cost.mixture
+    H, beta = 3, mixture.printed_beta
+    assert beta == pytest.approx(5 * 3 * np.sqrt(np.log(5 * 3000 / 0.05)))
+    assert mixture.value_radius == beta + 1
+    here, beyond, start = mixture.bonuses()
+    phi = p.known.triples
+    B = 0.5 - (p.g[0, 0, :, 0].min() + 0.5) - 0.1 * np.linalg.norm(phi[:, :, :, None] - phi[:, :, None], axis=-1).max()
+    kappa = 4 * beta / (0.01 + mixture.lambda0 * 1e9)
+    np.testing.assert_allclose(start, 4 * beta * H / B)
+    np.testing.assert_allclose(beyond, 2 * beta * H / (B - kappa))
+    np.testing.assert_allclose(here, 2 * beta * H / (B - kappa))
+
+
+def test_intervals_carry_no_probability_where_costs_are_longer_than_the_bound():
+    s = Recipe("lsvi-new", {"bound": 0.01}).resolve(passage(), 1000)
+    assert s.confidence is None
+    assert "carry no probability" in s.remarks[0]

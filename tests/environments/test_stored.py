@@ -1,0 +1,274 @@
+"""Models on stored data are the models on finitely many states, whose list grows; and equal a plain transcription."""
+
+from dataclasses import fields
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from everystep.logged import Batch
+
+import everystep as es
+from everystep import agents
+from everystep.environments import stored_agent as open_agent_module
+from everystep.environments.resolve import OpenSetup
+from everystep.environments.stored_agent import OpenAgent
+from everystep.features.specs import bind, function, one_hot, table
+from everystep.lsvi import algorithm, loop
+from everystep.lsvi.choices.basic import ties
+
+EPISODES = 12
+EXACT = {"rtol": 0, "atol": 1e-9}
+
+
+class Discrete:
+    """What of a gymnasium space is needed here."""
+
+    def __init__(self, n):
+        self.n, self.shape, self.start = n, (), 0
+
+
+@cache
+def pond():
+    return es.problems.from_map(("SFF", "FHF", "FFG"), horizon=5)
+
+
+@jax.jit
+def beliefs(agent, state):
+    """Q (H, A, S) and the ends of the cost intervals (T, m, A, S), on finitely many states."""
+    H, S = 5, 9
+    _, info = algorithm.plan(agent, state, ties(jnp.uint32(7), H, S))
+    fit = agent.values.fit(state.values, state.k)
+    V_next = jnp.concatenate([info.V[1:], jnp.zeros((1, S))])
+    Q = jnp.stack([agent.values.estimate(fit, jnp.int32(h), V_next[h]) for h in range(H)])
+    return Q, *agent.costs.estimate(state.costs, state.k)
+
+
+def played(settings):
+    """An agent of the pond, its states before each episode and at the end, and the episodes: trajectories to inject."""
+    problem = pond()
+    built = agents.lsvi_ae(**settings).resolve(problem, EPISODES).build()
+    carry = loop.start(built.agent, problem.sizes, built.share_values, built.share_costs)
+    world = jax.tree.map(jnp.asarray, problem.world)
+    states, episodes = [carry.agent], []
+    for after, _, episode in loop.stepping(built.agent, world, problem.sizes, carry, 3, EPISODES):
+        states.append(after.agent)
+        episodes.append(episode)
+    return built.agent, states, episodes
+
+
+def as_batch(episode, number):
+    x, a = np.asarray(episode.x, np.int64), np.asarray(episode.a, np.int64)
+    n = len(x)
+    return Batch(
+        x,
+        a,
+        np.asarray(episode.reward),
+        np.asarray(episode.cost),
+        np.asarray(episode.x_next, np.int64),
+        np.zeros(n, bool),
+        np.arange(n),
+        np.full(n, number),
+    )
+
+
+def open_agent(phi, settings, horizon=5, constraints=1, length=None, reward_range=(0.0, 1.0)):
+    sizes = (horizon, length or horizon, constraints)
+    setup = OpenSetup.of(agents.lsvi_ae(**settings), phi, phi, (1, 4), *sizes, reward_range)
+    return OpenAgent(setup, seed=0)
+
+
+def crossed_features():
+    psi = np.random.default_rng(0).normal(size=(9, 3))
+    return psi / np.linalg.norm(psi, axis=1).max()
+
+
+def dense_features():
+    phi = np.random.default_rng(1).normal(size=(9, 4, 6))
+    return phi / np.linalg.norm(phi, axis=-1).max()
+
+
+CASES = {
+    "one-hot is counts": ({}, one_hot),
+    "any features": ({"features": dense_features()}, lambda: table(dense_features())),
+    "crossed features": (
+        {"features": np.einsum("xe,ab->xabe", crossed_features(), np.eye(4)).reshape(9, 4, 12)},
+        lambda: table(crossed_features()),
+    ),
+}
+
+
+@pytest.mark.parametrize("share", [True, False], ids=["shared", "step-indexed"])
+@pytest.mark.parametrize("case", CASES)
+def test_on_the_same_episodes_stored_data_and_finite_states_believe_the_same(case, share):
+    given, spec = CASES[case]
+    common = {"beta": 0.3, "lam": 0.05, "cap": 15.0, "share_values": share, "share_costs": share}
+    finite, states, episodes = played(common | given)
+    agent = open_agent(bind(spec(), Discrete(9), 4), common)
+    everywhere = np.arange(9)
+    for k in range(EPISODES + 1):
+        Q, mean, width = (np.asarray(each) for each in beliefs(finite, states[k]))
+        acting = agent.plan()
+        for h in range(5):
+            seen = acting.judge(h, everywhere)
+            t = h if len(mean) > 1 else 0
+            np.testing.assert_allclose(seen.Q, Q[h], **EXACT)
+            np.testing.assert_allclose(seen.mean, mean[t], **EXACT)
+            np.testing.assert_allclose(seen.width, np.broadcast_to(width[t], mean[t].shape), **EXACT)
+        np.testing.assert_allclose(acting.price, states[k].price, **EXACT)
+        if k < EPISODES:
+            agent.learn(as_batch(episodes[k], k))
+
+
+# --- episodes of unequal length, ends, several constraints: a plain transcription -------------------------------------
+ACTIONS, HORIZON, CONSTRAINTS = 3, 4, 2
+SETTINGS = {"beta": 0.7, "lam": 0.3, "beta_cost": 0.4, "lam_cost": 0.2}
+AS_KERNEL = "linear(on=observation)*categorical(on=action)"
+
+
+class Box:
+    def __init__(self, o):
+        self.low, self.high, self.shape = -np.ones(o), np.ones(o), (o,)
+
+
+def random_batch(rng, number, length, ended, first=0):
+    x = rng.normal(size=(length + 1, 2))
+    x /= np.linalg.norm(x, axis=1, keepdims=True) * 1.1
+    return Batch(
+        x[:-1],
+        rng.integers(0, ACTIONS, length),
+        rng.uniform(-2, 3, length),
+        rng.uniform(-1, 1, (length, CONSTRAINTS)),
+        x[1:],
+        np.arange(length) == (length - 1 if ended else -1),
+        np.arange(first, first + length),
+        np.full(length, number),
+    )
+
+
+def batches():
+    rng = np.random.default_rng(4)
+    lengths = [(4, False), (2, True), (4, True), (1, True), (3, False), (4, False), (4, False)]
+    return [random_batch(rng, i, n, ended) for i, (n, ended) in enumerate(lengths)]
+
+
+def transcription(seen, share, at, price):
+    """Q (H, A, n) and ghat with its width at observations: sums over transitions one by one, dense d = A o features."""
+    H, A, o = HORIZON, ACTIONS, 2
+    phi = lambda x, a: np.kron(np.eye(A)[a], x)
+    low, high = (
+        (min(0, *(r for b in seen for r in b.rewards)), max(0, *(r for b in seen for r in b.rewards)))
+        if seen
+        else (0, 1)
+    )
+    data = [
+        (int(b.steps[i]), b.observations[i], int(b.actions[i]), (b.rewards[i] - low) / (high - low), b.costs[i],
+         None if b.terminated[i] else b.next_observations[i])
+        for b in seen for i in range(len(b))
+    ]  # fmt: skip
+    own = lambda h: [row for row in data if share or row[0] == h]
+    gram = lambda h, lam: lam * np.eye(A * o) + sum(np.outer(phi(x, a), phi(x, a)) for _, x, a, *_ in own(h))
+    inverse = [np.linalg.inv(gram(h, SETTINGS["lam"])) for h in range(H)]
+    inverse_cost = [np.linalg.inv(gram(h, SETTINGS["lam_cost"])) for h in range(H)]
+    theta = [
+        inverse_cost[h] @ sum((np.outer(phi(x, a), c) for _, x, a, _, c, _ in own(h)), np.zeros((A * o, CONSTRAINTS)))
+        for h in range(H)
+    ]
+
+    def g(h, x, a):
+        return phi(x, a) @ theta[h], SETTINGS["beta_cost"] * np.sqrt(phi(x, a) @ inverse_cost[h] @ phi(x, a))
+
+    weights = [np.zeros(A * o)] * H
+
+    def Q(h, x, a):
+        width = SETTINGS["beta"] * np.sqrt(phi(x, a) @ inverse[h] @ phi(x, a))
+        return min(phi(x, a) @ weights[h] + width, H)
+
+    def V(h, x):
+        if h == H:
+            return 0.0
+        scores = [Q(h, x, a) - price[:, h] @ np.maximum(g(h, x, a)[0] - g(h, x, a)[1], 0) for a in range(A)]
+        return Q(h, x, int(np.argmax(scores)))
+
+    nothing = -low / (high - low)
+    for h in reversed(range(H)):
+        after = lambda y, h=h: (H - 1 - h) * nothing if y is None else V(h + 1, y)
+        moment = sum((phi(x, a) * (r + after(y)) for _, x, a, r, _, y in own(h)), np.zeros(A * o))
+        weights[h] = inverse[h] @ moment
+    every = lambda f: np.array([[[f(h, x, a) for x in at] for a in range(A)] for h in range(H)])
+    mean = np.array([[[g(h, x, a)[0] for x in at] for a in range(A)] for h in range(H)]).transpose(0, 3, 1, 2)
+    return every(Q), mean, every(lambda h, x, a: g(h, x, a)[1])
+
+
+@pytest.mark.parametrize("share", [True, False], ids=["shared", "step-indexed"])
+@pytest.mark.parametrize("kind", ["crossed", "any", "kernel", "kernel costs only"])
+def test_stored_data_gives_what_sums_over_all_transitions_give(kind, share, monkeypatch):
+    monkeypatch.setattr(open_agent_module, "CAPACITY", 32)
+    settings = SETTINGS | {"share_values": share, "share_costs": share}
+    psi = function(lambda x: x, d=2, crossed=True)
+    phi = bind(function(lambda x: np.kron(np.eye(ACTIONS), x), d=6) if kind == "any" else psi, Box(2), ACTIONS)
+    if kind == "kernel":
+        settings |= {"value": es.kernel(AS_KERNEL)}
+    if kind.startswith("kernel"):
+        settings |= {"cost": es.gp(AS_KERNEL), "beta_cost": SETTINGS["beta_cost"] / np.sqrt(SETTINGS["lam_cost"])}
+    setup = OpenSetup.of(agents.lsvi_ae(**settings), phi, phi, (2, ACTIONS), HORIZON, HORIZON, CONSTRAINTS, None)
+    agent = OpenAgent(setup)
+    at = np.random.default_rng(9).uniform(-0.7, 0.7, (5, 2))
+    seen = []
+    for batch in batches():
+        agent.learn(batch)
+        seen.append(batch)
+        acting = agent.plan()
+        Q, mean, width = transcription(seen, share, at, acting.price)
+        for h in range(HORIZON):
+            judged = acting.judge(h, at)
+            np.testing.assert_allclose(judged.Q, Q[h], **EXACT)
+            np.testing.assert_allclose(judged.mean, mean[h], **EXACT)
+            np.testing.assert_allclose(judged.width, np.broadcast_to(width[h], mean[h].shape), **EXACT)
+
+
+@pytest.mark.parametrize("kind", ["crossed", "kernel"])
+def test_more_room_changes_nothing(kind, monkeypatch):
+    phi = bind(function(lambda x: x, d=2, crossed=True), Box(2), ACTIONS)
+    given = {"value": es.kernel(AS_KERNEL), "cost": es.gp(AS_KERNEL)} if kind == "kernel" else {}
+    setup = OpenSetup.of(agents.lsvi_ae(**SETTINGS, **given), phi, phi, (2, ACTIONS), 4, 4, CONSTRAINTS, None)
+    monkeypatch.setattr(open_agent_module, "CAPACITY", 64)
+    roomy = OpenAgent(setup)
+    monkeypatch.setattr(open_agent_module, "CAPACITY", 16)
+    tight = OpenAgent(setup)
+    at = np.random.default_rng(9).uniform(-0.7, 0.7, (5, 2))
+    for batch in batches():
+        for agent in (roomy, tight):
+            agent.learn(batch)
+        for h in range(4):
+            for one, other in zip(roomy.plan().judge(h, at), tight.plan().judge(h, at), strict=True):
+                np.testing.assert_allclose(one, other, **EXACT)
+    assert tight._capacity > 16
+
+
+def test_batches_of_several_episodes_teach_what_they_teach_one_by_one():
+    phi = bind(function(lambda x: x, d=2, crossed=True), Box(2), ACTIONS)
+    setup = OpenSetup.of(agents.lsvi_ae(**SETTINGS), phi, phi, (2, ACTIONS), 4, 4, CONSTRAINTS, None)
+    together, apart = OpenAgent(setup), OpenAgent(setup)
+    at = np.random.default_rng(9).uniform(-0.7, 0.7, (5, 2))
+    for batch in batches():
+        apart.learn(batch)
+    columns = [field.name for field in fields(Batch)]
+    together.learn(Batch(**{name: np.concatenate([getattr(b, name) for b in batches()]) for name in columns}))
+    assert together.episode == apart.episode == 1 + len(batches())
+    np.testing.assert_allclose(together.plan().price, apart.plan().price, **EXACT)
+    np.testing.assert_allclose(together.plan().judge(0, at).Q, apart.plan().judge(0, at).Q, **EXACT)
+
+
+def test_many_updates_leave_an_inverse_that_a_fresh_solve_confirms(monkeypatch):
+    monkeypatch.setattr(open_agent_module, "REFRESH", 50)
+    phi = bind(function(lambda x: x, d=2, crossed=True), Box(2), ACTIONS)
+    setup = OpenSetup.of(agents.lsvi_ae(**SETTINGS | {"lam": 1e-6}), phi, phi, (2, ACTIONS), 4, 4, CONSTRAINTS, None)
+    agent = OpenAgent(setup)
+    rng = np.random.default_rng(0)
+    for i in range(200):
+        agent.learn(random_batch(rng, i, 4, False))
+    blocks = agent.state.values.blocks
+    fresh = np.linalg.inv(np.asarray(blocks.matrix))
+    assert np.abs(np.asarray(blocks.inverse) - fresh).max() < 1e-8 * np.abs(fresh).max()

@@ -1,0 +1,47 @@
+"""Figures for papers: lines, not pixels, as wide as a column, with their fonts inside."""
+
+import re
+
+import pytest
+
+from everystep.cli import main
+from everystep.experiments import experiment
+from everystep.problems import from_map
+
+CURVES = ["learning", "regret", "heatmap"]
+NAMES = {f"{name}-{width}" for name in CURVES for width in ("single", "double")} | {"map-single"}
+
+
+@pytest.fixture(scope="module")
+def paper(tmp_path_factory):
+    out = tmp_path_factory.mktemp("figures") / "run"
+    pond = from_map(["SFFF", "FHFH", "F.#G"], horizon=8)
+    experiment.run(pond, ["lsvi-ae", "lsvi"], 5, 2).save(out, figures=False)
+    assert main.main(["figures", str(out), "--style", "paper"]) == 0
+    return out / "figures" / "paper"
+
+
+def test_every_figure_comes_in_the_widths_it_needs(paper):
+    assert {path.name for path in paper.iterdir()} == {f"{name}.{end}" for name in NAMES for end in ("pdf", "svg")}
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_a_pdf_is_made_of_lines_and_has_its_fonts_inside(paper, name):
+    content = (paper / f"{name}.pdf").read_bytes()
+    assert content.count(b"/Type /FontDescriptor") == content.count(b"/FontFile2") > 0
+    assert b"/Type3" not in content
+    assert b"/Subtype /Image" not in content
+    inches = float(re.search(rb"/MediaBox \[\s*0 0 ([0-9.]+)", content)[1]) / 72
+    assert inches == pytest.approx(3.35 if "single" in name else 6.9, abs=0.01)
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_an_svg_needs_neither_pixels_nor_fonts(paper, name):
+    content = (paper / f"{name}.svg").read_text()
+    assert "<image" not in content
+    assert "<text" not in content  # words are outlines
+
+
+def test_a_style_nobody_knows_is_refused(tmp_path, capsys):
+    assert main.main(["figures", str(tmp_path), "--style", "papr"]) == 2
+    assert "Did you mean paper?" in capsys.readouterr().err

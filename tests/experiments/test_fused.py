@@ -1,0 +1,122 @@
+"""One program a seed: the same episodes as the plain scan, without a GPU (the kernel is interpreted)."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from everystep import agents
+from everystep.agents.settings import PRECISIONS
+from everystep.experiments.engines import gpu
+from everystep.lsvi import loop
+from everystep.lsvi.choices.basic import winner
+from everystep.mdp.cmdp import FiniteCMDP, Noise
+from everystep.problems.frozen_lake import from_map
+
+SEEDS = np.arange(3, dtype=np.uint32)
+DONE, CAPACITY = 20, 24
+
+
+@pytest.fixture(scope="module")
+def small():
+    return from_map(["SFF", "FHG"], horizon=5)
+
+
+@pytest.fixture(scope="module")
+def noisy():
+    """Two constraints, noise on all that is seen, a random start, and an even horizon."""
+    rng = np.random.default_rng(0)
+    P = np.zeros((5, 2, 5))
+    for x in range(5):
+        for a in range(2):
+            P[x, a, [x, (x + 1 + a) % 5]] = rng.dirichlet([1, 1])
+    g = rng.uniform(-1, 1, (2, 5, 2))
+    g[:, :, 0] = -0.5
+    noise = Noise(reward_sigma=0.1, cost_sigma=[0.1, 0.2])
+    return FiniteCMDP(P, rng.uniform(0, 1, (5, 2)), g, start=np.full(5, 0.2), horizon=4, noise=noise)
+
+
+def both_ways(problem, recipe, precision="float64", width=0):
+    """Carry and metrics of the plain scan and of the kernel, after two calls each: the second goes on."""
+    with jax.enable_x64(True):
+        built = recipe.resolve(problem, 100).build()
+    with jax.enable_x64(precision == "float64"):
+        agent, world = (jax.tree.map(gpu.in_precision, each) for each in (built.agent, problem.world))
+        assert gpu.fits(agent, world, built.share_values, built.share_costs)
+        sizes, interpreted = problem.sizes, gpu.Layout(width=width, interpret=True)
+        plain = kernel = (loop.start_seeds(agent, sizes, True, True, len(SEEDS)), None)
+        for count in (np.int32(CAPACITY), np.int32(DONE)):
+            plain = loop.scan_seeds(agent, world, sizes, plain[0], SEEDS, count, CAPACITY, True)
+            kernel = gpu.scan_in_kernel(agent, world, sizes, kernel[0], SEEDS, count, CAPACITY, interpreted)
+    return plain, kernel
+
+
+def assert_same(plain, kernel, tolerance):
+    for (path, a), b in zip(jax.tree.leaves_with_path(plain), jax.tree.leaves(kernel), strict=True):
+        assert a.shape == b.shape, path
+        assert a.dtype == b.dtype, path
+        np.testing.assert_allclose(a, b, tolerance, tolerance, err_msg=str(path))
+
+
+def test_the_kernel_repeats_the_plain_scan_seed_by_seed(small):
+    plain, kernel = both_ways(small, agents.lsvi_ae())
+    assert_same(plain, kernel, 1e-12)
+    assert plain[1].value[:, DONE - 1].std() > 0
+    assert not kernel[1].value[:, DONE:].any()
+
+
+def test_so_it_does_in_single_precision(small):
+    plain, kernel = both_ways(small, agents.lsvi_ae(), "float32")
+    assert kernel[0].agent.values.arrivals.dtype == np.float32
+    assert_same(plain, kernel, 1e-5)
+
+
+def test_so_it_does_with_noise_two_constraints_and_a_queue(noisy):
+    assert_same(*both_ways(noisy, agents.lsvi_primal()), 1e-10)
+
+
+def test_so_it_does_for_the_greedy_agent_with_numbers_loaded_one_by_one(small):
+    assert_same(*both_ways(small, agents.lsvi(), width=1), 1e-12)
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        agents.lsvi_ae(switch=2),
+        agents.lsvi_ae(react=True),
+        agents.lsvi_ae(share_values=False),
+        agents.lsvi_ae(share_costs=False),
+        agents.lsvi_ae(features=np.eye(24).reshape(6, 4, 24)),
+    ],
+    ids=lambda recipe: ",".join(recipe.settings),
+)
+def test_what_the_kernel_does_not_do_is_run_plainly(small, recipe):
+    built = recipe.resolve(small, 10).build()
+    assert not gpu.fits(built.agent, small.world, built.share_values, built.share_costs)
+
+
+def test_a_run_is_added_up_by_episode_and_by_seed(small):
+    sums = gpu.run(small, agents.lsvi_ae(precision="float32"), range(4), 30, capacity=CAPACITY)
+    assert sums.by_episode.value.shape == (30,)
+    assert sums.by_seed.value.shape == (4,)
+    assert sums.by_seed.value.dtype == np.float32
+    np.testing.assert_allclose(sums.by_seed.value.sum(), sums.by_episode.value.sum(), 1e-5)
+
+
+def test_scores_that_single_precision_cannot_tell_apart_tie():
+    words = jnp.arange(200, dtype=jnp.uint32) * jnp.uint32(2654435761)
+    near = jnp.stack([jnp.ones(200), jnp.full(200, 1 + 1e-6)])
+    assert set(np.asarray(winner(near, words)).tolist()) == {2}
+    assert set(np.asarray(winner(near.astype(jnp.float32), words)).tolist()) == {1, 2}
+
+
+@pytest.mark.skipif(jax.__version_info__ >= (0, 11), reason="later versions compile for a GPU at once, and need one")
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_every_operation_of_the_kernel_is_one_that_triton_has(small, precision):
+    built = agents.lsvi_ae().resolve(small, 10).build()
+    with jax.enable_x64(precision == "float64"):
+        agent, world = (jax.tree.map(gpu.in_precision, each) for each in (built.agent, small.world))
+        carry = loop.start_seeds(agent, small.sizes, True, True, len(SEEDS))
+        traced = gpu.scan_in_kernel.trace(agent, world, small.sizes, carry, SEEDS, np.int32(2), 2)
+        text = traced.lower(lowering_platforms=("cuda",)).as_text()
+    assert "triton" in text

@@ -1,0 +1,331 @@
+"""Killing, cutting, altering, filling the disk: the finished files are those of a run that nobody disturbed."""
+
+import contextlib
+import multiprocessing
+import os
+import select
+import shutil
+import signal
+import subprocess
+import time
+import uuid
+
+import killed
+import numpy as np
+import pytest
+
+import everystep as es
+from everystep import files as durable
+from everystep.experiments import checkpoints, experiment, run_folder, runner
+
+KILLS = 30
+INSIDE = {"w": "a write", "r": "a rename", "f": "a flush", "p": "filling the folder", "d": "removing .work"}
+
+
+class Child:
+    """A process with the run of killed.py on a folder, and the letters it has sent so far.
+
+    It is forked from one that has imported everything, or, when it starts `afresh`, has imported nothing yet.
+    """
+
+    def __init__(self, out, cache, *, afresh=False, largest=None):
+        own = multiprocessing.get_context("spawn" if afresh else "forkserver")
+        self.reading, writing = own.Pipe(duplex=False)
+        self.errors = cache / f"{uuid.uuid4()}.txt"
+        self.process = own.Process(target=killed.run, args=(out, writing, self.errors, cache, largest))
+        self.process.start()
+        writing.close()
+        self.letters = ""
+
+    def listen(self, seconds):
+        """Wait so long for more letters; False when there are none to come."""
+        if select.select([self.reading], [], [], max(seconds, 0))[0]:
+            heard = os.read(self.reading.fileno(), 1 if seconds else 4096).decode()
+            self.letters += heard
+            return bool(heard)
+        return True
+
+    def kill(self):
+        """SIGKILL; what it was doing then, or None if it had ended."""
+        self.process.kill()
+        if (code := self._ended()) != -signal.SIGKILL:
+            assert code == 0
+            return None
+        open_ones = [small for small in INSIDE if self.letters.count(small) > self.letters.count(small.upper())]
+        return open_ones or ["e" if "S" in self.letters else "s"]
+
+    def finish(self, code=0):
+        ended = self._ended()
+        said = self.errors.read_text()
+        assert ended == code, said
+        return said
+
+    def _ended(self):
+        while self.listen(60):
+            pass
+        self.process.join()
+        self.reading.close()
+        return self.process.exitcode
+
+
+def contents(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """Where processes keep what they compiled and what went wrong; they are forked from one that is ready."""
+    multiprocessing.set_forkserver_preload(["everystep.experiments.runner"])
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory, cache):
+    """The files of a run that nobody disturbed, how many letters it sent, and how long it took."""
+    out = tmp_path_factory.mktemp("undisturbed") / "run"
+    Child(out, cache).finish()
+    shutil.rmtree(out)
+    began, child = time.monotonic(), Child(out, cache, afresh=True)
+    child.finish()
+    assert {path.name for path in out.iterdir()} == {
+        "episodes.parquet", "summary.json", "spec.json", "visits.npz", "problem.npz", "certificates.npz",
+    }  # fmt: skip
+    return contents(out), len(child.letters), time.monotonic() - began
+
+
+def test_killing_a_run_at_any_moment_loses_nothing(undisturbed, cache, tmp_path, capsys):
+    files, letters, life = undisturbed
+    rng = np.random.default_rng()
+    fell, finished, chain = [], 0, 0
+    out = tmp_path / "run-0"
+    while len(fell) < KILLS:
+        any_moment = len(fell) % 4 == 0
+        child = Child(out, cache, afresh=any_moment)
+        if any_moment:
+            until = time.monotonic() + rng.uniform(0, life if len(fell) % 8 else life / 3)  # also while it imports
+            while time.monotonic() < until and child.listen(until - time.monotonic()):
+                pass
+        else:  # when it begins or ends to write, flush or rename something, or a little later: early, anywhere, or late
+            after, most = {1: ("S", 40), 2: ("S", 0.8 * letters), 3: ("p", 30)}[len(fell) % 4]
+            while after not in child.letters and child.listen(60):
+                pass
+            wanted = len(child.letters) + rng.integers(0, most)
+            while len(child.letters) < wanted and child.listen(60):
+                pass
+            time.sleep(rng.uniform(0, 0.003))
+        was_at = child.kill()
+        fell += [] if was_at is None else [was_at]
+        chain += 1
+        if was_at is None or chain == 10:  # several kills on the way of one run, then it may finish
+            if not (out / "spec.json").is_file() or run_folder.is_unfinished(out):
+                Child(out, cache).finish()
+            runner.sweep(out)  # as the command does that finds a finished run
+            assert contents(out) == files
+            finished, chain, out = finished + 1, 0, tmp_path / f"run-{finished + 1}"
+    Child(out, cache).finish()
+    runner.sweep(out)
+    assert contents(out) == files
+    count = {name: sum(letter in each for each in fell) for letter, name in INSIDE.items()}
+    with capsys.disabled():
+        told = ", ".join(f"{n} in {name}" for name, n in count.items())
+        early = sum(each == ["s"] for each in fell)
+        print(f"\n{len(fell)} kills: {early} while starting, {told}; {finished + 1} runs finished, all alike")
+    assert count["a write"] + count["a flush"] + count["a rename"] >= 5
+
+
+def test_a_second_process_is_refused_while_the_first_is_at_work(undisturbed, cache, tmp_path):
+    files, *_ = undisturbed
+    first = Child(tmp_path / "run", cache)
+    while "w" not in first.letters and first.listen(60):
+        pass
+    os.kill(first.process.pid, signal.SIGSTOP)  # so that it cannot finish meanwhile
+    said = Child(tmp_path / "run", cache).finish(code=1)
+    assert f"worked on by another process (pid {first.process.pid})" in said
+    os.kill(first.process.pid, signal.SIGCONT)
+    first.finish()
+    assert contents(tmp_path / "run") == files
+
+
+def test_a_full_disk_stops_the_run_with_a_sentence_and_room_lets_it_go_on(undisturbed, cache, tmp_path, capsys):
+    files, *_ = undisturbed
+    place = tmp_path / "small"
+    place.mkdir()
+    mounted = os.geteuid() == 0 and _mount(place, "240k")
+    out = place / "run"
+    if mounted:
+        try:
+            said = Child(out, cache).finish(code=1)
+            assert "No space left on device" in said
+            assert f"`everystep resume {out}` goes on" in said
+            subprocess.run(["mount", "-o", "remount,size=64m", str(place)], check=True)
+            Child(out, cache).finish()
+            assert contents(out) == files
+        finally:
+            subprocess.run(["umount", str(place)], check=True)
+        return
+    with capsys.disabled():
+        print("\nNO SMALL DISK COULD BE MOUNTED HERE: a limit on the size of files stands in for a full one")
+    assert "File too large" in Child(out, cache, largest=60_000).finish(code=1)
+    Child(out, cache).finish()
+    assert contents(out) == files
+
+
+def _mount(place, size):
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)], capture_output=True)
+    return done.returncode == 0
+
+
+# --- in this process: stopped between chunks, then damaged -----------------------------------------------------------
+class Stopped(Exception):  # noqa: N818
+    pass
+
+
+@pytest.fixture
+def often(monkeypatch):
+    monkeypatch.setattr(checkpoints, "EVERY", 0.0)
+    monkeypatch.setattr(checkpoints, "COST", 0)
+    monkeypatch.setattr(runner.local, "workers", lambda: 1)
+
+
+@pytest.fixture(scope="module")
+def prepared():
+    pond = es.problems.from_map(("SFF", "FHF", "FFG"), horizon=4)
+    return experiment.prepare(pond, ["lsvi-ae", "lsvi"], 1200, 3)
+
+
+@pytest.fixture(scope="module")
+def whole(prepared, tmp_path_factory):
+    out = tmp_path_factory.mktemp("whole") / "run"
+    runner.run(prepared, out, figures=False)
+    return contents(out)
+
+
+def stop_after(chunks, prepared, out):
+    left = iter(range(chunks - 1))
+
+    def told(step):
+        if next(left, None) is None:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        runner.run(prepared, out, told, figures=False)
+
+
+def test_any_number_of_stops_gives_the_files_of_none(often, prepared, whole, tmp_path):
+    for chunks in (1, 4, 7):
+        out = tmp_path / f"run-{chunks}"
+        stop_after(chunks, prepared, out)
+        assert run_folder.is_unfinished(out)
+        runner.resume(out)
+        assert contents(out) == whole
+
+
+def test_batches_do_not_show(prepared, whole, tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "batch_size", lambda prepared: 1)
+    runner.run(prepared, tmp_path / "run", figures=False)
+    assert contents(tmp_path / "run") == whole
+
+
+def test_a_state_that_grows_is_reckoned_with(monkeypatch):
+    pond = es.problems.from_map(("SF", "FG"), horizon=2)
+    size = lambda cost, K: runner.local.bytes_of_a_seed(
+        experiment.prepare(pond, [es.agents.lsvi_ae(cost=cost)], K, 1).cells()[0], K
+    )
+    assert size("counts", 500) == size("counts", 5000)
+    assert size("gp(rbf(1, on=position), points=growing)", 5000) > 50 * size(
+        "gp(rbf(1, on=position), points=growing)", 500
+    )
+    monkeypatch.setattr(runner, "MEMORY", 3_000_000)
+    monkeypatch.setattr(runner.local, "batch_size", lambda cells, seeds, K: 4096)
+    assert runner.batch_size(experiment.prepare(pond, ["lsvi"], 1000, 9000)) == 33
+
+
+def test_what_a_folder_gets_is_what_a_result_in_memory_saves(prepared, whole, tmp_path):
+    assert contents(prepared.run().save(tmp_path / "run", figures=False)) == whole
+
+
+@pytest.mark.parametrize("harm", ["cut", "altered", "lost"])
+@pytest.mark.parametrize("kind", ["carry", "part", "checkpoint"])
+def test_a_damaged_checkpoint_is_noticed_and_the_one_before_it_used(
+    harm, kind, often, prepared, whole, tmp_path, capsys
+):
+    out = tmp_path / "run"
+    stop_after(5, prepared, out)
+    victim = max((out / ".work").glob(f"{kind}-*"))
+    data = victim.read_bytes()
+    changed = data[: len(data) // 2] if harm == "cut" else data[:200] + bytes([data[200] ^ 1]) + data[201:]
+    victim.unlink() if harm == "lost" else victim.write_bytes(changed)
+    capsys.readouterr()
+    redone = []
+    runner.resume(out, lambda step: redone.append(step))
+    said = capsys.readouterr().err
+    if (harm, kind) != ("lost", "checkpoint"):  # of a list that is gone nobody knows
+        assert "is damaged" in said
+        assert "the one before it is used" in said
+    assert contents(out) == whole
+
+
+def test_a_damaged_older_part_costs_only_the_pieces_in_it(often, prepared, whole, tmp_path, capsys):
+    out = tmp_path / "run"
+    stop_after(7, prepared, out)
+    victim = min((out / ".work").glob("part-*"))
+    victim.write_bytes(victim.read_bytes()[:-1] + b"x")
+    stop_again = iter(range(3))
+
+    def told(step):
+        if step.violation and next(stop_again, None) is None:
+            raise Stopped
+
+    with contextlib.suppress(Stopped):
+        runner.resume(out, told)
+    assert "what was in it is run again" in capsys.readouterr().err
+    if run_folder.is_unfinished(out):
+        runner.resume(out)
+    assert contents(out) == whole
+
+
+def test_a_second_process_is_refused_with_the_number_of_the_first(often, prepared, tmp_path):
+    out = tmp_path / "run"
+    stop_after(3, prepared, out)
+    (out / ".work" / "pid").write_text("4711\n")
+    with durable.held(out, out / ".work" / "pid"):
+        for attempt in (lambda: runner.resume(out), lambda: runner.run(prepared, out)):
+            with pytest.raises(es.EverystepError, match=r"worked on by another process \(pid 4711\)"):
+                attempt()
+    runner.resume(out)
+
+
+def test_another_version_is_not_mixed_in(often, prepared, tmp_path, monkeypatch):
+    out = tmp_path / "run"
+    stop_after(3, prepared, out)
+    told = experiment.versions() | {"jax": "9.9"}
+    monkeypatch.setattr(experiment, "versions", lambda: told)
+    with pytest.raises(es.EverystepError, match="begun with another versions"):
+        runner.resume(out)
+
+
+@pytest.mark.parametrize("name", ["request.json", "problem.npz"])
+def test_what_is_run_is_sealed_like_its_results(name, often, prepared, tmp_path):
+    out = tmp_path / "run"
+    stop_after(3, prepared, out)
+    asked = out / ".work" / name
+    before = asked.read_bytes()
+    asked.write_bytes(before + b" ")  # as readable as it was
+    with pytest.raises(es.EverystepError, match=f"{name}' was altered after the run was begun; put it back"):
+        runner.resume(out)
+    asked.write_bytes(before[: len(before) // 2])
+    with pytest.raises(es.EverystepError, match=r"cannot be read, so that nobody knows what was run"):
+        runner.resume(out)
+    asked.write_bytes(before)
+    runner.resume(out)
+
+
+@pytest.mark.parametrize("cost", ["gp(rbf(1, on=position), points=growing)", "gp(rbf(1, on=position), fit=60)"])
+def test_gaussian_processes_that_grow_or_are_fitted_go_on_exactly(cost, often, tmp_path, monkeypatch):
+    monkeypatch.setattr(runner.local, "CHUNK", 130)  # so that a few episodes make the factor grow
+    pond = es.problems.from_map(("SF", "FG"), horizon=2)
+    prepared = experiment.prepare(pond, [es.agents.lsvi_ae(cost=cost)], 180, 1)
+    runner.run(prepared, tmp_path / "whole", figures=False)
+    stop_after(1, prepared, tmp_path / "run")
+    runner.resume(tmp_path / "run")
+    assert contents(tmp_path / "run") == contents(tmp_path / "whole")

@@ -1,0 +1,77 @@
+"""How far a run is: bars where somebody watches, lines where nobody does, curves for TensorBoard."""
+
+import io
+import sys
+
+import pytest
+
+import everystep as es
+from everystep.cli import main
+from everystep.experiments import progress
+from everystep.experiments.runner import Step
+
+SPEC = {"agents": [{}, {}], "seeds": [0, 1], "episodes": 1000}
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_log_gets_a_line_now_and_then_with_what_is_left():
+    clock = iter([0.0, 0.0, 20.0, 40.0, 40.0, 40.0, 40.0])
+    stream = io.StringIO()
+    with progress._lines(SPEC, stream, lambda: next(clock)) as told:
+        told(Step("lsvi", 1000, violation=50.0, seeds_ended=1))
+        assert stream.getvalue() == ""
+        told(Step("lsvi", 1000, violation=50.0, seeds_ended=1))
+    assert stream.getvalue() == (
+        "everystep: 50% of 4,000 episodes, 1 of 2 agents, lately 0.050 violation an episode, 40 s left\n"
+    )
+
+
+def test_what_an_earlier_process_did_says_nothing_of_how_fast_this_one_is():
+    clock = iter([0.0, 10.0, 10.0])
+    counter = progress.Counter(SPEC, lambda: next(clock))
+    counter.add(Step("lsvi", 2000, seeds_ended=2, earlier=True))
+    assert counter.left is None
+    assert counter.harm is None
+    counter.add(Step("lsvi-ae", 1000, seeds_ended=1))
+    assert counter.left == 10.0
+    assert counter.agents_done == 1
+
+
+def test_a_terminal_gets_bars_of_agents_and_episodes_with_the_violation(monkeypatch):
+    monkeypatch.setattr(progress, "REFRESH", 0)
+    stream = Terminal()
+    with progress.shown(SPEC, stream) as told:
+        told(Step("lsvi", 1000, earlier=True))
+        told(Step("lsvi", 1000, violation=250.0, seeds_ended=2))
+        told(Step("lsvi-ae", 500, violation=250.0))
+    assert " agents" in stream.getvalue()
+    assert "2.50k/4.00k" in stream.getvalue()
+    assert "1/2" in stream.getvalue()
+    assert "violation 0.2" in stream.getvalue()
+
+
+RUN = ["run", "--problem", "bandit", "--agents", "lsvi", "--episodes", "5", "--seeds", "1", "--out", "out"]
+
+
+def test_tensorboard_gets_the_curves_beside_the_run_folder(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main.main([*RUN, "--log", "tensorboard"]) == 0, capsys.readouterr().err
+    (events,) = (tmp_path / "out-logs").iterdir()
+    written = events.read_bytes()
+    for tag in (b"running/violation/lsvi", b"running/value/lsvi", b"return/lsvi", b"violation/lsvi"):
+        assert tag in written
+    assert not list((tmp_path / "out").rglob("*event*"))
+
+
+def test_a_log_that_cannot_be_is_said_before_any_work(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main.main([*RUN, "--log", "tensorbord"]) == 2
+    assert "Did you mean tensorboard" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)
+    with pytest.raises(es.EverystepError, match=r"pip install 'everystep\[logs\]'"):
+        progress.check("tensorboard")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,121 @@
+"""Tables from streams of rows say what whole columns say."""
+
+import json
+import shutil
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import everystep as es
+from everystep.cli import main
+from everystep.experiments import checkpoints, experiment, reductions, run_folder, runner, summary
+
+
+@pytest.fixture(scope="module")
+def prepared():
+    pond = es.problems.from_map(("SFF", "FHF", "FFG"), horizon=4)
+    return experiment.prepare(pond, ["lsvi-ae", es.agents.lsvi(switch=2)], 700, 3)
+
+
+@pytest.fixture(scope="module")
+def folder(prepared, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "run"
+    runner.run(prepared, out, figures=False)
+    return out
+
+
+@pytest.mark.parametrize("rows", [100, 2**17])
+def test_a_stream_of_rows_gives_the_numbers_of_the_summary(rows, folder, monkeypatch):
+    monkeypatch.setattr(summary, "SLICE", rows)
+    told, written = summary.finished(folder), json.loads((folder / "summary.json").read_text())
+    assert told.keys() == written.keys()
+    for label, numbers in written["agents"].items():
+        assert told["agents"][label].keys() == numbers.keys()
+        for name, each in numbers.items():
+            assert told["agents"][label][name]["mean"] == pytest.approx(each["mean"], rel=1e-12)
+            assert told["agents"][label][name]["low"] == pytest.approx(each["low"], rel=1e-12)
+
+
+def test_row_groups_hold_whole_seeds_and_any_batches_give_the_same_file(folder, tmp_path, monkeypatch, prepared):
+    monkeypatch.setattr(run_folder, "ROWS", 1400)
+    result = prepared.run()
+    run_folder.write_episodes(result, tmp_path / "one.parquet")
+    in_pieces = lambda label: iter([{k: v[i : i + 1] for k, v in result.curves[label].items()} for i in range(3)])
+    monkeypatch.setattr(type(result), "batches", lambda self, label: in_pieces(label))
+    run_folder.write_episodes(result, tmp_path / "two.parquet")
+    assert (tmp_path / "one.parquet").read_bytes() == (tmp_path / "two.parquet").read_bytes()
+    groups = pq.ParquetFile(tmp_path / "one.parquet").metadata
+    assert [groups.row_group(i).num_rows for i in range(groups.num_row_groups)] == [1400, 700] * 2
+    assert pq.read_table(tmp_path / "one.parquet").equals(result.episodes)
+
+
+def test_batches_of_seeds_reduce_to_what_all_seeds_at_once_do():
+    rng = np.random.default_rng(0)
+    curves = {name: rng.random((5, 2300)) for name in ("return", "value", "regret", "violation")}
+    whole = reductions.reduced([curves])
+    parts = reductions.reduced({k: v[i : i + 2] for k, v in curves.items()} for i in range(0, 5, 2))
+    for name, numbers in whole.samples.items():
+        np.testing.assert_array_equal(parts.samples[name], numbers)
+    assert len(whole.bands.episodes) <= reductions.POINTS
+    for name, band in whole.bands.curves.items():
+        np.testing.assert_array_equal(parts.bands.curves[name].mean, band.mean)
+
+
+def test_an_unfinished_run_says_how_far_it_is_while_somebody_works_on_it(prepared, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(checkpoints, "EVERY", 0.0)
+    monkeypatch.setattr(checkpoints, "COST", 0)
+    monkeypatch.setattr(runner.local, "workers", lambda: 1)
+    seen = []
+
+    def look(step):
+        before = sorted(path.name for path in (tmp_path / "run" / ".work").iterdir())
+        assert main.main(["summary", str(tmp_path / "run")]) == 0
+        seen.append(capsys.readouterr().out)
+        assert sorted(path.name for path in (tmp_path / "run" / ".work").iterdir()) == before
+
+    runner.run(prepared, tmp_path / "run", look, figures=False)
+    assert "unfinished; 700 episodes, 3 seeds" in seen[0]
+    assert "47.6%  0 of 3" in " ".join(seen[0].split()).replace("47.6% 0", "47.6%  0")  # 500 of two seeds, of 3 * 700
+    assert "100.0%" in seen[-1]
+    assert main.main(["summary", str(tmp_path / "run")]) == 0
+    assert "safe optimum" in capsys.readouterr().out
+
+
+def test_a_folder_without_a_run_or_with_other_rows_is_said(folder, tmp_path):
+    with pytest.raises(es.EverystepError, match="holds no run"):
+        summary.text(tmp_path)
+    spec = run_folder.read_spec(folder) | {"episodes": 701}
+    with pytest.raises(es.EverystepError, match="cannot be read as the rows of this run"):
+        summary.samples(folder / "episodes.parquet", spec)
+
+
+def test_damaged_folders_are_said_in_a_sentence(prepared, folder, tmp_path, capsys):
+    def stop(step):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        runner.run(prepared, tmp_path / "half", stop, figures=False)
+    part = next((tmp_path / "half" / ".work").glob("part-*"))
+    part.write_bytes(part.read_bytes()[:1000])
+    shutil.copytree(folder, tmp_path / "whole")
+    for name, said in (("half", "unfinished run with a file that is damaged"), ("whole", "not written by")):
+        (tmp_path / "whole" / "summary.json").write_text("{}")
+        assert main.main(["summary", str(tmp_path / name)]) == 2
+        assert said in capsys.readouterr().err
+
+
+def test_a_bit_that_was_turned_in_the_rows_is_noticed(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "run")
+    path = tmp_path / "run" / "episodes.parquet"
+    data = bytearray(path.read_bytes())
+    with pq.ParquetFile(path) as file:
+        names = file.schema_arrow.names
+        where = file.metadata.row_group(0).column(names.index("value"))
+    first = where.dictionary_page_offset or where.data_page_offset
+    data[first + where.total_compressed_size // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(es.EverystepError, match="cannot be read as the rows of this run"):
+        summary.text(tmp_path / "run")
+    with pytest.raises(es.EverystepError, match="cannot be read"):
+        run_folder.read_curves(tmp_path / "run", ("value",))

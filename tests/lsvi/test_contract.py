@@ -1,0 +1,200 @@
+"""One contract for every part and every named agent."""
+
+import inspect
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from everystep import agents
+from everystep.agents.settings import SETTINGS
+from everystep.kernels import RBF
+from everystep.lsvi import loop
+from everystep.lsvi.algorithm import Agent, init, learn, plan
+from everystep.lsvi.choices.basic import Greedy, Penalised, Reacting, Uniform, ties
+from everystep.lsvi.choices.safe import SafeSet
+from everystep.lsvi.costs.gp import EachCost, GridGP, GrowingGP
+from everystep.lsvi.costs.tables import CountCosts, LinearCosts
+from everystep.lsvi.episode import Episode
+from everystep.lsvi.penalties import Floor, NoPenalty, Rectified, VirtualQueue
+from everystep.lsvi.radii import CoordinateCost, CoordinateValue, PaperCost, PaperValue, ToldCost, Tuned
+from everystep.lsvi.values.kernel import KernelValues
+from everystep.lsvi.values.tables import Counts, Linear
+from everystep.mdp.cmdp import FiniteCMDP, Known, Sizes
+
+SIZES = Sizes(states=5, actions=3, successors=2, horizon=4, constraints=2)
+SUCCESSORS = np.array([[0, 1, 2, 3, 4], [1, 2, 3, 4, 0]], np.int32)
+PHI = np.random.default_rng(0).dirichlet(np.ones(6), size=(5, 3))
+POINTS = np.random.default_rng(9).normal(size=(3, 5, 2))
+GRAM = np.exp(-((POINTS.reshape(15, 1, 2) - POINTS.reshape(15, 2)) ** 2).sum(-1) / 2)
+WHICH = np.arange(15, dtype=np.int32).reshape(3, 5)
+VALUE_MODELS = {
+    "counts": Counts(Tuned(0.5), 0.1, 4.0, jnp.asarray(SUCCESSORS)),
+    "linear": Linear(Tuned(0.5), 0.1, 4.0, jnp.asarray(PHI.swapaxes(0, 1), jnp.float32)),
+    "kernel": KernelValues(Tuned(0.5), 0.1, 4.0, jnp.asarray(SUCCESSORS), GRAM, WHICH),
+}
+GRID = GridGP(Tuned(0.5), 0.1, GRAM, WHICH)
+COST_MODELS = {
+    "counts": CountCosts(Tuned(0.5), 0.1),
+    "linear": LinearCosts(Tuned(0.5), 0.1, jnp.asarray(PHI.swapaxes(0, 1), jnp.float32)),
+    "process on a grid": GRID,
+    "process on a growing set": GrowingGP(Tuned(0.5), 0.1, RBF(1.0), POINTS),
+    "one for each": EachCost((CountCosts(Tuned(0.5), 0.1), GRID)),
+}
+PENALTIES = {"rectified": Rectified(Floor(1.0, 1.0)), "queue": VirtualQueue(), "none": NoPenalty()}
+CHOICES = {
+    "greedy": Greedy(),
+    "uniform": Uniform(),
+    "penalised": Penalised(True),
+    "lagrangian": Penalised(False),
+    "reacting": Reacting(Penalised(True)),
+    "safe set": SafeSet(),
+}
+RADII = {
+    "tuned": Tuned(0.3),
+    "paper value": PaperValue(1.0, 15.0, 4.0, 100.0, 0.05),
+    "paper cost": PaperCost(1.0, 15.0, 0.1, 4.0, 2.0, 0.05),
+    "told cost": ToldCost(1.0, 15.0, 0.1, 2.0, 0.2, 400.0, 0.025),
+    "coordinate cost": CoordinateCost(1.0, 0.1, 1.0, 0.2, 8.0),
+    "coordinate value": CoordinateValue(1.0, 0.1, 4.0, 8.0),
+}
+
+
+def arrays(part):
+    return jax.tree.map(
+        lambda leaf: jnp.asarray(leaf, None if jnp.asarray(leaf).dtype.kind in "ib" else jnp.float64), part
+    )
+
+
+def episode(seed: int) -> Episode:
+    rng = np.random.default_rng(seed)
+    x, a, slot = rng.integers(0, 5, 4), rng.integers(0, 3, 4), rng.integers(0, 2, 4)
+    index = lambda values: jnp.asarray(values, jnp.int32)
+    cost = jnp.asarray(rng.uniform(-1, 1, (4, 2)))
+    return Episode(index(x), index(a), index(slot), index(SUCCESSORS[slot, x]), jnp.asarray(rng.random(4)), cost)
+
+
+def same_shapes(before, after) -> bool:
+    shape = lambda tree: jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), tree)
+    return jax.tree.all(jax.tree.map(lambda a, b: a == b, shape(before), shape(after)))
+
+
+@pytest.mark.parametrize("steps", [1, 4], ids=["shared", "step-indexed"])
+@pytest.mark.parametrize("name", VALUE_MODELS)
+def test_a_value_model_learns_without_changing_shape_and_its_width_shrinks(name, steps):
+    model = arrays(VALUE_MODELS[name])
+    state = model.init(SIZES, steps)
+    one = jnp.asarray(1, jnp.int32)
+    zero = jnp.zeros(5)
+    before = model.estimate(model.fit(state, one), jnp.asarray(0), zero)
+    learnt = model.update(state, episode(1)._replace(reward=jnp.zeros(4)))
+    after = model.estimate(model.fit(learnt, one), jnp.asarray(0), zero)
+    assert same_shapes(state, learnt)
+    assert before.shape == (3, 5)
+    assert before.dtype == jnp.float64
+    assert (after <= before + 1e-12).all()
+    assert (after < before - 1e-6).any()
+    assert (model.estimate(model.fit(state, one), jnp.asarray(0), zero + 1e6) <= 4.0).all()
+
+
+@pytest.mark.parametrize("steps", [1, 4], ids=["shared", "step-indexed"])
+@pytest.mark.parametrize("name", COST_MODELS)
+def test_a_cost_model_learns_without_changing_shape_and_its_width_shrinks(name, steps):
+    model = arrays(COST_MODELS[name])
+    state = model.init(SIZES, steps)
+    one = jnp.asarray(1, jnp.int32)
+    before = model.estimate(state, one)
+    learnt = model.update(state, episode(2))
+    after = model.estimate(learnt, one)
+    assert same_shapes(state, learnt)
+    assert before.mean.shape == (steps, 2, 3, 5)
+    assert before.width.shape in ((steps, 1, 3, 5), (steps, 2, 3, 5))
+    assert (before.mean == 0).all()
+    assert (after.width <= before.width + 1e-12).all()
+    assert (after.width < before.width - 1e-6).any()
+    assert (after.mean != 0).any()
+
+
+@pytest.mark.parametrize("name", PENALTIES)
+def test_a_price_is_never_negative_and_keeps_its_shape(name):
+    penalty = arrays(PENALTIES[name])
+    price = penalty.init(2, 4)
+    rng = np.random.default_rng(3)
+    for k in range(1, 20):
+        price = penalty.update(price, jnp.asarray(rng.uniform(-1, 1, (2, 4))), jnp.asarray(k, jnp.int32))
+        assert price.shape == (2, 4)
+        assert (price >= 0).all()
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_a_choice_is_a_distribution_over_the_actions(name):
+    rng = np.random.default_rng(4)
+    choice = arrays(CHOICES[name])
+    for i in range(20):
+        Q, ghat = jnp.asarray(rng.integers(0, 2, 3).astype(float)), jnp.asarray(rng.uniform(-1, 1, (2, 3)))
+        pi = choice(Q, ghat, jnp.asarray(rng.random(2)), jnp.uint32(i * 77777))
+        assert pi.shape == (3,)
+        assert (np.asarray(pi, float) >= 0).all()
+        np.testing.assert_allclose(np.asarray(pi, float).sum(), 1, rtol=1e-15)
+
+
+@pytest.mark.parametrize("name", RADII)
+def test_a_width_falls_with_every_visit(name):
+    n = jnp.arange(0.0, 50.0)
+    width = arrays(RADII[name]).width(1 / (n + 0.1), jnp.asarray(7, jnp.int32))
+    assert width.shape == n.shape
+    assert (width > 0).all()
+    assert (jnp.diff(width[1:]) < 0).all()
+
+
+@pytest.fixture(scope="module")
+def small():
+    rng = np.random.default_rng(5)
+    P = rng.dirichlet(np.ones(5), size=(5, 3))
+    g = rng.uniform(-1, 1, (2, 5, 3))
+    g[:, :, 0] = -0.5
+    known = Known(0.5, np.zeros(5, int), rng.dirichlet(np.ones(6), (5, 3, 5)))
+    return FiniteCMDP(P, rng.random((5, 3)), g, start=0, horizon=4, known=known)
+
+
+@pytest.mark.parametrize("features", ["one-hot", PHI], ids=["one-hot", "dense"])
+@pytest.mark.parametrize("name", agents.REGISTERED)
+def test_an_agent_is_a_pytree_of_arrays_that_plans_and_learns(name, features, small):
+    if name == "rpol":
+        pytest.skip("needs a horizon of 1: see test_bandits.py")
+    settings = {"features": features} if "features" in agents.REGISTERED[name].settings else {}
+    built = agents.Recipe(name, settings).resolve(small, 10).build()
+    assert isinstance(built.agent, Agent)
+    assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(built.agent))
+    state = init(built.agent, small.sizes, built.share_values, built.share_costs)
+    made, info = plan(built.agent, state, ties(jnp.uint32(1), 4, 5))
+    assert made.policy.shape == (4, 3, 5)
+    np.testing.assert_allclose(np.asarray(made.policy, float).sum(1), 1, rtol=0, atol=1e-12)
+    assert info.V.shape == (4, 5)
+    seen = episode(6)._replace(V_next=made.V_next)
+    learnt = learn(built.agent, state, seen._replace(slot=seen.x_next))
+    assert same_shapes(state, learnt)
+    assert learnt.k == 2
+
+
+@pytest.mark.parametrize("name", agents.REGISTERED)
+def test_every_setting_of_an_agent_exists_and_its_default_can_be_set(name):
+    named = agents.REGISTERED[name]
+    for key in named.settings:
+        agents.Recipe(name, {key: SETTINGS[key].default})
+    assert named.summary
+    assert named.needs
+    assert inspect.getdoc(getattr(agents, name.replace("-", "_")))
+
+
+def test_changing_a_number_compiles_nothing(small):
+    def advance(beta):
+        built = agents.lsvi_ae(beta=beta, floor="sqrt" if beta > 1 else "k").resolve(small, 10).build()
+        carry = loop.start(built.agent, small.sizes, built.share_values, built.share_costs)
+        carries = jax.tree.map(lambda leaf: leaf[None], carry)
+        world = jax.tree.map(jnp.asarray, small.world)
+        loop.scan_seeds(built.agent, world, small.sizes, carries, jnp.zeros(1, jnp.uint32), jnp.int32(3), 500, False)
+        return loop.scan_seeds._cache_size()
+
+    assert advance(0.5) == advance(2.0)

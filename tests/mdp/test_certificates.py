@@ -1,0 +1,210 @@
+"""Certificates: what is called safe, unsafe and unknown, how often falsely, and `everystep certify`."""
+
+import json
+
+import numpy as np
+import pytest
+
+import everystep as es
+from everystep.cli import main
+from everystep.experiments.run_folder import save_problem
+from everystep.mdp import certificates
+from everystep.mdp.certificates import SAFE, UNKNOWN, UNSAFE
+from everystep.mdp.cmdp import FiniteCMDP, Noise
+
+
+@pytest.fixture(scope="module")
+def pond():
+    return es.problems.from_map(("SFF", "FHF", "FFG"), horizon=6)
+
+
+@pytest.fixture(scope="module")
+def folder(pond, tmp_path_factory):
+    """A run of three agents: a heuristic, one with valid intervals, and one that has no cost model."""
+    agents = [es.agents.lsvi_ae(cost="gp"), es.agents.lsvi_ae(radius_cost="coordinate"), "lsvi"]
+    result = es.run(pond, agents, episodes=80, seeds=3, certify=True)
+    return result.save(tmp_path_factory.mktemp("runs") / "pond", figures=False)
+
+
+def test_an_action_is_safe_if_all_its_upper_bounds_are_and_unsafe_if_one_lower_bound_is():
+    lower = np.array([-0.5, -0.5, 0.1, -0.5, 0.0]).reshape(1, 1, 5, 1)
+    upper = np.array([0.0, 0.1, 0.4, -0.1, 0.0]).reshape(1, 1, 5, 1)
+    label = certificates.labels(lower, upper)
+    np.testing.assert_array_equal(label[0, :, 0], [SAFE, UNKNOWN, UNSAFE, SAFE, SAFE])
+    second = certificates.labels(np.concatenate([lower, lower + 0.2], 1), np.concatenate([upper, upper + 0.2], 1))
+    np.testing.assert_array_equal(second[0, :, 0], [UNKNOWN, UNKNOWN, UNSAFE, UNKNOWN, UNSAFE])
+
+
+def test_a_label_shared_over_steps_is_false_if_it_is_at_any_step():
+    g = np.array([[-1.0, 1.0, -1.0], [-1.0, 1.0, 1.0]]).reshape(2, 1, 3, 1)
+    label = np.array([SAFE, UNSAFE, SAFE], np.int8).reshape(1, 3, 1)
+    assert certificates.count(label, g, np.ones(1, bool)) == (2, 1, 1)
+    assert certificates.count(-label, g, np.ones(1, bool)) == (1, 2, 3)
+    assert certificates.count(label.repeat(2, 0), g, np.ones(1, bool)) == (4, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "p"),
+    [
+        ({"radius_cost": "coordinate", "p": 0.1}, 0.1),
+        ({"radius_cost": "paper", "cost": "gp", "bound": 3, "p": 0.2}, 0.2),
+        ({"radius_cost": "paper", "cost": "gp", "bound": 2}, None),  # the norm of g is 3
+        ({"radius_cost": "paper", "cost": "gp", "bound": 3, "lam_cost": 0.1}, None),
+        ({"radius_cost": "coordinate", "beta_cost": 0.5}, None),
+        ({"radius_cost": "coordinate", "bound": 0.5}, None),
+        ({"cost": "gp"}, None),
+        ({}, None),
+    ],
+)
+def test_only_valid_radii_carry_a_probability(pond, settings, p):
+    assert es.agents.lsvi_ae(**settings).resolve(pond, 10).confidence == p
+
+
+def test_costs_that_features_cannot_show_leave_no_probability():
+    rng = np.random.default_rng(1)
+    P, r, phi = rng.dirichlet(np.ones(3), (3, 2)), rng.random((3, 2)), rng.dirichlet(np.ones(4), (3, 2))
+    g = -phi @ np.array([0.2, 0.4, 0.1, 0.9])
+    printed = es.agents.lsvi_ae(radius_cost="paper")
+    assert printed.resolve(FiniteCMDP(P, r, g, horizon=3, features=phi), 10).confidence == 0.05
+    assert printed.resolve(FiniteCMDP(P, r, -(g**2), horizon=3, features=phi[..., :1]), 10).confidence is None
+    loud = FiniteCMDP(P, r, g, horizon=3, features=phi, noise=Noise(cost_sigma=3))
+    assert printed.resolve(loud, 10).confidence is None
+
+
+def test_actions_that_are_falsely_told_to_be_safe_leave_no_probability(pond):
+    told = lambda known: es.agents.lsvi_ae(radius_cost="coordinate", known_safe=known).resolve(pond, 10).confidence
+    assert told("safest") == 0.05
+    assert told(np.ones((9, 4), bool)) is None
+
+
+def test_noise_that_is_understated_leaves_no_probability(pond):
+    noisy = FiniteCMDP(pond.P[0], pond.r[0], pond.g[:, 0], horizon=6, noise=Noise(cost_sigma=0.3))
+    assert es.agents.lsvi_ae(radius_cost="coordinate").resolve(noisy, 10).confidence == 0.05
+    assert es.agents.lsvi_ae(radius_cost="coordinate", sigma=0.1).resolve(noisy, 10).confidence is None
+
+
+def test_a_bound_below_the_norm_of_the_costs_is_remarked(pond):
+    remarks = es.agents.lsvi_ae(radius_cost="paper", cost="gp", bound=2).resolve(pond, 10).remarks
+    assert any("norm of 3 in the kernel" in remark and "set bound to at least that" in remark for remark in remarks)
+
+
+@pytest.mark.parametrize("cost", ["counts", "gp(0.5*constant + 0.5*rbf(1, on=y))"], ids=["counts", "process"])
+def test_runs_with_any_false_label_at_any_time_are_at_most_a_share_p(cost):
+    rng = np.random.default_rng(3)
+    where = rng.uniform(0, 3, (4, 3, 2))
+    K = 0.5 + 0.5 * np.exp(-((where.reshape(12, 1, 2) - where.reshape(12, 2)) ** 2).sum(-1) / 2)
+    alpha = rng.normal(size=12)
+    wave = K @ alpha / np.sqrt(alpha @ K @ alpha)
+    g = (wave - wave.min() - 0.35).reshape(4, 3)
+    g -= max(g.min(1).max() + 0.05, 0)  # a safe action everywhere
+    P, r = rng.dirichlet(np.ones(4), (4, 3)), rng.random((4, 3))
+    problem = FiniteCMDP(P, r, g, horizon=4, coordinates={"y": where}, noise=Noise(cost_sigma=0.2))
+    p = 0.2
+    settings = {"radius_cost": "coordinate"} if cost == "counts" else {"radius_cost": "paper", "bound": 2}
+    recipe = es.agents.lsvi_ae(cost=cost, p=p, **settings)
+    assert recipe.resolve(problem, 300).confidence == p
+    result = es.run(problem, recipe, episodes=300, seeds=100, certify=True)
+    told = result.certified["lsvi-ae"]
+    assert told["seeds_with_a_false_label_at_any_time"] <= p * 100
+    assert told["safe"] > 0.5
+    # and labels that promise less are false more often: this can fail
+    careless = es.agents.lsvi_ae(cost=cost, p=p, beta_cost=0.1, **settings)
+    told = es.run(problem, careless, episodes=100, seeds=50, certify=True).certified["lsvi-ae"]
+    assert told["p"] is None
+    assert told["seeds_with_a_false_label_at_any_time"] > p * 50
+
+
+def test_labels_are_recorded_for_every_episode_when_asked(folder):
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(folder / "episodes.parquet")
+    assert {"safe_labels", "unsafe_labels", "false_labels"} <= set(table.column_names)
+    safe = table["safe_labels"].to_numpy()
+    assert safe[0] == 0
+    assert safe[79] > 5
+
+
+def test_labels_of_cells_that_are_never_entered_do_not_count():
+    walled = es.problems.from_map(("SF#", "FHF", "FFG"), horizon=6)
+    agents = [es.agents.lsvi_ae(cost="gp"), "lsvi"]
+    result = es.run(walled, agents, episodes=40, seeds=2, certify=True)
+    assert result.certified["lsvi-ae"]["actions"] == 32
+    assert (result.curves["lsvi-ae"]["safe_labels"] <= 32).all()
+    assert "safe_labels" not in result.curves["lsvi"]
+    assert result.episodes["safe_labels"].null_count == 80
+
+
+def test_a_false_label_at_the_end_counts_as_one_at_any_time(pond):
+    wrong = es.agents.lsvi_ae(cost="gp(constant(1))", lam_cost=0.01)
+    told = es.run(pond, wrong, episodes=1, seeds=3, certify=True).certified["lsvi-ae"]
+    assert told["seeds_with_a_false_label"] == told["seeds_with_a_false_label_at_any_time"] == 3
+
+
+def test_known_safe_actions_are_certified_from_the_start(pond):
+    result = es.run(pond, es.agents.lsvi_ae(known_safe="safest"), episodes=1, seeds=1, certify=True)
+    assert result.curves["lsvi-ae"]["safe_labels"][0, 0] == 9
+
+
+# --- the command -----------------------------------------------------------------------------------------------------
+def test_certify_prints_a_table_and_draws_arrows_on_the_map(folder, capsys):
+    assert main.main(["certify", str(folder)]) == 0
+    said = capsys.readouterr().out
+    assert "heuristic" in said
+    assert "p = 0.05" in said
+    for name in ("certificates.png", "certificates.svg"):
+        assert (folder / "figures" / name).stat().st_size > 1000
+    told = json.loads((folder / "certificates.json").read_text())
+    assert list(told) == ["lsvi-ae(cost=gp)", "lsvi-ae(radius_cost=coordinate)"]
+    for each in told.values():
+        assert each["safe"] + each["unsafe"] + each["unknown"] == pytest.approx(each["actions"])
+    assert told == {
+        name: {key: value for key, value in each.items() if "any_time" not in key}
+        for name, each in json.loads((folder / "summary.json").read_text())["certificates"].items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--agent", "lsvi-e"], "no agent 'lsvi-e'"),
+        (["--agent", "lsvi"], "no agent 'lsvi'"),
+        (["--seed", "7"], "seed is 7; the run has 0 to 2"),
+        (["--seed", "x"], "seed is x; give a whole number"),
+        (["--step", "7"], "step is 7; give a whole number from 1 to 6"),
+    ],
+)
+def test_certify_says_what_it_cannot_show(folder, capsys, options, said):
+    assert main.main(["certify", str(folder), *options]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_certify_refuses_folders_that_hold_no_certificates(pond, tmp_path, capsys):
+    assert main.main(["certify", str(tmp_path / "nowhere")]) == 2
+    assert "holds no run" in capsys.readouterr().err
+    es.run(pond, "lsvi", episodes=2, seeds=1).save(tmp_path / "blind", figures=False)
+    assert main.main(["certify", str(tmp_path / "blind")]) == 2
+    assert "no agent in it has a cost model" in capsys.readouterr().err
+    es.run(pond, "lsvi-ae", episodes=2, seeds=1).save(tmp_path / "damaged", figures=False)
+    (tmp_path / "damaged" / "certificates.npz").write_bytes(b"PK\x03\x04 not an archive")
+    assert main.main(["certify", str(tmp_path / "damaged")]) == 2
+    assert "cannot be read" in capsys.readouterr().err
+    other = es.problems.from_map(("SF", "FG"), horizon=3)
+    for name, spoil in {
+        "empty": lambda run: (run / "spec.json").write_text("{}"),
+        "nobody": lambda run: (run / "spec.json").write_text('{"agents": [], "seeds": []}'),
+        "no text": lambda run: (run / "spec.json").write_text("{"),
+        "other": lambda run: save_problem(other, run / "problem.npz"),
+    }.items():
+        run = es.run(pond, "lsvi-ae", episodes=2, seeds=1).save(tmp_path / name, figures=False)
+        spoil(run)
+        assert main.main(["certify", str(run)]) == 2
+        assert "cannot be read" in capsys.readouterr().err
+
+
+def test_a_problem_without_a_map_is_certified_without_a_picture(tmp_path, capsys):
+    rng = np.random.default_rng(1)
+    problem = FiniteCMDP(rng.dirichlet(np.ones(3), (3, 2)), rng.random((3, 2)), -np.ones((3, 2)), horizon=3)
+    es.run(problem, "lsvi-ae", episodes=5, seeds=1).save(tmp_path / "run", figures=False)
+    assert main.main(["certify", str(tmp_path / "run")]) == 0
+    assert "Drawn" not in capsys.readouterr().out
+    assert not (tmp_path / "run" / "figures").exists()
