@@ -119,11 +119,11 @@ def test_killing_a_run_at_any_moment_loses_nothing(undisturbed, cache, tmp_path,
         if was_at is None or chain == 10:  # several kills on the way of one run, then it may finish
             if not (out / "spec.json").is_file() or run_folder.is_unfinished(out):
                 Child(out, cache).finish()
-            runner.sweep(out)  # as the command does that finds a finished run
+            durable.sweep(out)  # as the command does that finds a finished run
             assert contents(out) == files
             finished, chain, out = finished + 1, 0, tmp_path / f"run-{finished + 1}"
     Child(out, cache).finish()
-    runner.sweep(out)
+    durable.sweep(out)
     assert contents(out) == files
     count = {name: sum(letter in each for each in fell) for letter, name in INSIDE.items()}
     with capsys.disabled():
@@ -140,7 +140,7 @@ def test_a_second_process_is_refused_while_the_first_is_at_work(undisturbed, cac
         pass
     os.kill(first.process.pid, signal.SIGSTOP)  # so that it cannot finish meanwhile
     said = Child(tmp_path / "run", cache).finish(code=1)
-    assert f"worked on by another process (pid {first.process.pid})" in said
+    assert f"in use by another process (pid {first.process.pid})" in said
     os.kill(first.process.pid, signal.SIGCONT)
     first.finish()
     assert contents(tmp_path / "run") == files
@@ -290,7 +290,7 @@ def test_a_second_process_is_refused_with_the_number_of_the_first(often, prepare
     (out / ".work" / "pid").write_text("4711\n")
     with durable.held(out, out / ".work" / "pid"):
         for attempt in (lambda: runner.resume(out), lambda: runner.run(prepared, out)):
-            with pytest.raises(es.EverystepError, match=r"worked on by another process \(pid 4711\)"):
+            with pytest.raises(es.EverystepError, match=r"in use by another process \(pid 4711\)"):
                 attempt()
     runner.resume(out)
 

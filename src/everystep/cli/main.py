@@ -343,12 +343,13 @@ def _figures(options: argparse.Namespace) -> None:
     if options.style not in ("screen", "paper"):
         raise unknown("style", options.style, ("screen", "paper"), "Choose screen or paper.")
 
-    from everystep.experiments import figures, rerun, run_folder
+    from everystep import files
+    from everystep.experiments import figures, rerun
 
     folder, paper = Path(options.folder), options.style == "paper"
     result = rerun.read(folder, ("return", *rerun.NEEDED)).result()
     out = Path(options.out) if options.out else folder / "figures" / ("paper" if paper else "")
-    with run_folder.replacing(out) as partial:
+    with files.replacing(out) as partial:
         made = (figures.write_paper if paper else figures.write)(result, partial)
     print("\n".join(["Written to", *(f"  {out / path.name}" for path in made)]))
 

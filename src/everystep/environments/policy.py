@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from everystep import files
 from everystep.environments import encoders
 from everystep.environments.acting import Acting
 from everystep.environments.encoders import RegressionSide, Side
 from everystep.errors import EverystepError, whole_number
-from everystep.experiments import run_folder
 from everystep.features.spaces import flatten
 from everystep.lsvi.choices.basic import Greedy, Penalised
 
@@ -98,7 +98,7 @@ class Policy:
             "cap": acting.cap,
             "spec": self.spec,
         }
-        with run_folder.replacing(target) as folder_now:
+        with files.replacing(target) as folder_now:
             np.savez_compressed(folder_now / "policy.npz", **arrays)  # type: ignore[arg-type]
             (folder_now / "policy.json").write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
         return target

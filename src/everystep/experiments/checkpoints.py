@@ -181,7 +181,7 @@ class Ledger:
             "number": number, "context": self._context, "files": sealed | both, "ignored": sorted(self._ignored),
         }  # fmt: skip
         text = json.dumps(listed | {"checksum": _checksum(listed)}, indent=1) + "\n"
-        durable.write(self._work / name("checkpoint", "json"), lambda file: file.write(text.encode()))
+        durable.write_text(self._work / name("checkpoint", "json"), text)
         with self._state:
             for member in pending:
                 del self._pending[member]
@@ -266,12 +266,13 @@ class Ledger:
 
     def _sweep(self, keep: range) -> None:
         """Remove what belongs to no checkpoint that is kept."""
+        durable.sweep(self._work)
         for path in self._work.iterdir():
-            named = re.fullmatch(r"(part|carry|checkpoint)-(\d{6})\.(npz|json)(\.partial)?", path.name)
+            named = re.fullmatch(r"(part|carry|checkpoint)-(\d{6})\.(npz|json)", path.name)
             if named is None:
                 continue
-            kind, number, partial = named[1], int(named[2]), named[4]
-            if partial or (path.name not in self._sealed if kind == "part" else number not in keep):
+            kind, number = named[1], int(named[2])
+            if path.name not in self._sealed if kind == "part" else number not in keep:
                 path.unlink(missing_ok=True)
 
 

@@ -12,9 +12,6 @@ While a run is not finished its folder holds .work/ (see `checkpoint.py`), and n
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from everystep import files
 from everystep.errors import EverystepError
 from everystep.experiments import experiment
 from everystep.files import PARTIAL, write_npz
@@ -40,11 +38,9 @@ def claim(out: Path, spec: dict[str, Any]) -> None:
         if out.is_dir() and any(not path.name.endswith(PARTIAL) for path in out.iterdir()):
             finished(out)
             _refuse_another(out, out, spec)
-        probe = _partial(out)
-        probe.mkdir()
-        probe.rmdir()
     except OSError as error:
-        raise unusable(out, error) from None
+        raise files.cannot_write(out, error) from None
+    files.check_writable(out)
 
 
 def _refuse_another(out: Path, where: Path, spec: dict[str, Any]) -> None:
@@ -66,7 +62,7 @@ def claim_for_work(out: Path, spec: dict[str, Any]) -> bool:
         if out.is_dir() and any(not path.name.endswith(PARTIAL) for path in out.iterdir()):
             _refuse_another(out, out, spec)
     except OSError as error:
-        raise unusable(out, error) from None
+        raise files.cannot_write(out, error) from None
     return False
 
 
@@ -134,24 +130,10 @@ def read_curves(folder: Path, columns: Sequence[str]) -> dict[str, dict[str, np.
 
 @contextmanager
 def folder(out: Path, spec: dict[str, Any]) -> Iterator[Path]:
-    """A folder to fill beside `out`, moved there when it is full; on any error nothing is left."""
+    """Yield a temporary folder to fill; its files are then moved into `out`. On an error nothing of it is left."""
     claim(out, spec)
-    with replacing(out) as partial:
+    with files.replacing(out, last="spec.json") as partial:
         yield partial
-
-
-@contextmanager
-def replacing(out: Path) -> Iterator[Path]:
-    """A folder to fill beside `out`, whose files are then moved there one by one, each whole; others stay."""
-    partial = _partial(out)
-    try:
-        partial.mkdir()
-        yield partial
-        _move(partial, out)
-    except OSError as error:
-        raise unusable(out, error) from None
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
 
 
 def fill(outcome: Outcome, folder: Path, figures: bool = True) -> None:
@@ -265,32 +247,3 @@ def same_run(one: dict[str, Any], other: dict[str, Any]) -> bool:
     """Whether two specs ask for the same work; versions may differ."""
     strip = lambda spec: {key: value for key, value in json.loads(json.dumps(spec)).items() if key != "versions"}
     return bool(strip(one) == strip(other))
-
-
-def _partial(out: Path) -> Path:
-    """Where a folder is filled: inside `out` if it is there, else in the nearest folder above it that is."""
-    out = out.resolve()
-    if out.exists() and not out.is_dir():
-        raise EverystepError(f"out '{out}' is a file; choose a folder.")
-    home = next(path for path in (out, *out.parents) if path.exists())
-    return home / f".everystep-{uuid.uuid4().hex[:12]}{PARTIAL}"
-
-
-def unusable(out: Path, error: OSError) -> EverystepError:
-    """The sentence for a folder that the system does not let us write."""
-    return EverystepError(
-        f"out '{out}' cannot be written ({error.strerror or error}); choose a folder you may write to."
-    )
-
-
-def _move(partial: Path, out: Path) -> None:
-    """Put the finished folder in place: at once where there is none, else file by file, each one whole."""
-    out = out.resolve()
-    if not out.exists():
-        out.parent.mkdir(parents=True, exist_ok=True)
-        os.replace(partial, out)
-        return
-    for source in sorted(path for path in partial.rglob("*") if path.is_file()):
-        target = out / source.relative_to(partial)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        os.replace(source, target)

@@ -9,12 +9,10 @@ spec alone: not on when a run was stopped, nor on the batches its seeds ran in.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import shutil
 import threading
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -75,11 +73,11 @@ def run(
     """
     try:
         if run_folder.holds(out, prepared.spec):
-            sweep(out)
+            durable.sweep(out)
             return True
         run_folder.claim_for_work(out, prepared.spec)
         _recipes(prepared)  # refuses what could not go on, before anything is written
-        _make(out)
+        durable.make_folder(out)
         with durable.held(out, out / run_folder.WORK / "pid"):
             begun = run_folder.claim_for_work(out, prepared.spec)  # somebody may have been quicker
             if not begun:
@@ -107,7 +105,7 @@ def unfinished(out: Path) -> None:
     """Nothing if a folder holds a run to go on with, else the error that says what it holds."""
     if not run_folder.is_unfinished(out):
         if (out / "spec.json").is_file():
-            sweep(out)
+            durable.sweep(out)
             raise EverystepError(f"'{out}' holds a run that is finished; there is nothing to resume.")
         raise EverystepError(f"'{out}' holds no run; `everystep run` begins one.")
 
@@ -133,37 +131,15 @@ def begun(out: Path) -> Experiment:
     return prepared
 
 
-def _make(out: Path) -> None:
-    """The folder, and those above it, on the disk."""
-    new = [path for path in (out.resolve(), *out.resolve().parents) if not os.path.exists(path)]
-    try:
-        out.resolve().mkdir(parents=True, exist_ok=True)
-    except OSError:
-        for path in new:
-            with contextlib.suppress(OSError):
-                path.rmdir()
-        raise
-    for path in new:
-        durable.sync_folder(path.parent)
-
-
 def _begin(prepared: Experiment, out: Path, figures: bool, files: Mapping[str, str], cluster: Cluster | None) -> None:
     """Put .work in place, whole, with everything needed to go on."""
-    sweep(out)
-    partial = out / f".everystep-{uuid.uuid4().hex[:12]}{durable.PARTIAL}"
-    partial.mkdir()
-    try:
-        size = batch_size(prepared) if cluster is None else _batch_size_on(cluster, prepared)
-        request = {"agents": _recipes(prepared), "batch": size, "figures": figures, "files": dict(files)}
-        run_folder.write_json(partial / "request.json", request)
-        run_folder.write_json(partial / "spec.json", prepared.spec)
-        run_folder.save_problem(prepared.problem, partial / "problem.npz")
-        durable.sync_all([*partial.iterdir(), partial])
-        os.replace(partial, out / run_folder.WORK)
-        durable.sync_folder(out)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
+    durable.sweep(out)
+    size = batch_size(prepared) if cluster is None else _batch_size_on(cluster, prepared)
+    request = {"agents": _recipes(prepared), "batch": size, "figures": figures, "files": dict(files)}
+    with durable.filling(out / run_folder.WORK) as work:
+        run_folder.write_json(work / "request.json", request)
+        run_folder.write_json(work / "spec.json", prepared.spec)
+        run_folder.save_problem(prepared.problem, work / "problem.npz")
 
 
 def batch_size(prepared: Experiment) -> int:
@@ -195,7 +171,7 @@ def _recipes(prepared: Experiment) -> list[dict[str, Any]]:
 def _work(prepared: Experiment, out: Path, told: Told, cluster: Cluster | None) -> None:
     """All that is left to do: pieces, and then the finished files."""
     work = out / run_folder.WORK
-    sweep(out)
+    durable.sweep(out)
     durable.sign(work / "pid")
     request = run_folder.read_json(work / "request.json")
     ledger = Ledger(work, _context(work, jax.default_backend() if cluster is None else "cpu"))
@@ -380,29 +356,14 @@ def _finish(stored: Stored, out: Path, request: Mapping[str, Any]) -> None:
         shutil.copyfile(work / name, finished / name)
     for name, text in request["files"].items():
         (finished / name).write_text(text, encoding="utf-8")
-    made = sorted(path for path in finished.rglob("*") if path.is_file())
-    durable.sync_all(made)
-    for source in sorted(made, key=lambda path: path.name == "spec.json"):
-        target = out / source.relative_to(finished)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        os.replace(source, target)
-    durable.sync_all([out, *(path for path in out.iterdir() if path.is_dir() and path != work)])
+    durable.move_files(finished, out, last="spec.json")
     stored.ledger.close()
-    over = out / f".everystep-{uuid.uuid4().hex[:12]}{durable.PARTIAL}"
-    os.replace(work, over)
-    durable.sync_folder(out)
-    shutil.rmtree(over, ignore_errors=True)
-
-
-def sweep(out: Path) -> None:
-    """Remove what a process that was killed had begun to write or to remove."""
-    for path in out.glob(f".everystep-*{durable.PARTIAL}"):
-        shutil.rmtree(path, ignore_errors=True)
+    durable.remove_folder(work)
 
 
 def _stopped_by(out: Path, error: OSError) -> EverystepError:
     if not os.path.isdir(out / run_folder.WORK):  # which never fails, whatever is wrong with the name
-        return run_folder.unusable(out, error)
+        return durable.cannot_write(out, error)
     remedy = "make room there" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "see that it can"
     return EverystepError(
         f"out '{out}' cannot be written ({error.strerror or error}); "

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from everystep import problems
+from everystep import files, problems
 from everystep.errors import EverystepError, unknown, whole_number
 from everystep.experiments import run_folder, tables
-from everystep.files import PARTIAL
 from everystep.mdp import certificates
 from everystep.mdp.cmdp import FiniteCMDP
 
@@ -118,9 +115,7 @@ def run(folder: Path, agents: list[str], seed: str | None, step: str) -> str:
     number = whole_number("seed", first if seed is None else seed, at_least=0)
     drawn = certified.draw(shown, number, whole_number("step", step))
     summary = certified.summary
-    partial = folder / f"certificates.json{PARTIAL}"
-    partial.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
-    os.replace(partial, folder / "certificates.json")
+    files.write_json(folder / "certificates.json", summary)
     lines = [tables.certificates(summary, len(certified.spec["seeds"]))]
     lines += [f"\nDrawn, for seed {number} at step {step}: {drawn[0]}"] if drawn else []
     return "\n".join(lines)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from everystep import problems
+from everystep import files, problems
 from everystep.agents.registry import REGISTERED, Recipe, lsvi_ae
 from everystep.errors import EverystepError, unknown
 from everystep.experiments import experiment, reductions, run_folder, runner, statistics, tables
@@ -178,7 +178,7 @@ class Table(NamedTuple):
 
     def write(self, out: Path) -> None:
         """table1.md and table1.csv in `out`, each whole."""
-        with run_folder.replacing(out) as folder:
+        with files.replacing(out) as folder:
             (folder / "table1.md").write_text(self.markdown(), encoding="utf-8")
             with (folder / "table1.csv").open("w", newline="", encoding="utf-8") as file:
                 writer = csv.writer(file)

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import base64
 import io
-import os
-import uuid
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -18,11 +16,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from everystep import __version__
+from everystep import __version__, files
 from everystep.errors import EverystepError
 from everystep.experiments import figures, reductions, rerun, run_folder, tables
 from everystep.experiments.experiment import Experiment, Result
-from everystep.files import PARTIAL
 from everystep.mdp import planner
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.web import assets, watch
@@ -58,12 +55,9 @@ def write(folder: Path, bar: Bar, out: Path | None = None, player: bool = True) 
     run = rerun.read(folder, COLUMNS)
     text = page(run, shot(run, bar) if player else Films({}, ["The player was left out (--no-player)."]))
     out = out or folder / "report.html"
-    partial = out.with_name(f".everystep-{uuid.uuid4().hex[:12]}{PARTIAL}")
     try:
-        partial.write_text(text, encoding="utf-8")
-        os.replace(partial, out)
+        files.write_text(out, text)
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise EverystepError(
             f"out '{out}' cannot be written ({error.strerror or error}); choose a file in a folder you may write to."
         ) from None

@@ -7,14 +7,13 @@ or episode or both. Other columns are left alone. An npz file holds arrays of th
 
 from __future__ import annotations
 
-import os
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
+from everystep import files
 from everystep.environments.logged.batch import Batch
 from everystep.errors import EverystepError, openable
 from everystep.files import read_npz
@@ -58,19 +57,13 @@ def write(batch: Batch, path: str | Path) -> Path:
             columns |= {f"{name}_{i + (name == 'cost')}": column for i, column in enumerate(array.T)}
         else:
             raise EverystepError(f"log '{path}': {field} have shape {array.shape}, which no table holds; write .npz.")
-    partial = file.with_name(f".{file.stem}-{uuid.uuid4().hex[:12]}.partial{file.suffix}")
+    writer = {".npz": _write_npz, ".parquet": _write_parquet, ".csv": _write_csv}[file.suffix]
     try:
-        if file.suffix == ".npz":
-            np.savez_compressed(partial, **columns)  # type: ignore[arg-type]
-        else:
-            _write_table(columns, partial)
-        os.replace(partial, file)
+        files.write(file, lambda opened: writer(columns, opened))
     except OSError as error:
         raise EverystepError(
             f"log '{path}' cannot be written ({error.strerror or error}); choose a folder you may write to."
         ) from None
-    finally:
-        partial.unlink(missing_ok=True)
     return file
 
 
@@ -98,16 +91,22 @@ def _read_table(path: Path) -> dict[str, np.ndarray]:
     return columns
 
 
-def _write_table(columns: Mapping[str, np.ndarray], path: Path) -> None:
+def _write_npz(columns: Mapping[str, np.ndarray], file: BinaryIO) -> None:
+    np.savez_compressed(file, **columns)  # type: ignore[arg-type]
+
+
+def _write_parquet(columns: Mapping[str, np.ndarray], file: BinaryIO) -> None:
     import pyarrow as pa
-    import pyarrow.csv
     import pyarrow.parquet as pq
 
-    table = pa.table(dict(columns))
-    if path.suffix == ".parquet":
-        pq.write_table(table, path, compression="zstd")
-    else:
-        pyarrow.csv.write_csv(table, path)
+    pq.write_table(pa.table(dict(columns)), file, compression="zstd")
+
+
+def _write_csv(columns: Mapping[str, np.ndarray], file: BinaryIO) -> None:
+    import pyarrow as pa
+    import pyarrow.csv
+
+    pyarrow.csv.write_csv(pa.table(dict(columns)), file)
 
 
 def _wanted(column: str) -> bool:

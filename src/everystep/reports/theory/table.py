@@ -6,8 +6,6 @@ whether confidence sets held) comes from running some of these seeds again, watc
 
 from __future__ import annotations
 
-import json
-import os
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,10 +17,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from everystep import files
 from everystep.agents.model_syntax import InKernel
 from everystep.agents.registry import Resolved
 from everystep.experiments import rerun, statistics, tables
-from everystep.files import PARTIAL
 from everystep.lsvi.costs.gp import EachCost, GridGP, GrowingGP
 from everystep.lsvi.costs.tables import CountCosts, LinearCosts
 from everystep.lsvi.penalties import Rectified
@@ -343,9 +341,7 @@ def run(folder: Path, seeds: int, bar: Callable[[int], Any]) -> str:
     from everystep.reports.theory import figure
 
     drawn = figures.save(figure.beside(beside), folder / "figures" / "theory")
-    partial = folder / f"theory.json{PARTIAL}"
-    partial.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
-    os.replace(partial, folder / "theory.json")
+    files.write_json(folder / "theory.json", summary)
     return f"{text(summary)}\n\nWritten to {folder / 'theory.json'}; drawn: {drawn[0]}"
 
 
