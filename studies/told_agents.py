@@ -25,7 +25,7 @@ import numpy as np
 import everystep as es
 from everystep.agents import lsvi, lsvi_new, slucb_qvi
 from everystep.lsvi import loop
-from everystep.lsvi.choices.basic import ties
+from everystep.lsvi.choices.ties import ties
 from everystep.mdp import planner
 
 ANY = {"kappa": 1, "radius_cost": "tuned", "beta_cost": 0}

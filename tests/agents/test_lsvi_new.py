@@ -13,8 +13,8 @@ import everystep as es
 from everystep.agents import Recipe, lsvi_new
 from everystep.errors import EverystepError
 from everystep.lsvi import algorithm, loop
-from everystep.lsvi.choices.basic import priorities, ties
 from everystep.lsvi.choices.safe_graph import Bonuses, SafeGraph
+from everystep.lsvi.choices.ties import priorities, ties
 from everystep.lsvi.costs.triples import TripleEstimate
 from everystep.mdp import planner
 from everystep.mdp.cmdp import FiniteCMDP, Known, Noise, at_step

@@ -10,8 +10,9 @@ from everystep import agents
 from everystep.experiments.experiment import digest
 from everystep.experiments.run_folder import save_problem
 from everystep.lsvi import loop
+from everystep.lsvi.costs.counts import CountCosts
 from everystep.lsvi.costs.known_safe import ProjectedCosts, ProjectedCounts, Told
-from everystep.lsvi.costs.tables import CountCosts, LinearCosts
+from everystep.lsvi.costs.linear import LinearCosts
 from everystep.lsvi.episode import Episode
 from everystep.lsvi.radii import Tuned
 from everystep.lsvi.regression.linalg import OnDemand

@@ -16,7 +16,7 @@ from everystep.environments.resolve import OpenSetup
 from everystep.environments.stored_agent import OpenAgent
 from everystep.features.specs import bind, function, one_hot, table
 from everystep.lsvi import algorithm, loop
-from everystep.lsvi.choices.basic import ties
+from everystep.lsvi.choices.ties import ties
 
 EPISODES = 12
 EXACT = {"rtol": 0, "atol": 1e-9}

@@ -9,7 +9,7 @@ from everystep import agents
 from everystep.agents.settings import PRECISIONS
 from everystep.experiments.engines import gpu
 from everystep.lsvi import loop
-from everystep.lsvi.choices.basic import winner
+from everystep.lsvi.choices.ties import winner
 from everystep.mdp.cmdp import FiniteCMDP, Noise
 from everystep.problems.frozen_lake import from_map
 

@@ -12,15 +12,18 @@ from everystep.agents.settings import SETTINGS
 from everystep.kernels import RBF
 from everystep.lsvi import loop
 from everystep.lsvi.algorithm import Agent, init, learn, plan
-from everystep.lsvi.choices.basic import Greedy, Penalised, Reacting, Uniform, ties
+from everystep.lsvi.choices.basic import Greedy, Penalised, Reacting, Uniform
 from everystep.lsvi.choices.safe import SafeSet
+from everystep.lsvi.choices.ties import ties
+from everystep.lsvi.costs.counts import CountCosts
 from everystep.lsvi.costs.gp import EachCost, GridGP, GrowingGP
-from everystep.lsvi.costs.tables import CountCosts, LinearCosts
+from everystep.lsvi.costs.linear import LinearCosts
 from everystep.lsvi.episode import Episode
 from everystep.lsvi.penalties import Floor, NoPenalty, Rectified, VirtualQueue
 from everystep.lsvi.radii import CoordinateCost, CoordinateValue, PaperCost, PaperValue, ToldCost, Tuned
+from everystep.lsvi.values.counts import Counts
 from everystep.lsvi.values.kernel import KernelValues
-from everystep.lsvi.values.tables import Counts, Linear
+from everystep.lsvi.values.linear import Linear
 from everystep.mdp.cmdp import FiniteCMDP, Known, Sizes
 
 SIZES = Sizes(states=5, actions=3, successors=2, horizon=4, constraints=2)

@@ -12,7 +12,7 @@ from everystep.agents.model_syntax import InKernel, read_value
 from everystep.errors import EverystepError
 from everystep.kernels import RBF, Categorical, Custom
 from everystep.lsvi import algorithm, loop
-from everystep.lsvi.choices.basic import ties
+from everystep.lsvi.choices.ties import ties
 from everystep.lsvi.episode import Episode
 from everystep.lsvi.radii import Tuned
 from everystep.lsvi.values.kernel import KernelValues

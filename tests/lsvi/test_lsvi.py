@@ -7,7 +7,7 @@ import pytest
 
 from everystep import agents
 from everystep.lsvi import algorithm, loop
-from everystep.lsvi.choices.basic import best, priorities, ties
+from everystep.lsvi.choices.ties import best, priorities, ties
 from everystep.lsvi.penalties import Floor, NoPenalty, Rectified, VirtualQueue
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.problems import from_map

@@ -14,7 +14,7 @@ from oracles import lsvi as oracle
 import everystep
 from everystep.agents import Recipe
 from everystep.lsvi import algorithm, loop
-from everystep.lsvi.choices.basic import priorities, ties
+from everystep.lsvi.choices.ties import priorities, ties
 from everystep.mdp.cmdp import FiniteCMDP, Noise, at_step
 from everystep.problems import from_map
 

@@ -17,7 +17,8 @@ from everystep.lsvi import loop
 from everystep.lsvi.episode import Episode
 from everystep.lsvi.radii import Tuned
 from everystep.lsvi.regression import linalg
-from everystep.lsvi.values import tables as values
+from everystep.lsvi.values.counts import Counts
+from everystep.lsvi.values.linear import Linear
 from everystep.mdp.cmdp import Sizes
 
 K = 40
@@ -48,8 +49,8 @@ def test_log_det_is_that_of_the_gram_matrix_and_counts_agree_with_one_hot_featur
     rng = np.random.default_rng(0)
     sizes = Sizes(S, A, S, H, 1)
     one_hot = jnp.asarray(np.eye(A * S).reshape(A, S, A * S))
-    counts = values.Counts(Tuned(1.0), lam, 9.0, None)
-    linear = values.Linear(Tuned(1.0), lam, 9.0, one_hot)
+    counts = Counts(Tuned(1.0), lam, 9.0, None)
+    linear = Linear(Tuned(1.0), lam, 9.0, one_hot)
     states, Lambda = [counts.init(sizes, steps), linear.init(sizes, steps)], np.stack([lam * np.eye(A * S)] * steps)
     for _ in range(5):
         x, a = (jnp.asarray(rng.integers(n, size=H), jnp.int32) for n in (S, A))

@@ -12,8 +12,8 @@ from oracles import lsvi as oracle
 import everystep as es
 from everystep.cli import main
 from everystep.experiments import experiment, rerun
+from everystep.lsvi.costs.counts import CountCosts
 from everystep.lsvi.costs.gp import GridGP
-from everystep.lsvi.costs.tables import CountCosts
 from everystep.lsvi.episode import Episode
 from everystep.lsvi.radii import Tuned
 from everystep.mdp.cmdp import FiniteCMDP, Noise, Sizes

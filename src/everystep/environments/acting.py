@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from everystep.lsvi.choices.basic import TIE, Choice
+from everystep.lsvi.choices.basic import Choice
+from everystep.lsvi.choices.ties import TIE
 from everystep.mdp import certificates
 
 

@@ -29,7 +29,7 @@ from everystep.environments.resolve import OpenSetup
 from everystep.errors import EverystepError
 from everystep.lsvi import algorithm, radii
 from everystep.lsvi.algorithm import Agent, State
-from everystep.lsvi.choices.basic import ties
+from everystep.lsvi.choices.ties import ties
 
 CAPACITY = 256  # slots, and points of a kernel, to begin with
 MOST = 3e9  # bytes that the matrices of a kernel may take

@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float, Int, UInt32
 from everystep.lsvi import algorithm
 from everystep.lsvi import rowwise as rows
 from everystep.lsvi.algorithm import Agent, Plan, State
-from everystep.lsvi.choices.basic import ties
+from everystep.lsvi.choices.ties import ties
 from everystep.lsvi.costs import gp
 from everystep.lsvi.episode import Episode
 from everystep.mdp import certificates, planner

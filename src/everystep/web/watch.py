@@ -24,7 +24,7 @@ from everystep.experiments.engines import local
 from everystep.experiments.experiment import Experiment, columns
 from everystep.lsvi import algorithm, loop
 from everystep.lsvi.algorithm import Agent, Plan, State
-from everystep.lsvi.choices.basic import ties
+from everystep.lsvi.choices.ties import ties
 from everystep.lsvi.episode import Episode
 from everystep.lsvi.loop import Carry
 from everystep.mdp import certificates, planner

@@ -17,8 +17,9 @@ from everystep.agents.model_syntax import AUTO, GP, Choice
 from everystep.agents.settings import BETA_COST, BETA_GP, LAM_COST, LAM_GP
 from everystep.errors import EverystepError
 from everystep.lsvi import radii
+from everystep.lsvi.costs.counts import CountCosts
 from everystep.lsvi.costs.gp import EachCost, GridGP, GrowingGP
-from everystep.lsvi.costs.tables import CountCosts, LinearCosts
+from everystep.lsvi.costs.linear import LinearCosts
 from everystep.lsvi.regression.kernel_points import Points, check_kernel
 from everystep.lsvi.regression.linalg import OnDemand, Watched
 from everystep.mdp.cmdp import FiniteCMDP

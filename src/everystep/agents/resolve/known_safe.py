@@ -15,8 +15,9 @@ from everystep.agents.resolve.costs import shown
 from everystep.agents.settings import BETA_COST, LAM_COST
 from everystep.errors import EverystepError
 from everystep.lsvi import radii
+from everystep.lsvi.costs.counts import CountCosts
 from everystep.lsvi.costs.known_safe import ProjectedCosts, ProjectedCounts, Told
-from everystep.lsvi.costs.tables import CountCosts, LinearCosts
+from everystep.lsvi.costs.linear import LinearCosts
 from everystep.lsvi.regression.linalg import OnDemand
 from everystep.mdp.cmdp import FiniteCMDP
 

@@ -17,8 +17,9 @@ from everystep.errors import EverystepError
 from everystep.lsvi import radii
 from everystep.lsvi.regression.kernel_points import Points, check_kernel
 from everystep.lsvi.regression.linalg import OnDemand, Watched
+from everystep.lsvi.values.counts import Counts
 from everystep.lsvi.values.kernel import KernelValues
-from everystep.lsvi.values.tables import Counts, Linear
+from everystep.lsvi.values.linear import Linear
 from everystep.mdp.cmdp import Factored, FiniteCMDP
 
 ValueModel = Counts | Linear | KernelValues

@@ -23,7 +23,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from everystep.environments.models.linear import Rows, arrivals
 from everystep.kernels import Kernel, Point, diagonal, gram
-from everystep.lsvi.costs.tables import CostEstimate
+from everystep.lsvi.costs.estimate import CostEstimate
 from everystep.lsvi.radii import Radius, Scalar
 from everystep.lsvi.regression.linalg import forward
 from everystep.mdp.cmdp import at_step

@@ -30,7 +30,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from everystep.lsvi.costs.tables import CostEstimate
+from everystep.lsvi.costs.estimate import CostEstimate
 from everystep.lsvi.radii import Radius, Scalar
 from everystep.lsvi.regression.linalg import forward
 from everystep.mdp.cmdp import at_step

@@ -28,10 +28,10 @@ from everystep.experiments.engines.gpu_kernel import Book, Chance, Learnt, Scrat
 from everystep.lsvi import loop
 from everystep.lsvi.algorithm import Agent, State
 from everystep.lsvi.choices.basic import Greedy, Penalised
-from everystep.lsvi.costs.tables import CountCosts, CountCostState
+from everystep.lsvi.costs.counts import CountCosts, CountCostState
 from everystep.lsvi.loop import Carry, Metrics
 from everystep.lsvi.radii import Multiplied
-from everystep.lsvi.values.tables import Counts, CountState
+from everystep.lsvi.values.counts import Counts, CountState
 from everystep.mdp.cmdp import FEW, AnyArray, Factored, FiniteCMDP, Sizes, World, start_state
 
 EPISODES = 100  # in one call of the kernel: draws of a few hundred bytes an episode are made before it

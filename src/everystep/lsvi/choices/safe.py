@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, UInt32
 
 from everystep.lsvi import rowwise
 from everystep.lsvi.choices import cone_program
-from everystep.lsvi.choices.basic import best
+from everystep.lsvi.choices.ties import best
 from everystep.lsvi.costs.known_safe import SafeEstimate
 
 

@@ -26,7 +26,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
-from everystep.lsvi.choices.basic import best
+from everystep.lsvi.choices.ties import best
 from everystep.mdp.cmdp import at_step
 
 

@@ -17,7 +17,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from everystep.kernels import Kernel, Point
-from everystep.lsvi.costs.tables import CostEstimate, CountCosts, LinearCosts
+from everystep.lsvi.costs.counts import CountCosts
+from everystep.lsvi.costs.estimate import CostEstimate
+from everystep.lsvi.costs.linear import LinearCosts
 from everystep.lsvi.episode import Episode
 from everystep.lsvi.radii import GPRadius, Scalar
 from everystep.lsvi.regression import gp_posterior

@@ -29,7 +29,8 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from everystep.lsvi.costs.tables import CountCosts, CountCostState, LinearCosts, LinearCostState
+from everystep.lsvi.costs.counts import CountCosts, CountCostState
+from everystep.lsvi.costs.linear import LinearCosts, LinearCostState
 from everystep.lsvi.episode import Episode
 from everystep.lsvi.regression.per_step import for_each
 from everystep.mdp.cmdp import Sizes

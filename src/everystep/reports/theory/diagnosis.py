@@ -34,8 +34,9 @@ from everystep.experiments.engines import local
 from everystep.experiments.experiment import Experiment
 from everystep.lsvi import algorithm
 from everystep.lsvi.algorithm import Agent, Plan, State
+from everystep.lsvi.costs.counts import CountCosts
 from everystep.lsvi.costs.gp import EachCost, GridGP, GrowingGP
-from everystep.lsvi.costs.tables import CountCosts, LinearCosts
+from everystep.lsvi.costs.linear import LinearCosts
 from everystep.lsvi.episode import Episode
 from everystep.lsvi.loop import Metrics
 from everystep.lsvi.radii import CoordinateCost, Tuned

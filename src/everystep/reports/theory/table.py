@@ -21,8 +21,9 @@ from everystep import files
 from everystep.agents.model_syntax import InKernel
 from everystep.agents.registry import Resolved
 from everystep.experiments import rerun, statistics, tables
+from everystep.lsvi.costs.counts import CountCosts
 from everystep.lsvi.costs.gp import EachCost, GridGP, GrowingGP
-from everystep.lsvi.costs.tables import CountCosts, LinearCosts
+from everystep.lsvi.costs.linear import LinearCosts
 from everystep.lsvi.penalties import Rectified
 from everystep.lsvi.radii import CoordinateCost, PaperGP, PaperValue, Tuned
 from everystep.mdp.cmdp import Factored, FiniteCMDP

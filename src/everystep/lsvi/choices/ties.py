@@ -1,0 +1,84 @@
+"""Ties: which action is chosen where several have the same score, by the run's own random priorities.
+
+Untried actions always tie, and taking the first would walk into the left wall for ever. One random word per episode is
+hashed into a word for every (h, x); an odd number for each action turns that into a priority for every (h, x, a).
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, UInt32
+
+from everystep.lsvi import rowwise
+from everystep.mdp.cmdp import AnyArray
+
+TIE = 1e-9
+TIE_IN_SINGLE = 1e-5  # 1e-9 is less than single precision can tell apart; H steps of it leave some 1e-6
+
+
+def best(score: Float[Array, "A *S"], tie: UInt32[Array, "*S"]) -> Bool[Array, "A *S"]:
+    """One-hot at the highest score; scores within 1e-9 of it, relative to max(1, |score|), tie."""
+    name = winner(score, tie)
+    return rowwise.each(lambda each: name == each, _names(len(score)))
+
+
+def winner(score: AnyArray, tie: UInt32[Array, "*S"]) -> UInt32[Array, "*S"]:
+    """The number of the best action, from 1; `score` is (A, *S) or its rows.
+
+    It is read off the highest priority itself, whose low bits name its action: exactly one, and faster than comparing
+    every action with it. In single precision scores within 1e-5 tie.
+    """
+    A = len(score)
+    top = rowwise.highest(score)
+    level = top - (TIE if top.dtype == np.float64 else TIE_IN_SINGLE) * rowwise.larger(jnp.abs(top), 1.0)
+
+    def rank(score: AnyArray, odd: AnyArray, name: AnyArray) -> AnyArray:
+        priority = _priority(tie, odd, name, A)
+        return jnp.where(score >= level, priority, jnp.zeros_like(priority))
+
+    return rowwise.highest(rowwise.each(rank, score, _odd_numbers(A), _names(A))) & _name_bits(A)
+
+
+def ties(word: UInt32[Array, ""], steps: int, states: int) -> UInt32[Array, "H S"]:
+    """A random-looking word for every (h, x), all from one random word an episode.
+
+    A counter times an odd constant plus the word, through an invertible 32-bit mixer (the finaliser of MurmurHash3).
+    """
+    return tie_words(word, jnp.arange(steps * states, dtype=jnp.uint32).reshape(steps, states))
+
+
+def tie_words(word: UInt32[Array, ""], counter: UInt32[Array, "*S"]) -> UInt32[Array, "*S"]:
+    """Those words at some (h, x), counted h S + x."""
+    x = counter * np.uint32(0x9E3779B9) + word
+    x = (x ^ (x >> 16)) * np.uint32(0x85EBCA6B)
+    x = (x ^ (x >> 13)) * np.uint32(0xC2B2AE35)
+    return x ^ (x >> 16)
+
+
+def priorities(tie: UInt32[Array, "*S"], actions: int) -> UInt32[Array, "A *S"]:
+    """The rank of every action where scores tie: the state's word times an odd number of each action's own.
+
+    One product instead of a draw, which for all (h, x, a) would cost more than the rest of the plan; every action comes
+    first equally often (a test counts). The low bits name the action, so that no two are equal and none is 0.
+    """
+    one = lambda odd, name: _priority(tie, odd, name, actions)
+    return rowwise.each(one, _odd_numbers(actions), _names(actions))
+
+
+def _priority(tie: AnyArray, odd: AnyArray, name: AnyArray, actions: int) -> AnyArray:
+    return (tie * odd & ~_name_bits(actions)) | name
+
+
+def _odd_numbers(actions: int) -> UInt32[np.ndarray, " A"]:
+    return (np.random.default_rng(1).integers(0, 2**31, actions) * 2 + 1).astype(np.uint32)
+
+
+def _name_bits(actions: int) -> np.uint32:
+    """A mask of as many low bits as hold the numbers 1 to `actions`."""
+    return np.uint32((1 << actions.bit_length()) - 1)
+
+
+def _names(actions: int) -> UInt32[np.ndarray, " A"]:
+    """1 to A."""
+    return np.arange(1, actions + 1, dtype=np.uint32)

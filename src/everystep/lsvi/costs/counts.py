@@ -1,0 +1,47 @@
+"""Costs by counts: one-hot features, for which the estimate is a shrunken mean."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from everystep.lsvi.costs.estimate import CostEstimate
+from everystep.lsvi.episode import Episode, step_index
+from everystep.lsvi.radii import Norms, Radius, Scalar
+from everystep.mdp.cmdp import Sizes
+
+
+class CountCostState(NamedTuple):
+    visits: Float[Array, "T A S"]
+    total: Float[Array, "T m A S"]
+
+
+class CountCosts(NamedTuple):
+    """One-hot features: the mean of what was seen at (x, a), shrunk to 0 as n / (n + lam).
+
+    Departures from the paper: none.
+    """
+
+    radius: Radius
+    lam: Scalar
+
+    def init(self, sizes: Sizes, steps: int) -> CountCostState:
+        S, A, m = sizes.states, sizes.actions, sizes.constraints
+        return CountCostState(jnp.zeros((steps, A, S)), jnp.zeros((steps, m, A, S)))
+
+    def update(self, state: CountCostState, episode: Episode) -> CountCostState:
+        h = step_index(state.visits, episode)
+        return CountCostState(
+            state.visits.at[h, episode.a, episode.x].add(1),
+            state.total.at[h, :, episode.a, episode.x].add(episode.cost),
+        )
+
+    def estimate(self, state: CountCostState, k: Int[Array, ""]) -> CostEstimate:
+        return CostEstimate(*self.interval(state.visits[:, None], state.total, k))
+
+    def interval(self, n: Norms, total: Norms, k: Int[Array, ""]) -> tuple[Norms, Norms]:
+        """Mean and width after n visits."""
+        norm2 = 1 / (n + self.lam)
+        return total * norm2, self.radius.width(norm2, k)
