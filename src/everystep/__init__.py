@@ -87,4 +87,4 @@ def __dir__() -> list[str]:
     return sorted([*__all__, *_EXTRA, "__version__"])
 
 
-registration.arrange()
+registration.register_ids()

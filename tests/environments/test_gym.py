@@ -44,7 +44,7 @@ def played(env, seed, actions):
     return repr(given)
 
 
-# --- names ------------------------------------------------------------------------------------------------------
+# --- ids ------------------------------------------------------------------------------------------------------
 def fresh(code):
     """What a new Python prints: names are registered on import, so that a used one shows nothing."""
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
@@ -53,19 +53,35 @@ def fresh(code):
 
 
 def test_every_registered_problem_has_an_environment():
-    assert set(registration.IDS.values()) == set(REGISTERED), "add the new problem to everystep.registration.IDS"
+    assert set(registration.IDS.values()) == set(REGISTERED), "add the new problem to registration.IDS"
 
 
-@pytest.mark.parametrize("order", ["everystep, gymnasium", "gymnasium, everystep"])
-def test_environments_are_known_by_name_whichever_is_imported_first(order):
+ORDERS = ["everystep, gymnasium", "gymnasium, everystep"]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_ids_are_registered_whichever_package_is_imported_first(order):
+    code = f"import {order}\nprint(all(name in gymnasium.registry for name in {IDS}))"
+    assert fresh(code) == "True"
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_environments_are_made_after_register_envs_in_either_order(order):
     code = f"import {order}\ngymnasium.register_envs(everystep)\nenv = gymnasium.make('{IDS[0]}')"
     code += "\nprint(env.unwrapped.problem.name)"
     assert fresh(code) == "frozen-lake"
 
 
-def test_environments_are_known_by_module_and_name():
-    code = f"import gymnasium\nfor m in 'everystep', 'everystep.gym': gymnasium.make(m + ':{IDS[0]}')"
+@pytest.mark.parametrize("imports", ["gymnasium", *ORDERS])
+def test_environments_are_made_by_module_and_id(imports):
+    modules = "'everystep', 'everystep.environments.gym'"
+    code = f"import {imports}\nfor module in {modules}: gymnasium.make(module + ':{IDS[0]}')"
     assert fresh(code) == ""
+
+
+def test_es_gym_registers_the_ids_by_importing_gymnasium():
+    code = f"import everystep as es\nes.gym\nimport gymnasium\nprint('{IDS[0]}' in gymnasium.registry)"
+    assert fresh(code) == "True"
 
 
 def test_importing_the_package_imports_neither_gymnasium_nor_numpy():
@@ -73,15 +89,22 @@ def test_importing_the_package_imports_neither_gymnasium_nor_numpy():
     assert fresh(code) == "set()"
 
 
-def test_asking_whether_gymnasium_is_there_does_not_lose_the_names():
-    """importlib.util.find_spec finds a module without importing it; the names must still come with a later import."""
+def test_finding_gymnasium_without_importing_it_does_not_lose_the_ids():
+    """importlib.util.find_spec finds a module without importing it; a later import must still register the ids."""
     code = (
         "import sys, everystep, importlib.util\nassert importlib.util.find_spec('gymnasium')\n"
         f"import gymnasium\nprint('{IDS[0]}' in gymnasium.registry, *map(type, sys.meta_path))"
     )
     printed = fresh(code)
     assert printed.startswith("True")
-    assert "WhenItComes" not in printed
+    assert "RegisterOnImport" not in printed
+
+
+def test_without_gymnasium_the_rest_of_the_package_works():
+    hidden = "class Hide:\n  def find_spec(name, *_):\n    if name == 'gymnasium': raise ModuleNotFoundError(name)\n"
+    code = f"import sys, everystep\n{hidden}sys.meta_path.insert(1, Hide)\n"
+    code += "try: import gymnasium\nexcept ModuleNotFoundError: print(everystep.problems.bandit().name)"
+    assert fresh(code) == "bandit-0"
 
 
 def test_without_gymnasium_a_sentence_names_the_extra():

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 gymnasium = pytest.importorskip("gymnasium", reason="gymnasium is not installed: logged data is not tested")
 
-from everystep.logged import Batch  # noqa: E402
-
 import everystep as es  # noqa: E402
+from everystep.environments.logged import Batch  # noqa: E402
 from everystep.errors import EverystepError  # noqa: E402
 
 CAUTIOUS = lambda obs: 1 if obs[2] > 0 else 0

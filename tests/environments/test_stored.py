@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from everystep.logged import Batch
 
 import everystep as es
 from everystep import agents
 from everystep.environments import stored_agent as open_agent_module
+from everystep.environments.logged import Batch
 from everystep.environments.resolve import OpenSetup
 from everystep.environments.stored_agent import OpenAgent
 from everystep.features.specs import bind, function, one_hot, table

@@ -5,7 +5,6 @@ import json
 import gymnasium
 import numpy as np
 import pytest
-from everystep.logged import Batch, from_env
 from gymnasium import spaces
 from sklearn.tree import DecisionTreeRegressor
 
@@ -13,6 +12,7 @@ import everystep as es
 from everystep import agents, features
 from everystep.environments import stored_agent
 from everystep.environments.learner import BrokenError
+from everystep.environments.logged import Batch, from_env
 from everystep.environments.policy import Policy
 from everystep.errors import EverystepError
 from everystep.mdp import planner

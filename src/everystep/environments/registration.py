@@ -1,10 +1,9 @@
-"""The environments' names, known to gymnasium as soon as it and this package are both imported, in either order.
+"""The environments' ids, registered with gymnasium once it and this package are both imported, in either order.
 
     import everystep, gymnasium
     env = gymnasium.make("everystep/FrozenLake-v0")
 
-Gymnasium (1.0 and later) looks for no plugins, and importing it takes longer than everything the command needs for its
-help. So nothing is imported here: names are registered at once where gymnasium is there already, else when it comes.
+Nothing is imported here, because gymnasium takes longer to import than everything `everystep --help` needs.
 """
 
 from __future__ import annotations
@@ -27,39 +26,50 @@ IDS = {
 }
 
 
-def register(gymnasium: Any) -> None:
-    """Tell gymnasium every name; settings of the problem are what `gymnasium.make` is given besides."""
+def register_ids() -> None:
+    """Register every id if gymnasium is imported, and otherwise as soon as it is."""
+    gymnasium = sys.modules.get("gymnasium")
+    if gymnasium is None:
+        sys.meta_path.insert(0, RegisterOnImport())
+    else:
+        register_ids_with(gymnasium)
+
+
+def register_ids_with(gymnasium: Any) -> None:
+    """Register every id with gymnasium; other arguments of `gymnasium.make` are settings of the problem."""
     for name, problem in IDS.items():
         if name not in gymnasium.registry:
             gymnasium.register(name, entry_point="everystep.environments.gym:CMDPEnv", kwargs={"problem": problem})
 
 
-def arrange() -> None:
-    """Register now if gymnasium is imported, else as soon as it is."""
-    gymnasium = sys.modules.get("gymnasium")
-    if gymnasium is not None and hasattr(gymnasium, "register"):
-        register(gymnasium)
-    elif not any(isinstance(finder, WhenItComes) for finder in sys.meta_path):
-        sys.meta_path.insert(0, WhenItComes())
+class RegisterOnImport:
+    """An import hook that registers the ids right after gymnasium is imported, and then removes itself.
 
+    It is needed when `everystep` is imported first:
 
-class WhenItComes:
-    """Finds gymnasium as the other finders do, and registers once it has been imported."""
+        import everystep, gymnasium
+        gymnasium.register_envs(everystep)                      # does nothing with its argument (gymnasium 1.4)
+        gymnasium.make("everystep:everystep/FrozenLake-v0")     # import_module finds everystep in sys.modules
+
+    Neither call runs code of this package, gymnasium 1.0 and later reads no entry points, and importing gymnasium here
+    would slow down every command. So only the import of gymnasium itself is left to react to.
+    """
 
     def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        """Find gymnasium as the other finders do; its loader then also registers the ids."""
         if name != "gymnasium":
             return None
-        others = (finder for finder in sys.meta_path if finder is not self)
-        spec = next(filter(None, (finder.find_spec(name, path, target) for finder in others)), None)
+        others = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
+        spec = next(filter(None, others), None)
         if spec is None or spec.loader is None:
             return None
-        run = spec.loader.exec_module
+        execute = spec.loader.exec_module
 
-        def run_and_register(module: ModuleType) -> None:
-            run(module)
-            if self in sys.meta_path:
+        def execute_and_register(module: ModuleType) -> None:
+            execute(module)
+            if self in sys.meta_path:  # the module may be loaded again from the same spec
                 sys.meta_path.remove(self)
-            register(module)
+            register_ids_with(module)
 
-        spec.loader.exec_module = run_and_register  # type: ignore[method-assign]
+        spec.loader.exec_module = execute_and_register  # type: ignore[method-assign]
         return spec
