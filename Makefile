@@ -71,7 +71,7 @@ studies: .venv/installed
 	cp out/lake/figures/theory.png docs/figures/
 	$(BIN)/python studies/coverage.py --figure docs/figures/coverage.png
 	$(BIN)/python studies/error_sum.py --figure docs/figures/error-sum.png
-	$(BIN)/python studies/told_agents.py --seeds 8
+	$(BIN)/python studies/known_safe_agents.py --seeds 8
 	$(BIN)/python studies/bandit_floors.py
 	$(BIN)/python studies/hard_instance.py --workers 2 --figure docs/figures/hard-instance.png
 

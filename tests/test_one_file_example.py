@@ -11,7 +11,7 @@ import pytest
 import everystep as es
 from everystep.agents import Recipe
 from everystep.lsvi import loop
-from everystep.lsvi.choices.basic import priorities, ties
+from everystep.lsvi.choices.ties import priorities, ties
 
 EPISODES, SEED = 60, 3
 EXACT = {"rtol": 0, "atol": 1e-9}

@@ -1,6 +1,6 @@
 """Agents that are told what is safe, on the synthetic problem: what they earn, and how often they do harm.
 
-    python studies/told_agents.py [--episodes 10000] [--seeds 16] [--spread 0.15] [--out out/told-agents]
+    python studies/known_safe_agents.py [--episodes 10000] [--seeds 16] [--spread 0.15] [--out out/told-agents]
 
 The paper of LSVI-NEW prints (reward / share of episodes with a violation): LSVI-NEW 1.53 / 0, unconstrained UCRL 1.78 /
 .91, SLUCB-QVI 1.59 / .83. Two questions are asked of its third row, for SLUCB-QVI promises what LSVI-NEW does.
