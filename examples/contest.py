@@ -27,7 +27,7 @@ import rivals
 from matplotlib.figure import Figure
 
 import everystep as es
-from everystep.cli.main import bar
+from everystep.cli.shared import progress_bar
 from everystep.environments import constraints
 from everystep.experiments import figures, statistics, tables
 
@@ -179,7 +179,7 @@ def side_by_side(work: Callable[[Any], Any], jobs: Sequence[Any]) -> list[Any]:
     """`work` on every job, in as many processes as there are cores."""
     context = multiprocessing.get_context("spawn")  # JAX has threads, which do not survive a fork
     came = []
-    with ProcessPoolExecutor(os.cpu_count(), context) as pool, bar(len(jobs)) as advanced:
+    with ProcessPoolExecutor(os.cpu_count(), context) as pool, progress_bar(len(jobs)) as advanced:
         for each in pool.map(work, jobs):
             came.append(each)
             advanced(1)

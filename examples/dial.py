@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 import everystep as es
-from everystep.cli.main import bar
+from everystep.cli.shared import progress_bar
 from everystep.experiments import figures, statistics, tables
 from everystep.reports import certificate_figures
 
@@ -31,7 +31,7 @@ PROBLEMS = {
 }
 
 panels, rows = {}, []
-with bar(len(PROBLEMS) * len(KNOWN) * len(TURNS) * options.seeds * options.episodes) as advanced:
+with progress_bar(len(PROBLEMS) * len(KNOWN) * len(TURNS) * options.seeds * options.episodes) as advanced:
     for name, (problem, settings) in PROBLEMS.items():
         agents = [
             es.agents.lsvi_ae(optimism=turn, known_safe=known, **settings) for known in KNOWN.values() for turn in TURNS

@@ -9,7 +9,7 @@ within it. There are 10 hazards; an agent that knows nothing must step towards e
 import argparse
 
 import everystep as es
-from everystep.cli.main import bar
+from everystep.cli.shared import progress_bar
 from everystep.experiments import tables
 from everystep.reports import certificates
 
@@ -26,7 +26,7 @@ agents = [
     es.agents.lsvi_ae(cost="gp").called("landing cells"),
     es.agents.lsvi_ae(cost="gp", react=True).called("landing cells, reacting"),
 ]
-with bar(len(agents) * options.seeds * options.episodes) as advanced:
+with progress_bar(len(agents) * options.seeds * options.episodes) as advanced:
     result = es.run(lake, agents, options.episodes, options.seeds, progress=advanced)
 folder = result.save(options.out)
 print(tables.summary(result.summary))

@@ -18,7 +18,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import everystep as es
-from everystep.cli.main import bar
+from everystep.cli.shared import progress_bar
 from everystep.experiments import figures, statistics, tables
 
 parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -37,7 +37,7 @@ def exponent(curves: np.ndarray) -> statistics.Exponent:
 
 
 rows, drawn = [], None
-with bar(len(margins) * options.instances * len(AGENTS) * options.seeds * options.episodes) as advanced:
+with progress_bar(len(margins) * options.instances * len(AGENTS) * options.seeds * options.episodes) as advanced:
     for margin in margins:
         for seed in range(options.instances):
             problem = es.problems.linear(seed=seed, margin=margin)

@@ -16,7 +16,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import everystep as es
-from everystep.cli.main import bar
+from everystep.cli.shared import progress_bar
 from everystep.experiments import figures, statistics, tables
 
 parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -35,7 +35,7 @@ AGENTS = {
 COLUMNS = ("final_value", "final_violation", "total_violation")
 
 rows, harm = [], {}
-with bar(len(AGENTS) * options.seeds * options.episodes * len(chosen) * len(sigmas)) as advanced:
+with progress_bar(len(AGENTS) * options.seeds * options.episodes * len(chosen) * len(sigmas)) as advanced:
     for sigma in sigmas:
         for seed in chosen:
             problem = es.problems.terrain(seed=seed, sigma=sigma)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 import everystep as es
-from everystep.cli.main import bar
+from everystep.cli.shared import progress_bar
 from everystep.experiments import tables
 from everystep.mdp import planner
 from everystep.mdp.cmdp import FiniteCMDP, Grid
@@ -62,7 +62,7 @@ agents = [
     es.agents.lsvi_ae(beta=0.4, cost="gp(categorical(on=landing))").called("one kernel for both"),
     es.agents.lsvi_ae(beta=0.4, cost=[es.gp("categorical(on=landing)"), es.gp(slopes)]).called("a kernel for each"),
 ]
-with bar(len(agents) * options.seeds * options.episodes) as advanced:
+with progress_bar(len(agents) * options.seeds * options.episodes) as advanced:
     result = es.run(problem, agents, options.episodes, options.seeds, progress=advanced)
 folder = result.save(Path(options.out))
 print(tables.summary(result.summary))

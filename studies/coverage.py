@@ -20,7 +20,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import everystep as es
-from everystep.cli.main import bar
+from everystep.cli.shared import progress_bar
 from everystep.experiments import experiment, figures, tables
 from everystep.reports.theory import bounds as theory
 from everystep.reports.theory import diagnosis, table
@@ -42,7 +42,7 @@ own = {"radius": "paper", "share_values": False, "share_costs": False, "p": P}
 AGENTS = [es.agents.lsvi_ae(beta=f, beta_cost=f, **own).called(f"{f:g}") for f in factors]
 
 runs: dict[str, dict[str, list]] = {agent.label: {} for agent in AGENTS}
-with bar(options.instances * options.seeds * K * len(AGENTS)) as advanced:
+with progress_bar(options.instances * options.seeds * K * len(AGENTS)) as advanced:
     for instance in range(1, 1 + options.instances):
         problem = es.problems.linear(options.states, 4, options.d, H, seed=instance)
         # Other seeds on every instance: seeds share the world's draws.

@@ -27,7 +27,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import everystep as es
-from everystep.cli.main import bar
+from everystep.cli.shared import progress_bar
 from everystep.experiments import experiment, figures, tables
 from everystep.lsvi.radii import PaperCost
 from everystep.reports.theory import bounds, diagnosis
@@ -101,7 +101,7 @@ dims, K = [int(d) for d in options.d.split(",")], options.episodes
 agent_dims, agent_episodes = [int(d) for d in options.agent_d.split(",") if d], options.agent_episodes
 rows, said, drawn = [], {}, {}
 work = dict.fromkeys(("round robin", "random", "greedy"), dims) | ({"agent": agent_dims} if agent_dims else {})
-with bar(options.instances * agent_episodes * len(agent_dims)) as advanced:
+with progress_bar(options.instances * agent_episodes * len(agent_dims)) as advanced:
     for kind, used in work.items():
         errors, sums, lemma = [], [], []
         for d in used:

@@ -7,12 +7,14 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from everystep.cli import main
+from everystep.cli import main, shared
 
 MAP = "SFFF\nFHFH\nF.#G\n"
 
@@ -52,8 +54,18 @@ def test_a_person_runs_agents_on_a_map_of_their_own(desk):
     assert summary["problem"]["horizon"] == 8
 
 
+def test_every_module_of_a_command_is_listed_and_has_a_line_of_help(capsys):
+    modules = {path.stem for path in Path(main.__file__).parent.glob("*.py")}
+    assert modules - {"__init__", "__main__", "main", "shared"} == set(main.COMMANDS)
+    with pytest.raises(SystemExit):
+        main.main(["--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    for name in main.COMMANDS:
+        assert f"{name} {import_module(f'everystep.cli.{name}').HELP}" in shown
+
+
 def test_help_needs_neither_jax_nor_matplotlib(desk):
-    code = "import sys; from everystep import cli; cli.parser().format_help(); print(*sys.modules)"
+    code = "import sys; from everystep.cli import main; main.parser().format_help(); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"jax", "numpy", "matplotlib", "pyarrow", "tqdm"} & set(done.stdout.split())
 
@@ -71,7 +83,7 @@ def test_list_shows_problems_agents_and_settings(capsys):
         "beta_cost",
         "share_values",
         "optimism",
-        "needs",
+        "requires",
         "default",
     ):
         assert word in shown
@@ -82,7 +94,7 @@ def test_reproduce_runs_small_and_says_what_it_found(desk, capsys):
     shown = capsys.readouterr().out
     assert "step-indexed Algorithm 1" in shown
     assert "does not reproduce" in shown
-    assert "A page to look at: paper/report.html" in shown
+    assert "Report for the browser: paper/report.html" in shown
     assert "lsvi-primal" in (desk / "paper" / "report.html").read_text()
     held = {str(path.relative_to(desk / "paper")) for path in (desk / "paper").rglob("*") if path.is_file()}
     for name in ("episodes.parquet", "summary.json", "spec.json", "visits.npz", "findings.txt", "literal/spec.json"):
@@ -115,8 +127,14 @@ WRONG = {
     "bad key": ([*RUN, "--set", "bta=1"], "Did you mean beta"),
     "bad value": ([*RUN, "--set", "beta=wide"], "setting beta of lsvi-ae is 'wide'"),
     "no value": ([*RUN, "--set", "beta"], "write key=value"),
-    "setting of nobody": ([*RUN, "--set", "lsvi.beta=1"], "lsvi is not in this run; add it to --agents"),
-    "setting the agent lacks": ([*RUN, "--set", "kappa=1"], "lsvi-ae has no setting kappa; slucb-qvi, rslucb-qvi has"),
+    "setting of nobody": (
+        [*RUN, "--set", "lsvi.beta=1"],
+        "--set is 'lsvi.beta=1': lsvi is not an agent of this run (lsvi-ae); add it",
+    ),
+    "setting the agent lacks": (
+        [*RUN, "--set", "kappa=1"],
+        "lsvi-ae has no setting kappa; leave it out (slucb-qvi, rslucb-qvi can use it)",
+    ),
     "too many seeds": ([*without("--seeds"), "--seeds", "99999999999"], "they must stay below 2**32"),
     "a folder as a map": ([*without("--problem"), "--problem", "."], "no problem '.'"),
     "a problem with an endless name": ([*without("--problem"), "--problem", "a" * 300 + ".txt"], "File name too long"),
@@ -242,7 +260,7 @@ def test_stopping_a_run_keeps_what_was_done_and_it_can_go_on(desk, capsys):
     time.sleep(3)
     running.send_signal(signal.SIGINT)
     _, said = running.communicate(timeout=120)
-    assert (running.returncode, said) == (130, "everystep: stopped; `everystep resume out` goes on.\n")
+    assert (running.returncode, said) == (130, "everystep: stopped; `everystep resume out` continues.\n")
     assert [path.name for path in (desk / "out").iterdir()] == [".work"]
     for arguments in (["certify", "out"], ["theory", "out"]):
         assert main.main(arguments) == 2
@@ -254,16 +272,16 @@ def test_stopping_a_run_keeps_what_was_done_and_it_can_go_on(desk, capsys):
 def test_an_interrupt_that_got_lost_stops_the_run_at_its_next_chunk_and_it_goes_on(monkeypatch, desk, capsys):
     def lost(*arguments):
         with real(*arguments) as advanced:
-            main._interrupted.set()  # as if its exception had been swallowed
+            shared._interrupted.set()  # as if its exception had been swallowed
             yield advanced
 
-    real = main.watching
+    real = shared.run_progress
     monkeypatch.chdir(desk)
     assert main.main([*without("--out"), "--out", "whole"]) == 0
     with monkeypatch.context() as patched:
-        patched.setattr(main, "watching", contextmanager(lost))
+        patched.setattr(shared, "run_progress", contextmanager(lost))
         assert main.main(RUN) == 130
-    assert capsys.readouterr().err == "everystep: stopped; `everystep resume out` goes on.\n"
+    assert capsys.readouterr().err == "everystep: stopped; `everystep resume out` continues.\n"
     assert main.main(["resume", "out"]) == 0
     assert "Written to out" in capsys.readouterr().out
     files = lambda folder: {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}

@@ -77,7 +77,7 @@ def test_every_problem_meets_every_agent_at_every_point_of_its_grid(desk):
 def test_flags_override_the_file(desk):
     flags = config.Overrides(
         episodes=9, seeds=1, seed0=7, horizon=5, certify=True, out="other",
-        settings=[(None, "beta", "0.7"), ("lsvi", "lam", "2")],
+        settings=[config.SettingFlag(None, "beta", "0.7"), config.SettingFlag("lsvi", "lam", "2")],
     )  # fmt: skip
     plan = config.read(written(desk, GOOD.replace('"bandit"', '"frozen-lake"').replace("arms = 3", "")), flags)
     assert plan.out == Path("other")
@@ -101,7 +101,7 @@ def test_a_file_runs_into_a_folder_for_each_problem_and_again_runs_nothing(desk,
     assert Path("out/one step/episodes.parquet").is_file()
     capsys.readouterr()
     assert main.main(["run", path]) == 0
-    assert "was there already: nothing was run" in capsys.readouterr().out
+    assert "holds this run already: nothing was run" in capsys.readouterr().out
 
 
 def test_the_example_is_in_order():
@@ -110,7 +110,7 @@ def test_the_example_is_in_order():
 
 
 WRONG = {
-    "no TOML": (GOOD.replace("episodes = 6", "episodes = = 6"), "is no TOML"),
+    "no TOML": (GOOD.replace("episodes = 6", "episodes = = 6"), "is not valid TOML"),
     "unknown key": (
         GOOD.replace("episodes = 6", "episods = 6"),
         "line 3: no key of an experiment 'episods'. Did you mean",
@@ -124,15 +124,21 @@ WRONG = {
     "unknown problem": (GOOD.replace('"bandit"', '"bandid"'), "no problem"),
     "unknown parameter": (GOOD.replace("arms", "armz"), "line 14: no parameter of bandit 'armz'. Did you mean arms"),
     "bad horizon": (GOOD.replace("horizon = 8", "horizon = 0"), "line 8: horizon is 0"),
-    "unknown setting": (GOOD.replace("lam = 0.5", "lamb = 0.5"), "line 17: no setting 'lamb'. Did you mean lam"),
-    "setting of nobody": (GOOD.replace("lam = 0.5", "kappa = 0.5"), "line 17: no agent here has a setting kappa"),
+    "unknown setting": (
+        GOOD.replace("lam = 0.5", "lamb = 0.5"),
+        "line 17: [settings] has lamb: no setting 'lamb'. Did you mean lam",
+    ),
+    "setting of nobody": (
+        GOOD.replace("lam = 0.5", "kappa = 0.5"),
+        "line 17: [settings] has kappa: lsvi-ae, lsvi have no setting kappa; leave it out",
+    ),
     "bad setting": (GOOD.replace('"sqrt"', '"k2"'), "setting floor of lsvi-ae is 'k2'"),
     "a grid of one": (GOOD.replace("[0.1, 0.3]", "0.1"), "line 22: grid of beta is 0.1; write a list"),
     "settings that are no table": (GOOD.replace('{ floor = "sqrt" }', "3"), "settings is 3; write a table"),
     "no agents": ('out = "x"\nproblems = ["bandit"]', "agents is empty"),
     "no problems": ('out = "x"\nagents = ["lsvi"]', "problems is empty"),
     "no out": ('problems = ["bandit"]\nagents = ["lsvi"]', "has no out"),
-    "a problem twice": ('out = "x"\nproblems = ["bandit", "bandit"]\nagents = ["lsvi"]', "is there twice"),
+    "a problem twice": ('out = "x"\nproblems = ["bandit", "bandit"]\nagents = ["lsvi"]', "is given twice"),
     "an agent twice": ('out = "x"\nproblems = ["bandit"]\nagents = ["lsvi", "lsvi"]', "agent 'lsvi' is given twice"),
     "a name instead of a list": (
         'out = "x"\nproblems = "bandit"\nagents = ["lsvi"]',
@@ -145,18 +151,18 @@ WRONG = {
     ),
     "a first seed beside a list": (
         GOOD.replace("seeds =", "seed0 = 9\nseeds ="),
-        "line 5: seeds is [3, 5], so that seed0 = 9 says nothing; leave seed0 out",
+        "line 5: seeds is [3, 5], so seed0 = 9 has no effect; leave seed0 out",
     ),
     "a setting in the grid as well": (
         GOOD.replace('floor = "sqrt"', "beta = 1.0"),
         "beta is in settings and in grid of lsvi-ae; leave it out of one",
     ),
     "a bad parameter": (GOOD.replace("arms = 3", "arms = 0"), "line 14: problem bandit: arms is 0"),
-    "a folder's name that cannot be": (GOOD.replace("one step", "one\\u0000step"), "leave out what cannot be printed"),
-    "a folder's name that is too long": (GOOD.replace("one step", "x" * 300), "of at most 100 letters"),
+    "a folder's name that cannot be": (GOOD.replace("one step", "one\\u0000step"), "use printable characters only"),
+    "a folder's name that is too long": (GOOD.replace("one step", "x" * 300), "of at most 100 characters"),
     "a folder outside": (
         GOOD.replace('"one step"', '"../up"'),
-        "a name that a folder can have",
+        "write a valid folder name",
     ),
 }
 
@@ -172,21 +178,43 @@ def test_what_is_wrong_is_said_with_its_key_and_remedy_and_nothing_is_written(ca
 
 
 def test_a_setting_by_flag_that_no_agent_has_is_said(desk):
-    with pytest.raises(es.EverystepError, match="--set is 'kappa=1'"):
-        config.read(written(desk, GOOD), config.Overrides(settings=[(None, "kappa", "1")]))
+    with pytest.raises(es.EverystepError, match="--set is 'kappa=1': lsvi-ae, lsvi have no setting kappa"):
+        config.read(written(desk, GOOD), config.Overrides(settings=[config.SettingFlag.parse("kappa=1")]))
 
 
 def test_a_flag_for_an_agent_that_is_not_there_is_said_as_it_was_given(desk):
-    with pytest.raises(es.EverystepError, match=r"--set is 'rpol\.beta=1', but '.*' has lsvi-ae, lsvi;"):
-        config.read(written(desk, GOOD), config.Overrides(settings=[("rpol", "beta", "1")]))
+    with pytest.raises(
+        es.EverystepError, match=r"--set is 'rpol\.beta=1': rpol is not an agent of this run \(lsvi-ae, lsvi\); add it"
+    ):
+        config.read(written(desk, GOOD), config.Overrides(settings=[config.SettingFlag.parse("rpol.beta=1")]))
 
 
 def test_a_first_seed_by_flag_does_not_fit_a_list_unless_a_number_replaces_it(desk):
     flags = config.Overrides(seed0=7)
-    with pytest.raises(es.EverystepError, match="seed0 = 7 says nothing"):
+    with pytest.raises(es.EverystepError, match="seed0 = 7 has no effect"):
         config.read(written(desk, GOOD), flags)
     plan = config.read(written(desk, GOOD), flags._replace(seeds=2))
     assert [run.spec["seeds"] for run in plan.runs.values()] == [[7, 8], [7, 8]]
+
+
+def test_flags_alone_are_the_experiment_that_a_file_with_the_same_values_is(desk):
+    flags = config.Overrides(
+        problem=str(desk / "pond.txt"), agents=["lsvi-ae", "lsvi"], episodes=6, seeds=2, horizon=8, out="out",
+        settings=[config.SettingFlag.parse(text) for text in ("lam=0.5", "lsvi-ae.floor=sqrt")],
+    )  # fmt: skip
+    alone = config.read(None, flags)
+    text = """
+out = "out"
+episodes = 6
+seeds = 2
+problems = [{ name = "pond.txt", horizon = 8 }]
+agents = [{ name = "lsvi-ae", settings = { floor = "sqrt" } }, "lsvi"]
+settings = { lam = 0.5 }
+"""
+    file = config.read(written(desk, text))
+    assert (list(alone.runs), list(file.runs)) == ([""], ["pond"])
+    assert alone.runs[""].spec == file.runs["pond"].spec
+    assert list(alone.folders()) == [Path("out")]
 
 
 def test_a_dry_run_refuses_what_a_run_would_refuse(desk, capsys):

@@ -1,1 +1,1 @@
-"""The command `everystep`."""
+"""The command `everystep`: one module per command, listed in main.py."""

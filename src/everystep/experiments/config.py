@@ -1,26 +1,29 @@
-"""Experiments as files: `everystep run experiment.toml`. Problems x agents x settings, each problem a run folder.
+"""What the command is to run: from a TOML file, from flags, or from a file whose values flags override.
 
-    episodes = 1000                  # also: seeds (how many, or a list), seed0, certify, out, engine, address
+    episodes = 1000                  # also: seeds (a number, or a list), seed0, certify, out, engine, address
     seeds = 32
     problems = ["frozen-lake", "pond.txt"]
     agents = ["lsvi-ae", "lsvi"]
 
-    [settings]                       # of all agents that have them, as with --set
+    [settings]                       # for all agents that have them, as with --set
     beta = 0.3
 
-or, where a problem has parameters and an agent settings of its own,
+or, with parameters of a problem and settings of an agent,
 
     [[problems]]
-    name = "terrain"                 # a name, or a file beside the experiment's
-    called = "hills"                 # the name of its folder; else the problem's own
-    episodes = 300                   # instead of that for all
+    name = "terrain"                 # a name, or a file in the folder of the experiment file
+    called = "hills"                 # the name of its run folder (default: the name of the problem)
+    episodes = 300                   # instead of the common number
     seed = 4                         # any other key is a parameter of the problem
 
     [[agents]]
     name = "lsvi-ae"
     called = "ae"                    # in tables and figures
     settings = {react = true}
-    grid = {beta = [0.1, 0.3], lam = [0.01, 1.0]}     # every combination is an agent of its own
+    grid = {beta = [0.1, 0.3], lam = [0.01, 1.0]}     # each combination is a separate agent
+
+Each problem is a run folder. Flags alone are an empty file whose values they override (`read` with path None), and then
+`out` itself is the run folder.
 """
 
 from __future__ import annotations
@@ -52,8 +55,28 @@ AGENT_KEYS = ("name", "called", "settings", "grid")
 DEFAULTS: dict[str, Any] = {"episodes": 1000, "seeds": 32, "seed0": 0, "certify": False, "settings": {}}
 
 
+class SettingFlag(NamedTuple):
+    """One --set: the value of a setting, for one agent or (agent None) for all agents that have it."""
+
+    agent: str | None
+    key: str
+    value: Any
+
+    @classmethod
+    def parse(cls, text: str) -> SettingFlag:
+        """From `key=value` or `agent.key=value`."""
+        name, equals, value = text.partition("=")
+        agent, dot, key = name.strip().rpartition(".")
+        if not equals or not key:
+            raise EverystepError(f"--set is '{text}'; write key=value, such as beta=0.5.")
+        return cls(agent if dot else None, key, value.strip())
+
+    def __str__(self) -> str:
+        return f"{'' if self.agent is None else f'{self.agent}.'}{self.key}={self.value}"
+
+
 class Overrides(NamedTuple):
-    """What flags of the command say instead of the file; None leaves the file's word."""
+    """The flags of the command; None keeps the value of the file."""
 
     problem: str | None = None
     agents: Sequence[str] | None = None
@@ -65,11 +88,11 @@ class Overrides(NamedTuple):
     out: str | None = None
     engine: str | None = None
     address: str | None = None
-    settings: Sequence[tuple[str | None, str, Any]] = ()  # agent (None: all that have it), key, value
+    settings: Sequence[SettingFlag] = ()
 
 
 class Engine(NamedTuple):
-    """Who runs it: this machine, or a Ray cluster by its address (None: Ray on this machine alone)."""
+    """Where a run is computed: on this machine, or on a Ray cluster by its address (None: Ray on this machine)."""
 
     name: str = "local"
     address: str | None = None
@@ -82,7 +105,7 @@ class Engine(NamedTuple):
         return self
 
 
-class Plan(NamedTuple):
+class RunList(NamedTuple):
     """The runs, by the name of their folder inside `out`; "" is `out` itself."""
 
     out: Path
@@ -95,13 +118,15 @@ class Plan(NamedTuple):
 
 @dataclass(frozen=True)
 class File:
-    """The text of an experiment, to say where in it something is wrong."""
+    """The text of an experiment, for errors that name the line. Flags alone have no path and an empty text."""
 
-    path: Path
-    text: str
+    path: Path | None = None
+    text: str = ""
 
     def wrong(self, key: str, sentence: str, value: Any = "") -> EverystepError:
         """The error about a key, with its line if one line alone has the key, or has the key and this value."""
+        if self.path is None:
+            return EverystepError(sentence)
         written = re.escape(str(value).lower() if isinstance(value, bool) else str(value))
         lines = [(n, text.partition("#")[0]) for n, text in enumerate(self.text.split("\n"), 1)]
         word = rf"(^|[\s{{,\[\".]){re.escape(key)}[\"\s]*[=\]]"
@@ -125,6 +150,8 @@ class File:
         """A list of names and tables that is not empty."""
         if not isinstance(value, list) or not value:
             found = "empty" if value in (None, []) else repr(value)
+            if self.path is None:
+                raise EverystepError(f"{key} is {found}; give at least one by --{_flag(key)}.")
             raise self.wrong(key, f"{key} is {found}; write {key} = {example}, or give --{_flag(key)}.")
         for each in value:
             if not isinstance(each, str | dict):
@@ -135,7 +162,7 @@ class File:
         if not isinstance(value, str) or not value:
             raise self.wrong(key, f'{key} is {value!r}; write it in quotes, such as {key} = "lake".', value)
         if not value.isprintable():
-            raise self.wrong(key, f"{key} is {value!r}; leave out what cannot be printed.")
+            raise self.wrong(key, f"{key} is {value!r}; use printable characters only.")
         return value
 
     def whole(self, key: str, value: Any, at_least: int = 1) -> int:
@@ -149,10 +176,13 @@ def _flag(key: str) -> str:
     return {"problems": "problem"}.get(key, key)
 
 
-def read(path: Path, flags: Overrides | None = None) -> Plan:
-    """The experiment in a file, checked in every way that needs no running."""
+def read(path: Path | None, flags: Overrides | None = None) -> RunList:
+    """The runs of a file and of flags that override it, or of flags alone; checked as far as possible without running.
+
+    Flags alone must give `problem`, `agents` and `out`.
+    """
     flags = flags or Overrides()
-    file, content = _opened(path)
+    file, content = (File(), {}) if path is None else _opened(path)
     file.only(content, KEYS, "an experiment")
     first, content = flags.seed0 is not None or "seed0" in content, DEFAULTS | content
     for key in ("episodes", "seed0"):
@@ -162,7 +192,7 @@ def read(path: Path, flags: Overrides | None = None) -> Plan:
     seeds = _seeds(file, content["seeds"]) if flags.seeds is None else flags.seeds
     seed0 = content["seed0"] if flags.seed0 is None else flags.seed0
     if isinstance(seeds, list) and first:
-        raise file.wrong("seeds", f"seeds is {seeds}, so that seed0 = {seed0} says nothing; leave seed0 out.")
+        raise file.wrong("seeds", f"seeds is {seeds}, so seed0 = {seed0} has no effect; leave seed0 out.")
     out = flags.out or (file.text_of("out", content["out"]) if "out" in content else None)
     if out is None:
         raise EverystepError(f"'{path}' has no out; write out = \"out/mine\", or give --out.")
@@ -171,14 +201,14 @@ def read(path: Path, flags: Overrides | None = None) -> Plan:
     runs: dict[str, Experiment] = {}
     for name, problem, own in _problems(file, content, flags):
         if name in runs:
-            raise file.wrong("problems", f"problem '{name}' is there twice; give one of them another name by called.")
+            raise file.wrong("problems", f"problem '{name}' is given twice; set `called` of one to another name.")
         episodes = flags.episodes or own or content["episodes"]
         certify = bool(flags.certify or content["certify"])
         try:
-            runs[name] = experiment.prepare(problem, recipes, episodes, seeds, seed0, certify)
+            runs["" if path is None else name] = experiment.prepare(problem, recipes, episodes, seeds, seed0, certify)
         except EverystepError as error:
-            raise EverystepError(f"'{path}', problem '{name}': {error}") from None
-    return Plan(Path(out), runs, engine)
+            raise (error if path is None else EverystepError(f"'{path}', problem '{name}': {error}")) from None
+    return RunList(Path(out), runs, engine)
 
 
 def _opened(path: Path) -> tuple[File, dict[str, Any]]:
@@ -188,9 +218,9 @@ def _opened(path: Path) -> tuple[File, dict[str, Any]]:
     except OSError as error:
         raise EverystepError(f"experiment '{path}' cannot be opened ({error.strerror}). Check the path.") from None
     except UnicodeDecodeError:
-        raise EverystepError(f"experiment '{path}' is no text; write it in TOML.") from None
+        raise EverystepError(f"experiment '{path}' is not a text file; write it in TOML.") from None
     except tomllib.TOMLDecodeError as error:
-        raise EverystepError(f"experiment '{path}' is no TOML: {error}. Correct that place.") from None
+        raise EverystepError(f"experiment '{path}' is not valid TOML: {error}. Correct it there.") from None
 
 
 def _seeds(file: File, value: Any) -> int | list[int]:
@@ -202,7 +232,7 @@ def _seeds(file: File, value: Any) -> int | list[int]:
 def _engine(file: File, content: Mapping[str, Any], flags: Overrides) -> Engine:
     given = {key: file.text_of(key, content[key]) for key in ("engine", "address") if key in content}
     if flags.engine == "local":
-        given.pop("address", None)  # it says where the file's engine is
+        given.pop("address", None)  # it belongs to the engine of the file
     named = Engine(flags.engine or given.get("engine", "local"), flags.address or given.get("address"))
     try:
         return named.checked()
@@ -212,7 +242,7 @@ def _engine(file: File, content: Mapping[str, Any], flags: Overrides) -> Engine:
 
 # --- problems ---------------------------------------------------------------------------------------------------------
 def _problems(file: File, content: Mapping[str, Any], flags: Overrides) -> list[tuple[str, FiniteCMDP, int | None]]:
-    """The name of its folder, a problem, and its own number of episodes if it has one."""
+    """For each problem the name of its run folder, the problem, and its number of episodes if it has its own."""
     if flags.problem is not None:
         problem = problems.load(flags.problem, flags.horizon)
         return [(problem.name, problem, None)]
@@ -231,13 +261,14 @@ def _problems(file: File, content: Mapping[str, Any], flags: Overrides) -> list[
         folder = found[-1][0]
         if "/" in folder or folder.startswith(".") or len(folder) > LONGEST:
             raise file.wrong(
-                "called", f"called is '{folder}'; write a name that a folder can have, of at most {LONGEST} letters."
+                "called", f"called is '{folder}'; write a valid folder name of at most {LONGEST} characters."
             )
     return found
 
 
 def _problem(file: File, name: str, given: dict[str, Any]) -> FiniteCMDP:
     """A problem by name or file, with parameters."""
+    assert file.path is not None
     beside = file.path.parent / name
     make: Any = problems.REGISTERED.get(name) or (terrain_from if beside.suffix in READERS else None)
     allowed = ["horizon"] if make is None else list(inspect.signature(make).parameters)
@@ -253,13 +284,13 @@ def _problem(file: File, name: str, given: dict[str, Any]) -> FiniteCMDP:
             return problems.load(str(beside), given.get("horizon"))
         return make(**given) if make is not terrain_from else terrain_from(beside, **given)
     except TypeError as error:
-        raise file.wrong(name, f"problem {name} cannot be made ({error}); correct its parameters.") from None
+        raise file.wrong(name, f"problem {name} cannot be created ({error}); correct its parameters.") from None
     except EverystepError as error:
         raise file.wrong(_named(error, given, name), f"problem {name}: {error}" if given else str(error)) from None
 
 
 def _named(error: EverystepError, keys: Iterable[str], otherwise: str) -> str:
-    """The key that an error is about."""
+    """The key that an error mentions."""
     return next((key for key in keys if re.search(rf"\b{re.escape(key)}\b", str(error))), otherwise)
 
 
@@ -277,22 +308,16 @@ def _agents(file: File, content: Mapping[str, Any], flags: Overrides) -> list[Re
     for name in names:
         if name not in REGISTERED:
             raise file.wrong(name, str(unknown("agent", name, REGISTERED, "`everystep list` shows all.")))
-    _used(file, shared, names)
-    for agent, key, value in flags.settings:
-        if not any(key in REGISTERED[name].settings for name in names if agent in (None, name)):
-            told = f"{agent}.{key}" if agent else key
-            having = (
-                f"'{file.path}' has {', '.join(dict.fromkeys(names))}"
-                if agent not in (None, *names)
-                else (f"no agent of '{file.path}' it is for has a setting {key}")
-            )
-            raise EverystepError(f"--set is '{told}={value}', but {having}; `everystep list` shows who has which.")
+    for key in shared:
+        if fault := _unusable(None, key, names):
+            raise file.wrong(key, f"[settings] has {key}: {fault}")
+    for flag in flags.settings:
+        if fault := _unusable(flag.agent, flag.key, names):
+            raise EverystepError(f"--set is '{flag}': {fault}")
     recipes = []
     for name, table in zip(names, tables, strict=True):
-        has = REGISTERED[name].settings
-        own = {key: value for key, value in shared.items() if key in has}
-        own |= file.table("settings", table.get("settings", {}))
-        flagged = {key: value for agent, key, value in flags.settings if key in has and agent in (None, name)}
+        own = accepted_settings(name, shared) | dict(file.table("settings", table.get("settings", {})))
+        flagged = accepted_settings(name, {key: value for agent, key, value in flags.settings if agent in (None, name)})
         grid = {
             key: _several(file, key, values)
             for key, values in file.table("grid", table.get("grid", {})).items()
@@ -307,12 +332,23 @@ def _agents(file: File, content: Mapping[str, Any], flags: Overrides) -> list[Re
     return recipes
 
 
-def _used(file: File, shared: Mapping[str, Any], names: Sequence[str]) -> None:
-    for key in shared:
-        if key not in SETTINGS:
-            raise file.wrong(key, str(unknown("setting", key, SETTINGS, "`everystep list` shows all.")))
-        if not any(key in REGISTERED[name].settings for name in names):
-            raise file.wrong(key, f"no agent here has a setting {key}; leave it out of [settings].")
+def accepted_settings(agent: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the settings that the agent has."""
+    return {key: value for key, value in settings.items() if key in REGISTERED[agent].settings}
+
+
+def _unusable(agent: str | None, key: str, names: Sequence[str]) -> EverystepError | None:
+    """Why a setting of one agent (None: of all) has no effect on a run of the named agents; None if it has one."""
+    if agent not in (None, *names):
+        return EverystepError(f"{agent} is not an agent of this run ({', '.join(dict.fromkeys(names))}); add it.")
+    if key not in SETTINGS:
+        return unknown("setting", key, SETTINGS, "`everystep list` shows all.")
+    candidates = list(dict.fromkeys(names if agent is None else [agent]))
+    if any(key in REGISTERED[name].settings for name in candidates):
+        return None
+    owners = ", ".join(name for name, each in REGISTERED.items() if key in each.settings)
+    have = "has" if len(candidates) == 1 else "have"
+    return EverystepError(f"{', '.join(candidates)} {have} no setting {key}; leave it out ({owners} can use it).")
 
 
 def _several(file: File, key: str, values: Any) -> list[Any]:
@@ -324,12 +360,12 @@ def _several(file: File, key: str, values: Any) -> list[Any]:
 def _recipe(file: File, name: str, called: Any, settings: Mapping[str, Any], point: Mapping[str, Any]) -> Recipe:
     for key, value in settings.items():
         if not isinstance(value, str | int | float):
-            raise file.wrong(key, f"setting {key} is {value!r}; write a number, true, false or a text.")
+            raise file.wrong(key, f"setting {key} is {value!r}; write a number, a string, true or false.")
     try:
         recipe = Recipe(name, settings)
         if called is None:
             return recipe
-        told = ", ".join(f"{key}={value}" for key, value in point.items())
-        return recipe.called(file.text_of("called", called) + (f"({told})" if told else ""))
+        varied = ", ".join(f"{key}={value}" for key, value in point.items())
+        return recipe.called(file.text_of("called", called) + (f"({varied})" if varied else ""))
     except EverystepError as error:
         raise file.wrong(_named(error, settings, name), str(error)) from None

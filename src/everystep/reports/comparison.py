@@ -21,7 +21,7 @@ import numpy as np
 from everystep import files, problems
 from everystep.agents.registry import REGISTERED, Recipe, lsvi_ae
 from everystep.errors import EverystepError, unknown
-from everystep.experiments import experiment, reductions, run_folder, runner, statistics, tables
+from everystep.experiments import config, experiment, reductions, run_folder, runner, statistics, tables
 from everystep.mdp.cmdp import FiniteCMDP
 
 LEFT_OUT = "left_out.json"
@@ -118,11 +118,7 @@ def _able(
     """Those that can run on a problem, with its settings; and of the others, the sentence that refused them."""
     able, refused = [], {}
     for recipe in recipes:
-        own = {
-            key: value
-            for key, value in standard.settings_on(problem).items()
-            if key in REGISTERED[recipe.name].settings
-        }
+        own = config.accepted_settings(recipe.name, standard.settings_on(problem))
         each = Recipe(recipe.name, own | dict(recipe.settings), recipe.alias or recipe.name)
         try:
             each.resolve(problem, episodes)

@@ -14,7 +14,7 @@ import numpy as np
 
 from everystep.agents.registry import REGISTERED, Recipe
 from everystep.errors import EverystepError, InfeasibleError
-from everystep.experiments import experiment, run_folder
+from everystep.experiments import config, experiment, run_folder
 from everystep.experiments.engines import local
 from everystep.experiments.experiment import Experiment
 from everystep.mdp.cmdp import FiniteCMDP
@@ -40,7 +40,7 @@ def _settings(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Those that the agent has; one that must be told a safe action in every state is told the safest."""
     agent = REGISTERED[name]
     told = {"safe_action": "safest"} if agent.told else {}
-    return told | {key: value for key, value in given.items() if key in agent.settings}
+    return told | config.accepted_settings(name, given)
 
 
 def examined(wish: Wish) -> dict[str, Any]:

@@ -1,0 +1,56 @@
+"""`everystep compare`: all agents on all problems."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from everystep.cli.shared import progress_bar, split_names
+from everystep.errors import EverystepError, whole_number
+
+HELP = "run all agents on all problems that support them: Table 1, measured"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--problems", metavar="P,Q", help="names separated by commas (all)")
+    parser.add_argument("--agents", metavar="A,B", help="names separated by commas (all)")
+    parser.add_argument("--ablation", action="store_true", help="LSVI-AE without each of its ingredients instead")
+    parser.add_argument("--seeds", default="32", metavar="N", help="number of seeds (32)")
+    parser.add_argument("--episodes", metavar="K", help="number of episodes (each problem's default)")
+    parser.add_argument("--table-only", action="store_true", help="run nothing: the table of the existing runs")
+    parser.add_argument("--out", metavar="DIR", help="a folder of run folders (out/compare, or out/ablation)")
+
+
+def run(options: argparse.Namespace) -> None:
+    seeds = whole_number("seeds", options.seeds)
+    episodes = None if options.episodes is None else whole_number("episodes", options.episodes)
+    out = Path(options.out or ("out/ablation" if options.ablation else "out/compare"))
+    problems = None if options.problems is None else split_names(options.problems)
+    if options.table_only and (problems is not None or options.agents is not None):
+        raise EverystepError("--table-only reads all run folders; leave --problems and --agents out.")
+    if options.ablation and options.agents is not None:
+        raise EverystepError(
+            f"--agents is '{options.agents}', but --ablation has its own agents; leave one of the two out."
+        )
+
+    from everystep.agents.registry import Recipe
+    from everystep.experiments import run_folder
+    from everystep.reports import comparison
+
+    if not options.table_only:
+        if options.ablation:
+            prepared = comparison.ablation(problems, seeds, episodes)
+        else:
+            agents = None if options.agents is None else [Recipe(name) for name in split_names(options.agents)]
+            prepared = comparison.prepare(agents, problems, seeds, episodes)
+        total = sum(each.spec["episodes"] * seeds * len(each.agents) for each in prepared.missing(out).values())
+        with progress_bar(total) as advance:
+            prepared.run(out, lambda step: advance(step.episodes))
+    table = comparison.read(out)
+    if not table.rows and table.unfinished:
+        raise EverystepError(run_folder.how_to_finish(table.unfinished[0]))
+    if not table.rows:
+        raise EverystepError(f"out '{out}' holds no run folders; give a folder written by `everystep compare`.")
+    table.write(out)
+    print(table.text())
+    print(f"\nWritten to {out}")

@@ -1,0 +1,34 @@
+"""`everystep reproduce`: the paper's experiment."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from everystep.cli.shared import progress_bar
+from everystep.errors import whole_number
+
+HELP = "run the paper's experiment and report what reproduces"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seeds", default="64", metavar="N", help="number of seeds (64)")
+    parser.add_argument("--episodes", default="1000", metavar="K", help="number of episodes (1000)")
+    parser.add_argument("--out", default="out/paper", metavar="DIR", help="the run folder (out/paper)")
+
+
+def run(options: argparse.Namespace) -> None:
+    episodes, seeds = whole_number("episodes", options.episodes), whole_number("seeds", options.seeds)
+
+    from everystep.reports import reproduction
+    from everystep.web import report
+
+    out = Path(options.out)
+    plan = reproduction.plan(seeds, episodes)
+    plan.claim(out)
+    with progress_bar(plan.episodes) as advance:
+        findings = plan.run(advance)
+    findings.save(out)
+    print(findings.text())
+    print(f"\nWritten to {out}")
+    print(f"Report for the browser: {report.write(out, progress_bar)}")

@@ -1,0 +1,24 @@
+"""`everystep theory`: a run compared with the paper's theorems."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from everystep.cli.shared import add_folder, progress_bar
+from everystep.errors import whole_number
+
+HELP = "compare a run with the paper's theorems: bounds, errors, coverage"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_folder(parser)
+    parser.add_argument("--seeds", default="8", metavar="N", help="number of its seeds to run again and measure (8)")
+
+
+def run(options: argparse.Namespace) -> None:
+    seeds = whole_number("seeds", options.seeds)
+
+    from everystep.reports.theory import table
+
+    print(table.run(Path(options.folder), seeds, progress_bar))
