@@ -17,7 +17,8 @@ from everystep.lsvi.choices.safe_graph import Bonuses, SafeGraph
 from everystep.lsvi.choices.ties import priorities, ties
 from everystep.lsvi.costs.triples import TripleEstimate
 from everystep.mdp import planner
-from everystep.mdp.cmdp import FiniteCMDP, Known, Noise, at_step
+from everystep.mdp.cmdp import FiniteCMDP, Known, Noise
+from everystep.mdp.world import at_step
 from everystep.problems import frozen_lake, synthetic
 from everystep.reports.theory import diagnosis
 
@@ -99,7 +100,11 @@ def by_step(array, H, axis=0):
 
 def triple_costs(p):
     """(m, H, S, A, S), threshold included."""
-    g = np.broadcast_to(p.g[..., None], (*p.g.shape, p.states)) if p.noise.cost_on_arrival is None else p._cost_seen
+    g = (
+        np.broadcast_to(p.g[..., None], (*p.g.shape, p.states))
+        if p.noise.cost_on_arrival is None
+        else p.cost_on_arrival
+    )
     return by_step(g, p.horizon, 1) + p.known.threshold[:, None, None, None, None]
 
 

@@ -17,7 +17,8 @@ from everystep.lsvi.episode import Episode
 from everystep.lsvi.radii import Tuned
 from everystep.lsvi.regression.linalg import OnDemand
 from everystep.mdp import planner
-from everystep.mdp.cmdp import Factored, FiniteCMDP, Known, Noise, Sizes
+from everystep.mdp.cmdp import Factored, FiniteCMDP, Known, Noise
+from everystep.mdp.world import Sizes
 from everystep.problems import from_map
 
 LEVELS = (0.1, 0.2, 0.4, 0.7, 1.0)

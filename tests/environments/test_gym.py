@@ -13,7 +13,8 @@ import everystep as es  # noqa: E402
 from everystep.environments import registration, rendering  # noqa: E402
 from everystep.errors import EverystepError  # noqa: E402
 from everystep.mdp import planner  # noqa: E402
-from everystep.mdp.cmdp import Noise, start_state, step  # noqa: E402
+from everystep.mdp.cmdp import Noise  # noqa: E402
+from everystep.mdp.world import start_state, step  # noqa: E402
 from everystep.problems import REGISTERED  # noqa: E402
 
 IDS = list(registration.IDS)

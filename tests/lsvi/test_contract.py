@@ -24,7 +24,8 @@ from everystep.lsvi.radii import CoordinateCost, CoordinateValue, PaperCost, Pap
 from everystep.lsvi.values.counts import Counts
 from everystep.lsvi.values.kernel import KernelValues
 from everystep.lsvi.values.linear import Linear
-from everystep.mdp.cmdp import FiniteCMDP, Known, Sizes
+from everystep.mdp.cmdp import FiniteCMDP, Known
+from everystep.mdp.world import Sizes
 
 SIZES = Sizes(states=5, actions=3, successors=2, horizon=4, constraints=2)
 SUCCESSORS = np.array([[0, 1, 2, 3, 4], [1, 2, 3, 4, 0]], np.int32)

@@ -16,7 +16,8 @@ from everystep.lsvi.choices.ties import ties
 from everystep.lsvi.episode import Episode
 from everystep.lsvi.radii import Tuned
 from everystep.lsvi.values.kernel import KernelValues
-from everystep.mdp.cmdp import FiniteCMDP, Sizes, at_step, start_state
+from everystep.mdp.cmdp import FiniteCMDP
+from everystep.mdp.world import Sizes, at_step, start_state
 
 S, A, H, LAM, BETA, CAP = 5, 3, 4, 0.3, 0.7, 3.0
 TELLS_ALL_APART = "kernel(categorical(on=state)*categorical(on=action))"

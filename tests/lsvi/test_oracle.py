@@ -15,7 +15,8 @@ import everystep
 from everystep.agents import Recipe
 from everystep.lsvi import algorithm, loop
 from everystep.lsvi.choices.ties import priorities, ties
-from everystep.mdp.cmdp import FiniteCMDP, Noise, at_step
+from everystep.mdp.cmdp import FiniteCMDP, Noise
+from everystep.mdp.world import at_step
 from everystep.problems import from_map
 
 EPISODES = 30

@@ -19,7 +19,7 @@ from everystep.lsvi.radii import Tuned
 from everystep.lsvi.regression import linalg
 from everystep.lsvi.values.counts import Counts
 from everystep.lsvi.values.linear import Linear
-from everystep.mdp.cmdp import Sizes
+from everystep.mdp.world import Sizes
 
 K = 40
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from everystep.errors import EverystepError, InfeasibleError
 from everystep.mdp import planner
-from everystep.mdp.cmdp import FiniteCMDP, Noise, at_step, expected, start_state, step
+from everystep.mdp.cmdp import FiniteCMDP, Noise
+from everystep.mdp.world import at_step, expected, start_state, step
 
 S, A, H = 3, 2, 4
 repeatable = settings(derandomize=True, deadline=None, database=None, max_examples=60)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from everystep.errors import EverystepError
 from everystep.mdp import planner
-from everystep.mdp.cmdp import step
+from everystep.mdp.world import step
 from everystep.problems import from_arrays, from_map, frozen_lake, load
 
 LEFT, DOWN, RIGHT, UP = range(4)

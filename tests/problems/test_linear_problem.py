@@ -11,7 +11,8 @@ from everystep.errors import EverystepError
 from everystep.experiments import experiment, run_folder
 from everystep.lsvi import loop
 from everystep.mdp import planner
-from everystep.mdp.cmdp import Factored, FiniteCMDP, Noise, at_step, can_follow, expected, next_states, step
+from everystep.mdp.cmdp import Factored, FiniteCMDP, Noise
+from everystep.mdp.world import at_step, can_follow, expected, next_states, step
 
 S, A, D, H = 6, 3, 2, 4
 
@@ -134,7 +135,7 @@ def test_factors_of_a_wrong_shape_are_refused(phi, mu, sentence):
 
 
 def test_factors_cannot_show_anything_on_arrival():
-    with pytest.raises(EverystepError, match=r"^noise is seen on arrival"):
+    with pytest.raises(EverystepError, match=r"^noise is observed on arrival"):
         FiniteCMDP(factors(), np.zeros((S, A)), np.zeros((S, A)), noise=Noise(reward_on_arrival=np.zeros((S, A, S))))
 
 

@@ -16,7 +16,8 @@ from everystep.cli import main
 from everystep.errors import EverystepError
 from everystep.experiments import figures, run_folder
 from everystep.mdp import planner
-from everystep.mdp.cmdp import step
+from everystep.mdp.cmdp import Grid
+from everystep.mdp.world import step
 from everystep.problems import load, terrain, terrain_from
 from everystep.problems.terrain import covariance_root
 
@@ -468,12 +469,14 @@ def test_a_terrain_comes_back_from_its_file_with_heights_kernel_and_coordinates(
 
 
 def test_heights_to_draw_must_fit_the_map(tmp_path):
-    with pytest.raises(EverystepError, match=r"^heights have shape \(2, 3\); give finite numbers \(1, 2\), one a cell"):
+    with pytest.raises(
+        EverystepError, match=r"^heights have shape \(2, 3\); give finite numbers \(1, 2\), one per cell"
+    ):
         es.FiniteCMDP(
             np.full((2, 2, 2), 0.5),
             np.zeros((2, 2)),
             -np.ones((2, 2)),
-            grid=es.problem.Grid(("SG",), np.zeros((2, 3))),
+            grid=Grid(("SG",), np.zeros((2, 3))),
         )
 
 
@@ -504,4 +507,4 @@ def test_a_map_with_heights_is_shaded_by_them_and_says_so(hills):
 def test_level_ground_can_be_drawn():
     from matplotlib.figure import Figure
 
-    figures.cells(Figure().subplots(), es.problem.Grid(("S.", ".G"), np.zeros((2, 2))), fill=True)
+    figures.cells(Figure().subplots(), Grid(("S.", ".G"), np.zeros((2, 2))), fill=True)

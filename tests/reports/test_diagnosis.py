@@ -16,7 +16,8 @@ from everystep.lsvi.costs.counts import CountCosts
 from everystep.lsvi.costs.gp import GridGP
 from everystep.lsvi.episode import Episode
 from everystep.lsvi.radii import Tuned
-from everystep.mdp.cmdp import FiniteCMDP, Noise, Sizes
+from everystep.mdp.cmdp import FiniteCMDP, Noise
+from everystep.mdp.world import Sizes
 from everystep.reports.theory import diagnosis
 
 WATCHED = [

@@ -18,7 +18,8 @@ import numpy as np
 from everystep.environments.constraints import from_info, harm, signed
 from everystep.environments.rendering import WINDOW_SENTENCE, Moment, Picture, Window, text
 from everystep.errors import EverystepError, number_below, unknown
-from everystep.mdp.cmdp import FiniteCMDP, start_state, step
+from everystep.mdp.cmdp import FiniteCMDP
+from everystep.mdp.world import start_state, step
 from everystep.problems import REGISTERED
 
 try:

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from everystep.errors import EverystepError
-from everystep.mdp.cmdp import FiniteCMDP, Grid, at_step
+from everystep.mdp.cmdp import FiniteCMDP, Grid
+from everystep.mdp.world import at_step
 
 FEW_ACTIONS = 12  # that are listed for a state
 NUMBERED = 144  # states up to this many carry their numbers

@@ -238,7 +238,7 @@ def digest(problem: FiniteCMDP) -> str:
     for name, array in sorted(problem.coordinates.items()):
         sha.update(name.encode() + np.ascontiguousarray(array).tobytes())
     told = (*parts, noise.cost_sigma, problem.features, problem.exempt)
-    if problem.known.told:
+    if not problem.known.is_empty:
         told = (*told, problem.known.threshold, problem.known.safe_action, problem.known.triples)
     for part in told:
         sha.update(b"-" if part is None else str(np.shape(part)).encode() + np.ascontiguousarray(part).tobytes())

@@ -33,7 +33,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from everystep.lsvi import rowwise
-from everystep.mdp.cmdp import AnyArray, Sizes, at_step
+from everystep.mdp.world import AnyArray, Sizes, at_step
 
 
 class Agent(NamedTuple):

@@ -23,7 +23,7 @@ from everystep.lsvi.choices.ties import ties
 from everystep.lsvi.costs import gp
 from everystep.lsvi.episode import Episode
 from everystep.mdp import certificates, planner
-from everystep.mdp.cmdp import AnyArray, Sizes, World, start_state, step
+from everystep.mdp.world import AnyArray, Sizes, World, start_state, step
 
 CHUNK = 500  # episodes in one compiled call; visits are also kept after the first, as <agent>_500
 
@@ -49,7 +49,7 @@ class Metrics(NamedTuple):
     violation: Float[Array, " m"]
     unsafe_steps: Int[Array, ""]
     soft_violation: Float[Array, ""]
-    labels: certificates.Counts | None = None  # what the cost intervals certify before the episode, if asked for
+    labels: certificates.LabelCounts | None = None  # what the cost intervals certify before the episode, if asked for
     planned: Bool[Array, ""] | None = None  # whether a plan was made, of agents that plan rarely
     mixture_violation: Float[Array, ""] | None = None  # of the mean over each draw, of agents that mix actions
     watched: Any = None  # what somebody who watches the run wrote down

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from everystep.mdp.cmdp import FEW, AnyArray
+from everystep.mdp.world import FEW, AnyArray
 
 
 def each(row: Callable[..., Array], *arrays: AnyArray) -> AnyArray:

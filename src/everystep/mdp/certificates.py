@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from everystep.mdp.cmdp import AnyArray, FiniteCMDP
+from everystep.mdp.cmdp import FiniteCMDP
+from everystep.mdp.world import AnyArray
 
 SAFE, UNKNOWN, UNSAFE = 1, 0, -1
 
 
-class Counts(NamedTuple):
+class LabelCounts(NamedTuple):
     """How many (h, x, a) are called safe and unsafe, and how many of these labels are false."""
 
     safe: AnyArray
@@ -32,7 +33,7 @@ def labels(lower: AnyArray, upper: AnyArray) -> AnyArray:
     return safe.astype(np.int8) - unsafe.astype(np.int8)
 
 
-def count(label: AnyArray, g: AnyArray, counted: AnyArray) -> Counts:
+def count(label: AnyArray, g: AnyArray, counted: AnyArray) -> LabelCounts:
     """Against the true g (T, m, A, S), over the states that are `counted` (S,); leading axes are kept.
 
     An estimator shared over steps speaks for every step: it counts once, and is false if it is at any step.
@@ -44,7 +45,7 @@ def count(label: AnyArray, g: AnyArray, counted: AnyArray) -> Counts:
         always = ever = safe_step
     total = lambda mask: (mask & counted).sum((-3, -2, -1), dtype=np.int32)
     safe, unsafe = label == SAFE, label == UNSAFE
-    return Counts(total(safe), total(unsafe), total((safe & ~always) | (unsafe & ever)))
+    return LabelCounts(total(safe), total(unsafe), total((safe & ~always) | (unsafe & ever)))
 
 
 def summary(
@@ -76,7 +77,7 @@ def summary(
     return told
 
 
-def at_the_end(problem: FiniteCMDP, agent: str, bounds: Mapping[str, np.ndarray]) -> Counts:
+def at_the_end(problem: FiniteCMDP, agent: str, bounds: Mapping[str, np.ndarray]) -> LabelCounts:
     """The counts of each seed when its run was over."""
     label = labels(*(bounds[f"{agent}_{end}"].swapaxes(-1, -2) for end in ("lower", "upper")))
     return count(label, problem.world.g, ~problem.exempt)

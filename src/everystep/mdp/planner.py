@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from everystep.errors import EverystepError
-from everystep.mdp.cmdp import FEW, AnyArray, FiniteCMDP, World, at_step, can_follow, expected, next_states
+from everystep.mdp.cmdp import FiniteCMDP
+from everystep.mdp.world import FEW, AnyArray, World, at_step, can_follow, expected, next_states
 
 
 class Solution(NamedTuple):

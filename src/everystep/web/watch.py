@@ -28,7 +28,8 @@ from everystep.lsvi.choices.ties import ties
 from everystep.lsvi.episode import Episode
 from everystep.lsvi.loop import Carry
 from everystep.mdp import certificates, planner
-from everystep.mdp.cmdp import FiniteCMDP, Sizes, World, at_step
+from everystep.mdp.cmdp import FiniteCMDP
+from everystep.mdp.world import Sizes, World, at_step
 
 UNKNOWN, SAFE, UNSAFE = 0, 1, 2  # of an action in a frame
 MIXED = 255  # in place of an action, where a plan mixes several

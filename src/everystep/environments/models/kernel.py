@@ -26,7 +26,7 @@ from everystep.kernels import Kernel, Point, diagonal, gram
 from everystep.lsvi.costs.estimate import CostEstimate
 from everystep.lsvi.radii import Radius, Scalar
 from everystep.lsvi.regression.linalg import forward
-from everystep.mdp.cmdp import at_step
+from everystep.mdp.world import at_step
 
 
 class PointsSeen(NamedTuple):

@@ -33,7 +33,7 @@ from jaxtyping import Array, Float, Int
 from everystep.lsvi.costs.estimate import CostEstimate
 from everystep.lsvi.radii import Radius, Scalar
 from everystep.lsvi.regression.linalg import forward
-from everystep.mdp.cmdp import at_step
+from everystep.mdp.world import at_step
 
 
 class Seen(NamedTuple):

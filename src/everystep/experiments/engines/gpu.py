@@ -32,7 +32,8 @@ from everystep.lsvi.costs.counts import CountCosts, CountCostState
 from everystep.lsvi.loop import Carry, Metrics
 from everystep.lsvi.radii import Multiplied
 from everystep.lsvi.values.counts import Counts, CountState
-from everystep.mdp.cmdp import FEW, AnyArray, Factored, FiniteCMDP, Sizes, World, start_state
+from everystep.mdp.cmdp import Factored, FiniteCMDP
+from everystep.mdp.world import FEW, AnyArray, Sizes, World, start_state
 
 EPISODES = 100  # in one call of the kernel: draws of a few hundred bytes an episode are made before it
 

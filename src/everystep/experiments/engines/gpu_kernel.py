@@ -32,7 +32,7 @@ from jax.experimental import pallas as pl
 from everystep.lsvi import rowwise
 from everystep.lsvi.algorithm import Agent
 from everystep.lsvi.choices.ties import tie_words, winner
-from everystep.mdp.cmdp import AnyArray, Sizes, weighted
+from everystep.mdp.world import AnyArray, Sizes, weighted
 
 V_PI, C_PI = 1, 2  # columns of `Scratch.values`, after V
 FIRST = np.int32(0)  # loops count in 32 bits, whatever numbers are

@@ -24,7 +24,8 @@ from everystep.lsvi import loop
 from everystep.lsvi.algorithm import Agent
 from everystep.lsvi.costs import kernel_fit
 from everystep.lsvi.loop import CHUNK, Carry, Metrics
-from everystep.mdp.cmdp import FiniteCMDP, World
+from everystep.mdp.cmdp import FiniteCMDP
+from everystep.mdp.world import World
 
 BATCH = 2  # seeds in one compiled call on a CPU: larger ones are 4 % faster, but each size is compiled anew
 SHARE = 0.4  # of a device's free memory that a batch may take: its state, that of the next chunk, and what is recorded

@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, UInt32
 
 from everystep.lsvi import rowwise
 from everystep.lsvi.choices.ties import best
-from everystep.mdp.cmdp import AnyArray
+from everystep.mdp.world import AnyArray
 
 
 class Greedy(NamedTuple):

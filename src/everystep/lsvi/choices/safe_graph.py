@@ -27,7 +27,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from everystep.lsvi.choices.ties import best
-from everystep.mdp.cmdp import at_step
+from everystep.mdp.world import at_step
 
 
 class Admitted(NamedTuple):

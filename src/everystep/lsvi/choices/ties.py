@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, UInt32
 
 from everystep.lsvi import rowwise
-from everystep.mdp.cmdp import AnyArray
+from everystep.mdp.world import AnyArray
 
 TIE = 1e-9
 TIE_IN_SINGLE = 1e-5  # 1e-9 is less than single precision can tell apart; H steps of it leave some 1e-6

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int
 from everystep.lsvi.costs.estimate import CostEstimate
 from everystep.lsvi.episode import Episode, step_index
 from everystep.lsvi.radii import Norms, Radius, Scalar
-from everystep.mdp.cmdp import Sizes
+from everystep.mdp.world import Sizes
 
 
 class CountCostState(NamedTuple):

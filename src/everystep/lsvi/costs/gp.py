@@ -24,7 +24,7 @@ from everystep.lsvi.episode import Episode
 from everystep.lsvi.radii import GPRadius, Scalar
 from everystep.lsvi.regression import gp_posterior
 from everystep.lsvi.regression.per_step import by_estimator, for_each, repeat
-from everystep.mdp.cmdp import Sizes
+from everystep.mdp.world import Sizes
 
 
 class Tally(NamedTuple):

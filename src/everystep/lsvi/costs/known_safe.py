@@ -33,7 +33,7 @@ from everystep.lsvi.costs.counts import CountCosts, CountCostState
 from everystep.lsvi.costs.linear import LinearCosts, LinearCostState
 from everystep.lsvi.episode import Episode
 from everystep.lsvi.regression.per_step import for_each
-from everystep.mdp.cmdp import Sizes
+from everystep.mdp.world import Sizes
 
 
 class SafeEstimate(NamedTuple):

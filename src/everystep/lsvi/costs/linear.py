@@ -15,7 +15,7 @@ from everystep.lsvi.costs.estimate import CostEstimate
 from everystep.lsvi.episode import Episode
 from everystep.lsvi.radii import Radius, Scalar
 from everystep.lsvi.regression import linalg
-from everystep.mdp.cmdp import Sizes
+from everystep.mdp.world import Sizes
 
 
 class LinearCostState(NamedTuple):

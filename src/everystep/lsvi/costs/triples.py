@@ -31,7 +31,7 @@ from everystep.lsvi.episode import Episode
 from everystep.lsvi.radii import Radius, Scalar
 from everystep.lsvi.regression import linalg
 from everystep.lsvi.regression.per_step import by_estimator, for_each, repeat
-from everystep.mdp.cmdp import Sizes
+from everystep.mdp.world import Sizes
 
 
 class TripleEstimate(NamedTuple):

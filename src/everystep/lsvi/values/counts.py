@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int
 from everystep.lsvi import rowwise
 from everystep.lsvi.episode import Episode, step_index
 from everystep.lsvi.radii import Norms, Radius, Scalar
-from everystep.mdp.cmdp import Sizes, at_step, over_successors, weighted
+from everystep.mdp.world import Sizes, at_step, over_successors, weighted
 
 
 class CountState(NamedTuple):

@@ -36,7 +36,7 @@ from everystep.lsvi.radii import Radius, Scalar
 from everystep.lsvi.regression import gp_posterior
 from everystep.lsvi.regression.per_step import by_estimator, for_each, repeat
 from everystep.lsvi.values.counts import CountState, counted, nothing_counted
-from everystep.mdp.cmdp import Sizes, at_step, weighted
+from everystep.mdp.world import Sizes, at_step, weighted
 
 
 class KernelState(NamedTuple):

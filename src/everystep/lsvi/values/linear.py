@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int
 from everystep.lsvi.episode import Episode
 from everystep.lsvi.radii import Radius, Scalar
 from everystep.lsvi.regression import linalg
-from everystep.mdp.cmdp import Sizes, at_step
+from everystep.mdp.world import Sizes, at_step
 
 
 class LinearState(NamedTuple):

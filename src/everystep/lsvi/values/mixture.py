@@ -27,7 +27,7 @@ from everystep.lsvi.episode import Episode
 from everystep.lsvi.radii import Radius, Scalar
 from everystep.lsvi.regression import linalg
 from everystep.lsvi.regression.per_step import by_estimator, for_each, repeat
-from everystep.mdp.cmdp import Sizes, at_step, over_successors
+from everystep.mdp.world import Sizes, at_step, over_successors
 
 
 class MixtureState(NamedTuple):

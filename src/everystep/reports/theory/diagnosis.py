@@ -41,7 +41,8 @@ from everystep.lsvi.episode import Episode
 from everystep.lsvi.loop import Metrics
 from everystep.lsvi.radii import CoordinateCost, Tuned
 from everystep.mdp import planner
-from everystep.mdp.cmdp import FiniteCMDP, World
+from everystep.mdp.cmdp import FiniteCMDP
+from everystep.mdp.world import World
 
 SLACK = 1e-9
 KNOWN_COSTS = (CountCosts, LinearCosts, GridGP, GrowingGP)

@@ -1,0 +1,326 @@
+"""The validation of a problem: arrays brought into their shapes, and mistakes reported by name and place.
+
+`normalise` runs when a problem is made and raises errors about shapes. `check` is `FiniteCMDP.check` and raises errors
+about values: probabilities, the range of g, noise, and a safe action for every state (Assumption 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from everystep.errors import EverystepError, InfeasibleError, whole_number
+from everystep.mdp.cmdp import Factored, FiniteCMDP, Grid, Known
+
+
+# --- shapes -------------------------------------------------------------------------------------------------------
+def normalise(problem: FiniteCMDP, put: Callable[[str, Any], None]) -> None:
+    """Replace every field of a new problem by its normal form through `put(name, value)`."""
+    put("horizon", whole_number("horizon", problem.horizon))
+    P, pairs, stepped = _factors(problem, problem.P) if isinstance(problem.P, Factored) else _table(problem, problem.P)
+    put("_stepped", stepped)  # decides the meaning of three axes of g
+    put("r", _with_step_axis(problem, "r", numbers("r", problem.r), pairs))
+    put("g", _constraint_axes(problem, "g", numbers("g", problem.g), pairs))
+    put("P", P)
+    put("start", _start(problem.start, problem.states))
+    put("exempt", _exempt(problem.exempt, problem.states))
+    if problem.features is not None:
+        put("features", _features(problem, problem.features))
+    elif isinstance(P, Factored) and len(P.phi) == 1:
+        put("features", P.phi[0])
+    if problem.kernel is not None:
+        put("kernel", str(problem.kernel))
+    put("known", _known(problem, problem.known))
+    put("coordinates", {name: _coordinate(problem, name, given) for name, given in problem.coordinates.items()})
+    if problem.grid is not None:
+        _check_grid(problem.grid, problem.states)
+
+
+def numbers(name: str, value: Any) -> np.ndarray:
+    """`value` as an array of float64, or the error that names the field."""
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind not in "biuf":
+            raise TypeError
+        array = array.astype(np.float64)
+    except (TypeError, ValueError):
+        raise EverystepError(f"{name} is not an array of numbers; give one.") from None
+    return array
+
+
+def _with_step_axis(problem: FiniteCMDP, name: str, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """`array` as (T, *shape) with T = 1 or H."""
+    if array.shape == shape:
+        return array[None]
+    if array.shape == (problem.horizon, *shape):
+        return array
+    raise EverystepError(
+        f"{name} has shape {array.shape}; give {shape}, or {(problem.horizon, *shape)} when it depends on the step."
+    )
+
+
+def _constraint_axes(problem: FiniteCMDP, name: str, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """`array` as (m, T, *shape); a single extra axis means steps iff P has a step axis."""
+    extra = array.ndim - len(shape)
+    if array.shape[extra:] != shape or extra not in (0, 1, 2):
+        raise EverystepError(
+            f"{name} has shape {array.shape}; its last axes must be {shape}, after an optional m and an optional H."
+        )
+    if 0 in array.shape:
+        raise EverystepError(f"{name} has shape {array.shape}; give at least one constraint.")
+    if extra == 0:
+        return array[None, None]
+    if extra == 1 and not problem._stepped:
+        return array[:, None]
+    array = array[None] if extra == 1 else array
+    if array.shape[1] not in (1, problem.horizon):
+        raise EverystepError(f"{name} has {array.shape[1]} steps; the horizon is {problem.horizon}: give as many.")
+    return array
+
+
+def _table(problem: FiniteCMDP, given: Any) -> tuple[np.ndarray, tuple[int, ...], bool]:
+    """P with a step axis, (S, A), and whether P depends on the step."""
+    P = numbers("P", given)
+    if P.ndim not in (3, 4) or P.shape[-1] != P.shape[-3] or 0 in P.shape:
+        raise EverystepError(f"P has shape {P.shape}; give (S, A, S), or (H, S, A, S) when it depends on the step.")
+    return _with_step_axis(problem, "P", P, P.shape[-3:]), P.shape[-3:-1], P.ndim == 4
+
+
+def _factors(problem: FiniteCMDP, given: Factored) -> tuple[Factored, tuple[int, ...], bool]:
+    """The factors with a step axis, (S, A), and whether they depend on the step."""
+    phi, mu = numbers("phi", given.phi), numbers("mu", given.mu)
+    if phi.ndim not in (3, 4) or 0 in phi.shape:
+        raise EverystepError(f"phi has shape {phi.shape}; give (S, A, d), or (H, S, A, d) when it depends on the step.")
+    S, A, d = phi.shape[-3:]
+    P = Factored(_with_step_axis(problem, "phi", phi, (S, A, d)), _with_step_axis(problem, "mu", mu, (d, S)))
+    if problem.noise.reward_on_arrival is not None or problem.noise.cost_on_arrival is not None:
+        raise EverystepError(
+            "noise is observed on arrival, which requires an entry for every (x, a, x'), but P is given by factors; "
+            "use reward_sigma and cost_sigma, or give P as a table."
+        )
+    return P, (S, A), phi.ndim == 4 or mu.ndim == 3
+
+
+def _start(start: Any, states: int) -> np.ndarray:
+    array = np.asarray(start)
+    if np.issubdtype(array.dtype, np.integer):
+        array = array.reshape(-1)
+        wrong = array[(array < 0) | (array >= states)]
+        if len(array) == 0 or len(wrong):
+            shown = int(wrong[0]) if len(wrong) else "empty"
+            raise EverystepError(f"start is {shown}; give states between 0 and {states - 1}.")
+        return array.astype(np.int32)
+    array = numbers("start", array)
+    if array.shape != (states,) or (array < 0).any() or not abs(array.sum() - 1) <= 1e-9:
+        raise EverystepError(
+            f"start has shape {array.shape} and sum {array.sum():.6g}; "
+            f"give a state, a sequence of states, or {states} probabilities that sum to 1."
+        )
+    return array
+
+
+def _exempt(given: Any, states: int) -> np.ndarray:
+    exempt = np.zeros(states, bool) if given is None else np.asarray(given, bool)
+    if exempt.shape != (states,):
+        raise EverystepError(f"exempt has shape {exempt.shape}; give ({states},), one for each state.")
+    return exempt
+
+
+def _features(problem: FiniteCMDP, given: Any) -> np.ndarray:
+    phi = numbers("features", given)
+    if phi.ndim != 3 or phi.shape[:2] != (problem.states, problem.actions):
+        raise EverystepError(
+            f"features have shape {phi.shape}; "
+            f"give ({problem.states}, {problem.actions}, d), a vector for every state and action."
+        )
+    if not np.isfinite(phi).all() or phi.shape[-1] == 0:
+        raise EverystepError(f"features of shape {phi.shape} are empty or not all finite; give finite numbers.")
+    return phi
+
+
+def _known(problem: FiniteCMDP, given: Known | None) -> Known:
+    """The same with arrays: threshold (m,), safe_action (S,), triples (S, A, S, d)."""
+    S, A, m = problem.states, problem.actions, problem.constraints
+    given = Known() if given is None else given
+    if not isinstance(given, Known):
+        raise EverystepError(f"known is {given!r}; give es.Known(threshold, safe_action, triples).")
+    threshold = numbers("threshold", given.threshold)
+    if threshold.shape not in ((), (m,)) or not np.isfinite(threshold).all():
+        raise EverystepError(f"threshold is {given.threshold}; give a finite number, or {m} of them.")
+    safe, triples = given.safe_action, given.triples
+    if safe is not None:
+        safe = _safe_action(problem, np.asarray(safe))
+    if triples is not None:
+        triples = numbers("triples", triples)
+        wrong_shape = triples.ndim != 4 or triples.shape[:3] != (S, A, S) or triples.shape[3] == 0
+        if wrong_shape or not np.isfinite(triples).all():
+            raise EverystepError(
+                f"triples have shape {triples.shape}; give finite numbers ({S}, {A}, {S}, d), a vector for every "
+                "state, action and next state."
+            )
+    return Known(np.broadcast_to(threshold, (m,)).copy(), safe, triples)
+
+
+def _safe_action(problem: FiniteCMDP, safe: np.ndarray) -> np.ndarray:
+    """`safe` if it holds one action per state, each with g < 0."""
+    S, A = problem.states, problem.actions
+    if safe.shape != (S,) or safe.dtype.kind not in "iu":
+        raise EverystepError(
+            f"safe_action has shape {safe.shape} and type {safe.dtype}; give {S} actions from 0 to {A - 1}."
+        )
+    if len(wrong := safe[(safe < 0) | (safe >= A)]):
+        raise EverystepError(f"safe_action holds {wrong[0]}; give {S} actions from 0 to {A - 1}.")
+    cost = problem.g[:, :, np.arange(S), safe].max((0, 1))
+    if (bad := (cost >= 0) & ~problem.exempt).any():
+        x = int(bad.argmax())
+        raise EverystepError(
+            f"safe_action of {problem.describe(x)} is {problem.describe_action(int(safe[x]))}, whose g is "
+            f"{cost[x]:.6g}; give an action with g < 0."
+        )
+    return safe
+
+
+def _coordinate(problem: FiniteCMDP, name: str, given: Any) -> np.ndarray:
+    if not name.isidentifier() or name in ("state", "action", "features"):
+        raise EverystepError(
+            f"coordinates are called '{name}'; use another word of letters, because state, action and "
+            "features exist already."
+        )
+    array = numbers(f"coordinates '{name}'", given)
+    array = array[..., None] if array.ndim == 2 else array
+    pairs = problem.states, problem.actions
+    if array.ndim != 3 or array.shape[:2] != pairs or not np.isfinite(array).all():
+        raise EverystepError(
+            f"coordinates '{name}' have shape {array.shape}; "
+            f"give finite numbers ({pairs[0]}, {pairs[1]}) or vectors ({pairs[0]}, {pairs[1]}, d)."
+        )
+    return array
+
+
+def _check_grid(grid: Grid, states: int) -> None:
+    if {len(row) * len(grid.rows) for row in grid.rows} != {states}:
+        raise EverystepError(f"rows draw {grid.rows}; give equally long rows with {states} cells in total.")
+    if grid.heights is None:
+        return
+    heights = numbers("heights", grid.heights)
+    if heights.shape != (shape := (len(grid.rows), grid.width)) or not np.isfinite(heights).all():
+        raise EverystepError(f"heights have shape {heights.shape}; give finite numbers {shape}, one per cell.")
+
+
+def reward_on_arrival(problem: FiniteCMDP) -> np.ndarray | None:
+    """The rewards observed on arrival as (T, S, A, S)."""
+    given, shape = problem.noise.reward_on_arrival, (problem.states, problem.actions, problem.states)
+    name = "reward_on_arrival"
+    return None if given is None else _with_step_axis(problem, name, numbers(name, given), shape)
+
+
+def cost_on_arrival(problem: FiniteCMDP) -> np.ndarray | None:
+    """The costs observed on arrival as (m, T, S, A, S)."""
+    given, shape = problem.noise.cost_on_arrival, (problem.states, problem.actions, problem.states)
+    if given is None:
+        return None
+    array = _constraint_axes(problem, "cost_on_arrival", numbers("cost_on_arrival", given), shape)
+    if len(array) != problem.constraints:
+        raise EverystepError(
+            f"cost_on_arrival has {len(array)} constraints, g has {problem.constraints}: give as many."
+        )
+    return array
+
+
+# --- values -------------------------------------------------------------------------------------------------------
+def check(problem: FiniteCMDP, cap: float | None = None) -> tuple[str, ...]:
+    """Raise an error for the first mistake; return remarks on what is unusual but allowed. See `FiniteCMDP.check`."""
+    from everystep.mdp import planner
+
+    P = problem.P
+    probabilities = (
+        {"phi": (P.phi, "factors"), "mu": (P.mu, "next states")}
+        if isinstance(P, Factored)
+        else {"P": (P, "next states")}
+    )
+    finite = {name: array for name, (array, _) in probabilities.items()} | {"r": problem.r, "g": problem.g}
+    for name, array in finite.items():
+        if not np.isfinite(array).all():
+            raise EverystepError(
+                f"{name} is {array[~np.isfinite(array)][0]} at {_place(problem, name, ~np.isfinite(array))}; "
+                "every entry must be finite."
+            )
+    for name, (array, over) in probabilities.items():
+        if (array < 0).any():
+            raise EverystepError(
+                f"{name} is {array[array < 0][0]:.6g} at {_place(problem, name, array < 0)}; "
+                "probabilities cannot be negative."
+            )
+        sums = array.sum(-1)
+        if (bad := np.abs(sums - 1) > 1e-9).any():
+            raise EverystepError(
+                f"{name} sums to {sums[bad][0]:.9g} over the {over} at {_place(problem, name, bad)}; make it sum to 1."
+            )
+    if (bad := np.abs(problem.g) > 1).any():
+        raise EverystepError(
+            f"g is {problem.g[bad][0]:.6g} at {_place(problem, 'g', bad)}; "
+            "scale it into [-1, 1] (its sign decides safety)."
+        )
+    _check_noise(problem)
+    _check_feasible(problem)
+    if cap is not None:
+        highest = planner.highest(problem)
+        if cap < highest - 1e-9:
+            raise EverystepError(
+                f"cap is {cap:g}, below the unconstrained optimum {highest:.6g}; "
+                "set cap to at least that, or leave it at auto."
+            )
+    return problem.remarks
+
+
+def _place(problem: FiniteCMDP, name: str, bad: np.ndarray) -> str:
+    """'state 3, action 1' for the first True of `bad`, whose axes are ([m], T, S, A, ...), or (T, d, ...) for mu."""
+    first = [int(i) for i in np.argwhere(bad)[0]]
+    constraint = f", constraint {first.pop(0) + 1}" if name == "g" and problem.constraints > 1 else ""
+    if name == "g" and problem.constraints == 1:
+        first.pop(0)
+    step = f", step {first[0] + 1}" if bad.shape[1 if name == "g" else 0] > 1 else ""
+    if name == "mu":
+        return f"factor {first[1]}{step}"
+    return f"{problem.describe(first[1])}, {problem.describe_action(first[2])}{step}{constraint}"
+
+
+def _check_noise(problem: FiniteCMDP) -> None:
+    noise, m = problem.noise, problem.constraints
+    for name, letter, seen, mean in (
+        ("reward", "r", problem.reward_on_arrival, problem.r),
+        ("cost", "g", problem.cost_on_arrival, problem.g),
+    ):
+        if seen is None or isinstance(problem.P, Factored):  # observations on arrival exclude factors
+            continue
+        error = np.abs((problem.P * seen).sum(-1) - mean)
+        if not np.isfinite(seen).all() or error.max() > 1e-9:
+            raise EverystepError(
+                f"{name}_on_arrival has a mean that differs from {letter} by {error.max():.3g}; make them agree."
+            )
+    for name in ("reward_sigma", "cost_sigma"):
+        sigma = np.asarray(getattr(noise, name), float)
+        if not np.isfinite(sigma).all() or (sigma < 0).any():
+            raise EverystepError(f"{name} is {getattr(noise, name)}; give a standard deviation of at least 0.")
+    if np.ndim(noise.reward_sigma):
+        raise EverystepError(f"reward_sigma has shape {np.shape(noise.reward_sigma)}; give one number.")
+    if np.ndim(noise.cost_sigma) and np.shape(noise.cost_sigma) != (m,):
+        raise EverystepError(f"cost_sigma has shape {np.shape(noise.cost_sigma)}; give one number, or {m}.")
+
+
+def _check_feasible(problem: FiniteCMDP) -> None:
+    """Assumption 1: every state that is not exempt has a safe action at every step."""
+    safe = (problem.g <= 0).all(0).any(-1) | problem.exempt
+    if safe.all():
+        return
+    h, x = (int(i) for i in np.argwhere(~safe)[0])
+    step = f" at step {h + 1}" if len(safe) > 1 else ""
+    others = int((~safe).any(0).sum()) - 1
+    more = f" (nor {others} more)" if others else ""
+    infeasible = InfeasibleError(
+        f"{problem.describe(x)} has no safe action{step}{more}: give it one with g <= 0 (Assumption 1)."
+    )
+    infeasible.states = tuple(int(i) for i in np.flatnonzero((~safe).any(0)))
+    raise infeasible

@@ -1,0 +1,226 @@
+"""The compressed form of a problem that the algorithms run on, and one step in it.
+
+A `World` holds the arrays of a `FiniteCMDP` with a step axis of length 1 (stationary) or H in front and states last, so
+that a planning step is one pass over contiguous numbers. Next states are compressed to the list of states that can
+follow each state, so that an expectation over them costs J products instead of S. Where P is a product of factors (a
+linear CMDP) both forms keep the factors, and no array of size S A S is ever made.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from everystep.mdp.cmdp import Factored, FiniteCMDP
+
+# A function for NumPy and JAX arrays alike types its arrays as Any.
+AnyArray = Any
+
+FEW = 8  # axes up to this length are unrolled, one term or row after the other: longer programs compile slowly
+
+
+class World(NamedTuple):
+    """The compressed form: T is 1 for a stationary quantity and H for one that depends on the step.
+
+    successors  (J, S)        states that can follow each state under some action; None when all S can
+    P           (T, A, J, S)  probability of each successor; or Factored, phi (T, A, d, S) and mu (T, d, S)
+    cumulative  (T, A, J, S)  its running sum, above 1 from the last possible successor on; for factors, in the same
+                              shapes, the sums before each entry: 0 first, above 1 after the last possible one
+    r           (T, A, S)     mean reward
+    g           (T, m, A, S)  mean constraint, safe iff <= 0
+    reward_seen (T, A, J, S)  the reward observed on arrival; None when the mean itself is observed
+    cost_seen   (T, m, A, J, S) the constraint observed on arrival; None when the mean itself is observed
+    reward_sigma ()           standard deviation of the normal noise on observed rewards; None for no noise
+    cost_sigma  (m,)          the same for observed constraints
+    start       (L,)          integers: the start of episode k is start[(k - 1) % L]; floats: a running sum
+    """
+
+    successors: AnyArray | None
+    P: AnyArray | Factored
+    cumulative: AnyArray | Factored
+    r: AnyArray
+    g: AnyArray
+    reward_seen: AnyArray | None
+    cost_seen: AnyArray | None
+    reward_sigma: AnyArray | None
+    cost_sigma: AnyArray | None
+    start: AnyArray
+
+
+class Sizes(NamedTuple):
+    """The numbers that determine every shape."""
+
+    states: int
+    actions: int
+    successors: int
+    horizon: int
+    constraints: int
+
+
+class StepOutcome(NamedTuple):
+    """The result of one step: the agent observes `reward` and `cost`; `g` is the true mean, recorded only."""
+
+    slot: AnyArray
+    x_next: AnyArray
+    reward: AnyArray
+    cost: AnyArray
+    g: AnyArray
+
+
+# --- one step -----------------------------------------------------------------------------------------------------
+def start_state(world: World, k: AnyArray, u: AnyArray) -> AnyArray:
+    """x_1^k, for episode k counted from 1 and a uniform draw u."""
+    if np.issubdtype(world.start.dtype, np.integer):
+        return world.start[(k - 1) % world.start.shape[0]]
+    return (u >= world.start).sum(dtype=np.int32)
+
+
+def step(
+    world: World, h: AnyArray, x: AnyArray, a: AnyArray, u: AnyArray, reward_noise: AnyArray, cost_noise: AnyArray
+) -> StepOutcome:
+    """One step from (x, a) with a uniform draw u and standard normal draws; for NumPy and JAX arrays."""
+    if isinstance(world.cumulative, Factored):
+        slot = _drawn_by_factors(at_step(world.P, h), at_step(world.cumulative, h), x, a, u)
+    else:
+        slot = (u >= at_step(world.cumulative, h)[a, :-1, x]).sum(dtype=np.int32)
+    g = at_step(world.g, h)[:, a, x]
+    reward = at_step(world.r, h)[a, x] if world.reward_seen is None else at_step(world.reward_seen, h)[a, slot, x]
+    cost = g if world.cost_seen is None else at_step(world.cost_seen, h)[:, a, slot, x]
+    if world.reward_sigma is not None:
+        reward = reward + world.reward_sigma * reward_noise
+    if world.cost_sigma is not None:
+        cost = cost + world.cost_sigma * cost_noise
+    x_next = slot if world.successors is None else world.successors[slot, x]
+    return StepOutcome(slot, x_next, reward, cost, g)
+
+
+def _drawn_by_factors(P: Factored, before: Factored, x: AnyArray, a: AnyArray, u: AnyArray) -> AnyArray:
+    """x' ~ sum_i phi_i(x, a) mu_i from one uniform u: i ~ phi(x, a), and the remainder of u draws x' ~ mu_i.
+
+    Given i, (u - sum_{j<i} phi_j) / phi_i is uniform again: exact, in O(d + log S).
+    """
+    i = (u >= before.phi[a, 1:, x]).sum(dtype=np.int32)
+    remainder = (u - before.phi[a, i, x]) / P.phi[a, i, x]
+    return before.mu[i].searchsorted(remainder, side="right").astype(np.int32) - 1
+
+
+# --- expectations -------------------------------------------------------------------------------------------------
+def at_step(array: AnyArray, h: AnyArray) -> AnyArray:
+    """The slice of step h of an array whose leading axis is 1 (stationary) or H; for `Factored`, of each factor."""
+    if isinstance(array, Factored):
+        return Factored(at_step(array.phi, h), at_step(array.mu, h))
+    return array[0] if array.shape[0] == 1 else array[h]
+
+
+def expected(P: AnyArray, successors: AnyArray | None, V: AnyArray) -> AnyArray:
+    """[P V](a, x) = sum_j P(a, j, x) V(successors(j, x)), for one step: P is (A, J, S), V is (S,).
+
+    With factors: sum_i phi_i(a, x) <mu_i, V>, which is d (A + 1) S products instead of A S S.
+    """
+    if isinstance(P, Factored):
+        return (P.mu @ V) @ P.phi
+    if successors is None:
+        return V @ P
+    return over_successors(P * V[successors][None])
+
+
+def over_successors(array: AnyArray) -> AnyArray:
+    """The sum over the axis of successors, the last but one.
+
+    A sum of a few terms is unrolled: the compiler vectorises it, but not a reduction over a short axis. Twice as fast.
+    """
+    J = array.shape[-2]
+    return sum(array[..., j, :] for j in range(J)) if J <= FEW else array.sum(-2)
+
+
+def weighted(P: AnyArray, V_after: AnyArray) -> AnyArray:
+    """sum_j P(j, x) V_after(j, x), the expectation for one action, with V looked up at the successors."""
+    return sum(P[j] * V_after[j] for j in range(len(P))) if len(P) <= FEW else (P * V_after).sum(0)
+
+
+def next_states(P: AnyArray | Factored, rho: np.ndarray) -> np.ndarray:
+    """sum_{x, a} rho(x, a) P(x' | x, a), where weights on (x, a) lead; for one step of a problem's P, in NumPy."""
+    if isinstance(P, Factored):
+        return np.asarray(np.einsum("xa,xad->d", rho, P.phi) @ P.mu)
+    return np.asarray(np.einsum("xa,xay->y", rho, P))
+
+
+def can_follow(P: AnyArray | Factored, here: np.ndarray) -> np.ndarray:
+    """The states that some action may reach from the states `here`, booleans (S,); for one step, in NumPy."""
+    if isinstance(P, Factored):
+        return np.asarray((P.mu[(P.phi[here] > 0).any((0, 1))] > 0).any(0))
+    return np.asarray((P[here] > 0).any((0, 1)))
+
+
+# --- compression --------------------------------------------------------------------------------------------------
+def compress(problem: FiniteCMDP) -> World:
+    """A problem as a `World` of NumPy arrays."""
+    compressed = _of_factors(problem.P) if isinstance(problem.P, Factored) else _of_table(problem, problem.P)
+    noise = problem.noise
+    cost_sigma = np.broadcast_to(np.asarray(noise.cost_sigma, float), (problem.constraints,)).copy()
+    return World(
+        **compressed,
+        r=np.ascontiguousarray(problem.r.swapaxes(-1, -2)),
+        g=np.ascontiguousarray(np.moveaxis(problem.g, 0, 1).swapaxes(-1, -2)),
+        reward_sigma=np.float64(noise.reward_sigma) if noise.reward_sigma else None,
+        cost_sigma=cost_sigma if cost_sigma.any() else None,
+        start=_cumulative_start(problem.start),
+    )
+
+
+def _cumulative_start(start: np.ndarray) -> np.ndarray:
+    """A sequence of states as it is; a distribution as its running sum without the last entry."""
+    if np.issubdtype(start.dtype, np.integer):
+        return start
+    if len(start) == 1:
+        return np.zeros(1, np.int32)
+    return np.where(np.arange(len(start)) >= np.flatnonzero(start)[-1], 2.0, np.cumsum(start))[:-1]
+
+
+def _of_table(problem: FiniteCMDP, P: np.ndarray) -> dict[str, Any]:
+    S, reward_seen, cost_seen = problem.states, problem.reward_on_arrival, problem.cost_on_arrival
+    possible = (P > 0).any((0, 2))
+    J = int(possible.sum(1).max())
+    if J == S:
+        successors, compressed = None, lambda full: full
+    else:
+        # States with fewer successors are padded with impossible ones, at probability 0.
+        successors = np.argsort(~possible, axis=1, kind="stable")[:, :J].astype(np.int32)
+        index = successors[:, None, :].astype(np.int64)
+        compressed = lambda full: np.take_along_axis(full, np.broadcast_to(index, (*full.shape[:-1], J)), axis=-1)
+    P = compressed(P)
+    cumulative = np.where(np.arange(J) >= _last_possible(P)[..., None], 2.0, np.cumsum(P, -1))
+    return {
+        "successors": None if successors is None else np.ascontiguousarray(successors.T),
+        "P": _states_last(P),
+        "cumulative": _states_last(cumulative),
+        "reward_seen": None if reward_seen is None else _states_last(compressed(reward_seen)),
+        "cost_seen": None if cost_seen is None else np.moveaxis(_states_last(compressed(cost_seen)), 0, 1),
+    }
+
+
+def _of_factors(P: Factored) -> dict[str, Any]:
+    return {
+        "successors": None,
+        "P": Factored(_states_last(P.phi), P.mu),
+        "cumulative": Factored(_states_last(_sums_before(P.phi)), _sums_before(P.mu)),
+        "reward_seen": None,
+        "cost_seen": None,
+    }
+
+
+def _states_last(array: np.ndarray) -> np.ndarray:
+    """(..., S, A, J) to (..., A, J, S)."""
+    return np.ascontiguousarray(np.moveaxis(array, -3, -1))
+
+
+def _last_possible(P: np.ndarray) -> np.ndarray:
+    """The last index of the last axis where P > 0."""
+    return np.asarray(P.shape[-1] - 1 - (P > 0)[..., ::-1].argmax(-1))
+
+
+def _sums_before(P: np.ndarray) -> np.ndarray:
+    """sum_{j < i} P_j at each i of the last axis, above 1 after the last possible one."""
+    before = np.concatenate([np.zeros_like(P[..., :1]), np.cumsum(P, -1)[..., :-1]], -1)
+    return np.where(np.arange(P.shape[-1]) > _last_possible(P)[..., None], 2.0, before)
