@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from everystep.mdp import planner
     from everystep.mdp.cmdp import Factored, FiniteCMDP, Known, Noise
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "EverystepError",
     "Factored",
