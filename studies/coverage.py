@@ -49,9 +49,9 @@ with progress_bar(options.instances * options.seeds * K * len(AGENTS)) as advanc
         prepared = experiment.prepare(problem, AGENTS, K, options.seeds, seed0=instance * options.seeds)
         optimal = es.planner.solve(problem).V[0]
         for label, each in diagnosis.diagnose(prepared, advanced).items():
-            seen, metrics = each.seen, each.metrics
+            seen, metrics = each.measured, each.metrics
             beta = table.value_radius(each.resolved)(K)
-            beside = table.Beside({}, each)
+            compared = table.TheoryComparison({}, each)
             regret = optimal[np.asarray(metrics.start)] - np.asarray(metrics.value)
             numbers = {
                 "covered": np.full(options.seeds, not table.not_covered(each.resolved)),
@@ -62,7 +62,7 @@ with progress_bar(options.instances * options.seeds * K * len(AGENTS)) as advanc
                 "lost": regret.clip(min=0).sum(1),
                 "violation": np.asarray(metrics.violation).sum((1, 2)),
                 "errors": np.asarray(seen.error).sum(1),
-                "lemma": beside.lemma[:, -1],
+                "lemma": compared.lemma[:, -1],
                 "regret_bound": np.full(options.seeds, theory.regret_bound(K, H, options.d, beta, P, repaired=True)),
                 "lost_curve": np.cumsum(regret.clip(min=0), 1).mean(0)[None],
                 "violation_curve": np.cumsum(np.asarray(metrics.violation).sum(-1), 1).mean(0)[None],
@@ -107,17 +107,17 @@ print(
 )
 
 
-def first_telling(d: int, H: int) -> dict[str, int | None]:
+def first_informative(d: int, H: int) -> dict[str, int | None]:
     """From which K on the repaired bounds, with the printed radii, are below K H."""
     beta = lambda K: theory.value_radius(1, d, H, K, P)
     errors = table.errors_bound(es.agents.lsvi_ae(**own).resolve(es.problems.linear(8, 4, d, H), K))
     return {
-        "regret": theory.first_telling(lambda K: theory.regret_bound(K, H, d, beta(K), P, repaired=True), H),
-        "violation": theory.first_telling(lambda K: theory.violation_bound(K, H, errors(K), repaired=True), H),
+        "regret": theory.first_informative_K(lambda K: theory.regret_bound(K, H, d, beta(K), P, repaired=True), H),
+        "violation": theory.first_informative_K(lambda K: theory.violation_bound(K, H, errors(K), repaired=True), H),
     }
 
 
-tells = {f"d = {d}, H = {h}": first_telling(d, h) for d, h in ((options.d, H), (10, 5), (400, 15))}
+tells = {f"d = {d}, H = {h}": first_informative(d, h) for d, h in ((options.d, H), (10, 5), (400, 15))}
 print("\nThe bounds are below K H from these K on (the last is the lake, one-hot):")
 for name, each in tells.items():
     print(f"  {name}: regret {each['regret']:.6g}, violation {each['violation']:.6g}")

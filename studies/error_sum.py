@@ -92,7 +92,7 @@ def by_agent(d: int, K: int, instances: int, advanced) -> tuple[np.ndarray, np.n
     for seed in range(instances):
         problem = es.problems.linear(states=100, actions=4, d=d, horizon=H, seed=seed)
         (run,) = diagnosis.diagnose(experiment.prepare(problem, [agent], K, [seed]), advanced).values()
-        curves.append(np.asarray(run.seen.error)[0])
+        curves.append(np.asarray(run.measured.error)[0])
     errors = np.array(curves)
     return errors.sum(1) / H, (errors / (2 * radii(d, K))).sum(1) / H
 

@@ -1,4 +1,4 @@
-"""A run watched from inside: against the plain transcription, against its own folder, and `everystep theory`."""
+"""The quantities of the proofs in a run: against the plain transcription, its folder, and `everystep theory`."""
 
 import json
 import shutil
@@ -50,8 +50,8 @@ def norms_of(phi, lam, pairs):
     return oracle.norms(Lambda, phi), np.linalg.slogdet(Lambda / lam)[1] / 2
 
 
-def watched_by_hand(case):
-    """What the watcher should see, from the oracle's walk and beliefs: everything conditioned anew in every episode."""
+def measured_by_hand(case):
+    """What the probe should record, from the oracle's walk and estimates, each conditioned from scratch per episode."""
     where, _, _, settings = cases.CASES[case]
     p, want = cases.problem(where), cases.expected(case)
     values = cases.recipe(case).resolve(p, cases.EPISODES)
@@ -103,16 +103,16 @@ def watched_by_hand(case):
 
 
 @pytest.mark.parametrize("case", WATCHED)
-def test_the_watcher_sees_what_the_plain_transcription_says(case):
+def test_the_probe_records_what_the_plain_transcription_computes(case):
     p = cases.problem(cases.CASES[case][0])
     prepared = experiment.prepare(p, [cases.recipe(case)], cases.EPISODES, cases.SEEDS)
     (diagnosed,) = diagnosis.diagnose(prepared).values()
-    for name, expected in watched_by_hand(case).items():
-        np.testing.assert_allclose(getattr(diagnosed.seen, name)[1], expected, rtol=1e-7, atol=1e-7, err_msg=name)
+    for name, expected in measured_by_hand(case).items():
+        np.testing.assert_allclose(getattr(diagnosed.measured, name)[1], expected, rtol=1e-7, atol=1e-7, err_msg=name)
     assert diagnosed.has_costs == (cases.CASES[case][1] != "lsvi")
 
 
-def test_gains_and_potentials_of_counts_are_those_of_a_process_that_tells_all_apart():
+def test_gains_and_norms_of_counts_are_those_of_a_process_with_independent_points():
     S, A, H, lam = 4, 3, 5, jnp.asarray(0.7)
     sizes = Sizes(states=S, actions=A, successors=S, horizon=H, constraints=1)
     counts = CountCosts(Tuned(jnp.ones(())), lam)
@@ -123,9 +123,9 @@ def test_gains_and_potentials_of_counts_are_those_of_a_process_that_tells_all_ap
         x, a = (jnp.asarray(rng.integers(n, size=H), jnp.int32) for n in (S, A))
         episode = Episode(x, a, x, x, jnp.zeros(H), jnp.asarray(rng.normal(size=(H, 1))))
         states = [model.update(state, episode) for model, state in zip((counts, process), states, strict=True)]
-    for watched in (diagnosis.cost_norms, diagnosis.information):
-        one, other = (watched(model, state) for model, state in zip((counts, process), states, strict=True))
-        np.testing.assert_allclose(one, other, rtol=1e-9)
+    of_counts, of_process = states
+    np.testing.assert_allclose(counts.squared_norms(of_counts), process.squared_norms(of_process), rtol=1e-9)
+    np.testing.assert_allclose(counts.information_gain(of_counts), process.information_gain(of_process), rtol=1e-9)
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +135,7 @@ def pond():
 
 @pytest.fixture(scope="module")
 def folder(pond, tmp_path_factory):
-    """A run of many kinds of agents, one of which was given features from Python."""
+    """A run of many kinds of agents, one with features from Python."""
     phi = np.random.default_rng(0).dirichlet(np.ones(4), (9, 4))
     agents = [
         es.agents.lsvi_ae(cost="gp(categorical(on=landing))", beta=0.4).called("process"),
@@ -151,7 +151,7 @@ def watched(folder):
     return diagnosis.diagnose(rerun.read(folder).again(2))
 
 
-def test_a_folder_run_again_and_watched_gives_the_same_numbers_bit_for_bit(folder, watched):
+def test_a_folder_run_again_with_the_probe_gives_the_same_numbers_bit_for_bit(folder, watched):
     kept = rerun.read(folder)
     assert kept.again(2).spec["seeds"] == [5, 6]
     for label, each in watched.items():
@@ -169,7 +169,7 @@ def test_an_agent_that_plans_rarely_is_judged_by_its_last_plan(watched):
     held = rare.optimism_held[0]
     last = None
     for k in range(len(planned)):
-        last = rare.seen.optimism[0, k] >= -diagnosis.SLACK if planned[k] else last
+        last = rare.measured.optimism[0, k] >= -diagnosis.SLACK if planned[k] else last
         assert held[k] == last
 
 
@@ -190,15 +190,15 @@ def test_printed_radii_keep_condition_1_and_optimism_and_a_fraction_of_them_does
     assert not narrow.optimism_held.all(1).any()
 
 
-def test_a_person_asks_for_the_theory_of_a_run(folder, capsys):
+def test_the_command_compares_a_run_with_its_theory(folder, capsys):
     assert main.main(["theory", str(folder), "--seeds", "2"]) == 0
     shown = capsys.readouterr().out
     for word in (
         "3 seeds, 2 of them run again",
-        "tells from K",
-        "Condition 1 held at all times in",
+        "below K H from K",
+        "Condition 1 held in all episodes of",
         "Q >= Q* held",
-        "information gained, costs",
+        "information gain, costs",
         "Theorem 1 does not cover this run: beta is tuned",
         "it is about lsvi-ae, and this is lsvi",
     ):
@@ -212,7 +212,7 @@ def test_a_person_asks_for_the_theory_of_a_run(folder, capsys):
             (model,) = said[label][learnt]
             assert model["measured"]["high"] <= model["printed"]["bound"]
     assert "errors" not in said["lsvi"]
-    assert said["printed"]["regret"]["repaired"]["first_telling_K"] > 1e4
+    assert said["printed"]["regret"]["repaired"]["first_informative_K"] > 1e4
     assert {path.name for path in (folder / "figures").iterdir()} == {"theory.png", "theory.svg"}
 
 

@@ -94,12 +94,12 @@ def test_deviations_of_a_process_and_its_information_stay_below_their_bounds(row
     assert gain <= bounds.gain_bound(K, np.linalg.eigvalsh(G), lam, rows)
 
 
-def test_the_first_telling_episode_is_the_smallest_by_trying_them_all():
+def test_the_first_informative_episode_is_the_smallest_by_trying_them_all():
     bound = lambda K: bounds.regret_bound(K, 3, 2, bounds.value_radius(0.1, 2, 3, K, 0.05), 0.05)
     first = next(K for K in range(1, 10**6) if bound(K) < 3 * K)
-    assert bounds.first_telling(bound, 3) == first
-    assert bounds.first_telling(lambda K: 0.5, 1) == 1
-    assert bounds.first_telling(lambda K: K + 1.0, 1) is None
+    assert bounds.first_informative_K(bound, 3) == first
+    assert bounds.first_informative_K(lambda K: 0.5, 1) == 1
+    assert bounds.first_informative_K(lambda K: K + 1.0, 1) is None
 
 
 def test_the_bound_of_the_lemma_grows_like_d_and_not_like_its_root():

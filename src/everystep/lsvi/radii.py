@@ -167,5 +167,20 @@ class PaperGP(NamedTuple):
         return self.beta * (self.bound + self.sigma * jnp.sqrt(2 * (gain + 1 + self.log_union))) * jnp.sqrt(variance)
 
 
+def factor_of_norm(radius: Any, k: Int[Array, ""], like: Norms, *gain: Norms) -> Norms:
+    """The factor by which a radius multiplies norms in episode k, in the shape of `like`.
+
+    NaN for radii whose widths are not proportional to norms. `gain` is passed on to radii of Gaussian processes.
+    """
+    if isinstance(radius, CoordinateCost | CoordinateValue | Multiplied):
+        return jnp.full_like(like, jnp.nan)
+    return jnp.broadcast_to(radius.width(jnp.ones_like(like), k, *gain), like.shape)
+
+
+def with_episodes(radius: Any, episodes: float) -> Any:
+    """The radius that a run of `episodes` episodes would use: the printed radius of values depends on their number."""
+    return radius._replace(episodes=episodes) if isinstance(radius, PaperValue) else radius
+
+
 Radius = Tuned | PaperValue | PaperCost | ToldCost | CoordinateCost | CoordinateValue | Multiplied
 GPRadius = Tuned | PaperGP

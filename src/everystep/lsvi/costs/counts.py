@@ -8,8 +8,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from everystep.lsvi.costs.estimate import CostEstimate
+from everystep.lsvi.costs.lemmas import Capacity, LemmaModel
 from everystep.lsvi.episode import Episode, step_index
-from everystep.lsvi.radii import Norms, Radius, Scalar
+from everystep.lsvi.radii import Norms, Radius, Scalar, factor_of_norm
 from everystep.mdp.world import Sizes
 
 
@@ -45,3 +46,23 @@ class CountCosts(NamedTuple):
         """Mean and width after n visits."""
         norm2 = 1 / (n + self.lam)
         return total * norm2, self.radius.width(norm2, k)
+
+    # --- for the lemmas (see lemmas.py) ------------------------------------------------------------------------------
+    @property
+    def lemma_models(self) -> tuple[LemmaModel, ...]:
+        return (self,)
+
+    def lemma_states(self, state: CountCostState) -> tuple[CountCostState, ...]:
+        return (state,)
+
+    def squared_norms(self, state: CountCostState) -> Float[Array, "T A S"]:
+        return 1 / (state.visits + self.lam)
+
+    def information_gain(self, state: CountCostState) -> Float[Array, " T"]:
+        return jnp.log1p(state.visits / self.lam).sum((1, 2)) / 2
+
+    def radius_at(self, k: Int[Array, ""], gain: Float[Array, "*T"]) -> Float[Array, "*T"]:
+        return factor_of_norm(self.radius, k, gain)
+
+    def capacity(self, sizes: Sizes) -> Capacity:
+        return Capacity(float(sizes.states * sizes.actions))

@@ -14,14 +14,16 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
 from everystep.kernels import Kernel, Point
 from everystep.lsvi.costs.counts import CountCosts
 from everystep.lsvi.costs.estimate import CostEstimate
+from everystep.lsvi.costs.lemmas import Capacity, LemmaModel
 from everystep.lsvi.costs.linear import LinearCosts
 from everystep.lsvi.episode import Episode
-from everystep.lsvi.radii import GPRadius, Scalar
+from everystep.lsvi.radii import GPRadius, Scalar, factor_of_norm
 from everystep.lsvi.regression import gp_posterior
 from everystep.lsvi.regression.per_step import by_estimator, for_each, repeat
 from everystep.mdp.world import Sizes
@@ -72,9 +74,33 @@ class GridGP(NamedTuple):
         return GridState(posterior, state.lam, tally)
 
     def estimate(self, state: GridState, k: Int[Array, ""]) -> CostEstimate:
-        mean, cov, gain = state.posterior
-        var = jnp.maximum(jnp.diagonal(cov, axis1=1, axis2=2), 0)[:, self.point]
-        return CostEstimate(mean[:, :, self.point], self.radius.width(var, k, gain[:, None, None])[:, None])
+        width = self.radius.width(self.variance(state), k, state.posterior.gain[:, None, None])
+        return CostEstimate(state.posterior.mean[:, :, self.point], width[:, None])
+
+    def variance(self, state: GridState) -> Float[Array, "T A S"]:
+        """The posterior variance at all (x, a)."""
+        return jnp.maximum(jnp.diagonal(state.posterior.cov, axis1=1, axis2=2), 0)[:, self.point]
+
+    # --- for the lemmas (see lemmas.py) ------------------------------------------------------------------------------
+    @property
+    def lemma_models(self) -> tuple[LemmaModel, ...]:
+        return (self,)
+
+    def lemma_states(self, state: GridState) -> tuple[GridState, ...]:
+        return (state,)
+
+    def squared_norms(self, state: GridState) -> Float[Array, "T A S"]:
+        return self.variance(state) / self.lam
+
+    def information_gain(self, state: GridState) -> Float[Array, " T"]:
+        return state.posterior.gain
+
+    def radius_at(self, k: Int[Array, ""], gain: Float[Array, "*T"]) -> Float[Array, "*T"]:
+        return factor_of_norm(self.radius, k, gain, gain)
+
+    def capacity(self, sizes: Sizes) -> Capacity:
+        gram = np.asarray(self.gram)
+        return Capacity(None, np.linalg.eigvalsh(gram), float(gram.diagonal().max()))
 
 
 class GrowingGP(NamedTuple):
@@ -103,9 +129,33 @@ class GrowingGP(NamedTuple):
 
     def estimate(self, state: gp_posterior.Growing, k: Int[Array, ""]) -> CostEstimate:
         shape = jax.tree.leaves(self.points)[0].shape[:2]
-        var = jnp.maximum(state.var, 0).reshape(-1, *shape)
-        width = self.radius.width(var, k, state.gain[:, None, None])
+        width = self.radius.width(self.variance(state), k, state.gain[:, None, None])
         return CostEstimate(state.mean.reshape(*state.mean.shape[:2], *shape), width[:, None])
+
+    def variance(self, state: gp_posterior.Growing) -> Float[Array, "T A S"]:
+        """The posterior variance at all (x, a)."""
+        shape = jax.tree.leaves(self.points)[0].shape[:2]
+        return jnp.maximum(state.var, 0).reshape(-1, *shape)
+
+    # --- for the lemmas (see lemmas.py) ------------------------------------------------------------------------------
+    @property
+    def lemma_models(self) -> tuple[LemmaModel, ...]:
+        return (self,)
+
+    def lemma_states(self, state: gp_posterior.Growing) -> tuple[gp_posterior.Growing, ...]:
+        return (state,)
+
+    def squared_norms(self, state: gp_posterior.Growing) -> Float[Array, "T A S"]:
+        return self.variance(state) / self.lam
+
+    def information_gain(self, state: gp_posterior.Growing) -> Float[Array, " T"]:
+        return state.gain
+
+    def radius_at(self, k: Int[Array, ""], gain: Float[Array, "*T"]) -> Float[Array, "*T"]:
+        return factor_of_norm(self.radius, k, gain, gain)
+
+    def capacity(self, sizes: Sizes) -> Capacity:
+        return Capacity(None)
 
 
 class EachCost(NamedTuple):
@@ -123,6 +173,14 @@ class EachCost(NamedTuple):
     def estimate(self, state: tuple[Any, ...], k: Int[Array, ""]) -> CostEstimate:
         estimates = [model.estimate(each, k) for model, each in zip(self.models, state, strict=True)]
         return CostEstimate(*(jnp.concatenate(part, axis=1) for part in zip(*estimates, strict=True)))
+
+    @property
+    def lemma_models(self) -> tuple[LemmaModel, ...]:
+        return tuple(each for model in self.models for each in model.lemma_models)
+
+    def lemma_states(self, state: tuple[Any, ...]) -> tuple[Any, ...]:
+        own = zip(self.models, state, strict=True)
+        return tuple(each for model, model_state in own for each in model.lemma_states(model_state))
 
 
 def with_room(model: Any, state: Any, episodes: int, horizon: int) -> Any:

@@ -24,12 +24,13 @@ a0 itself differs from plain counts.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from everystep.lsvi.costs.counts import CountCosts, CountCostState
+from everystep.lsvi.costs.lemmas import LemmaModel
 from everystep.lsvi.costs.linear import LinearCosts, LinearCostState
 from everystep.lsvi.episode import Episode
 from everystep.lsvi.regression.per_step import for_each
@@ -79,6 +80,14 @@ class ProjectedCounts(NamedTuple):
         mean, width = self.ridge.estimate(state, k)
         return SafeEstimate(self.told.lowered(mean), jnp.where(self.told.safe[None, None], 0.0, width), None)
 
+    @property
+    def lemma_models(self) -> tuple[LemmaModel, ...]:
+        """None: the lemmas do not cover estimates corrected by a known cost."""
+        return ()
+
+    def lemma_states(self, state: CountCostState) -> tuple[Any, ...]:
+        return ()
+
 
 class ProjectedCosts(NamedTuple):
     """Dense features: ridge regression of c, corrected at every state by what is told of it. See the module.
@@ -113,3 +122,11 @@ class ProjectedCosts(NamedTuple):
         scale = self.ridge.radius.width(jnp.ones(()), k)
         U = scale * U
         return SafeEstimate(self.told.lowered(mean), jnp.sqrt((U**2).sum(1))[:, None], U)
+
+    @property
+    def lemma_models(self) -> tuple[LemmaModel, ...]:
+        """None: the lemmas do not cover estimates corrected by a known cost."""
+        return ()
+
+    def lemma_states(self, state: LinearCostState) -> tuple[Any, ...]:
+        return ()

@@ -12,8 +12,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from everystep.lsvi.costs.estimate import CostEstimate
+from everystep.lsvi.costs.lemmas import Capacity, LemmaModel
 from everystep.lsvi.episode import Episode
-from everystep.lsvi.radii import Radius, Scalar
+from everystep.lsvi.radii import Radius, Scalar, factor_of_norm
 from everystep.lsvi.regression import linalg
 from everystep.mdp.world import Sizes
 
@@ -52,5 +53,25 @@ class LinearCosts(NamedTuple):
 
     def estimate(self, state: LinearCostState, k: Int[Array, ""]) -> CostEstimate:
         theta = state.moment @ state.gram.inverse  # (T, m, d)
-        norm2 = jax.vmap(lambda gram: linalg.squared_norms(gram, self.phi))(state.gram)
-        return CostEstimate(jnp.einsum("tmd,asd->tmas", theta, self.phi), self.radius.width(norm2, k)[:, None])
+        width = self.radius.width(self.squared_norms(state), k)
+        return CostEstimate(jnp.einsum("tmd,asd->tmas", theta, self.phi), width[:, None])
+
+    # --- for the lemmas (see lemmas.py) ------------------------------------------------------------------------------
+    @property
+    def lemma_models(self) -> tuple[LemmaModel, ...]:
+        return (self,)
+
+    def lemma_states(self, state: LinearCostState) -> tuple[LinearCostState, ...]:
+        return (state,)
+
+    def squared_norms(self, state: LinearCostState) -> Float[Array, "T A S"]:
+        return jax.vmap(lambda gram: linalg.squared_norms(gram, self.phi))(state.gram)
+
+    def information_gain(self, state: LinearCostState) -> Float[Array, " T"]:
+        return state.gram.log_det / 2
+
+    def radius_at(self, k: Int[Array, ""], gain: Float[Array, "*T"]) -> Float[Array, "*T"]:
+        return factor_of_norm(self.radius, k, gain)
+
+    def capacity(self, sizes: Sizes) -> Capacity:
+        return Capacity(float(self.phi.shape[-1]))

@@ -22,11 +22,12 @@ agent that plans rarely does so until the first plan after them.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from everystep.lsvi.costs.lemmas import LemmaModel
 from everystep.lsvi.episode import Episode
 from everystep.lsvi.radii import Radius, Scalar
 from everystep.lsvi.regression import linalg
@@ -102,3 +103,11 @@ class TripleCosts(NamedTuple):
         stacked = (state.gram.inverse, state.moment, *self.told, self.support)
         mean, width, doubt = for_each(one, *map(each, stacked))
         return TripleEstimate(mean, width, doubt, k.astype(mean.dtype) > self.seed_episodes)
+
+    @property
+    def lemma_models(self) -> tuple[LemmaModel, ...]:
+        """None: the lemmas do not cover features of triples."""
+        return ()
+
+    def lemma_states(self, state: TripleCostState) -> tuple[Any, ...]:
+        return ()

@@ -76,6 +76,10 @@ class Counts(NamedTuple):
         """Q of one action, given sum_j N_j V(x_j)."""
         return rowwise.smaller(optimistic_reward + V_after * norm2, self.cap)  # lines 6 and 7
 
+    def squared_norms(self, state: CountState, V_next: Float[Array, "H S"] | None = None) -> Float[Array, "T A S"]:
+        """||phi||^2_{Lambda^-1} at all (x, a), which does not depend on V."""
+        return 1 / (over_successors(state.arrivals) + self.lam)
+
     def log_det(self, state: CountState) -> Float[Array, " T"]:
         return jnp.log1p(over_successors(state.arrivals) / self.lam).sum((1, 2))
 

@@ -78,8 +78,11 @@ class KernelValues(NamedTuple):
         return KernelState(counted(state.seen, episode), *for_each(one, state.cov, state.gain, i))
 
     def fit(self, state: KernelState, k: Int[Array, ""]) -> KernelFit:
-        norm2 = jnp.maximum(jnp.diagonal(state.cov, axis1=1, axis2=2), 0)[:, self.point] / self.lam
-        return KernelFit(state, self.radius.width(norm2, k))
+        return KernelFit(state, self.radius.width(self.squared_norms(state), k))
+
+    def squared_norms(self, state: KernelState, V_next: Float[Array, "H S"] | None = None) -> Float[Array, "T A S"]:
+        """diag C / lam at all (x, a), which is ||phi||^2_{Lambda^-1} where k = <phi, phi'>; it does not depend on V."""
+        return jnp.maximum(jnp.diagonal(state.cov, axis1=1, axis2=2), 0)[:, self.point] / self.lam
 
     def estimate(self, fit: KernelFit, h: Int[Array, ""], V_next: Float[Array, " S"]) -> Float[Array, "A S"]:
         here = jax.tree.map(lambda leaf: at_step(leaf, h), fit)

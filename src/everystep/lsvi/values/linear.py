@@ -64,8 +64,11 @@ class Linear(NamedTuple):
         return jax.vmap(one)(*state, X, y, x_next)
 
     def fit(self, state: LinearState, k: Int[Array, ""]) -> LinearFit:
-        norm2 = jax.vmap(lambda gram: linalg.squared_norms(gram, self.phi))(state.gram)
-        return LinearFit(state, self.radius.width(norm2, k))
+        return LinearFit(state, self.radius.width(self.squared_norms(state), k))
+
+    def squared_norms(self, state: LinearState, V_next: Float[Array, "H S"] | None = None) -> Float[Array, "T A S"]:
+        """||phi||^2_{Lambda^-1} at all (x, a), which does not depend on V."""
+        return jax.vmap(lambda gram: linalg.squared_norms(gram, self.phi))(state.gram)
 
     def log_det(self, state: LinearState) -> Float[Array, " T"]:
         return state.gram.log_det

@@ -1,4 +1,4 @@
-"""The paper's theorems as functions of numbers: what is proved, as printed, and repaired where the proof slips.
+"""The paper's theorems as functions of numbers: as printed, and repaired where the proof has an error.
 
     Theorem 1       regret <= H sqrt(H K iota) + beta H sqrt(2 d K iota),  iota = log(2 d H K / p),
                     beta = c d H sqrt(iota)
@@ -8,11 +8,12 @@
     Lemma GP        sum_{k,h} e_h^k <= H 2 beta_K sqrt(4 (K + 2) gamma_K),  beta_K of order sqrt(gamma_K)
     Theorem 2       lower bounds on both, for one family of problems
 
-All with probability 1 - 2p, for step-indexed estimators, lam = 1, rewards in [0, 1] and a constant c that nobody names.
-Symbols keep their letters: K episodes, H steps, d features. `rows` is how many observations an episode adds to one
-estimator: 1 as in the paper, H where it is shared over steps; the lemmas for rows > 1 are ours (see `stretch`).
+All with probability 1 - 2p, for step-indexed estimators, lam = 1, rewards in [0, 1] and an unspecified constant c.
+Symbols keep their letters: K episodes, H steps, d features. `rows` is the number of observations that an episode adds
+to one estimator: 1 as in the paper, H for an estimator shared over steps; the lemmas for rows > 1 are ours (see
+`stretch`).
 
-Plain numbers in, plain numbers out; no JAX arrays, no agents.
+Arguments and results are plain numbers; no JAX arrays, no agents.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import numpy as np
 
 from everystep.lsvi import radii
 
-FAR = 10**18  # episodes after which a bound counts as never saying anything
+FAR = 10**18  # a bound that is still above K H at this K counts as never informative
 
 
 def iota(d: float, H: float, K: float, p: float) -> float:
@@ -33,7 +34,7 @@ def iota(d: float, H: float, K: float, p: float) -> float:
 
 
 def value_radius(c: float, d: float, H: float, K: float, p: float) -> float:
-    """beta = c d H sqrt(iota): the radius of Theorem 1, as `parts.radii.PaperValue` has it (a test compares)."""
+    """beta = c d H sqrt(iota): the radius of Theorem 1, as in `radii.PaperValue` (a test compares them)."""
     return c * d * H * math.sqrt(iota(d, H, K, p))
 
 
@@ -51,10 +52,10 @@ def regret_bound(K: float, H: float, d: float, beta: float, p: float, repaired: 
 
 
 def price_term(K: float, H: float, repaired: bool = False) -> float:
-    """2 H^2 log K, what the price lets through on top of the errors; repaired, 2 H^2 (2 + log K).
+    """2 H^2 log K, the violation that the price permits in addition to the errors; repaired, 2 H^2 (2 + log K).
 
-    By the choice Z ghat_+(x, a^k) <= Q^k(x, a^k) - Q^k(x, a*), at most 2H in the paper (H would do), so step h of
-    episode k lets through 2H / Z_h^k. The paper puts Z_h^k >= k. But the floor eta_k = k is set after episode k, so
+    By the choice Z ghat_+(x, a^k) <= Q^k(x, a^k) - Q^k(x, a*), at most 2H in the paper (H is enough), so step h of
+    episode k permits 2H / Z_h^k. The paper assumes Z_h^k >= k. But the floor eta_k = k is set after episode k, so
     Z^1 = 1 and Z^k >= k - 1 from k = 2 on, and
 
         sum_k 1 / Z^k <= 1 + sum_{j=1}^{K-1} 1 / j <= 1 + (1 + log K) = 2 + log K,
@@ -65,7 +66,7 @@ def price_term(K: float, H: float, repaired: bool = False) -> float:
 
 
 def violation_bound(K: float, H: float, errors: float, repaired: bool = False) -> float:
-    """sum_{k,h} e_h^k + 2 H^2 log K, or its repair; `errors` is the sum as measured, or a lemma's bound on it."""
+    """sum_{k,h} e_h^k + 2 H^2 log K, or its repair; `errors` is the measured sum, or a lemma's bound on it."""
     return errors + price_term(K, H, repaired)
 
 
@@ -73,7 +74,7 @@ def violation_bound(K: float, H: float, errors: float, repaired: bool = False) -
 def stretch(most: float) -> float:
     """A c with y <= c log(1 + y) for all 0 <= y <= most: 2 as printed where most <= 1, else most / log(1 + most).
 
-    y / log(1 + y) grows with y. An estimator that learns once an episode sees `rows` observations with the same
+    y / log(1 + y) grows with y. An estimator updated once per episode has `rows` observations with the same
     Lambda; det(I + M) >= 1 + trace(M) then gives log det(Lambda^{k+1} / Lambda^k) >= log(1 + sum of squared norms), so
     that a sum of `rows` squared norms, each counted as at most 1, is at most stretch(rows) times that growth.
     """
@@ -110,7 +111,7 @@ def gp_errors(K: float, radius: float, gain: float, lam: float, rows: float = 1,
 
 
 def gain_bound(K: float, eigenvalues: np.ndarray, lam: float, rows: float = 1, largest: float = 1.0) -> float:
-    """The most information that n = rows K observations can hold, given the eigenvalues of the kernel at all points.
+    """The largest information gain of n = rows K observations, given the eigenvalues of the kernel at all points.
 
     gamma = 1/2 log det(I + G^{1/2} D G^{1/2} / lam) with visits D on the diagonal, trace(D) = n. From D <= n I follows
     1/2 sum_i log(1 + n mu_i / lam), and from trace and rank r 1/2 r log(1 + n largest / (r lam)); the smaller of both.
@@ -122,34 +123,34 @@ def gain_bound(K: float, eigenvalues: np.ndarray, lam: float, rows: float = 1, l
 
 # --- Theorem 2 --------------------------------------------------------------------------------------------------------
 def regret_lower_bound(K: float, H: float, d: float) -> float:
-    """(H^2 / 20) d sqrt(K delta) / (8 sqrt 2), delta = 1 / H: what Theorem 2 says no algorithm stays below.
+    """(H^2 / 20) d sqrt(K delta) / (8 sqrt 2), delta = 1 / H: the lower bound of Theorem 2 for any algorithm.
 
-    For d >= 4, H >= 3, K >= (d - 1)^2 H / 2, in expectation, for some u of the hard instance. What it covers and what
-    not: docs/paper.md. Its actions have d - 1 coordinates, so the bandit lemma behind it gives d - 1 where d stands.
+    For d >= 4, H >= 3, K >= (d - 1)^2 H / 2, in expectation, for some u of the hard instance. docs/paper.md explains
+    which algorithms it covers. Its actions have d - 1 coordinates, so the bandit lemma gives d - 1 instead of d.
     """
     return H**2 / 20 * d * math.sqrt(K / H) / (8 * math.sqrt(2))
 
 
 def violation_lower_bound(K: float, H: float) -> float:
-    """(H / 2) (1 - 4 / (3 H)) sqrt(K delta) / (8 sqrt 2), delta = 1 / H: the other half of Theorem 2."""
+    """(H / 2) (1 - 4 / (3 H)) sqrt(K delta) / (8 sqrt 2), delta = 1 / H: the second part of Theorem 2."""
     return H / 2 * (1 - 4 / (3 * H)) * math.sqrt(K / H) / (8 * math.sqrt(2))
 
 
-# --- when a bound says anything ---------------------------------------------------------------------------------------
-def first_telling(bound: Callable[[float], float], H: float) -> int | None:
+# --- when a bound is informative -------------------------------------------------------------------------------------
+def first_informative_K(bound: Callable[[float], float], H: float) -> int | None:
     """The smallest K with bound(K) < K H, by doubling and bisection; None if it is beyond 10^18.
 
-    Regret with rewards in [0, 1] and violation with costs up to 1 are at most K H whatever one does, so that a bound
-    above it says nothing. Right for bounds whose share of K H falls as K grows.
+    Regret with rewards in [0, 1] and violation with costs up to 1 never exceed K H, so a larger bound carries no
+    information. Correct for bounds whose share of K H decreases with K.
     """
-    tells = lambda K: bound(K) < K * H
+    informative = lambda K: bound(K) < K * H
     high = 1
-    while not tells(high):
+    while not informative(high):
         high *= 2
         if high > FAR:
             return None
-    low = high // 2  # does not tell, or is 0
+    low = high // 2  # not informative, or 0
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if tells(middle) else (middle, high)
+        low, high = (low, middle) if informative(middle) else (middle, high)
     return high

@@ -1,20 +1,19 @@
-"""What the proofs speak of, measured inside a run: errors, potentials, information, and whether confidence sets held.
+"""The quantities of the proofs, measured inside a run: errors, potentials, information gain, valid confidence sets.
 
-Before each episode k the watcher looks at the agent's beliefs, after it at what was visited:
+Before each episode k the probe reads the agent's estimates; after it, the visited states and actions:
 
     sum_h e_h^k                 e = 2 * width of the cost interval at the visited (x_h, a_h), over all constraints
     Condition 1 (eq. 15)        |g - mean| <= width at all (h, x, a), that is 0 <= g - ghat <= e, ghat = mean - width
     Lemma over-est              Q_h^k(x, a) >= Q*_h(x, a) at all (h, x, a)
     elliptical potential        sum_h min(1, ||phi||^2_{Lambda^-1}) of the value and the cost model
-    information gained          1/2 log det(Lambda / lam), of each estimator
+    information gain            1/2 log det(Lambda / lam), of each estimator
 
 Which Q*: the lemma's is Q*_h = r_h + P_h V*_{h+1} with V* the optimum over *safe* actions (`planner.solve`). So
-Q*(x, a) of an unsafe a is what it earns if all later actions are safe and best: such a are part of the claim, too.
+Q*(x, a) of an unsafe a is its return if all later actions are safe and optimal: the claim includes such a.
 
-It is the run itself that is watched (`drive.run_episode`), so everything an experiment does is done here alike. Margins
-are recorded instead of verdicts; a claim holds if its margin is at least -SLACK, which forgives rounding. States that
-`problem.exempt` excuses are left out, as they are never entered. An agent that plans rarely is judged on the Q of its
-last plan.
+The probe runs inside `loop.run_episode`, so the run is the same as without it. It records margins; a claim holds if
+its margin is at least -SLACK, which allows for rounding. States in `problem.exempt` are excluded, because they are
+never entered. An agent that plans rarely is judged by the Q of its last plan.
 """
 
 from __future__ import annotations
@@ -34,71 +33,70 @@ from everystep.experiments.engines import local
 from everystep.experiments.experiment import Experiment
 from everystep.lsvi import algorithm
 from everystep.lsvi.algorithm import Agent, Plan, State
-from everystep.lsvi.costs.counts import CountCosts
-from everystep.lsvi.costs.gp import EachCost, GridGP, GrowingGP
-from everystep.lsvi.costs.linear import LinearCosts
 from everystep.lsvi.episode import Episode
 from everystep.lsvi.loop import Metrics
-from everystep.lsvi.radii import CoordinateCost, Tuned
 from everystep.mdp import planner
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.mdp.world import World
 
 SLACK = 1e-9
-KNOWN_COSTS = (CountCosts, LinearCosts, GridGP, GrowingGP)
 
 
-class Seen(NamedTuple):
-    """What the watcher writes down in one episode. Cost models are counted along M, estimators along T."""
+class ProofQuantities(NamedTuple):
+    """The record of one episode. Axis M runs over the cost models that the lemmas cover, T over estimators."""
 
     error: Float[Array, ""]  # sum_h e_h^k
-    condition: Float[Array, ""]  # least width - |g - mean| over all (i, h, x, a)
-    optimism: Float[Array, ""]  # least Q - Q* over all (h, x, a)
+    condition: Float[Array, ""]  # smallest width - |g - mean| over all (i, h, x, a)
+    optimism: Float[Array, ""]  # smallest Q - Q* over all (h, x, a)
     optimism_at_start: Float[Array, ""]  # V_1^k(x_1) - V*_1(x_1)
     value_potential: Float[Array, ""]
     value_gain: Float[Array, " T"]  # after the episode
-    cost_potential: Float[Array, " M"] | None  # None for cost models of which no norm is known
+    cost_potential: Float[Array, " M"] | None  # None if the lemmas cover no cost model
     cost_gain: Float[Array, "M T"] | None  # after the episode
-    cost_radius: Float[Array, "M T"] | None  # radius in force; NaN where widths are no multiple of norms
+    cost_radius: Float[Array, "M T"] | None  # before the episode; NaN if widths are not proportional to norms
 
 
-class Watch(NamedTuple):
-    """Somebody who knows the truth and watches: Q* (H, A, S), V*_1 (S,), and which states count."""
+class ProofProbe(NamedTuple):
+    """Compares an agent's estimates with the truth: Q* (H, A, S), V*_1 (S,), and the states that count."""
 
     Q_star: Float[Array, "H A S"]
     V_star: Float[Array, " S"]
     counted: Bool[Array, " S"]
 
     @classmethod
-    def on(cls, problem: FiniteCMDP) -> Watch:
+    def from_problem(cls, problem: FiniteCMDP) -> ProofProbe:
         V = planner.solve(problem).V
         Q = [planner.action_values(problem.world, h, V[h + 1]) for h in range(problem.horizon)]
         return cls(np.stack(Q), V[0], ~problem.exempt)  # type: ignore[arg-type]
 
-    def __call__(self, agent: Agent, world: World, before: State, after: State, plan: Plan, episode: Episode) -> Seen:
+    def __call__(
+        self, agent: Agent, world: World, before: State, after: State, plan: Plan, episode: Episode
+    ) -> ProofQuantities:
         H = len(self.Q_star)
         steps = jnp.arange(H, dtype=jnp.int32)
-        least = lambda margin: jnp.where(jnp.broadcast_to(self.counted, margin.shape), margin, jnp.inf).min()
+        smallest = lambda margin: jnp.where(jnp.broadcast_to(self.counted, margin.shape), margin, jnp.inf).min()
         visited = lambda table: _by_step(table, H)[steps, ..., episode.a, episode.x]  # (H, ...)
 
-        Q = believed_values(agent, before, plan)
+        Q = estimated_values(agent, before, plan)
         V_start = (plan.policy[0, :, episode.x[0]].astype(Q.dtype) * Q[0, :, episode.x[0]]).sum()
         cost = agent.costs.estimate(before.costs, before.k)
         width = jnp.broadcast_to(cost.width, cost.mean.shape)
-        norms = value_norms(agent.values, before, plan)
-        models = of_each(agent.costs, before.costs)
-        learnt = of_each(agent.costs, after.costs)
+        value_norms = agent.values.squared_norms(before.values, plan.V_next)
+        models = agent.costs.lemma_models
+        earlier = list(zip(models, agent.costs.lemma_states(before.costs), strict=True))
+        later = list(zip(models, agent.costs.lemma_states(after.costs), strict=True))
         stacked = lambda rows: jnp.stack(rows) if rows else None
-        return Seen(
+        potential = lambda norms: jnp.minimum(visited(norms), 1).sum()
+        return ProofQuantities(
             error=2 * visited(width).sum(),  # eq. (15)
-            condition=least(width - jnp.abs(world.g - cost.mean)),
-            optimism=least(Q - self.Q_star),
+            condition=smallest(width - jnp.abs(world.g - cost.mean)),
+            optimism=smallest(Q - self.Q_star),
             optimism_at_start=V_start - self.V_star[episode.x[0]],
-            value_potential=jnp.minimum(visited(norms), 1).sum(),
+            value_potential=potential(value_norms),
             value_gain=agent.values.log_det(after.values) / 2,
-            cost_potential=stacked([jnp.minimum(visited(cost_norms(*each)), 1).sum() for each in models]),
-            cost_gain=stacked([information(*each) for each in learnt]),
-            cost_radius=stacked([radius(model, state, before.k) for model, state in models]),
+            cost_potential=stacked([potential(model.squared_norms(state)) for model, state in earlier]),
+            cost_gain=stacked([model.information_gain(state) for model, state in later]),
+            cost_radius=stacked([model.radius_at(before.k, model.information_gain(state)) for model, state in earlier]),
         )
 
 
@@ -107,8 +105,8 @@ def _by_step(table: Array, H: int) -> Array:
     return jnp.broadcast_to(table, (H, *table.shape[1:]))
 
 
-def believed_values(agent: Agent, state: State, plan: Plan) -> Float[Array, "H A S"]:
-    """Q_h^k, from which a plan was made: the same backward pass, along the actions the plan chose."""
+def estimated_values(agent: Agent, state: State, plan: Plan) -> Float[Array, "H A S"]:
+    """Q_h^k of a plan: the same backward pass, along the actions that the plan chose."""
     H, _, S = plan.policy.shape
     fit, _ = algorithm.fitted(agent, state)
 
@@ -120,58 +118,14 @@ def believed_values(agent: Agent, state: State, plan: Plan) -> Float[Array, "H A
     return Q
 
 
-# --- what the parts know beside their estimates -----------------------------------------------------------------------
-ONE = lambda: Tuned(jnp.ones(()))  # a radius of 1 shows the norm itself
-
-
-def value_norms(values: Any, state: State, plan: Plan) -> Float[Array, "T A S"]:
-    """||phi||^2_{Lambda^-1} of the value model at all (x, a); of a mixture, ||phi_V|| with the V of the plan."""
-    if plan.V_next is not None:
-        return values.norms(state.values, plan.V_next)
-    fit: Any = values._replace(radius=ONE()).fit(state.values, state.k)
-    return fit.norm2 if hasattr(fit, "norm2") else fit.width**2
-
-
-def of_each(model: Any, state: Any) -> list[tuple[Any, Any]]:
-    """Cost models with their states, one by one; none of them if there is one of which nothing more is known."""
-    each = list(zip(model.models, state, strict=True)) if isinstance(model, EachCost) else [(model, state)]
-    return each if all(isinstance(one, KNOWN_COSTS) for one, _ in each) else []
-
-
-def cost_norms(model: Any, state: Any) -> Float[Array, "T A S"]:
-    """||phi||^2_{Lambda^-1} of a cost model at all (x, a); of a Gaussian process, its variance over lam."""
-    width = model._replace(radius=ONE()).estimate(state, jnp.int32(1)).width[:, 0]
-    return width**2 / model.lam if isinstance(model, GridGP | GrowingGP) else width**2
-
-
-def information(model: Any, state: Any) -> Float[Array, " T"]:
-    """1/2 log det(Lambda / lam) of each estimator: the realised information gain."""
-    if isinstance(model, GridGP):
-        return state.posterior.gain
-    if isinstance(model, GrowingGP):
-        return state.gain
-    if isinstance(model, LinearCosts):
-        return state.gram.log_det / 2
-    return jnp.log1p(state.visits / model.lam).sum((1, 2)) / 2
-
-
-def radius(model: Any, state: Any, k: Array) -> Float[Array, " T"]:
-    """What multiplies the norm in the width of each estimator."""
-    gain = information(model, state)
-    if isinstance(model.radius, CoordinateCost):
-        return jnp.full_like(gain, jnp.nan)
-    told = (gain,) if isinstance(model, GridGP | GrowingGP) else ()
-    return jnp.broadcast_to(model.radius.width(jnp.ones_like(gain), k, *told), gain.shape)
-
-
-# --- runs watched -----------------------------------------------------------------------------------------------------
+# --- diagnosed runs ---------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Diagnosed:
-    """One agent's run with what the watcher saw: arrays (seeds, K, ...)."""
+    """One agent's run with the quantities of the proofs: arrays (seeds, K, ...)."""
 
     resolved: Resolved
     metrics: Metrics
-    seen: Seen
+    measured: ProofQuantities
 
     @property
     def has_costs(self) -> bool:
@@ -179,21 +133,21 @@ class Diagnosed:
 
     @property
     def condition_held(self) -> np.ndarray:
-        """(seeds, K): whether every cost interval held before the episode."""
-        return np.asarray(self.seen.condition >= -SLACK)
+        """(seeds, K): whether all cost intervals held before the episode."""
+        return np.asarray(self.measured.condition >= -SLACK)
 
     @property
     def optimism_held(self) -> np.ndarray:
         """(seeds, K): whether Q >= Q* everywhere, for the Q in force."""
-        return self._in_force(self.seen.optimism >= -SLACK)
+        return self._in_force(self.measured.optimism >= -SLACK)
 
     @property
     def optimism_held_at_start(self) -> np.ndarray:
         """(seeds, K): whether V_1^k(x_1) >= V*_1(x_1), for the V in force."""
-        return self._in_force(self.seen.optimism_at_start >= -SLACK)
+        return self._in_force(self.measured.optimism_at_start >= -SLACK)
 
     def _in_force(self, held: Any) -> np.ndarray:
-        """Of an agent that plans rarely, what held when it planned last."""
+        """The verdict at the last plan, for agents that plan rarely."""
         if self.metrics.planned is None:
             return np.asarray(held)
         K = np.asarray(held).shape[1]
@@ -202,11 +156,11 @@ class Diagnosed:
 
 
 def diagnose(experiment: Experiment, progress: Callable[[int], None] | None = None) -> dict[str, Diagnosed]:
-    """Every agent of an experiment on every seed, watched."""
+    """Run every agent of an experiment on every seed, with the probe."""
     problem = experiment.problem
-    watch = Watch.on(problem)
+    probe = ProofProbe.from_problem(problem)
     with jax.enable_x64(True):
-        cells = [local.Cell(problem, each.build(), watch) for each in experiment.agents.values()]
+        cells = [local.Cell(problem, each.build(), probe) for each in experiment.agents.values()]
         traces = local.run(cells, experiment.spec["seeds"], experiment.spec["episodes"], progress or (lambda n: None))
     return {
         label: Diagnosed(each, trace.metrics, trace.metrics.watched)

@@ -1,4 +1,4 @@
-"""Figures of theory: what a run did beside what is proved of it, on logarithmic axes."""
+"""The figure of `everystep theory`: measured sums and their bounds, on logarithmic axes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from everystep.experiments.figures import FAINT, INK, STYLE, looks, title
 from everystep.reports.theory import bounds
 
 if TYPE_CHECKING:
-    from everystep.reports.theory.table import Beside
+    from everystep.reports.theory.table import TheoryComparison
 
 POINTS = 200  # of a curve
-BOUND, BY_ERRORS = (0, (6, 2)), (0, (1, 1.4))  # dashes of bounds said in advance, and from measured errors
+BOUND, BY_ERRORS = (0, (6, 2)), (0, (1, 1.4))  # dashes of bounds given in advance, and from measured errors
 
 
-def beside(runs: Mapping[str, Beside]) -> Figure:
-    """Regret, violation and the sum of errors of each agent (solid), their repaired bounds (dashed), and K H."""
+def bounds_and_measurements(runs: Mapping[str, TheoryComparison]) -> Figure:
+    """Regret, violation and sum of e of each agent (solid), their repaired bounds (dashed), and k H."""
     with mpl.rc_context(STYLE):  # type: ignore[arg-type]
         figure = Figure(figsize=(11.4, 4.3), layout="constrained")
         panels = figure.subplots(1, 3, sharey=True)
@@ -36,7 +36,7 @@ def beside(runs: Mapping[str, Beside]) -> Figure:
             _line(violation, k, np.cumsum(run.curves["violation"], 1).mean(0), colour)
             if not run.diagnosed.has_costs:
                 continue
-            measured = np.cumsum(np.asarray(run.diagnosed.seen.error), 1).mean(0)
+            measured = np.cumsum(np.asarray(run.diagnosed.measured.error), 1).mean(0)
             price = np.array([bounds.price_term(i, run.H, True) for i in range(1, run.K + 1)])
             _line(errors, k, measured, colour)
             if run.priced:
@@ -45,14 +45,16 @@ def beside(runs: Mapping[str, Beside]) -> Figure:
                 _line(errors, k, run.lemma.mean(0), colour, BOUND)
                 if run.priced:
                     _line(violation, k, run.lemma.mean(0) + price, colour, BOUND)
-        one = next(iter(runs.values()))
-        ends = np.array([1, one.K])
-        for axes, name in zip(panels, ("Regret", "Hard violation", "Sum of the errors e"), strict=True):
-            axes.plot(ends, one.H * ends, color=FAINT, linewidth=1, zorder=0)
-            axes.set(xscale="log", yscale="log", title=name, xlabel="episode", xlim=(1, max(one.K, 2)))
-        panels[0].set_ylabel("sum up to the episode, mean over seeds")
-        low = [_least(axes) for axes in panels]
-        panels[0].set_ylim(bottom=max(min(low) / 2, 1e-2))
+        first = next(iter(runs.values()))
+        ends = np.array([1, first.K])
+        for axes, name in zip(
+            panels, ("Cumulative regret", "Cumulative hard violation", "Sum of the errors e"), strict=True
+        ):
+            axes.plot(ends, first.H * ends, color=FAINT, linewidth=1, zorder=0)
+            axes.set(xscale="log", yscale="log", title=name, xlabel="episode", xlim=(1, max(first.K, 2)))
+        panels[0].set_ylabel("cumulative, mean over seeds")
+        smallest = min(_smallest(axes) for axes in panels)
+        panels[0].set_ylim(bottom=max(smallest / 2, 1e-2))
         figure.legend(
             handles=_legend(runs), loc="outside lower center", ncols=4 + min(len(runs), 3), frameon=False, fontsize=9
         )
@@ -66,7 +68,7 @@ def _line(axes: Axes, k: np.ndarray, curve: Any, colour: str, dash: Any = "-") -
     )
 
 
-def _least(axes: Axes) -> float:
+def _smallest(axes: Axes) -> float:
     drawn = np.concatenate([np.asarray(line.get_ydata(), float) for line in axes.get_lines()])
     return float(np.nanmin(drawn))
 
@@ -77,6 +79,6 @@ def _legend(runs: Mapping[str, Any]) -> list[Line2D]:
         *agents,
         Line2D([], [], color=INK, label="measured"),
         Line2D([], [], color=INK, linestyle=BOUND, linewidth=1.4, label="bound, repaired"),
-        Line2D([], [], color=INK, linestyle=BY_ERRORS, linewidth=1.4, label="bound from the errors measured"),
-        Line2D([], [], color=FAINT, linewidth=1, label="k H, the most there can be of rewards and costs up to 1"),
+        Line2D([], [], color=INK, linestyle=BY_ERRORS, linewidth=1.4, label="bound from measured errors"),
+        Line2D([], [], color=FAINT, linewidth=1, label="k H, the maximum for rewards and costs up to 1"),
     ]

@@ -1,0 +1,44 @@
+"""What the paper's lemmas on sum e need to know about a cost model: norms, information gain, radius, capacity.
+
+A cost model names in `lemma_models` the regressions that the lemmas cover: itself, one for each constraint, or none.
+Each of those satisfies `LemmaModel`. Only `everystep theory` uses these members.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from everystep.lsvi.radii import Scalar
+from everystep.mdp.world import Sizes
+
+
+class Capacity(NamedTuple):
+    """What limits the information that one estimator can gain: its dimension, or the spectrum of its kernel."""
+
+    dimension: float | None  # None for a Gaussian process
+    eigenvalues: np.ndarray | None = None  # of the kernel at all points; None where the points are not listed
+    largest: float = 1.0  # the largest k(y, y)
+
+
+@runtime_checkable
+class LemmaModel(Protocol):
+    """A regression to which Lemma err-linear or Lemma err-ga applies."""
+
+    @property
+    def lam(self) -> Scalar:
+        """The ridge, or the noise variance of a Gaussian process."""
+
+    def squared_norms(self, state: Any) -> Float[Array, "T A S"]:
+        """||phi||^2_{Lambda^-1} at all (x, a); the posterior variance over lam of a Gaussian process."""
+
+    def information_gain(self, state: Any) -> Float[Array, " T"]:
+        """1/2 log det(Lambda / lam) of each estimator: the realised information gain."""
+
+    def radius_at(self, k: Int[Array, ""], gain: Float[Array, "*T"]) -> Float[Array, "*T"]:
+        """The factor of the norm in the width in episode k after `gain`; NaN if the width is not proportional to it."""
+
+    def capacity(self, sizes: Sizes) -> Capacity:
+        """The limits on the information of one estimator on a problem of these sizes."""
