@@ -55,13 +55,14 @@ def chunk_times(problem: FiniteCMDP, episodes: int) -> np.ndarray:
     agent, share_values, share_costs, *_ = lsvi_ae(features=problem.features).resolve(problem, episodes).build()
     world = jax.tree.map(jnp.asarray, problem.world)
     carry = loop.start(agent, problem.sizes, share_values, share_costs)
+    job = loop.Job(agent, world, problem.sizes, share_values, share_costs)
     carry = jax.tree.map(lambda x: x[None], carry)
 
     seeds, count = jnp.zeros(1, jnp.uint32), jnp.int32(loop.CHUNK)
     times = []
     for _ in range(0, episodes, loop.CHUNK):
         began = time.perf_counter()
-        out = loop.scan_seeds(agent, world, problem.sizes, carry, seeds, count, loop.CHUNK, False)
+        out = loop.scan_seeds(job, carry, seeds, count, loop.CHUNK, False)
         carry, _ = jax.block_until_ready(out)
         times.append(time.perf_counter() - began)
     return np.array(times)

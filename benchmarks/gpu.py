@@ -65,41 +65,40 @@ class Bench:
 
     def __init__(self, episodes: int) -> None:
         self.problem, self.episodes = frozen_lake(), episodes
-        self.sizes = self.problem.sizes
         with jax.enable_x64(True):
             self.built = lsvi_ae().resolve(self.problem, episodes).build()
 
-    def given(self, seeds: int) -> tuple[Any, ...]:
-        """What a call is given in the precision that is switched on, but for the carry."""
-        parts = (self.built.agent, self.problem.world)
-        return (*(jax.tree.map(gpu.in_precision, each) for each in parts), jnp.arange(seeds, dtype=jnp.uint32))
+    def given(self, seeds: int) -> tuple[loop.Job, Any]:
+        """The job in the current precision, and the seeds."""
+        job = loop.Job(self.built.agent, self.problem.world, self.problem.sizes)
+        return jax.tree.map(gpu.in_precision, job), jnp.arange(seeds, dtype=jnp.uint32)
 
-    def start(self, agent: Any, seeds: int) -> loop.Carry:
-        return loop.start_seeds(agent, self.sizes, True, True, seeds)
+    def start(self, job: loop.Job, seeds: int) -> loop.Carry:
+        return loop.start_seeds(job.agent, job.sizes, True, True, seeds)
 
     def scan(self, variant: Variant) -> Any:
         """(carry, count) -> (carry, sums), compiled."""
-        sizes, capacity = self.sizes, variant.capacity
+        capacity = variant.capacity
 
-        def call(agent: Any, world: Any, seeds: Any, carry: Any, count: Any) -> Any:
+        def call(job: loop.Job, seeds: Any, carry: Any, count: Any) -> Any:
             if variant.layout is None:
-                carry, metrics = loop.scan_seeds(agent, world, sizes, carry, seeds, count, capacity, True)
+                carry, metrics = loop.scan_seeds(job, carry, seeds, count, capacity, True)
             else:
-                carry, metrics = gpu.scan_in_kernel(agent, world, sizes, carry, seeds, count, capacity, variant.layout)
+                carry, metrics = gpu.scan_in_kernel(job, carry, seeds, count, capacity, variant.layout)
             return carry, gpu.sums(metrics)
 
         with jax.enable_x64(variant.precision == "float64"):
-            agent, world, seeds = self.given(variant.seeds)
-            shapes = jax.eval_shape(lambda: self.start(agent, variant.seeds))
-            compiled = jax.jit(call, donate_argnums=3).lower(agent, world, seeds, shapes, np.int32(1)).compile()
-        return lambda carry, count: compiled(agent, world, seeds, carry, count)
+            job, seeds = self.given(variant.seeds)
+            shapes = jax.eval_shape(lambda: self.start(job, variant.seeds))
+            compiled = jax.jit(call, donate_argnums=2).lower(job, seeds, shapes, np.int32(1)).compile()
+        return lambda carry, count: compiled(job, seeds, carry, count)
 
     def run(self, variant: Variant, scan: Any, limit: float) -> tuple[int, float]:
         """Episodes done and seconds; fewer episodes than asked for when they take longer than the limit."""
         with jax.enable_x64(variant.precision == "float64"):
-            agent = jax.tree.map(gpu.in_precision, self.built.agent)
-            jax.block_until_ready(scan(self.start(agent, variant.seeds), np.int32(3)))
-            carry = jax.block_until_ready(self.start(agent, variant.seeds))
+            job, _ = self.given(variant.seeds)
+            jax.block_until_ready(scan(self.start(job, variant.seeds), np.int32(3)))
+            carry = jax.block_until_ready(self.start(job, variant.seeds))
             began, done, kept = time.perf_counter(), 0, []
             while done < self.episodes and (done == 0 or time.perf_counter() - began < limit):
                 count = min(variant.capacity, self.episodes - done)
@@ -115,17 +114,17 @@ class Bench:
 def compare(bench: Bench, precision: str, seeds: int, episodes: int, on_cpu: int) -> None:
     """The kernel against the plain scan: the same seeds, the same episodes."""
     with jax.enable_x64(precision == "float64"):
-        agent, world, names = bench.given(seeds)
-        start = bench.start(agent, seeds)
+        job, names = bench.given(seeds)
+        start = bench.start(job, seeds)
         count = np.int32(episodes)
-        plain = loop.scan_seeds(agent, world, bench.sizes, start, names, count, episodes, True)
-        kernel = gpu.scan_in_kernel(agent, world, bench.sizes, start, names, count, episodes)
+        plain = loop.scan_seeds(job, start, names, count, episodes, True)
+        kernel = gpu.scan_in_kernel(job, start, names, count, episodes)
         report(f"{precision}: kernel / plain on the GPU, {seeds} seeds x {episodes}", kernel, plain)
         if on_cpu:
             with jax.default_device(jax.devices("cpu")[0]):
-                agent, world, names = bench.given(on_cpu)
-                start = bench.start(agent, on_cpu)
-                plain = loop.scan_seeds(agent, world, bench.sizes, start, names, count, episodes, False)
+                job, names = bench.given(on_cpu)
+                start = bench.start(job, on_cpu)
+                plain = loop.scan_seeds(job, start, names, count, episodes, False)
             first = jax.tree.map(lambda leaf: leaf[:on_cpu], kernel)
             report(f"{precision}: kernel / plain on the CPU, {on_cpu} seeds x {episodes}", first, plain)
 

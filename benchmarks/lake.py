@@ -49,9 +49,10 @@ class Everystep:
     def batch(self, seeds: np.ndarray, episodes: int) -> None:
         agent, share_values, share_costs, *_ = self.built
         carry = loop.start_seeds(agent, self.sizes, share_values, share_costs, len(seeds))
+        job = loop.Job(agent, self.world, self.sizes, share_values, share_costs)
         for done in range(0, max(episodes, 1), loop.CHUNK):
             count = np.int32(min(loop.CHUNK, episodes - done))
-            carry, metrics = loop.scan_seeds(agent, self.world, self.sizes, carry, seeds, count, loop.CHUNK, False)
+            carry, metrics = loop.scan_seeds(job, carry, seeds, count, loop.CHUNK, False)
             jax.tree.map(np.asarray, (metrics, carry.visits))
 
     def compile(self, seeds: int) -> None:

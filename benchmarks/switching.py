@@ -36,18 +36,17 @@ class Timed:
     """One agent on seed 0, a chunk of episodes at a time as the local engine runs them; compiling is not counted."""
 
     def __init__(self, problem: es.FiniteCMDP, recipe: es.agents.Recipe, episodes: int) -> None:
-        self.agent, share_values, share_costs, *_ = recipe.resolve(problem, episodes).build()
-        self.world, self.sizes = jax.tree.map(jnp.asarray, problem.world), problem.sizes
-        self.carry = loop.start_seeds(self.agent, self.sizes, share_values, share_costs, 1)
+        agent, share_values, share_costs, *_ = recipe.resolve(problem, episodes).build()
+        world = jax.tree.map(jnp.asarray, problem.world)
+        self.job = loop.Job(agent, world, problem.sizes, share_values, share_costs)
+        self.carry = loop.start_seeds(agent, problem.sizes, share_values, share_costs, 1)
         self.seconds, self.plans = 0.0, 0
         self.more(0)
         self.seconds = 0.0
 
     def more(self, episodes: int) -> None:
         began = time.perf_counter()
-        done = loop.scan_seeds(
-            self.agent, self.world, self.sizes, self.carry, SEED, np.int32(episodes), loop.CHUNK, False
-        )
+        done = loop.scan_seeds(self.job, self.carry, SEED, np.int32(episodes), loop.CHUNK, False)
         self.carry, metrics = jax.block_until_ready(done)
         self.seconds += time.perf_counter() - began
         self.plans += episodes if metrics.planned is None else int(metrics.planned.sum())

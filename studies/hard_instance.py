@@ -71,13 +71,12 @@ def totals(name: str, K: int, draw: int) -> tuple[float, float]:
     with jax.enable_x64(True):  # the setting is one of each thread
         built = AGENTS[name].resolve(problem, K).build()
         world = jax.tree.map(jnp.asarray, problem.world)
+        job = loop.Job(built.agent, world, problem.sizes, built.share_values, built.share_costs)
         carry = loop.start_seeds(built.agent, problem.sizes, built.share_values, built.share_costs, 1)
         regret = violation = 0.0
         for done in range(0, K, CHUNK):
             count = min(CHUNK, K - done)
-            carry, metrics = loop.scan_seeds(
-                built.agent, world, problem.sizes, carry, np.array([draw], np.uint32), np.int32(count), CHUNK, False
-            )
+            carry, metrics = loop.scan_seeds(job, carry, np.array([draw], np.uint32), np.int32(count), CHUNK, False)
             regret += float((best - np.asarray(metrics.value[:, :count])).sum())
             violation += float(metrics.violation[:, :count].sum())
     return regret, violation

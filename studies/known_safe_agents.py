@@ -58,9 +58,10 @@ def at_the_end(problem: es.FiniteCMDP, agent: es.agents.Recipe, episodes: int, s
         world = jax.tree.map(jnp.asarray, problem.world)
         numbers = jnp.arange(seeds, dtype=jnp.uint32)
         carry = loop.start_seeds(built.agent, sizes, built.share_values, built.share_costs, seeds)
+        job = loop.Job(built.agent, world, sizes, built.share_values, built.share_costs)
         for done in range(0, episodes, loop.CHUNK):
             count = jnp.asarray(min(loop.CHUNK, episodes - done), jnp.int32)
-            carry, _ = loop.scan_seeds(built.agent, world, sizes, carry, numbers, count, loop.CHUNK, False)
+            carry, _ = loop.scan_seeds(job, carry, numbers, count, loop.CHUNK, False)
         for seed in range(seeds):
             state = jax.tree.map(lambda leaf, seed=seed: leaf[seed], carry.agent)
             planned = loop.plan_anew(built.agent, world, state, ties(jnp.uint32(seed), sizes.horizon, sizes.states))

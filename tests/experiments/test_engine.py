@@ -96,7 +96,7 @@ def test_the_compiler_as_people_use_it_gives_the_same_episodes(small):
     """Tests compile in a hurry (conftest.py); this one process does not."""
     script = """
 import sys, numpy as np
-from everystep import experiment
+from everystep.experiments import experiment
 from everystep.problems.frozen_lake import from_map
 result = experiment.run(from_map(["SFF", "FHG"], horizon=5), ["lsvi-ae"], episodes=60, seeds=2)
 np.save(sys.stdout.buffer, np.stack([result.curves["lsvi-ae"][name] for name in ("value", "violation", "return")]))

@@ -36,18 +36,22 @@ def noisy():
     return FiniteCMDP(P, rng.uniform(0, 1, (5, 2)), g, start=np.full(5, 0.2), horizon=4, noise=noise)
 
 
+def job_of(problem, built):
+    return loop.Job(built.agent, problem.world, problem.sizes, built.share_values, built.share_costs)
+
+
 def both_ways(problem, recipe, precision="float64", width=0):
     """Carry and metrics of the plain scan and of the kernel, after two calls each: the second goes on."""
     with jax.enable_x64(True):
         built = recipe.resolve(problem, 100).build()
     with jax.enable_x64(precision == "float64"):
-        agent, world = (jax.tree.map(gpu.in_precision, each) for each in (built.agent, problem.world))
-        assert gpu.fits(agent, world, built.share_values, built.share_costs)
-        sizes, interpreted = problem.sizes, gpu.Layout(width=width, interpret=True)
-        plain = kernel = (loop.start_seeds(agent, sizes, True, True, len(SEEDS)), None)
+        job = jax.tree.map(gpu.in_precision, job_of(problem, built))
+        assert gpu.supports(job)
+        interpreted = gpu.Layout(width=width, interpret=True)
+        plain = kernel = (loop.start_seeds(job.agent, job.sizes, True, True, len(SEEDS)), None)
         for count in (np.int32(CAPACITY), np.int32(DONE)):
-            plain = loop.scan_seeds(agent, world, sizes, plain[0], SEEDS, count, CAPACITY, True)
-            kernel = gpu.scan_in_kernel(agent, world, sizes, kernel[0], SEEDS, count, CAPACITY, interpreted)
+            plain = loop.scan_seeds(job, plain[0], SEEDS, count, CAPACITY, True)
+            kernel = gpu.scan_in_kernel(job, kernel[0], SEEDS, count, CAPACITY, interpreted)
     return plain, kernel
 
 
@@ -92,7 +96,7 @@ def test_so_it_does_for_the_greedy_agent_with_numbers_loaded_one_by_one(small):
 )
 def test_what_the_kernel_does_not_do_is_run_plainly(small, recipe):
     built = recipe.resolve(small, 10).build()
-    assert not gpu.fits(built.agent, small.world, built.share_values, built.share_costs)
+    assert not gpu.supports(job_of(small, built))
 
 
 def test_a_run_is_added_up_by_episode_and_by_seed(small):
@@ -115,8 +119,8 @@ def test_scores_that_single_precision_cannot_tell_apart_tie():
 def test_every_operation_of_the_kernel_is_one_that_triton_has(small, precision):
     built = agents.lsvi_ae().resolve(small, 10).build()
     with jax.enable_x64(precision == "float64"):
-        agent, world = (jax.tree.map(gpu.in_precision, each) for each in (built.agent, small.world))
-        carry = loop.start_seeds(agent, small.sizes, True, True, len(SEEDS))
-        traced = gpu.scan_in_kernel.trace(agent, world, small.sizes, carry, SEEDS, np.int32(2), 2)
+        job = jax.tree.map(gpu.in_precision, job_of(small, built))
+        carry = loop.start_seeds(job.agent, job.sizes, True, True, len(SEEDS))
+        traced = gpu.scan_in_kernel.trace(job, carry, SEEDS, np.int32(2), 2)
         text = traced.lower(lowering_platforms=("cuda",)).as_text()
     assert "triton" in text

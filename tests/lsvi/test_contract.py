@@ -198,7 +198,8 @@ def test_changing_a_number_compiles_nothing(small):
         carry = loop.start(built.agent, small.sizes, built.share_values, built.share_costs)
         carries = jax.tree.map(lambda leaf: leaf[None], carry)
         world = jax.tree.map(jnp.asarray, small.world)
-        loop.scan_seeds(built.agent, world, small.sizes, carries, jnp.zeros(1, jnp.uint32), jnp.int32(3), 500, False)
+        job = loop.Job(built.agent, world, small.sizes)
+        loop.scan_seeds(job, carries, jnp.zeros(1, jnp.uint32), jnp.int32(3), 500, False)
         return loop.scan_seeds._cache_size()
 
     assert advance(0.5) == advance(2.0)

@@ -68,8 +68,9 @@ def test_seeds_side_by_side_as_on_a_gpu_equal_seeds_one_after_another(pond):
     carries = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (4, *leaf.shape)), one)
     world = jax.tree.map(jnp.asarray, pond.world)
     seeds, count = jnp.arange(4, dtype=jnp.uint32), jnp.int32(40)
-    _, mapped = loop.scan_seeds(built.agent, world, pond.sizes, carries, seeds, count, 500, False)
-    _, batched = loop.scan_seeds(built.agent, world, pond.sizes, carries, seeds, count, 500, True)
+    job = loop.Job(built.agent, world, pond.sizes)
+    _, mapped = loop.scan_seeds(job, carries, seeds, count, 500, False)
+    _, batched = loop.scan_seeds(job, carries, seeds, count, 500, True)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=1e-9), mapped, batched)
 
 

@@ -132,7 +132,8 @@ def test_condition_1_holds_at_its_probability_for_costs_of_bounded_norm(share, b
         def episode(carry, k):
             lower, upper = loop.bounds(built.agent, carry.agent)
             good = ((lower <= own.g + 1e-12) & (own.g <= upper + 1e-12)).all()
-            return loop.run_episode(built.agent, own, carry, loop.draws(own, problem.sizes, seed, k))[0], good
+            job = loop.Job(built.agent, own, problem.sizes)
+            return loop.run_episode(job, carry, loop.draws(own, problem.sizes, seed, k))[0], good
 
         carry = loop.start(built.agent, problem.sizes, built.share_values, built.share_costs)
         return jax.lax.scan(episode, carry, jnp.arange(1, EPISODES + 1, dtype=jnp.int32))[1].all()

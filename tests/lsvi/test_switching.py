@@ -129,7 +129,7 @@ def test_rare_plans_side_by_side_as_on_a_gpu_equal_rare_plans_one_after_another(
     carries = loop.start_seeds(built.agent, dense.sizes, built.share_values, built.share_costs, 3)
     world, seeds = jax.tree.map(jnp.asarray, dense.world), jnp.arange(3, dtype=jnp.uint32)
     runs = [
-        loop.scan_seeds(built.agent, world, dense.sizes, carries, seeds, jnp.int32(K), 500, together)[1]
+        loop.scan_seeds(loop.Job(built.agent, world, dense.sizes), carries, seeds, jnp.int32(K), 500, together)[1]
         for together in (False, True)
     ]
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=1e-9), *runs)

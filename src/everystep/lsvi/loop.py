@@ -7,6 +7,7 @@ and so are the same for every agent: comparisons over seeds pair. Ties are keyed
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -186,14 +187,33 @@ def mixed(world: World, plan: Plan, x: AnyArray) -> AnyArray:
     return (g * plan.policy[steps, :, x][:, None]).sum(-1).clip(min=0).sum()
 
 
-def run_episode(
-    agent: Agent, world: World, carry: Carry, draw: Draws, certified: Bool[Array, " S"] | None = None, watch: Any = None
-) -> tuple[Carry, Metrics]:
-    """Plan, act, learn, and write down what happened; with `certified`, the labels of these states, too.
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Job:
+    """An agent in a world, and what is recorded of it: all that stays the same from episode to episode.
 
-    `watch`, if given, is called with the agent, the world, its states before and after, the plan and the episode: what
-    it returns is written down. It is a pytree of arrays whose class says what to do, and changes nothing.
+    agent, world:  arrays
+    sizes:         of the world
+    share_values, share_costs: whether the estimators are shared over steps
+    certified:     boolean (S,): the states whose labels are counted in every episode; None records no labels
+    watch:         called with the agent, the world, its states before and after, the plan and the episode; what it
+                   returns is recorded. A pytree of arrays whose class defines `__call__`; it changes nothing.
+
+    Arrays are traced; the sizes and the two flags are static.
     """
+
+    agent: Agent
+    world: World
+    sizes: Sizes = field(metadata={"static": True})
+    share_values: bool = field(default=True, metadata={"static": True})
+    share_costs: bool = field(default=True, metadata={"static": True})
+    certified: Any = None
+    watch: Any = None
+
+
+def run_episode(job: Job, carry: Carry, draw: Draws) -> tuple[Carry, Metrics]:
+    """Plan, act, learn, and record what happened."""
+    agent, world = job.agent, job.world
     H, S = carry.agent.price.shape[1], world.r.shape[-1]
     x = start_state(world, carry.agent.k, draw.start)
     tie = partial(ties, draw.tie_word, H, S)  # made where it is used: an episode without a plan needs none
@@ -206,12 +226,12 @@ def run_episode(
     visits = carry.visits.at[episode.x].add(1)
     harm = mixed(world, planned.plan, episode.x)
     metrics = tally(x, planned.V, planned.C, episode.reward, g)._replace(planned=due, mixture_violation=harm)
-    if certified is not None:
+    if job.certified is not None:
         label = certificates.labels(*bounds(agent, carry.agent))
-        metrics = metrics._replace(labels=certificates.count(label, world.g, certified[None, None]))
+        metrics = metrics._replace(labels=certificates.count(label, world.g, job.certified[None, None]))
     learnt = algorithm.learn(agent, carry.agent, episode, costs)
-    if watch is not None:
-        metrics = metrics._replace(watched=watch(agent, world, carry.agent, learnt, planned.plan, episode))
+    if job.watch is not None:
+        metrics = metrics._replace(watched=job.watch(agent, world, carry.agent, learnt, planned.plan, episode))
     return Carry(learnt, visits, planned if rarely else None), metrics
 
 
@@ -239,29 +259,21 @@ def start_seeds(agent: Agent, sizes: Sizes, share_values: bool, share_costs: boo
 
 
 def scan(
-    agent: Agent,
-    world: World,
-    sizes: Sizes,
-    carry: Carry,
-    seed: UInt32[Array, ""],
-    count: Int[Array, ""],
-    capacity: int,
-    certified: Bool[Array, " S"] | None = None,
-    watch: Any = None,
+    job: Job, carry: Carry, seed: UInt32[Array, ""], count: Int[Array, ""], capacity: int
 ) -> tuple[Carry, Metrics]:
     """`count` <= `capacity` episodes of one seed; the rows of `Metrics` after `count` are zeros.
 
     The number of episodes is data, not a shape, so that another one compiles nothing.
     """
     episodes = carry.agent.k + jnp.arange(capacity, dtype=jnp.int32)
-    drawn = jax.vmap(lambda k: draws(world, sizes, seed, k))(episodes)
+    drawn = jax.vmap(lambda k: draws(job.world, job.sizes, seed, k))(episodes)
     row = lambda i: jax.tree.map(lambda x: x[i], drawn)
-    shape = jax.eval_shape(lambda: run_episode(agent, world, carry, row(0), certified, watch)[1])
+    shape = jax.eval_shape(lambda: run_episode(job, carry, row(0))[1])
     book = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), shape)
 
     def body(i, loop):
         carry, book = loop
-        carry, metrics = run_episode(agent, world, carry, row(i), certified, watch)
+        carry, metrics = run_episode(job, carry, row(i))
         return carry, jax.tree.map(lambda rows, new: rows.at[i].set(new), book, metrics)
 
     return lax.fori_loop(0, count, body, (carry, book))
@@ -282,39 +294,22 @@ def shaped(agent: Agent, sizes: Sizes, carries: Carry, chunks: Sequence[int]) ->
     return carries
 
 
-@partial(jax.jit, static_argnames=("sizes", "capacity", "together"))
+@partial(jax.jit, static_argnames=("capacity", "together"))
 def scan_seeds(
-    agent: Agent,
-    world: World,
-    sizes: Sizes,
-    carries: Carry,
-    seeds: UInt32[Array, " n"],
-    count: Int[Array, ""],
-    capacity: int,
-    together: bool,
-    certified: Bool[Array, " S"] | None = None,
-    watch: Any = None,
+    job: Job, carries: Carry, seeds: UInt32[Array, " n"], count: Int[Array, ""], capacity: int, together: bool
 ) -> tuple[Carry, Metrics]:
     """`scan` for many seeds: side by side on a GPU (`together`), one after another on a CPU."""
-    one = lambda carry, seed: scan(agent, world, sizes, carry, seed, count, capacity, certified, watch)
+    one = lambda carry, seed: scan(job, carry, seed, count, capacity)
     return jax.vmap(one)(carries, seeds) if together else lax.map(lambda each: one(*each), (carries, seeds))
 
 
-@partial(jax.jit, static_argnames=("sizes", "capacity"))
+@partial(jax.jit, static_argnames="capacity")
 def scan_agents(
-    agents: Agent,
-    world: World,
-    sizes: Sizes,
-    carries: Carry,
-    seeds: UInt32[Array, " n"],
-    count: Int[Array, ""],
-    capacity: int,
-    certified: Bool[Array, " S"] | None = None,
-    watch: Any = None,
+    job: Job, carries: Carry, seeds: UInt32[Array, " n"], count: Int[Array, ""], capacity: int
 ) -> tuple[Carry, Metrics]:
-    """`scan_seeds` for agents that differ in numbers alone, side by side: they and carries have an axis in front."""
-    one = lambda agent, carry: scan_seeds(agent, world, sizes, carry, seeds, count, capacity, True, certified, watch)
-    return jax.vmap(one)(agents, carries)
+    """`scan_seeds` for agents that differ in numbers alone, side by side: `job.agent` and carries have a first axis."""
+    one = lambda agent, carry: scan_seeds(replace(job, agent=agent), carry, seeds, count, capacity, True)
+    return jax.vmap(one)(job.agent, carries)
 
 
 # --- the same four functions, stepped from Python ----------------------------------------------------------------

@@ -167,7 +167,7 @@ class Player:
         with jax.enable_x64(True):
             built = experiment.agents[label].build()
             self._cell = local.Cell(self.problem, built, WayWatch(), experiment.certify)
-            self._given = self._cell.given()
+            self._job = self._cell.job()
             self._reached = local.beginning(self._cell, 1)
 
     @property
@@ -183,7 +183,7 @@ class Player:
                 if self.done == self.episodes or count == 0:
                     return self._nothing(), self._frame([])
                 [self._reached], [metrics] = local.advance(
-                    [self._cell], [self._given], [self._reached], self._seeds, until, self.episodes
+                    [self._cell], [self._job], [self._reached], self._seeds, until, self.episodes
                 )
                 parts.append(metrics)
             metrics = jax.tree.map(lambda *each: np.concatenate(each, 1)[0], *parts)
@@ -213,7 +213,7 @@ class Player:
     def _frame(self, violations: list[tuple[int, int, int, int, float]]) -> Frame:
         carry = self._reached.carry
         with self._cell.in_precision():
-            policy, labels = _shown(*self._given, self.problem.sizes, carry, self._seeds[0])
+            policy, labels = _shown(self._job.agent, self._job.world, self.problem.sizes, carry, self._seeds[0])
         return Frame(
             self.done,
             np.asarray(carry.visits)[0],

@@ -26,10 +26,10 @@ from everystep.agents.registry import Built, Recipe, recipe
 from everystep.experiments.engines import gpu_kernel
 from everystep.experiments.engines.gpu_kernel import Book, Chance, Learnt, Scratch, Tables
 from everystep.lsvi import loop
-from everystep.lsvi.algorithm import Agent, State
+from everystep.lsvi.algorithm import State
 from everystep.lsvi.choices.basic import Greedy, Penalised
 from everystep.lsvi.costs.counts import CountCosts, CountCostState
-from everystep.lsvi.loop import Carry, Metrics
+from everystep.lsvi.loop import Carry, Job, Metrics
 from everystep.lsvi.radii import Multiplied
 from everystep.lsvi.values.counts import Counts, CountState
 from everystep.mdp.cmdp import Factored, FiniteCMDP
@@ -61,15 +61,16 @@ class Sums(NamedTuple):
     by_seed: Metrics
 
 
-def fits(agent: Agent, world: World, share_values: bool, share_costs: bool) -> bool:
+def supports(job: Job) -> bool:
     """Whether the kernel can run this agent in this world."""
+    agent, world = job.agent, job.world
     return (
         type(agent.values) is Counts
         and type(agent.costs) is CountCosts
         and type(agent.choice) in (Penalised, Greedy)
         and not isinstance(agent.values.radius, Multiplied)
-        and share_values
-        and share_costs
+        and job.share_values
+        and job.share_costs
         and agent.known_safe is None
         and agent.switch is None
         and not isinstance(world.P, Factored)
@@ -79,47 +80,26 @@ def fits(agent: Agent, world: World, share_values: bool, share_costs: bool) -> b
     )
 
 
-def scan_seeds(
-    agent: Agent,
-    world: World,
-    sizes: Sizes,
-    carries: Carry,
-    seeds: AnyArray,
-    count: AnyArray,
-    capacity: int,
-    share_values: bool = True,
-    share_costs: bool = True,
-    certified: AnyArray | None = None,
-    watch: Any = None,
-) -> tuple[Carry, Metrics]:
-    """`count` <= `capacity` episodes of every seed: by the kernel on a GPU if it fits, otherwise plainly."""
-    if takes(agent, world, share_values, share_costs, certified, watch):
-        return scan_in_kernel(agent, world, sizes, carries, seeds, count, capacity)
-    together = jax.default_backend() != "cpu"
-    return loop.scan_seeds(agent, world, sizes, carries, seeds, count, capacity, together, certified, watch)
+def scan_seeds(job: Job, carries: Carry, seeds: AnyArray, count: AnyArray, capacity: int) -> tuple[Carry, Metrics]:
+    """`count` <= `capacity` episodes of every seed: by the kernel if it runs this job here, otherwise by `loop`."""
+    if runs_here(job):
+        return scan_in_kernel(job, carries, seeds, count, capacity)
+    return loop.scan_seeds(job, carries, seeds, count, capacity, together=jax.default_backend() != "cpu")
 
 
-def takes(
-    agent: Agent, world: World, share_values: bool, share_costs: bool, certified: AnyArray | None, watch: Any
-) -> bool:
-    """Whether the kernel will run this agent, on this machine, and nobody watches who would need more of it."""
-    watched = certified is not None or watch is not None
+def runs_here(job: Job) -> bool:
+    """Whether the kernel runs this job on this machine. It records neither labels nor what a watcher returns."""
+    watched = job.certified is not None or job.watch is not None
     here = jax.default_backend() == "gpu" and _triton() is not None
-    return here and not watched and fits(agent, world, share_values, share_costs)
+    return here and not watched and supports(job)
 
 
-@partial(jax.jit, static_argnames=("sizes", "capacity", "layout"))
+@partial(jax.jit, static_argnames=("capacity", "layout"))
 def scan_in_kernel(
-    agent: Agent,
-    world: World,
-    sizes: Sizes,
-    carries: Carry,
-    seeds: AnyArray,
-    count: AnyArray,
-    capacity: int,
-    layout: Layout = LAYOUT,
+    job: Job, carries: Carry, seeds: AnyArray, count: AnyArray, capacity: int, layout: Layout = LAYOUT
 ) -> tuple[Carry, Metrics]:
-    """The same as `drive.scan_seeds`, rows of `Metrics` after `count` zeros as there."""
+    """The same as `loop.scan_seeds`; the rows of `Metrics` after `count` are zeros, as there."""
+    agent, world, sizes = job.agent, job.world, job.sizes
     n, Sp = len(seeds), gpu_kernel.lanes(sizes.states)
     width = layout.width or 16 // carries.agent.price.dtype.itemsize
     tables, chance = _tables(world, sizes, width), all_draws(world, sizes, carries, seeds, capacity)
@@ -261,13 +241,13 @@ def chunks(
     problem: FiniteCMDP, built: Built, seeds: AnyArray, episodes: int, capacity: int = EPISODES, scan: Any = scan_seeds
 ) -> Iterator[Sums]:
     """The sums of `capacity` episodes at a time, in whatever precision is switched on."""
-    agent, sizes = jax.tree.map(in_precision, built.agent), problem.sizes
-    world = jax.tree.map(in_precision, problem.world)
+    job = Job(built.agent, problem.world, problem.sizes, built.share_values, built.share_costs)
+    job = jax.tree.map(in_precision, job)
     seeds = jnp.asarray(np.asarray(seeds, np.uint32))
-    carry = loop.start_seeds(agent, sizes, built.share_values, built.share_costs, len(seeds))
+    carry = loop.start_seeds(job.agent, job.sizes, job.share_values, job.share_costs, len(seeds))
     for done in range(0, episodes, capacity):
         count = np.int32(min(capacity, episodes - done))
-        carry, metrics = scan(agent, world, sizes, carry, seeds, count, capacity, built.share_values, built.share_costs)
+        carry, metrics = scan(job, carry, seeds, count, capacity)
         yield sums(metrics)
 
 

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 import jax
@@ -21,11 +22,9 @@ import numpy as np
 from everystep.agents.registry import Built, FitEvery
 from everystep.experiments.engines import gpu
 from everystep.lsvi import loop
-from everystep.lsvi.algorithm import Agent
 from everystep.lsvi.costs import kernel_fit
-from everystep.lsvi.loop import CHUNK, Carry, Metrics
+from everystep.lsvi.loop import CHUNK, Carry, Job, Metrics
 from everystep.mdp.cmdp import FiniteCMDP
-from everystep.mdp.world import World
 
 BATCH = 2  # seeds in one compiled call on a CPU: larger ones are 4 % faster, but each size is compiled anew
 SHARE = 0.4  # of a device's free memory that a batch may take: its state, that of the next chunk, and what is recorded
@@ -33,7 +32,7 @@ T = TypeVar("T")
 
 
 class Cell(NamedTuple):
-    """One agent on one problem, and who watches it (see `drive.run_episode`)."""
+    """One agent on one problem, and a watcher (see `loop.Job`)."""
 
     problem: FiniteCMDP
     built: Built
@@ -44,10 +43,15 @@ class Cell(NamedTuple):
         """The precision this agent computes in, switched on."""
         return jax.enable_x64(self.built.precision == "float64")
 
-    def given(self) -> tuple[Agent, World]:
-        """The agent and its world as arrays of that precision."""
+    def job(self) -> Job:
+        """The agent and its world as arrays of that precision, and what is recorded."""
+        built, problem = self.built, self.problem
+        certified = ~problem.exempt if self.certify else None
+        job = Job(
+            built.agent, problem.world, problem.sizes, built.share_values, built.share_costs, certified, self.watch
+        )
         with self.in_precision():
-            return jax.tree.map(gpu.in_precision, (self.built.agent, self.problem.world))
+            return jax.tree.map(gpu.in_precision, job)
 
     def structure(self) -> Hashable:
         """What must be the same for two cells to be one compiled program."""
@@ -59,7 +63,7 @@ class Cell(NamedTuple):
         """So many seeds before their first episode."""
         built, sizes = self.built, self.problem.sizes
         with self.in_precision():
-            return loop.start_seeds(self.given()[0], sizes, built.share_values, built.share_costs, seeds)
+            return loop.start_seeds(self.job().agent, sizes, built.share_values, built.share_costs, seeds)
 
 
 class Fitted(NamedTuple):
@@ -233,14 +237,11 @@ def bytes_of_a_seed(cell: Cell, episodes: int) -> int:
     """
     sizes, count = cell.problem.sizes, min(episodes, CHUNK)
     with cell.in_precision():
-        agent, world = cell.given()
+        job = replace(cell.job(), watch=None)
         fresh = cell.fresh(1)
-        later = loop.shaped(agent, sizes, fresh, [count])
+        later = loop.shaped(job.agent, sizes, fresh, [count])
         seen = jax.eval_shape(
-            lambda c: loop.scan_seeds(
-                agent, world, sizes, c, np.zeros(1, np.uint32), np.int32(1), CHUNK, True, _certified(cell)
-            )[1],
-            later,
+            lambda c: loop.scan_seeds(job, c, np.zeros(1, np.uint32), np.int32(1), CHUNK, True)[1], later
         )
     size = lambda leaves: sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(leaves))
     grown = (episodes / count) ** 2 if size(later) > size(fresh) else 1
@@ -268,20 +269,20 @@ def chunks(
     `since` says what each had reached before, given a function that makes a carry of the right shape after so many
     episodes; all must have reached the same.
     """
-    given = [cell.given() for cell in cells]
+    jobs = [cell.job() for cell in cells]
     asked = since or [lambda shaped: None] * len(cells)
     reached = [
         ask(shaped(cell, len(seeds), episodes)) or beginning(cell, len(seeds))
         for ask, cell in zip(asked, cells, strict=True)
     ]
     while reached[0].done < episodes:
-        reached, metrics = advance(cells, given, reached, seeds, episodes, episodes)
+        reached, metrics = advance(cells, jobs, reached, seeds, episodes, episodes)
         yield reached, metrics
 
 
 def advance(
     cells: Sequence[Cell],
-    given: Sequence[tuple[Agent, World]],
+    jobs: Sequence[Job],
     reached: Sequence[Reached],
     seeds: np.ndarray,
     until: int,
@@ -290,15 +291,15 @@ def advance(
     """On from where batches stand, of a run of `episodes`: to `until`, at most to the end of the chunk they are in.
 
     What grows is made larger at the beginning of a chunk, for all of it: where one pauses within it does not show.
-    `given` is each cell's own, made once.
+    `jobs` are those of the cells, made once.
     """
     done = reached[0].done
     start, end = next(each for each in stops(cells[0].built, episodes) if each[1] > done)
     until = min(until, end)
     carries = [each.carry for each in reached]
     if done == start:
-        carries = _with_room(cells, given, carries, end - start)
-    scanned = _scan(cells, given, carries, seeds, until - done)
+        carries = _with_room(cells, jobs, carries, end - start)
+    scanned = _scan(cells, jobs, carries, seeds, until - done)
     after = [_after(*each, seeds, until) for each in zip(cells, reached, (carry for carry, _ in scanned), strict=True)]
     # Cut in NumPy: a slice of a device's array is compiled for every length.
     return after, [jax.tree.map(lambda x: np.asarray(x)[:, : until - done], metrics) for _, metrics in scanned]
@@ -321,7 +322,7 @@ def shaped(cell: Cell, seeds: int, episodes: int) -> Callable[[int], Carry]:
 
     def later(done: int) -> Carry:
         with cell.in_precision():
-            return loop.shaped(cell.given()[0], cell.problem.sizes, cell.fresh(seeds), lengths(done))
+            return loop.shaped(cell.job().agent, cell.problem.sizes, cell.fresh(seeds), lengths(done))
 
     return later
 
@@ -329,46 +330,30 @@ def shaped(cell: Cell, seeds: int, episodes: int) -> Callable[[int], Carry]:
 def ending(cell: Cell, reached: Reached) -> Ending:
     """What is kept of a piece that has reached its end."""
     with cell.in_precision():
-        lower, upper = _bounds(cell.given()[0], reached.carry.agent)
+        lower, upper = _bounds(cell.job().agent, reached.carry.agent)
     visits = np.asarray(reached.carry.visits)
     return Ending(reached.visits_early, visits, np.asarray(lower), np.asarray(upper), reached.fits)
 
 
-def _certified(cell: Cell) -> Any:
-    return jnp.asarray(~cell.problem.exempt) if cell.certify else None
-
-
 def _scan(
-    cells: Sequence[Cell],
-    given: Sequence[tuple[Agent, World]],
-    carries: Sequence[Carry],
-    seeds: np.ndarray,
-    count: int,
+    cells: Sequence[Cell], jobs: Sequence[Job], carries: Sequence[Carry], seeds: np.ndarray, count: int
 ) -> list[tuple[Carry, Metrics]]:
-    """So many episodes of every seed of every cell: in one call, or where a cell fits the kernel in one call each."""
-    cell, world = cells[0], given[0][1]
-    sizes, built, agents = cell.problem.sizes, cell.built, [agent for agent, _ in given]
-    shared = (built.share_values, built.share_costs)
-    with cell.in_precision():
-        watch = (_certified(cell), jax.tree.map(jnp.asarray, cell.watch))
-        if len(cells) == 1 or gpu.takes(agents[0], world, *shared, *watch):
+    """`count` episodes of every seed of every cell: in one call, or in one call each where the GPU kernel runs them."""
+    with cells[0].in_precision():
+        if len(cells) == 1 or gpu.runs_here(jobs[0]):
             return [
-                gpu.scan_seeds(agent, world, sizes, carry, seeds, np.int32(count), CHUNK, *shared, *watch)
-                for agent, carry in zip(agents, carries, strict=True)
+                gpu.scan_seeds(job, carry, seeds, np.int32(count), CHUNK)
+                for job, carry in zip(jobs, carries, strict=True)
             ]
-        together = loop.scan_agents(
-            _stacked(agents), world, sizes, _stacked(carries), seeds, np.int32(count), CHUNK, *watch
-        )
+        stacked = replace(jobs[0], agent=_stacked([job.agent for job in jobs]))
+        together = loop.scan_agents(stacked, _stacked(carries), seeds, np.int32(count), CHUNK)
         return [jax.tree.map(lambda leaf, i=i: leaf[i], together) for i in range(len(cells))]
 
 
-def _with_room(
-    cells: Sequence[Cell], given: Sequence[tuple[Agent, World]], carries: Sequence[Carry], count: int
-) -> list[Carry]:
+def _with_room(cells: Sequence[Cell], jobs: Sequence[Job], carries: Sequence[Carry], count: int) -> list[Carry]:
     with cells[0].in_precision():
-        sizes = cells[0].problem.sizes
-        both = zip(given, carries, strict=True)
-        return [loop.with_room(agent, sizes, carry, count) for (agent, _), carry in both]
+        both = zip(jobs, carries, strict=True)
+        return [loop.with_room(job.agent, job.sizes, carry, count) for job, carry in both]
 
 
 def _stacked(trees: Sequence[Any]) -> Any:
@@ -377,9 +362,9 @@ def _stacked(trees: Sequence[Any]) -> Any:
 
 def measure(cells: Sequence[Cell], seeds: np.ndarray, count: int) -> None:
     """Run the first so many episodes of a batch, at most a chunk of them, and forget them; with none, it compiles."""
-    given = [cell.given() for cell in cells]
-    carries = _with_room(cells, given, [cell.fresh(len(seeds)) for cell in cells], count)
-    jax.block_until_ready([carry.visits for carry, _ in _scan(cells, given, carries, seeds, count)])
+    jobs = [cell.job() for cell in cells]
+    carries = _with_room(cells, jobs, [cell.fresh(len(seeds)) for cell in cells], count)
+    jax.block_until_ready([carry.visits for carry, _ in _scan(cells, jobs, carries, seeds, count)])
 
 
 _bounds = jax.jit(jax.vmap(loop.bounds, in_axes=(None, 0)))
