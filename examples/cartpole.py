@@ -1,18 +1,18 @@
-"""CartPole with hard limits on its angle and its position: LSVI-AE, LSVI, and DQN and PPO with a price on harm.
+"""CartPole with hard limits on its angle and its position: LSVI-AE, LSVI, and DQN and PPO with a price on violations.
 
     python examples/cartpole.py [--seeds 1] [--out out/examples/cartpole]
 
-A constraint must be decided by the coming step alone, for LSVI-AE prices nothing that comes later; and in every state
-some action must keep it. "The pole is within 8 degrees" is no such constraint: a pole at 7 degrees that falls at speed
-passes the limit whatever is done now. Where it is about to be is one: with lean = angle + its velocity / 4,
+A constraint must be decided by the next step alone, because LSVI-AE prices nothing that comes later, and in every state
+some action must satisfy it. "The pole is within 8 degrees" is no such constraint: a pole at 7 degrees that falls fast
+exceeds the limit under every action. The predicted angle is one: with lean = angle + its velocity / 4,
 
     |lean| <= 8 degrees                               so the angle, which follows its lean, stays within 8 degrees
     |lean + 0.12 (position + velocity)| <= 6 degrees  so the pole leans back to the middle, and the position stays
                                                       within (8 + 6 degrees) / 0.12 = 2 m
 
-From a start within both, a push that keeps both was there in every step we tried. Each limit has two sides, so there
-are four constraints, almost linear in the state: polynomials of degree 1 for costs, of degree 2 for values. Plans look
-100 steps ahead, so that LSVI sees the cart leave its track; LSVI-AE would do as well with 20.
+From a start within both, some action satisfied both in every step we tried. Each limit has two sides, so there are four
+constraints, almost linear in the state: polynomials of degree 1 for costs, of degree 2 for values. Plans look 100 steps
+ahead, so that LSVI sees the cart leave its track; LSVI-AE would do as well with 20.
 """
 
 import gymnasium
@@ -22,7 +22,7 @@ from contest import Contest, run
 from everystep import features
 
 ANGLE, LEAN_BACK = np.radians(8), np.radians(6)
-SIZE = np.array([2.4, 3.0, 0.21, 3.0])  # position, velocity, angle, angular velocity: about what is ever met
+SIZE = np.array([2.4, 3.0, 0.21, 3.0])  # position, velocity, angle, angular velocity: about the range that occurs
 
 
 def make():
@@ -30,11 +30,11 @@ def make():
 
 
 def limits(seen, action, after, info):
-    """g = (how far along to the limit - 1) / 4, for both sides of both limits; the quarter keeps |g| below 1."""
+    """g = (fraction of the limit - 1) / 4, for both sides of both limits; the quarter keeps |g| below 1."""
     position, velocity, angle, turning = after
     lean = angle + turning / 4
-    along = np.array([lean / ANGLE, (lean + 0.12 * (position + velocity)) / LEAN_BACK])
-    return np.clip((np.concatenate([along, -along]) - 1) / 4, -1, 1)
+    fraction = np.array([lean / ANGLE, (lean + 0.12 * (position + velocity)) / LEAN_BACK])
+    return np.clip((np.concatenate([fraction, -fraction]) - 1) / 4, -1, 1)
 
 
 CONTEST = Contest(

@@ -1,9 +1,9 @@
-"""The dial from aggressive to conservative: regret against violation as `optimism` turns from 1 to -1.
+"""Optimism about costs, from aggressive to conservative: regret against violations for `optimism` from 1 to -1.
 
     python examples/dial.py [--seeds 32] [--out out/examples/dial]
 
 On the lake (one-hot costs) and on a terrain (a Gaussian process), with no safe action known and with one known in each
-state. +1 trusts the lower end of each cost interval, as the paper does; -1 the upper end.
+state. +1 uses the lower end of each cost interval, as the paper does; -1 the upper end.
 """
 
 import argparse
@@ -23,7 +23,7 @@ parser.add_argument("--episodes", type=int, default=1000)
 parser.add_argument("--out", default="out/examples/dial")
 options = parser.parse_args()
 
-TURNS = (1.0, 0.75, 0.5, 0.25, 0.0, -0.25, -0.5, -0.75, -1.0)
+OPTIMISMS = (1.0, 0.75, 0.5, 0.25, 0.0, -0.25, -0.5, -0.75, -1.0)
 KNOWN = {"no safe action known": "none", "one known in each state": "safest"}
 PROBLEMS = {
     "Lake, one-hot costs": (es.problems.frozen_lake(), {}),
@@ -31,10 +31,12 @@ PROBLEMS = {
 }
 
 panels, rows = {}, []
-with progress_bar(len(PROBLEMS) * len(KNOWN) * len(TURNS) * options.seeds * options.episodes) as advanced:
+with progress_bar(len(PROBLEMS) * len(KNOWN) * len(OPTIMISMS) * options.seeds * options.episodes) as advanced:
     for name, (problem, settings) in PROBLEMS.items():
         agents = [
-            es.agents.lsvi_ae(optimism=turn, known_safe=known, **settings) for known in KNOWN.values() for turn in TURNS
+            es.agents.lsvi_ae(optimism=optimism, known_safe=known, **settings)
+            for known in KNOWN.values()
+            for optimism in OPTIMISMS
         ]
         result = es.run(problem, agents, options.episodes, options.seeds, progress=advanced)
         result.save(Path(options.out) / problem.name, figures=False)
@@ -42,16 +44,16 @@ with progress_bar(len(PROBLEMS) * len(KNOWN) * len(TURNS) * options.seeds * opti
         panels[name] = {}
         for known in KNOWN:
             points = []
-            for turn in TURNS:
+            for optimism in OPTIMISMS:
                 curve = next(curves)
                 total = lambda column, curve=curve: statistics.mean_over_seeds(
                     curve[column].sum(-1), np.random.default_rng(0)
                 )
-                points.append((turn, total("violation"), total("regret")))
-                rows.append([f"{name}, {known}", f"{turn:+g}", *(tables.number(x.mean) for x in points[-1][1:])])
+                points.append((optimism, total("violation"), total("regret")))
+                rows.append([f"{name}, {known}", f"{optimism:+g}", *(tables.number(x.mean) for x in points[-1][1:])])
             panels[name][known] = points
 
-print(tables.aligned([["", "optimism", "total violation", "total regret"], *rows]))
+print(tables.aligned([["", "optimism", "total violations", "cumulative regret"], *rows]))
 (Path(options.out) / "dial.json").write_text(json.dumps(rows, indent=2) + "\n")
 paths = figures.save(certificate_figures.tradeoff(panels), Path(options.out) / "dial")
 print(f"\nWritten to {options.out}; drawn: {paths[0]}")

@@ -1,8 +1,8 @@
-"""Three problems as gymnasium environments, walked at random and drawn side by side.
+"""Three problems as Gymnasium environments, played by a random policy and drawn side by side.
 
     python examples/environments.py [--out out/examples/environments]
 
-A lake and a terrain show their maps, a problem without a map a board of its states.
+A lake and a terrain show their maps; a problem without a map shows a board of its states.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Driving on a highway with time to react: LSVI-AE, LSVI, and DQN with a price on harm, in the simulator highway-env.
+"""Driving on a highway with time to react: LSVI-AE, LSVI, and DQN with a price on violations, in highway-env.
 
     python examples/highway.py [--seeds 1] [--out out/examples/highway]
 
@@ -7,10 +7,10 @@ least 3 s with the car ahead, beyond 10 m from centre to centre:
 
     g = (10 m + 3 s * closing speed - gap) / 30 m, clipped to [-1, 1], and +1 in a crash
 
-that is, 3 s * closing speed <= gap - 10 m without dividing by a speed that may be 0. Braking, or a free lane beside,
-nearly always keeps it; a car that pulls in just ahead can break it whatever is done, so nobody comes to no harm at all.
-Every learner sees what a driver would look at: lane, speed, and for the own lane and those beside it the gap and the
-closing speed.
+that is, 3 s * closing speed <= gap - 10 m without dividing by a speed that may be 0. Braking or changing to a free lane
+nearly always satisfies it; a car that cuts in just ahead can violate it under every action, so no agent avoids all
+violations. Every agent observes the lane, the speed, and the gap and the closing speed in the own and both adjacent
+lanes.
 """
 
 import gymnasium
@@ -52,7 +52,7 @@ class Driver(gymnasium.ObservationWrapper):
 
 def make():
     try:
-        import highway_env  # noqa: F401  (registers itself)
+        import highway_env  # noqa: F401  (registers its environments)
     except ImportError:
         raise EverystepError("the highway needs highway-env; install everystep[sim].") from None
     view = {"type": "Kinematics", "vehicles_count": 9, "see_behind": True, "normalize": False, "order": "sorted"}

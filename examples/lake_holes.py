@@ -1,15 +1,15 @@
-"""Gymnasium's FrozenLake with its holes as constraints: LSVI-AE, LSVI, and DQN and PPO with a price on harm.
+"""Gymnasium's FrozenLake with its holes as constraints: LSVI-AE, LSVI, and DQN and PPO with a price on violations.
 
     python examples/lake_holes.py [--seeds 1] [--out out/examples/lake-holes]
 
-The 8x8 map; a step goes where it aims with probability 0.8, else aside. What is seen is +1 in a hole and -1/3
-elsewhere, so the mean of (x, a) is positive iff the chance of falling exceeds 1/4: aiming at a hole (0.8) is harm,
-passing by (0.1, or 0.2 between two) is not, and every cell has a harmless action. A slip into a hole is bad luck, on
-nobody's account: what is counted, for everyone, is the positive part of the true mean. Costs have one feature for
-each cell aimed at, so a hole met from one side is known from all.
+The 8x8 map; a move succeeds with probability 0.8, else it slips. The observed constraint is +1 in a hole and -1/3
+elsewhere, so the mean at (x, a) is positive iff the probability of falling exceeds 1/4: aiming at a hole (0.8) is
+unsafe, passing by (0.1, or 0.2 between two) is safe, and every cell has a safe action. A slip into a hole is not
+counted: for every agent the violation is the positive part of the true mean. Costs have one feature for each cell
+aimed at, so a hole observed from one side is known from all.
 
-The goal pays 1, only once, and nothing pays for hurrying: a plan must know when the episode ends. So it looks ahead as
-far as an episode lasts, 50 steps; with a shorter horizon it would put the goal off for ever.
+The goal pays 1, only once, and speed earns nothing: a plan must know when the episode ends. So it looks ahead for the
+whole episode, 50 steps; with a shorter horizon it would postpone the goal for ever.
 """
 
 import gymnasium

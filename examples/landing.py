@@ -1,9 +1,9 @@
-"""What knowing where an action aims is worth: the paper's lake with costs learnt by landing cell.
+"""Costs that depend on the cell an action aims at: the paper's lake with costs learnt by landing cell.
 
     python examples/landing.py [--seeds 64] [--out out/examples/landing]
 
-Four times LSVI-AE: one-hot costs and a Gaussian process on landing cells, each learning after the episode and reacting
-within it. There are 10 hazards; an agent that knows nothing must step towards each about once.
+Four variants of LSVI-AE: one-hot costs and a Gaussian process on landing cells, each learning after the episode and reacting
+within it. There are 10 hazards; an agent without prior knowledge must step towards each about once.
 """
 
 import argparse

@@ -1,12 +1,12 @@
-"""Random linear CMDPs: how fast regret and violation grow, with 10 features for 1000 states.
+"""Random linear CMDPs: how fast regret and violations grow, with 10 features for 1000 states.
 
     python examples/linear.py [--seeds 16] [--instances 4] [--margins 0.1,0] [--out out/examples/linear]
 
-LSVI-AE beside unconstrained LSVI, with beta = 0.5: beta / sqrt(lam) is then the cap, H = 5, so that what was never
-tried looks as good as anything can be. `lost` is the sum over episodes of max(V* - V, 0): an episode that earns more
-than the safe optimum, by harm, does not make up for another. It is at least the regret, which may be negative.
+LSVI-AE beside unconstrained LSVI, with beta = 0.5: beta / sqrt(lam) is then the cap, H = 5, so that an
+untried action has the highest possible value. `value lost` is the sum over episodes of max(V* - V, 0): an episode that
+earns more than the safe optimum does not compensate another. It is at least the regret, which may be negative.
 Exponents are slopes of log(sum up to k) on log k over the last nine tenths of the episodes, with 95 % bootstrap
-intervals over seeds. With margin 0 some actions are unsafe by next to nothing, and such harm is found out late.
+intervals over seeds. With margin 0 some actions are unsafe by a tiny amount, which is detected late.
 """
 
 import argparse
@@ -58,15 +58,15 @@ with progress_bar(len(margins) * options.instances * len(AGENTS) * options.seeds
                     f"{late:.1%}",
                 ])  # fmt: skip
 
-head = ["", "regret", "lost", "violation", "exponent of lost", "exponent of violation", "in the last tenth"]
+head = ["", "regret", "value lost", "violations", "exponent, value lost", "exponent, violations", "in the last tenth"]
 print(tables.aligned([head, *rows]))
 (Path(options.out) / "growth.json").write_text(json.dumps([head, *rows], indent=2) + "\n")
 
 with mpl.rc_context(figures.STYLE):
     figure = Figure(figsize=(9.6, 3.9), layout="constrained")
-    columns = {"violation": "Cumulative hard violation", "regret": "Value lost against the safe optimum"}
+    columns = {"violation": "Cumulative violations", "regret": "Value lost against the safe optimum"}
     for axes, (column, title) in zip(figure.subplots(1, 2), columns.items(), strict=True):
-        # LSVI loses no value: it earns more than is safe.
+        # LSVI loses no value: it earns more than the safe optimum.
         shown = drawn.curves if column == "violation" else {"lsvi-ae": drawn.curves["lsvi-ae"]}
         figures.bands(axes, {label: np.cumsum(each[column].clip(min=0), -1) for label, each in shown.items()})
         axes.set(xscale="log", yscale="log", title=title, xlabel="episode", xlim=(1, options.episodes))

@@ -3,9 +3,9 @@
     pip install 'everystep[gym,regressors]'
     python examples/regressor.py [--episodes 12]
 
-CartPole with a limit on where the pole is heading, as in cartpole.py. Plans are made when the data have grown enough
-(switch=2); each fits one regressor for every step of the horizon. The bonus is that of the linear model in the same
-features, the costs are the linear model's. Beside it: the linear model itself, same features, same settings.
+CartPole with a limit on the predicted angle, as in cartpole.py. Plans are rare (switch=2); each fits one regressor for
+every step of the horizon. The bonus is that of the linear model in the same features, and costs use the linear model.
+For comparison: the linear model itself, with the same features and settings.
 """
 
 import argparse
@@ -31,7 +31,7 @@ def trees() -> HistGradientBoostingRegressor:
 
 
 def heading_over(obs, action, obs_next, info) -> float:
-    """Above 0 when the pole will have leant by more than 8 degrees within a quarter of a second."""
+    """Above 0 if the pole will lean by more than 8 degrees within a quarter of a second."""
     return float(min(((obs_next[2] + obs_next[3] / 4) / 0.14) ** 2 - 1, 1))
 
 
@@ -39,7 +39,7 @@ agents = {
     "linear": es.agents.lsvi_ae(switch=2),
     "boosted trees": es.agents.lsvi_ae(switch=2, value=es.regression(trees)),
 }
-rows = [["values by", "violation", "in the last third", "steps in the last third", "plans", "seconds"]]
+rows = [["value model", "total violations", "per episode, last third", "length, last third", "plans", "seconds"]]
 for name, agent in agents.items():
     env = gymnasium.make("CartPole-v1", max_episode_steps=LENGTH)
     features = es.features.fourier(30, low=-HIGH, high=HIGH)
@@ -48,7 +48,7 @@ for name, agent in agents.items():
         env, agent, constraint=heading_over, features=features, horizon=HORIZON, episodes=options.episodes
     )
     late = slice(-(options.episodes // 3), None)
-    harm = result.episodes["violation"]
-    numbers = (harm.sum(), harm[late].mean(), result.episodes["length"][late].mean(), result.plans)
+    violations = result.episodes["violation"]
+    numbers = (violations.sum(), violations[late].mean(), result.episodes["length"][late].mean(), result.plans)
     rows.append([name, *map(tables.number, numbers), f"{time.perf_counter() - began:.0f}"])
 print(tables.aligned(rows))

@@ -1,10 +1,10 @@
-"""Smooth costs: a Gaussian process that fits them against one-hot costs with valid widths, on several terrains.
+"""Smooth costs: a Gaussian process compared with one-hot costs with valid widths, on several terrains.
 
     python examples/terrain.py [--seeds 32] [--terrains 20,21,22,23,24,25,26,27] [--out out/examples/terrain]
 
 All are LSVI-AE with the same value model. One-hot costs have `coordinate` widths, valid for each (x, a); the Gaussian
 process is tried with 2 and with 8 standard deviations. beta = 0.4 and these two were chosen on terrains 0 to 9, with
-other seeds. Costs are seen exactly (sigma = 0) and with noise (sigma = 0.1).
+other seeds. Costs are observed exactly (sigma = 0) and with noise (sigma = 0.1).
 """
 
 import argparse
@@ -34,7 +34,7 @@ AGENTS = {
 }
 COLUMNS = ("final_value", "final_violation", "total_violation")
 
-rows, harm = [], {}
+rows, violations = [], {}
 with progress_bar(len(AGENTS) * options.seeds * options.episodes * len(chosen) * len(sigmas)) as advanced:
     for sigma in sigmas:
         for seed in chosen:
@@ -43,10 +43,10 @@ with progress_bar(len(AGENTS) * options.seeds * options.episodes * len(chosen) *
             result = es.run(problem, agents, options.episodes, options.seeds, progress=advanced)
             result.save(out / f"terrain-{seed}-sigma-{sigma:g}", figures=False)
             for name, curves in result.curves.items():
-                harm.setdefault((sigma, name), []).append(curves["violation"])
-                told = {column: result.summary["agents"][name][column]["mean"] for column in COLUMNS}
+                violations.setdefault((sigma, name), []).append(curves["violation"])
+                means = {column: result.summary["agents"][name][column]["mean"] for column in COLUMNS}
                 optimum = result.summary["problem"]["optimal_value"]
-                rows.append({"terrain": seed, "sigma": sigma, "costs": name, "safe_optimum": optimum} | told)
+                rows.append({"terrain": seed, "sigma": sigma, "costs": name, "safe_optimum": optimum} | means)
 (out / "terrain.json").write_text(json.dumps(rows, indent=2) + "\n")
 
 NUMBERS = ("safe_optimum", *COLUMNS)
@@ -66,13 +66,13 @@ with mpl.rc_context(figures.STYLE):
     for axes, sigma in zip(figure.subplots(1, 2), sigmas, strict=True):
         for name, (_, colour, dash) in AGENTS.items():
             interval = statistics.mean_over_seeds(
-                np.cumsum(np.mean(harm[sigma, name], 0), -1), np.random.default_rng(0), resamples=1000
+                np.cumsum(np.mean(violations[sigma, name], 0), -1), np.random.default_rng(0), resamples=1000
             )
             episode = np.arange(1, len(interval.mean) + 1)
             axes.plot(episode, interval.mean, color=colour, linestyle=dash, label=name)
             axes.fill_between(episode, interval.low, interval.high, color=colour, alpha=0.22, linewidth=0)
-        noise = "costs seen exactly" if sigma == 0 else f"costs seen with noise {sigma:g}"
-        axes.set(title=f"Cumulative hard violation, {noise}", xlabel="episode", ylabel="mean over terrains and seeds")
+        noise = "costs observed exactly" if sigma == 0 else f"costs observed with noise {sigma:g}"
+        axes.set(title=f"Cumulative violations, {noise}", xlabel="episode", ylabel="mean over terrains and seeds")
         axes.set_xlim(0, options.episodes)
         figures.from_zero(axes)
         figures.name_ends(axes)

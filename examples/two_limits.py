@@ -1,9 +1,9 @@
-"""Two constraints at once: hazards, and a limit on the power that a step may draw; each with a model of its own.
+"""Two constraints at once: hazards, and a limit on the power that a step may draw; each with its own model.
 
     python examples/two_limits.py [--seeds 32] [--out out/examples/two-limits]
 
-On hills from `terrain`, climbing draws power and some cells are hazards. Three times LSVI-AE: one-hot costs for both;
-one kernel on landing cells for both, which suits hazards and is wrong about power; and for each the one that suits it.
+On hills from `terrain`, climbing draws power and some cells are hazards. Three variants of LSVI-AE: one-hot costs
+for both; one kernel on landing cells for both, which suits hazards and is wrong about power; a suitable kernel for each.
 """
 
 import argparse
@@ -26,7 +26,7 @@ options = parser.parse_args()
 
 
 def hills_with_hazards(seed: int = 20, hazards: int = 8) -> FiniteCMDP:
-    """A terrain with hazards where they leave every cell a safe action and the safe way to the goal nearly as good.
+    """A terrain with hazards that leave every cell a safe action and the safe optimum nearly as high.
 
     g_1 = +1 if the cell aimed at is a hazard, else -1; g_2 = the climb, as on the terrain: power above its limit.
     """
@@ -70,7 +70,7 @@ rows = [
     [label, *(tables.number(curves[f"violation_{i}"].sum(-1).mean()) for i in (1, 2))]
     for label, curves in result.curves.items()
 ]
-print(f"\n{tables.aligned([['total violation, mean over seeds', 'hazards', 'power'], *rows])}\n")
+print(f"\n{tables.aligned([['total violations, mean over seeds', 'hazards', 'power'], *rows])}\n")
 _, wrong, suited = result.curves
 print(certificates.run(folder, [wrong, suited], seed=None, step="1"))
 print(f"\nWritten to {folder}")

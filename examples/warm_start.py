@@ -1,10 +1,10 @@
-"""What a log is worth: LSVI-AE on FrozenLake, from nothing and after reading what somebody else has been through.
+"""A warm start from logged data: LSVI-AE on FrozenLake, without a log and after reading one.
 
     python examples/warm_start.py [--seeds 4] [--out out/examples/warm-start]
 
-The lake, constraint and features of `lake_holes.py`. The logs are of a walker who goes anywhere, and falls; that harm
-is done, and not the agent's. It learns from a log before its first episode as if the episodes had been its own, price
-and all, so that what the log says of holes is believed from the start.
+The lake, constraint and features of `lake_holes.py`. The logs come from a random policy, which falls into holes; these
+violations are not the agent's. The agent learns from a log before its first episode as if the episodes had been its
+own, including the price, so it avoids the logged holes from the start.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
-from contest import Books, side_by_side
+from contest import Recorder, in_parallel
 from lake_holes import CONTEST, holes, make
 from matplotlib.figure import Figure
 
@@ -24,16 +24,18 @@ TITLES = {0: "no log", **{n: f"log of {n} episodes" for n in LOGGED[1:]}}
 
 
 def outcome(job):
-    """Harm and return of every episode after a log of so many, and the falls in the log."""
+    """Violations and return of every episode after a log of `logged` episodes, and the falls in the log."""
     logged, seed = job
-    books, falls = Books(CONTEST), 0.0
-    learner = es.Learner(books, es.agents.lsvi_ae(**CONTEST.settings), constraint=holes, seed=seed, **CONTEST.learner)
+    recorder, falls = Recorder(CONTEST), 0.0
+    learner = es.Learner(
+        recorder, es.agents.lsvi_ae(**CONTEST.settings), constraint=holes, seed=seed, **CONTEST.learner
+    )
     if logged:
         log = es.logged.from_env(make(), None, episodes=logged, seed=1000 + seed, constraint=holes)
         learner.learn(log)
         falls = log.violation
     learner.train(EPISODES)
-    return np.diff(np.cumsum([0.0, *books.harm])[books.ends]), books.returns(), falls
+    return np.diff(np.cumsum([0.0, *recorder.violations])[recorder.ends]), recorder.returns(), falls
 
 
 def main():
@@ -42,21 +44,21 @@ def main():
     parser.add_argument("--out", default="out/examples/warm-start")
     options = parser.parse_args()
     jobs = [(logged, seed) for logged in LOGGED for seed in range(options.seeds)]
-    came = dict(zip(jobs, side_by_side(outcome, jobs), strict=True))
-    harm, returns, falls = (
-        {n: np.array([came[n, seed][i] for seed in range(options.seeds)]) for n in LOGGED} for i in range(3)
+    outcomes = dict(zip(jobs, in_parallel(outcome, jobs), strict=True))
+    violations, returns, falls = (
+        {n: np.array([outcomes[n, seed][i] for seed in range(options.seeds)]) for n in LOGGED} for i in range(3)
     )
     rows = [
-        [TITLES[n], *map(tables.number, (falls[n].mean(), harm[n].sum(1).mean(), returns[n][:, -50:].mean()))]
+        [TITLES[n], *map(tables.number, (falls[n].mean(), violations[n].sum(1).mean(), returns[n][:, -50:].mean()))]
         for n in LOGGED
     ]
-    print(tables.aligned([["", "falls in the log", "own harm", "return in the last 50 episodes"], *rows]))
+    print(tables.aligned([["", "falls in the log", "own violations", "return in the last 50 episodes"], *rows]))
     with mpl.rc_context(figures.STYLE):
         figure = Figure(figsize=(9.6, 3.9), layout="constrained")
         left, right = figure.subplots(1, 2)
-        figures.bands(left, {TITLES[n]: np.cumsum(harm[n], 1) for n in LOGGED})
+        figures.bands(left, {TITLES[n]: np.cumsum(violations[n], 1) for n in LOGGED})
         figures.bands(right, {TITLES[n]: statistics.moving_average(returns[n], 50) for n in LOGGED})
-        left.set(title="The agent's own harm", xlabel="episode", ylabel="sum of max(g, 0) so far")
+        left.set(title="The agent's own violations", xlabel="episode", ylabel="cumulative violations")
         right.set(title="Return", xlabel="episode", ylabel="mean of the last 50 episodes")
         for axes in (left, right):
             figures.from_zero(axes)
