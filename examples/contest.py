@@ -91,7 +91,7 @@ class Recorder(gymnasium.Wrapper):
 
 @dataclass(frozen=True)
 class Outcome:
-    """One agent, one seed. By training step: cumulative violations, and the mean return of the last `window` episodes."""
+    """One agent, one seed. By training step: cumulative violations, mean return of the last `window` episodes."""
 
     violations: np.ndarray
     returns: np.ndarray
@@ -227,7 +227,7 @@ def table(contest: Contest, by_agent: Mapping[str, list[Outcome]], best: str, se
             tables.aligned([head, *rows]),
             "",
             f"final: mean of {EVALUATED} evaluation episodes",
-            "* the baseline in the figure: fewest violations in training within 10 % of the best baseline's final return",
+            "* the baseline in the figure: fewest violations among those within 10 % of the best final return",
         ]
     )
 

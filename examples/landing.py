@@ -2,8 +2,8 @@
 
     python examples/landing.py [--seeds 64] [--out out/examples/landing]
 
-Four variants of LSVI-AE: one-hot costs and a Gaussian process on landing cells, each learning after the episode and reacting
-within it. There are 10 hazards; an agent without prior knowledge must step towards each about once.
+Four variants of LSVI-AE: one-hot costs and a Gaussian process on landing cells, each learning after the episode and
+reacting within it. There are 10 hazards; an agent without prior knowledge must step towards each about once.
 """
 
 import argparse
