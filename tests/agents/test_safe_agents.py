@@ -229,7 +229,7 @@ def test_what_is_missing_is_named_with_how_to_give_it(pond, name):
 
 def test_an_environment_cannot_tell_what_they_must_know():
     pytest.importorskip("gymnasium")
-    with pytest.raises(es.EverystepError, match="must be told a safe action and its cost for every state"):
+    with pytest.raises(es.EverystepError, match="requires a known safe action and its cost for every state"):
         es.train("CartPole-v1", agents.slucb_qvi(), constraint=lambda *step: -1.0, episodes=1)
 
 

@@ -91,9 +91,9 @@ def test_one_row_is_an_episode():
         ({"rewards": np.zeros(5)}, r"^rewards have shape \(5,\); give one for each of the 6 observations\.$"),
         ({"rewards": np.zeros((6, 1))}, r"^rewards have shape \(6, 1\); give one for each"),
         ({"rewards": [0, 0, np.nan, 0, 0, 0]}, r"^rewards are nan in row 2; every entry must be finite\.$"),
-        ({"rewards": list("abcdef")}, r"^rewards are no array of numbers"),
-        ({"rewards": 3.0}, r"^rewards are no array of numbers"),
-        ({"observations": [[1], [1, 2], [1], [1], [1], [1]]}, r"^observations are no array of numbers"),
+        ({"rewards": list("abcdef")}, r"^rewards are not an array of numbers"),
+        ({"rewards": 3.0}, r"^rewards are not an array of numbers"),
+        ({"observations": [[1], [1, 2], [1], [1], [1], [1]]}, r"^observations are not an array of numbers"),
         ({"observations": np.full((6, 2), np.inf)}, r"^observations are inf in row 0; every entry must be finite\.$"),
         ({"observations": np.zeros((0, 2))}, r"^observations have shape \(0, 2\); give at least one step\.$"),
         ({"next_observations": np.zeros((6, 3))}, r"^next_observations have shape \(6, 3\), observations \(6, 2\)"),
@@ -104,7 +104,7 @@ def test_one_row_is_an_episode():
         ({"costs": np.zeros((6, 0))}, r"^costs have shape \(6, 0\)"),
         ({"costs": np.zeros(7)}, r"^costs have shape \(7, 1\); give one for each of the 6"),
         ({"terminated": [0, 0, 2, 0, 0, 0]}, r"^terminated are 2 in row 2; give true or false, 1 or 0\.$"),
-        ({"terminated": [0, 1, 1, 0, 0, 0]}, r"^episode 4 goes on after it terminated at step 1"),
+        ({"terminated": [0, 1, 1, 0, 0, 0]}, r"^episode 4 continues after it terminated at step 1"),
         ({"steps": [0, 1, 1, 0, 1, 2]}, r"^step 1 follows step 1 in episode 4; sort the rows by episode and step\.$"),
         ({"steps": [-1, 1, 2, 0, 1, 2]}, r"^steps are -1 in row 0; count them from 0\.$"),
         ({"steps": [0, 1, 2, 0]}, r"^steps have shape \(4,\)"),
@@ -172,7 +172,7 @@ COLUMNS = "observation,action,reward,cost,next_observation,terminated,step\n"
         ("log.csv", COLUMNS.replace(",step", "") + "0,0,0,0,0,0\n", r"it has no column step"),
         ("log.csv", COLUMNS.replace("action", "act") + "0,0,0,0,0,0,0\n", r"it has no column action"),
         ("log.csv", COLUMNS + "0,0,,0,0,0,0\n", r"reward is empty in 1 rows; fill them or leave them out\.$"),
-        ("log.csv", COLUMNS + "0,0,x,0,0,0,0\n", r"rewards are no array of numbers"),
+        ("log.csv", COLUMNS + "0,0,x,0,0,0,0\n", r"rewards are not an array of numbers"),
         ("log.csv", COLUMNS + "0,7,1,0,0,0,0\n", r"action is 7 in row 0; actions are numbered from 0 to 2\.$"),
         ("log.csv", COLUMNS.replace("cost", "cost_0") + "0,0,0,0,0,0,0\n", r"it has no column cost_1 among cost_0"),
         ("log.csv", COLUMNS.replace("cost", "reward") + "0,0,0,0,0,0,0\n", r"it has 2 columns reward; give it one\.$"),
@@ -273,12 +273,19 @@ def fails(values):
     [
         (
             fails,
-            r"^step 6 of episode 1 broke: RuntimeError: the motor is hot\. The 5 steps before it are in .*`kept`\.$",
+            r"^episode 1, step 6: the environment's step raised RuntimeError: the motor is hot\. "
+            r"The 5 steps before it are in .*`kept`\.$",
         ),
-        (lambda values: [values[0], np.nan, *values[2:]], r"^step 6 of episode 1 broke: rewards are nan at step 5"),
-        (lambda values: [values[0][:2], *values[1:]], r"next_observations have shape \(2,\) after \(4,\)"),
-        (lambda values: [*values, 1], r"gives 6 values; wrap it in es\.gym\.FromSixValueStep"),
-        (lambda values: [*values[:4], {"cost": [1, 2]}], r"costs have shape \(2,\) after \(1,\)"),
+        (
+            lambda values: [values[0], np.nan, *values[2:]],
+            r"^episode 1, step 6: the reward is nan; it must be a finite number",
+        ),
+        (lambda values: [values[0][:2], *values[1:]], r"an observation has shape \(2,\) after \(4,\)"),
+        (lambda values: [*values, 1], r"returns 6 values, not five; wrap it in es\.gym\.FromSixValueStep"),
+        (
+            lambda values: [*values[:4], {"cost": [1, 2]}],
+            r"there are 2 constraints, and 1 before; give the same number at every step",
+        ),
         (lambda values: [*values[:4], {"cost": None}], r"info\['cost'\] is None; give one finite number or several"),
         (lambda values: [*values[:4], {}], r"info has neither 'constraint' nor 'cost'"),
     ],
@@ -296,8 +303,11 @@ def test_when_an_environment_breaks_the_steps_before_are_kept(then, message):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"policy": lambda obs: 7}, r"^step 1 of episode 1 broke: the policy's action is 7; give a whole .* 0 to 1\.$"),
-        ({"policy": lambda obs: 1 / 0}, r"^step 1 of episode 1 broke: ZeroDivisionError: division by zero\.$"),
+        ({"policy": lambda obs: 7}, r"^episode 1, step 1: the policy's action is 7; give a whole .* 0 to 1\.$"),
+        (
+            {"policy": lambda obs: 1 / 0},
+            r"^episode 1, step 1: the policy raised ZeroDivisionError: division by zero\.$",
+        ),
         (
             {"constraint": lambda *_: "far"},
             r"the constraint function returned far at observation .* action 0; give one",
@@ -307,8 +317,8 @@ def test_when_an_environment_breaks_the_steps_before_are_kept(then, message):
         ({"episodes": 0}, r"^episodes is 0"),
         ({"seed": -1}, r"^seed is -1"),
         ({"horizon": 0}, r"^horizon is 0"),
-        ({"env": gymnasium.make("MountainCarContinuous-v0")}, r"^the action space is Box.*; give one that is Discrete"),
-        ({"env": 3}, r"^the action space is None"),
+        ({"env": gymnasium.make("MountainCarContinuous-v0")}, r"^the action space is Box.*: make it Discrete"),
+        ({"env": 3}, r"^env is 3; give a gymnasium environment"),
     ],
 )
 def test_wrong_arguments_of_play_are_refused_in_a_sentence(more, message):
@@ -370,11 +380,15 @@ def test_recorded_constraints_need_no_function(minari, lake):
 @pytest.mark.parametrize(
     ("data", "constraint", "message"),
     [
-        ("cartpole/left-v0", None, r"^info has neither 'constraint' nor 'cost' .*; give constraint="),
-        ("cart/none-v0", TILT, r"^no Minari data set 'cart/none-v0' here; `minari download cart/none-v0` fetches one"),
+        (
+            "cartpole/left-v0",
+            None,
+            r"^episode 1, step 1: info has neither 'constraint' nor 'cost' .*; give constraint=",
+        ),
+        ("cart/none-v0", TILT, r"^no Minari data set 'cart/none-v0' here; `minari download cart/none-v0` fetches a"),
         ("no/such name", TILT, r"^no Minari data set 'no/such name' here"),
         (3, TILT, r"^data is int; give a Minari data set or its id\.$"),
-        ("pendulum/push-v0", TILT, r"^the action space is Box.*; give one that is Discrete"),
+        ("pendulum/push-v0", TILT, r"^the action space is Box.*: make it Discrete"),
         ("cartpole/named-v0", TILT, r"^observations of cartpole/named-v0 are dict; give a data set whose"),
     ],
 )

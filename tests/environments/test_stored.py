@@ -10,10 +10,10 @@ import pytest
 
 import everystep as es
 from everystep import agents
-from everystep.environments import stored_agent as open_agent_module
+from everystep.environments import stored_agent
 from everystep.environments.logged import Batch
-from everystep.environments.resolve import OpenSetup
-from everystep.environments.stored_agent import OpenAgent
+from everystep.environments.resolve import EnvironmentInfo, ResolvedForTraining
+from everystep.environments.stored_agent import StoredAgent
 from everystep.features.specs import bind, function, one_hot, table
 from everystep.lsvi import algorithm, loop
 from everystep.lsvi.choices.ties import ties
@@ -73,10 +73,10 @@ def as_batch(episode, number):
     )
 
 
-def open_agent(phi, settings, horizon=5, constraints=1, length=None, reward_range=(0.0, 1.0)):
-    sizes = (horizon, length or horizon, constraints)
-    setup = OpenSetup.of(agents.lsvi_ae(**settings), phi, phi, (1, 4), *sizes, reward_range)
-    return OpenAgent(setup, seed=0)
+def resolved(settings, phi, coordinates, horizon, reward_range=None):
+    """The settings of LSVI-AE on an environment with these features, whose episodes have `horizon` steps."""
+    info = EnvironmentInfo(phi, phi, coordinates, phi.actions, horizon, horizon, reward_range)
+    return ResolvedForTraining.resolve(agents.lsvi_ae(**settings), info)
 
 
 def crossed_features():
@@ -105,13 +105,13 @@ def test_on_the_same_episodes_stored_data_and_finite_states_believe_the_same(cas
     given, spec = CASES[case]
     common = {"beta": 0.3, "lam": 0.05, "cap": 15.0, "share_values": share, "share_costs": share}
     finite, states, episodes = played(common | given)
-    agent = open_agent(bind(spec(), Discrete(9), 4), common)
+    agent = StoredAgent(resolved(common, bind(spec(), Discrete(9), 4), 1, 5, (0.0, 1.0)), constraints=1)
     everywhere = np.arange(9)
     for k in range(EPISODES + 1):
         Q, mean, width = (np.asarray(each) for each in beliefs(finite, states[k]))
         acting = agent.plan()
         for h in range(5):
-            seen = acting.judge(h, everywhere)
+            seen = acting.estimates(h, everywhere)
             t = h if len(mean) > 1 else 0
             np.testing.assert_allclose(seen.Q, Q[h], **EXACT)
             np.testing.assert_allclose(seen.mean, mean[t], **EXACT)
@@ -204,7 +204,7 @@ def transcription(seen, share, at, price):
 @pytest.mark.parametrize("share", [True, False], ids=["shared", "step-indexed"])
 @pytest.mark.parametrize("kind", ["crossed", "any", "kernel", "kernel costs only"])
 def test_stored_data_gives_what_sums_over_all_transitions_give(kind, share, monkeypatch):
-    monkeypatch.setattr(open_agent_module, "CAPACITY", 32)
+    monkeypatch.setattr(stored_agent, "CAPACITY", 32)
     settings = SETTINGS | {"share_values": share, "share_costs": share}
     psi = function(lambda x: x, d=2, crossed=True)
     phi = bind(function(lambda x: np.kron(np.eye(ACTIONS), x), d=6) if kind == "any" else psi, Box(2), ACTIONS)
@@ -212,8 +212,7 @@ def test_stored_data_gives_what_sums_over_all_transitions_give(kind, share, monk
         settings |= {"value": es.kernel(AS_KERNEL)}
     if kind.startswith("kernel"):
         settings |= {"cost": es.gp(AS_KERNEL), "beta_cost": SETTINGS["beta_cost"] / np.sqrt(SETTINGS["lam_cost"])}
-    setup = OpenSetup.of(agents.lsvi_ae(**settings), phi, phi, (2, ACTIONS), HORIZON, HORIZON, CONSTRAINTS, None)
-    agent = OpenAgent(setup)
+    agent = StoredAgent(resolved(settings, phi, 2, HORIZON), CONSTRAINTS)
     at = np.random.default_rng(9).uniform(-0.7, 0.7, (5, 2))
     seen = []
     for batch in batches():
@@ -222,7 +221,7 @@ def test_stored_data_gives_what_sums_over_all_transitions_give(kind, share, monk
         acting = agent.plan()
         Q, mean, width = transcription(seen, share, at, acting.price)
         for h in range(HORIZON):
-            judged = acting.judge(h, at)
+            judged = acting.estimates(h, at)
             np.testing.assert_allclose(judged.Q, Q[h], **EXACT)
             np.testing.assert_allclose(judged.mean, mean[h], **EXACT)
             np.testing.assert_allclose(judged.width, np.broadcast_to(width[h], mean[h].shape), **EXACT)
@@ -232,25 +231,25 @@ def test_stored_data_gives_what_sums_over_all_transitions_give(kind, share, monk
 def test_more_room_changes_nothing(kind, monkeypatch):
     phi = bind(function(lambda x: x, d=2, crossed=True), Box(2), ACTIONS)
     given = {"value": es.kernel(AS_KERNEL), "cost": es.gp(AS_KERNEL)} if kind == "kernel" else {}
-    setup = OpenSetup.of(agents.lsvi_ae(**SETTINGS, **given), phi, phi, (2, ACTIONS), 4, 4, CONSTRAINTS, None)
-    monkeypatch.setattr(open_agent_module, "CAPACITY", 64)
-    roomy = OpenAgent(setup)
-    monkeypatch.setattr(open_agent_module, "CAPACITY", 16)
-    tight = OpenAgent(setup)
+    setup = resolved(SETTINGS | given, phi, 2, 4)
+    monkeypatch.setattr(stored_agent, "CAPACITY", 64)
+    roomy = StoredAgent(setup, CONSTRAINTS)
+    monkeypatch.setattr(stored_agent, "CAPACITY", 16)
+    tight = StoredAgent(setup, CONSTRAINTS)
     at = np.random.default_rng(9).uniform(-0.7, 0.7, (5, 2))
     for batch in batches():
         for agent in (roomy, tight):
             agent.learn(batch)
         for h in range(4):
-            for one, other in zip(roomy.plan().judge(h, at), tight.plan().judge(h, at), strict=True):
+            for one, other in zip(roomy.plan().estimates(h, at), tight.plan().estimates(h, at), strict=True):
                 np.testing.assert_allclose(one, other, **EXACT)
     assert tight._capacity > 16
 
 
 def test_batches_of_several_episodes_teach_what_they_teach_one_by_one():
     phi = bind(function(lambda x: x, d=2, crossed=True), Box(2), ACTIONS)
-    setup = OpenSetup.of(agents.lsvi_ae(**SETTINGS), phi, phi, (2, ACTIONS), 4, 4, CONSTRAINTS, None)
-    together, apart = OpenAgent(setup), OpenAgent(setup)
+    setup = resolved(SETTINGS, phi, 2, 4)
+    together, apart = StoredAgent(setup, CONSTRAINTS), StoredAgent(setup, CONSTRAINTS)
     at = np.random.default_rng(9).uniform(-0.7, 0.7, (5, 2))
     for batch in batches():
         apart.learn(batch)
@@ -258,14 +257,13 @@ def test_batches_of_several_episodes_teach_what_they_teach_one_by_one():
     together.learn(Batch(**{name: np.concatenate([getattr(b, name) for b in batches()]) for name in columns}))
     assert together.episode == apart.episode == 1 + len(batches())
     np.testing.assert_allclose(together.plan().price, apart.plan().price, **EXACT)
-    np.testing.assert_allclose(together.plan().judge(0, at).Q, apart.plan().judge(0, at).Q, **EXACT)
+    np.testing.assert_allclose(together.plan().estimates(0, at).Q, apart.plan().estimates(0, at).Q, **EXACT)
 
 
 def test_many_updates_leave_an_inverse_that_a_fresh_solve_confirms(monkeypatch):
-    monkeypatch.setattr(open_agent_module, "REFRESH", 50)
+    monkeypatch.setattr(stored_agent, "REFRESH", 50)
     phi = bind(function(lambda x: x, d=2, crossed=True), Box(2), ACTIONS)
-    setup = OpenSetup.of(agents.lsvi_ae(**SETTINGS | {"lam": 1e-6}), phi, phi, (2, ACTIONS), 4, 4, CONSTRAINTS, None)
-    agent = OpenAgent(setup)
+    agent = StoredAgent(resolved(SETTINGS | {"lam": 1e-6}, phi, 2, 4), CONSTRAINTS)
     rng = np.random.default_rng(0)
     for i in range(200):
         agent.learn(random_batch(rng, i, 4, False))

@@ -145,7 +145,7 @@ def test_the_action_looked_up_for_a_state_met_before_is_the_best_by_the_plan_ask
     acting, looked_up = learner.agent.plan(), 0
     for h in range(5):
         for x in np.arange(RING)[:, None]:
-            action = acting.decided(h, x[0])
+            action = acting.look_up(h, x[0])
             scores = acting.scores(h, x)[:, 0]
             looked_up += action is not None
             assert action is None or scores[action] >= scores.max() - 1e-9
@@ -156,7 +156,9 @@ def test_rewards_are_scaled_by_a_declared_or_a_seen_range_and_it_is_said():
     declared = es.train(Ring(), constraint=harm, horizon=5, episodes=3, reward_range=(-1, 2))
     assert declared.spec["reward_range"] == [-1, 2]
     assert "rewards were scaled to [0, 1] from -1 to 2, as declared" in declared.remarks
-    assert "from 0 to 1, of what was seen, and 0" in str(es.train(Ring(), constraint=harm, horizon=5, episodes=3))
+    assert "from 0 to 1, the range of observed rewards and 0" in str(
+        es.train(Ring(), constraint=harm, horizon=5, episodes=3)
+    )
 
 
 def test_a_reward_of_minus_one_a_step_makes_an_early_end_worth_while():
@@ -271,7 +273,7 @@ def test_logged_data_may_come_between_episodes():
     [
         ({"actions": np.array([0, 2])}, r"the batch has action 2; the environment has 2"),
         ({"observations": np.zeros((2, 3)), "next_observations": np.zeros((2, 3))}, r"observations of shape \(3,\)"),
-        ({"costs": np.zeros((2, 2))}, r"there are 2 constraints, before there were 1"),
+        ({"costs": np.zeros((2, 2))}, r"there are 2 constraints, and 1 before"),
     ],
 )
 def test_logged_data_of_another_environment_are_refused(changes, words):
@@ -314,7 +316,7 @@ def test_the_constraint_sees_both_observations_and_the_action_as_the_environment
 
 def test_rewards_outside_a_declared_range_are_said():
     result = es.train(Ring(), constraint=harm, horizon=5, episodes=3, reward_range=(0, 0.5))
-    assert any("rewards from 0 to 1 were seen, outside that range" in remark for remark in result.remarks)
+    assert any("rewards from 0 to 1 were observed, outside that range" in remark for remark in result.remarks)
 
 
 def test_a_result_before_the_first_episode_can_be_shown():
@@ -422,7 +424,7 @@ def test_the_remedy_for_a_box_of_actions_works():
 def test_an_environment_that_breaks_leaves_everything_until_then():
     learner = es.Learner(Ring(breaks_at=13), constraint=harm, horizon=5)
     with pytest.raises(
-        BrokenError, match=r"episode 3, the environment broke at step 3 \(RuntimeError: a wheel"
+        BrokenError, match=r"episode 3, step 3: the environment's step raised RuntimeError: a wheel"
     ) as caught:
         learner.train(10)
     result = caught.value.result
@@ -437,7 +439,7 @@ def test_an_environment_that_breaks_leaves_everything_until_then():
         (lambda *step: 1 / 0, "constraint function raised ZeroDivisionError"),
         (lambda *step: float("nan"), "constraint function returned nan"),
         (lambda *step: "much", "constraint function returned much"),
-        (lambda x, a, after, info: [0.0] * (1 + after), "the constraint gave . numbers, before it gave"),
+        (lambda x, a, after, info: [0.0] * (1 + after), "there are . constraints, and . before; give the same number"),
         (None, "info has neither 'constraint' nor 'cost'"),
     ],
 )
@@ -456,7 +458,7 @@ def test_a_constraint_that_misbehaves_ends_in_a_sentence(constraint, words):
         ({"features": np.ones((4, 2, 2))}, "norm of 1.41"),
         ({"features": lambda x: np.ones(3)}, "gave shape"),
         ({"horizon": 0}, "horizon is 0"),
-        ({"horizon": 9, "length": 5}, "horizon is 9, an episode has at most 5 steps"),
+        ({"horizon": 9, "length": 5}, "horizon is 9, but an episode has at most 5 steps"),
         ({"reward_range": (1, 0)}, "reward_range is"),
         ({"agent": agents.lsvi_ae(radius="coordinate")}, "coordinate, which has no meaning here"),
         ({"agent": agents.lsvi_ae(known_safe="safest")}, "known_safe of lsvi-ae is for problems given as tables"),
@@ -470,7 +472,7 @@ def test_a_constraint_that_misbehaves_ends_in_a_sentence(constraint, words):
             "share_values of lsvi-ae is false",
         ),
         ({"agent": "lsvi-a"}, "Did you mean lsvi-ae"),
-        ({"envs": 3}, "does not know how to be made again"),
+        ({"envs": 3}, "has no spec to make copies from"),
         ({"length": 0}, "length is 0"),
         ({"horizon": -3}, "horizon is -3"),
         ({"horizon": 10**6, "length": 10**6}, "length is 1000000; cut episodes after at most"),

@@ -1,9 +1,9 @@
-"""Acting on observations nobody listed: the last plan as NumPy arrays, judged one observation (or a few) at a time.
+"""Acting on unseen observations: the last plan as NumPy arrays, evaluated at one observation or a few at a time.
 
     a = argmax_a {Q_h(x, a) - sum_i Z_i [ghat_i(x, a)]_+}                                    eq. (11)
 
-with Q_h and ghat_h computed at x from what the plan decided. A compiled call for every step
-would take longer than the step.
+Q_h and ghat_h are computed at x from the predictors of the plan. NumPy, because a compiled call for every step would
+take longer than the step.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from everystep.environments.encoders import Encoder
 from everystep.lsvi.choices.basic import Choice
 from everystep.lsvi.choices.ties import TIE
 from everystep.mdp import certificates
 
 
-class Judgement(NamedTuple):
-    """Of n observations: optimistic values (A, n), and the middle and half length of each cost interval (m, A, n)."""
+class Estimates(NamedTuple):
+    """At n observations: optimistic values (A, n), and the centre and half width of each cost interval (m, A, n)."""
 
     Q: np.ndarray
     mean: np.ndarray
@@ -28,48 +29,51 @@ class Judgement(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Acting:
-    """A plan that can be asked about any observation.
+class ActingPlan:
+    """A plan that can be evaluated at any observation.
 
-    values, costs   what the models decided; each judges what its map makes of observations
-    price (m, H)    Z_h                          choice    greedy or penalised
-    optimism        which end of a cost interval is believed
-    decided         the action at step h that the plan has chosen already, of an observation met before
+    values, costs       the predictors of both models; costs is None for an agent that never looks at costs
+    value_encoder,      how each model represents observations
+    cost_encoder
+    price (m, H)        Z_h
+    choice              greedy or penalised
+    optimism            the end of the cost interval that the choice uses
+    look_up             the action the plan chose at step h for an observation with a slot, else None
     """
 
     values: Any
     costs: Any
-    value_map: Callable[[np.ndarray], Any]
-    cost_map: Callable[[np.ndarray], Any]
+    value_encoder: Encoder
+    cost_encoder: Encoder
     price: np.ndarray
     choice: Choice
     optimism: float
     cap: float
-    decided: Callable[[int, np.ndarray], int | None] | None = None
+    look_up: Callable[[int, np.ndarray], int | None] | None = None
 
-    def judge(self, h: int, observations: np.ndarray) -> Judgement:
-        """What is believed of observations met at step h."""
-        seen = self.value_map(observations)
-        mean, width = self.values.judge(h, seen)
+    def estimates(self, h: int, observations: np.ndarray) -> Estimates:
+        """Values and cost intervals at step h."""
+        encoded = self.value_encoder.encode(observations)
+        mean, width = self.values.predict(h, encoded)
         Q = np.minimum(mean + width, self.cap)  # line 7
         if self.costs is None:
             unknown = np.zeros((1, *Q.shape))
-            return Judgement(Q, unknown, unknown + np.inf)
-        same = self.cost_map == self.value_map
-        g, g_width = self.costs.judge(h, seen if same else self.cost_map(observations))
-        return Judgement(Q, g, np.broadcast_to(g_width, g.shape))
+            return Estimates(Q, unknown, unknown + np.inf)
+        same = self.cost_encoder is self.value_encoder
+        g, g_width = self.costs.predict(h, encoded if same else self.cost_encoder.encode(observations))
+        return Estimates(Q, g, np.broadcast_to(g_width, g.shape))
 
     def scores(self, h: int, observations: np.ndarray) -> np.ndarray:
         """(A, n): what the choice maximises."""
-        Q, mean, width = self.judge(h, observations)
+        Q, mean, width = self.estimates(h, observations)
         if self.costs is None:
             return Q
         return self.choice.score(Q, mean - self.optimism * width, self.price[:, h])
 
     def choose(self, h: int, observations: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """An action for each observation; where several score the same, `rng` decides."""
-        if self.decided is not None:
-            actions = [self.decided(h, each) for each in observations]
+        """An action for each observation; `rng` breaks ties."""
+        if self.look_up is not None:
+            actions = [self.look_up(h, each) for each in observations]
             if None not in actions:
                 return np.array(actions)
         scores = self.scores(h, observations)
@@ -80,10 +84,11 @@ class Acting:
         return np.where(tied, rng.random(tied.shape), -1).argmax(0)
 
     def labels(self, h: int, observations: np.ndarray) -> np.ndarray:
-        """(n, A): which actions the cost intervals call safe (1), unsafe (-1) or neither (0)."""
-        _, mean, width = self.judge(h, observations)
+        """(n, A): 1 for actions certified safe by the cost intervals, -1 for certified unsafe, 0 for unknown."""
+        _, mean, width = self.estimates(h, observations)
         return certificates.labels((mean - width)[None], (mean + width)[None])[0].T
 
-    def reacted(self, h: int, observation: np.ndarray, a: int, cost: np.ndarray) -> Acting:
-        """The same after one more cost was seen at (x, a)."""
-        return replace(self, costs=self.costs.learnt(h, self.cost_map(observation), a, cost), decided=None)
+    def with_cost(self, h: int, observation: np.ndarray, a: int, cost: np.ndarray) -> ActingPlan:
+        """The same plan after one more observed cost at (x, a)."""
+        costs = self.costs.updated(h, self.cost_encoder.encode(observation), a, cost)
+        return replace(self, costs=costs, look_up=None)

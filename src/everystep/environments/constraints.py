@@ -1,8 +1,8 @@
-"""What one step of an environment says about its constraints: signed numbers g, each safe iff g <= 0.
+"""The constraints of one step of an environment: signed numbers g, each safe iff g <= 0.
 
-A person gives them as `constraint(obs, action, obs_next, info)`, one number or several; or the environment does, as
-`info["constraint"]`. Where there is only the non-negative `info["cost"]` of other tools it is taken for g itself: safe
-where it is 0, unsafe above.
+The user gives them as `constraint(obs, action, obs_next, info)`, which returns one number or several; or the
+environment does, as `info["constraint"]`. Where there is only a non-negative `info["cost"]`, as in other libraries, it
+is used as g: safe where it is 0, unsafe above.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Constraint = Callable[[Any, Any, Any, Mapping[str, Any]], Any]
 
 
 def observed(constraint: Constraint | None, obs: Any, action: Any, obs_next: Any, info: Mapping[str, Any]) -> Any:
-    """The constraints (m,) seen on one step: by the function if there is one, else from `info`."""
+    """The constraints (m,) observed on one step: by the function if there is one, else from `info`."""
     if constraint is None:
         return from_info(info)
     if not callable(constraint):
@@ -49,7 +49,7 @@ def from_info(info: Mapping[str, Any]) -> np.ndarray:
 
 
 def signed(value: Any, words: Callable[[], str]) -> np.ndarray:
-    """`value` as (m,) finite numbers; `words` say in the error where it came from, and are made only for it."""
+    """`value` as (m,) finite numbers; `words` returns the start of the error message, which names the source."""
     try:
         g = np.atleast_1d(np.asarray(value, np.float64))
     except (TypeError, ValueError):
@@ -59,6 +59,6 @@ def signed(value: Any, words: Callable[[], str]) -> np.ndarray:
     return g
 
 
-def harm(g: Any) -> float:
-    """sum_i max(g_i, 0): what other tools call cost."""
+def violation(g: Any) -> float:
+    """sum_i max(g_i, 0), which other libraries call cost."""
     return float(np.maximum(g, 0.0).sum())

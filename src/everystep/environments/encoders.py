@@ -1,56 +1,169 @@
-"""How a model on stored data sees transitions: through features, or as points of a kernel.
+"""How a model on stored data represents observations: by features, or as points of a kernel.
 
-A side turns observations into what its model takes. The value side and the cost side of an agent may differ: linear
-values and a Gaussian process of costs, say.
+The value model and the cost model of an agent may have different encoders: linear values and a Gaussian process of
+costs, for example.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from everystep import kernels
-from everystep.environments.models.kernel import KernelDecision, PointsSeen
-from everystep.environments.models.linear import LinearDecision, Seen
+from everystep.agents.model_syntax import Regression
+from everystep.environments.models.kernel import (
+    EpisodePoints,
+    KernelPredictor,
+    PointShape,
+    StoredKernelCosts,
+    StoredKernelValues,
+)
+from everystep.environments.models.linear import (
+    EpisodeFeatures,
+    FeatureShape,
+    LinearPredictor,
+    StoredLinearCosts,
+    StoredLinearValues,
+)
+from everystep.environments.models.protocols import Predictor, StoredCostModel, StoredValueModel
 from everystep.features.spaces import rows
 from everystep.features.specs import Features, rebuild
 from everystep.kernels import Kernel
+from everystep.lsvi.radii import Radius
 
-Place = Callable[[np.ndarray], np.ndarray]  # (n, ...) to (L, ...), the other rows zeros
-POINTS = ("observation", "action")  # what a kernel may be on
+Place = Callable[[np.ndarray], np.ndarray]  # (n, ...) to (L, ...); the other rows are zeros
+COORDINATES = ("observation", "action")  # what a kernel may be on
+
+
+class Encoder(Protocol):
+    """How one model sees observations, and which model that is."""
+
+    @property
+    def actions(self) -> int:
+        """A."""
+        ...
+
+    @property
+    def d(self) -> int | None:
+        """The length of phi(x, a); None for a kernel, which has no such number."""
+        ...
+
+    @property
+    def shape(self) -> Any:
+        """The sizes of its inputs, as the model's `init` takes them."""
+        ...
+
+    @property
+    def keeps_points(self) -> bool:
+        """Whether the model keeps every transition, so that its memory grows with the square of their number."""
+        ...
+
+    @property
+    def slot_per_action(self) -> bool:
+        """Whether the slot of a next state also depends on the action that led there."""
+        ...
+
+    @property
+    def has_paper_radius(self) -> bool:
+        """Whether the paper's formulas for confidence radii apply to the model."""
+        ...
+
+    @property
+    def regression(self) -> RegressionEncoder | None:
+        """The encoder itself if values are fitted by regressors."""
+        ...
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What was scaled, divided or cut, one sentence each."""
+        ...
+
+    def encode(self, observations: np.ndarray) -> Any:
+        """What the model's predictor takes, for n observations and every action."""
+        ...
+
+    def encode_transitions(
+        self, observations: np.ndarray, actions: np.ndarray, next_observations: np.ndarray, place: Place
+    ) -> Any:
+        """What the model's `update` takes, for n transitions, each in its row."""
+        ...
+
+    def value_model(self, radius: Radius, lam: float, cap: float, horizon: float) -> StoredValueModel:
+        """The value model on these inputs."""
+        ...
+
+    def cost_model(self, radius: Radius, lam: float) -> StoredCostModel:
+        """The cost model on these inputs."""
+        ...
+
+    def predictor(self, arrays: Mapping[str, np.ndarray]) -> Predictor:
+        """A predictor of the model from the arrays that it was saved as."""
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything but the arrays, ready for JSON."""
+        ...
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The arrays, by name."""
+        ...
 
 
 @dataclass(frozen=True)
-class LinearSide:
-    """phi(x, a), once for each action, or psi(x) alone where they are crossed with actions."""
+class FeatureEncoder:
+    """phi(x, a) for each action, or psi(x) alone where features are crossed with actions."""
 
     phi: Features
-    points: bool = False  # whether the model keeps every transition as a point
+    keeps_points = False
+    has_paper_radius = True
 
     @property
-    def e(self) -> int:
-        """The length of a vector, and of a Gram matrix."""
-        return self.phi.d // self.phi.actions if self.phi.crossed else self.phi.d
+    def actions(self) -> int:
+        return self.phi.actions
 
-    def seen(self, observations: np.ndarray, actions: np.ndarray, after: np.ndarray, place: Place) -> Seen:
-        """Features of n transitions, each at its place: of what was done (L, e), and of where it led (e, F, L)."""
-        here = self._rows(observations)[np.arange(len(actions)), 0 if self.phi.crossed else actions]
-        return Seen(place(here), place(self._rows(after)).transpose(2, 1, 0))  # type: ignore[arg-type]
+    @property
+    def d(self) -> int | None:
+        return self.phi.d
 
-    def at(self, observations: np.ndarray) -> Any:
-        """(e, F, n): what `LinearDecision` judges."""
-        return self._rows(observations).transpose(2, 1, 0)
+    @property
+    def shape(self) -> FeatureShape:
+        phi = self.phi
+        return FeatureShape(phi.actions, phi.crossed, phi.d // phi.actions if phi.crossed else phi.d)
 
-    def _rows(self, observations: np.ndarray) -> np.ndarray:
-        """(n, F, e)."""
-        return self.phi.state(observations)[:, None] if self.phi.crossed else self.phi(observations)
+    @property
+    def slot_per_action(self) -> bool:
+        return self.phi.crossed
+
+    @property
+    def regression(self) -> RegressionEncoder | None:
+        return None
 
     @property
     def remarks(self) -> tuple[str, ...]:
         return self.phi.remarks
+
+    def encode(self, observations: np.ndarray) -> Any:
+        """(e, F, n)."""
+        return self._vectors(observations).transpose(2, 1, 0)
+
+    def encode_transitions(
+        self, observations: np.ndarray, actions: np.ndarray, next_observations: np.ndarray, place: Place
+    ) -> EpisodeFeatures:
+        here = self._vectors(observations)[np.arange(len(actions)), 0 if self.phi.crossed else actions]
+        there = place(self._vectors(next_observations)).transpose(2, 1, 0)
+        return EpisodeFeatures(place(here), there)  # type: ignore[arg-type]
+
+    def value_model(self, radius: Radius, lam: float, cap: float, horizon: float) -> StoredLinearValues:
+        return StoredLinearValues(radius, lam, cap, horizon)
+
+    def cost_model(self, radius: Radius, lam: float) -> StoredLinearCosts:
+        return StoredLinearCosts(radius, lam)
+
+    def predictor(self, arrays: Mapping[str, np.ndarray]) -> LinearPredictor:
+        return LinearPredictor(**{name: arrays[name] for name in LinearPredictor._fields})
 
     def to_json(self) -> dict[str, Any]:
         return self.phi.to_json()
@@ -58,39 +171,53 @@ class LinearSide:
     def arrays(self) -> dict[str, np.ndarray]:
         return self.phi.arrays()
 
+    def _vectors(self, observations: np.ndarray) -> np.ndarray:
+        """(n, F, e)."""
+        return self.phi.state(observations)[:, None] if self.phi.crossed else self.phi(observations)
+
 
 @dataclass(frozen=True)
-class KernelSide:
-    """Points of a kernel: the observation as it comes (o,), and the action (1,)."""
+class KernelEncoder:
+    """Points of a kernel: the observation (o,) as the environment gives it, and the action (1,)."""
 
     kernel: Kernel
-    coordinates: int
+    coordinates: int  # o
     actions: int
-    points: bool = True
+    keeps_points = True
+    has_paper_radius = False
+    slot_per_action = False
+    d = None
+    regression = None
+    remarks = ()
 
     @property
-    def like(self) -> dict[str, int]:
-        """The length of each named coordinate."""
-        return {"observation": self.coordinates, "action": 1}
+    def shape(self) -> PointShape:
+        return PointShape(self.actions, {"observation": self.coordinates, "action": 1})
 
-    def seen(self, observations: np.ndarray, actions: np.ndarray, after: np.ndarray, place: Place) -> PointsSeen:
-        """Points of n transitions, each at its place: of what was done (L, d), and of where it led (A, L, d)."""
-        here = {"observation": place(self._rows(observations)), "action": place(actions[:, None].astype(float))}
-        return PointsSeen(here, self.at(place(self._rows(after))))
-
-    def at(self, observations: np.ndarray) -> dict[str, np.ndarray]:
-        """(A, n, d) each: what `KernelDecision` judges."""
-        x = self._rows(observations)
+    def encode(self, observations: np.ndarray) -> dict[str, np.ndarray]:
+        """(A, n, d) each."""
+        x = rows(observations, self.coordinates)
         every = np.arange(float(self.actions))[:, None, None]
         shape = (self.actions, len(x))
         return {"observation": np.broadcast_to(x, (*shape, x.shape[1])), "action": np.broadcast_to(every, (*shape, 1))}
 
-    def _rows(self, observations: np.ndarray) -> np.ndarray:
-        return rows(observations, self.coordinates)
+    def encode_transitions(
+        self, observations: np.ndarray, actions: np.ndarray, next_observations: np.ndarray, place: Place
+    ) -> EpisodePoints:
+        here = {
+            "observation": place(rows(observations, self.coordinates)),
+            "action": place(actions[:, None].astype(float)),
+        }
+        return EpisodePoints(here, self.encode(place(rows(next_observations, self.coordinates))))
 
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        return ()
+    def value_model(self, radius: Radius, lam: float, cap: float, horizon: float) -> StoredKernelValues:
+        return StoredKernelValues(radius, lam, cap, horizon, self.kernel)
+
+    def cost_model(self, radius: Radius, lam: float) -> StoredKernelCosts:
+        return StoredKernelCosts(radius, lam, self.kernel)
+
+    def predictor(self, arrays: Mapping[str, np.ndarray]) -> KernelPredictor:
+        return KernelPredictor.from_arrays(self.kernel, COORDINATES, arrays)
 
     def to_json(self) -> dict[str, Any]:
         return {"kernel": str(self.kernel), "coordinates": self.coordinates, "actions": self.actions}
@@ -100,55 +227,42 @@ class KernelSide:
 
 
 @dataclass(frozen=True)
-class RegressionSide(LinearSide):
+class RegressionEncoder(FeatureEncoder):
     """Features for the bonus, and for the regressor the observation followed by one column for each action."""
+
+    model: Regression
+    has_paper_radius = False
+
+    @property
+    def regression(self) -> RegressionEncoder:
+        return self
+
+    def encode(self, observations: np.ndarray) -> Any:
+        """Features (e, F, n) and inputs of the regressor (A, n, p)."""
+        return super().encode(observations), self.inputs_of_all_actions(observations)
 
     def inputs(self, observations: np.ndarray, actions: np.ndarray) -> np.ndarray:
         """(n, p)."""
         x = observations.reshape(len(observations), -1).astype(float)
         return np.concatenate([x, np.eye(self.phi.actions)[actions]], 1)
 
-    def every(self, observations: np.ndarray) -> np.ndarray:
-        """(A, n, p): with each action."""
+    def inputs_of_all_actions(self, observations: np.ndarray) -> np.ndarray:
+        """(A, n, p)."""
         n = len(observations)
         return np.stack([self.inputs(observations, np.full(n, a)) for a in range(self.phi.actions)])
 
-    def at(self, observations: np.ndarray) -> Any:
-        """What `RegressionDecision` judges."""
-        return LinearSide.at(self, observations), self.every(observations)
 
-
-Side = LinearSide | KernelSide | RegressionSide
-
-
-def again(content: dict[str, Any], arrays: dict[str, np.ndarray], given: Any = None) -> Side:
-    """A side from what was saved of it. A function of one's own is `given` again, alone or as features made with it."""
+def encoder_from_json(content: Mapping[str, Any], arrays: Mapping[str, np.ndarray], given: Any = None) -> Encoder:
+    """A saved encoder. A custom feature function is not saved: `given` is that function, or features made with it."""
     if "kernel" in content:
-        return KernelSide(kernels.read(content["kernel"]), content["coordinates"], content["actions"])
+        return KernelEncoder(kernels.read(content["kernel"]), content["coordinates"], content["actions"])
     if isinstance(given, Features):
-        return LinearSide(given if _by_function(content) else rebuild(content, arrays))
-    return LinearSide(rebuild(content, arrays, given))
+        return FeatureEncoder(given if _has_function(content) else rebuild(content, arrays))
+    return FeatureEncoder(rebuild(content, arrays, given))
 
 
-def _by_function(content: Any) -> bool:
-    """Whether saved features have a function in them."""
+def _has_function(content: Any) -> bool:
+    """Whether saved features contain a custom function."""
     if isinstance(content, list):
-        return any(map(_by_function, content))
-    return isinstance(content, dict) and ("function" in content or any(map(_by_function, content.values())))
-
-
-def decision(side: Side, arrays: dict[str, np.ndarray]) -> LinearDecision | KernelDecision:
-    """What a plan decided, from the arrays it was saved as."""
-    if isinstance(side, LinearSide):
-        return LinearDecision(**{name: arrays[name] for name in LinearDecision._fields})
-    points = {name: arrays[f"points_{name}"] for name in POINTS}
-    plain = {name: arrays[name] for name in ("L", "z", "used", "radius")}
-    return KernelDecision(kernel=side.kernel, points=points, **plain)
-
-
-def arrays_of(decision: LinearDecision | KernelDecision) -> dict[str, np.ndarray]:
-    """A decision as plain arrays."""
-    if isinstance(decision, LinearDecision):
-        return {name: np.asarray(value) for name, value in decision._asdict().items()}
-    points = {f"points_{name}": np.asarray(value) for name, value in decision.points.items()}
-    return points | {name: np.asarray(getattr(decision, name)) for name in ("L", "z", "used", "radius")}
+        return any(map(_has_function, content))
+    return isinstance(content, Mapping) and ("function" in content or any(map(_has_function, content.values())))

@@ -15,7 +15,7 @@ from typing import Any, SupportsFloat
 
 import numpy as np
 
-from everystep.environments.constraints import from_info, harm, signed
+from everystep.environments.constraints import from_info, signed, violation
 from everystep.environments.rendering import WINDOW_SENTENCE, Moment, Picture, Window, text
 from everystep.errors import EverystepError, number_below, unknown
 from everystep.mdp.cmdp import FiniteCMDP
@@ -154,7 +154,7 @@ class SixValueStep(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def step(self, action: Any) -> Any:
         obs, reward, terminated, truncated, info = self.env.step(action)
-        return obs, reward, harm(from_info(info)), terminated, truncated, info
+        return obs, reward, violation(from_info(info)), terminated, truncated, info
 
 
 class FromSixValueStep(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -176,11 +176,11 @@ class FromSixValueStep(gymnasium.Wrapper[Any, Any, Any, Any]):
         if "constraint" not in info:
             g = signed(cost, lambda: f"the cost of a step is {cost}") - self.limit
             info = {**info, "constraint": g}
-        return obs, reward, terminated, truncated, {**info, "cost": harm(info["constraint"])}
+        return obs, reward, terminated, truncated, {**info, "cost": violation(info["constraint"])}
 
 
 def _info(cost: np.ndarray, g: np.ndarray) -> dict[str, Any]:
-    return {"constraint": np.array(cost), "cost": harm(cost), "mean_constraint": np.array(g)}
+    return {"constraint": np.array(cost), "cost": violation(cost), "mean_constraint": np.array(g)}
 
 
 def _problem(problem: Any, settings: dict[str, Any]) -> FiniteCMDP:

@@ -1,9 +1,9 @@
-"""Learn on any environment with finitely many actions: gymnasium's, or one that looks like it.
+"""Learning on any environment with finitely many actions: gymnasium's, or one with the same interface.
 
 result = train(env, "lsvi-ae", constraint=lambda obs, action, obs_next, info: ..., features=fourier(100), episodes=200)
 result.episodes["violation"]; result.policy(obs); result.save("out/mine")
 
-`Learner` is the same in steps: learn from logged data, train for some episodes, look, train on.
+`Learner` does the same in steps: learn from logged data, train for some episodes, look at the result, train on.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from typing import Any
 import numpy as np
 
 from everystep.agents.registry import Recipe, recipe
+from everystep.environments.batch import Batch, BatchBuilder
 from everystep.environments.constraints import Constraint
-from everystep.environments.encoders import LinearSide
-from everystep.environments.logged.batch import Batch
 from everystep.environments.policy import Policy
-from everystep.environments.resolve import OpenSetup
-from everystep.environments.rollout import Played, Round, Stage, play
-from everystep.environments.stored_agent import OpenAgent
+from everystep.environments.resolve import EnvironmentInfo, ResolvedForTraining
+from everystep.environments.rollout import Stage, StepError, play
+from everystep.environments.stored_agent import StoredAgent
 from everystep.errors import EverystepError, real_number, whole_number
 from everystep.experiments import run_folder
 from everystep.experiments.experiment import versions
@@ -32,13 +31,13 @@ from everystep.features.spaces import Coordinates
 from everystep.features.specs import bind, one_hot
 from everystep.mdp.cmdp import FiniteCMDP
 
-MOST_STEPS = 10_000  # of an episode: its rows are learnt together
+MOST_STEPS = 10_000  # of an episode, whose rows are learnt together
 COLUMNS = ("return", "length", "violation", "unsafe_steps", "soft_violation", "planned")
-LOOK_AHEAD = 50  # steps a plan looks ahead when nobody says, and episodes last longer
+LOOK_AHEAD = 50  # default steps a plan looks ahead, if episodes are longer
 
 
 class BrokenError(EverystepError):
-    """Training that could not go on. `result` is everything until then, as `train` would have returned it."""
+    """Training that could not continue. `result` is everything until then, as `train` would have returned it."""
 
     def __init__(self, sentence: str, result: Trained | None) -> None:
         super().__init__(sentence)
@@ -47,12 +46,12 @@ class BrokenError(EverystepError):
 
 @dataclass(frozen=True)
 class Trained:
-    """What came of training.
+    """The result of training.
 
-    episodes   an array for each column, one row an episode: return, length, violation (the sum of max(g, 0)),
+    episodes   an array for each column, one row per episode: return, length, violation (the sum of max(g, 0)),
                violation_1 ... where there are several constraints, unsafe_steps, soft_violation, planned
-    policy     acts on observations; explores no more
-    plans      how often a plan was made; beside it stands what theory counts rare plans by, up to a constant
+    policy     acts on observations, without exploration
+    plans      the number of plans; printed beside the number that theory gives for rare plans, up to a constant
     """
 
     episodes: dict[str, np.ndarray]
@@ -62,7 +61,7 @@ class Trained:
     remarks: tuple[str, ...]
 
     def save(self, out: str | Path) -> Path:
-        """Write a run folder: episodes.parquet, spec.json and policy/ (not by regressors). Refuse one that is taken."""
+        """Write a run folder: episodes.parquet, spec.json, policy/ (not by regressors). Refuse one in use."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -78,7 +77,7 @@ class Trained:
         last = self.episodes["return"][-100:].mean() if n else math.nan
         lines = [
             f"{self.spec['agent']} on {self.spec['environment']}: {n} episodes, {self.plans} plans{self._scale()}, "
-            f"violation {total:.4g} in all, mean return {last:.4g} in the last {min(n, 100)}",
+            f"total violation {total:.4g}, mean return {last:.4g} in the last {min(n, 100)}",
             *(f"note: {remark}" for remark in self.remarks),
         ]
         return "\n".join(lines)
@@ -101,10 +100,10 @@ def train(
     progress: Callable[[int], None] | None = None,
     **settings: Any,
 ) -> Trained:
-    """Learn for so many episodes; `settings` are those of `Learner`. `warm_start` is logged data to learn from first.
+    """Learn for `episodes` episodes; `settings` are those of `Learner`, `warm_start` is logged data to learn first.
 
-    `progress(n)` is told whenever n more episodes are done. If the environment or the constraint function breaks, the
-    error raised (`BrokenError`) has everything until then in its `result`.
+    `progress(n)` is called whenever n more episodes are done. If the environment or the constraint function fails, a
+    `BrokenError` is raised whose `result` holds everything until then.
     """
     learner = Learner(env, agent, **settings)
     if warm_start is not None:
@@ -116,13 +115,13 @@ class Learner:
     """An agent in an environment.
 
     env            a gymnasium environment, a vector environment, or the id of one; Discrete actions
-    constraint     (obs, action, obs_next, info) -> one number or several, safe iff <= 0; None: as `info` says
-    features       of (x, a), as `everystep.features` makes them; None: one-hot where observations are whole numbers
+    constraint     (obs, action, obs_next, info) -> one number or several, safe iff <= 0; None: from `info`
+    features       of (x, a), as `everystep.features` makes them; None: one-hot where observations are integers
     cost_features  of the cost model; None: the same
-    horizon        how many steps a plan looks ahead; None: the length of an episode, at most 50
+    horizon        the number of steps a plan looks ahead; None: the length of an episode, at most 50
     length         the most steps of an episode; None: the environment's own limit, else the horizon
-    reward_range   (low, high) of rewards, which are scaled to [0, 1] by it; None: of what was seen, and 0
-    envs           copies stepped together, if `env` is an id or knows its own: they share a plan
+    reward_range   (low, high) of rewards, which are scaled to [0, 1] by it; None: of observed rewards, and 0
+    envs           copies stepped together, if `env` is an id or has a spec: they share a plan
     """
 
     def __init__(
@@ -151,52 +150,63 @@ class Learner:
             raise EverystepError(f"length is {self.length}; cut episodes after at most {MOST_STEPS} steps.")
         if self.horizon > self.length:
             raise EverystepError(
-                f"horizon is {horizon}, an episode has at most {self.length} steps; set length, or less."
+                f"horizon is {horizon}, but an episode has at most {self.length} steps; set length, or a lower horizon."
             )
         space, A = self.stage.observation_space, self.stage.actions
-        lists = Coordinates.of(space).sizes
-        features = one_hot() if features is None and lists is not None else features
-        self._features = None if features is None else bind(features, space, A)
-        self._cost_features = self._features if cost_features is None else bind(cost_features, space, A)
-        self._sizes = (len(Coordinates.of(space).low), A)
-        self.reward_range = _range(reward_range)
+        coordinates = Coordinates.of(space)
+        features = one_hot() if features is None and coordinates.sizes is not None else features
+        phi = None if features is None else bind(features, space, A)
+        self.resolved = ResolvedForTraining.resolve(
+            self.recipe,
+            EnvironmentInfo(
+                features=phi,
+                cost_features=phi if cost_features is None else bind(cost_features, space, A),
+                coordinates=len(coordinates.low),
+                actions=A,
+                horizon=self.horizon,
+                length=self.length,
+                reward_range=_range(reward_range),
+            ),
+        )
         self._rng = np.random.default_rng(self.seed)
-        self.agent: OpenAgent | None = None  # made when the first cost says how many constraints there are
+        self.agent: StoredAgent | None = None  # made when the first cost shows how many constraints there are
         self._columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
-        self._setup(constraints=1)  # so that wrong settings are said now
 
     # --- learning ----------------------------------------------------------------------------------------------------
     def learn(self, batch: Batch) -> None:
         """Learn from logged transitions, before or between episodes, as if they had been its own."""
         flat = self._flat(batch)
         agent = self._ready(batch.constraints)
-        for side in (
-            agent.setup.value,
-            agent.setup.cost,
-        ):  # so that a row that does not fit is said before any is learnt
-            side.at(np.concatenate([flat.observations, flat.next_observations]))
+        for encoder in (self.resolved.value, self.resolved.cost):  # a wrong row is refused before any row is learnt
+            encoder.encode(np.concatenate([flat.observations, flat.next_observations]))
         agent.learn(flat)
 
     def train(self, episodes: int, progress: Callable[[int], None] | None = None) -> Trained:
-        """So many episodes more, and what came of all of them; what was learnt before is kept."""
+        """Play `episodes` more episodes, and return the result of all of them."""
         self.play(episodes, progress)
         return self.result()
 
     def play(self, episodes: int, progress: Callable[[int], None] | None = None) -> None:
-        """So many episodes more; with copies, as many as fill up the last round."""
+        """Play `episodes` more episodes; with copies, until the last round is full."""
         left = whole_number("episodes", episodes)
         while left > 0:
             plans, number = self.plans, self.number
+            builders = [BatchBuilder() for _ in range(self.stage.copies)]
+            failure = None
             try:
-                came = self._round()
-                played = [each for each in came.played if each.actions]
-                for i, each in enumerate(played):
-                    self._ready(len(each.costs[0])).learn(each.batch(self.number))
-                    self._book(each, planned=self.plans > plans and i == 0)
+                try:
+                    self._play_round(builders)
+                except StepError as error:
+                    failure = error
+                played = [builder for builder in builders if len(builder)]
+                for i, builder in enumerate(played):
+                    batch = builder.batch(self.stage.actions)
+                    self._ready(batch.constraints).learn(batch)
+                    self._add_row(builder, planned=self.plans > plans and i == 0)
             except EverystepError as error:
                 raise self._broken(f"episode {number}: {error}") from error
-            if came.broken is not None:
-                raise self._broken(f"episode {number}, {came.broken}")
+            if failure is not None:
+                raise self._broken(f"episode {number}, {failure}") from failure
             left -= len(played)
             if progress is not None:
                 progress(len(played))
@@ -204,30 +214,29 @@ class Learner:
     def _broken(self, sentence: str) -> BrokenError:
         try:
             kept = None if self.agent is None else self.result()
-        except EverystepError:  # what broke the episode breaks the last plan as well
+        except EverystepError:  # the last plan fails like the episode
             kept = None
-        what = "Nothing is kept." if kept is None else "What was seen until then is kept."
+        what = "Nothing is kept." if kept is None else "Everything before it is kept."
         return BrokenError(f"{sentence} {what}", kept)
 
     def result(self) -> Trained:
-        """What came of training so far."""
+        """The result of training so far."""
         if self.agent is None:
-            raise EverystepError("nothing was seen yet; train for an episode, or learn from logged data.")
+            raise EverystepError("there is no data yet; train for an episode, or learn from logged data.")
         columns = {name: np.array(values) for name, values in self._columns.items()}
         return Trained(columns, self.policy(), self.plans, self.spec, self.remarks)
 
     def policy(self, optimism: float | None = None) -> Policy:
-        """What was learnt, as a policy that explores no more; `optimism` as the agent's, or another (-1: cautious)."""
+        """What was learnt, as a policy without exploration; `optimism` as the agent's, or another (-1: cautious)."""
         if self.agent is None:
-            raise EverystepError("nothing was seen yet; train for an episode, or learn from logged data.")
+            raise EverystepError("there is no data yet; train for an episode, or learn from logged data.")
         optimism = None if optimism is None else real_number("optimism", optimism, -1, 1)
-        setup = self.agent.setup
-        return Policy(self.agent.settled(optimism), setup.value, setup.cost, self.spec)
+        return Policy(self.agent.plan_without_exploration(optimism), self.spec)
 
-    # --- what a reader should know -----------------------------------------------------------------------------------
+    # --- about the training ------------------------------------------------------------------------------------------
     @property
     def plans(self) -> int:
-        """How often a plan was made."""
+        """The number of plans so far."""
         return 0 if self.agent is None else self.agent.plans
 
     @property
@@ -237,110 +246,109 @@ class Learner:
 
     @property
     def remarks(self) -> tuple[str, ...]:
+        """What a reader of the results should know, one sentence each."""
         assert self.agent is not None
-        low, high = self.agent.reward_scale
-        how = "as declared" if self.reward_range else "of what was seen, and 0"
-        said = [f"rewards were scaled to [0, 1] from {low:g} to {high:g}, {how}"]
+        resolved, (low, high) = self.resolved, self.agent.reward_scale
+        source = "as declared" if resolved.environment.reward_range else "the range of observed rewards and 0"
+        found = [f"rewards were scaled to [0, 1] from {low:g} to {high:g}, {source}"]
         least, most = self.agent.rewards_seen
         if least < low or most > high:
-            said.append(
-                f"rewards from {least:g} to {most:g} were seen, outside that range: values may be cut at the cap"
+            found.append(
+                f"rewards from {least:g} to {most:g} were observed, outside that range: the cap may clip values"
             )
         if self.length > self.horizon:
-            said.append(f"plans look {self.horizon} steps ahead in episodes of up to {self.length}")
-        setup = self.agent.setup
-        return tuple(dict.fromkeys([*said, *setup.value.remarks, *(setup.cost.remarks if setup.has_costs else ())]))
+            found.append(f"plans look {self.horizon} steps ahead in episodes of up to {self.length}")
+        found += [*resolved.value.remarks, *(resolved.cost.remarks if resolved.has_costs else ())]
+        return tuple(dict.fromkeys(found))
 
     @property
     def spec(self) -> dict[str, Any]:
         """Everything that was decided, ready for JSON."""
         assert self.agent is not None
-        setup = self.agent.setup
+        resolved = self.resolved
         return {
             "environment": self.name,
             "agent": self.recipe.name,
-            "settings": setup.shown(),
-            "value": setup.value.to_json(),
-            "cost": setup.cost.to_json(),
-            "d": setup.value.phi.d if isinstance(setup.value, LinearSide) else None,  # a kernel has no such number
+            "settings": resolved.to_json(),
+            "value": resolved.value.to_json(),
+            "cost": resolved.cost.to_json(),
+            "d": resolved.value.d,
             "horizon": self.horizon,
             "length": self.length,
-            "constraints": setup.constraints,
+            "constraints": self.agent.constraints,
             "reward_range": list(self.agent.reward_scale),
             "seed": self.seed,
             "first_action": self.stage.first_action,
-            "confidence": setup.confidence,
+            "confidence": resolved.confidence,
+            "guarantee": resolved.guarantee,
             "versions": versions(),
         }
 
     # --- inside ------------------------------------------------------------------------------------------------------
-    def _setup(self, constraints: int) -> OpenSetup:
-        seen = (self._features, self._cost_features, self._sizes)
-        return OpenSetup.of(self.recipe, *seen, self.horizon, self.length, constraints, self.reward_range)
-
-    def _ready(self, constraints: int) -> OpenAgent:
+    def _ready(self, constraints: int) -> StoredAgent:
         """The agent, made when the number of constraints is known."""
         if self.agent is None:
-            self.agent = OpenAgent(self._setup(constraints), self.seed)
-        if self.agent.setup.constraints != constraints:
+            self.agent = StoredAgent(self.resolved, constraints, self.seed)
+        if self.agent.constraints != constraints:
             raise EverystepError(
-                f"there are {constraints} constraints, before there were {self.agent.setup.constraints}; give as many."
+                f"there are {constraints} constraints, and {self.agent.constraints} before; give the same number."
             )
         return self.agent
 
-    def _round(self) -> Round:
-        """An episode in every copy. The very first step is random: nobody knows yet how many constraints there are."""
-        acting = None if self.agent is None else self.agent.plan()
-        react = self.agent is not None and self.agent.setup["react"]
+    def _play_round(self, builders: list[BatchBuilder]) -> None:
+        """An episode in every copy. The very first action is random: the number of constraints is not known yet."""
+        plan = None if self.agent is None else self.agent.plan()
+        reacts = self.agent is not None and self.resolved["react"]
+        plan_step = self.resolved.plan_step
 
-        def choose(t: int, observations: np.ndarray) -> np.ndarray:
-            nonlocal acting
-            if acting is None and self.agent is not None:
-                acting = self.agent.plan()
-            if acting is None:
-                return self._rng.integers(0, self.stage.actions, len(observations))
-            return acting.choose(max(t - (self.length - self.horizon), 0), observations, self._rng)
+        def choose(t: int, observations: list[Any], x: np.ndarray) -> np.ndarray:
+            nonlocal plan
+            if plan is None and self.agent is not None:
+                plan = self.agent.plan()
+            if plan is None:
+                return self._rng.integers(0, self.stage.actions, len(x))
+            return plan.choose(plan_step(t), x, self._rng)
 
-        def told(t: int, observation: np.ndarray, a: int, cost: np.ndarray) -> None:
-            nonlocal acting
+        def on_cost(t: int, observation: np.ndarray, a: int, cost: np.ndarray) -> None:
+            nonlocal plan
             self._ready(len(cost))
-            if react and acting is not None:
-                acting = acting.reacted(max(t - (self.length - self.horizon), 0), observation[None], a, cost)
+            if reacts and plan is not None:
+                plan = plan.with_cost(plan_step(t), observation[None], a, cost)
 
-        return play(self.stage, self.length, choose, told)
+        play(self.stage, builders, choose, length=self.length, episode=self.number, on_cost=on_cost)
 
     def _flat(self, batch: Batch) -> Batch:
-        """Logged data as an episode of the environment would be: observations in rows, as it has them."""
+        """Logged data with observations in rows, as the environment's own episodes have them."""
         if not isinstance(batch, Batch) or not len(batch):
-            raise EverystepError("the batch holds no transitions; give a Batch, as everystep.logged makes them.")
+            raise EverystepError("the batch has no transitions; give a Batch, as everystep.logged makes them.")
         if batch.actions.max() >= self.stage.actions:
             raise EverystepError(
-                f"the batch has action {batch.actions.max()}; the environment has {self.stage.actions}, counted from 0."
+                f"the batch has action {batch.actions.max()}; the environment has {self.stage.actions} actions, from 0."
             )
         if _listed(self.stage.observation_space):
             rows = lambda x: x
             fits = batch.observations.ndim == 1 and batch.observations.dtype.kind == "i"
         else:
             rows = lambda x: x.reshape(len(x), -1).astype(np.float64)
-            fits = rows(batch.observations).shape[1] == self._sizes[0]
+            fits = rows(batch.observations).shape[1] == self.resolved.environment.coordinates
         if not fits:
             raise EverystepError(
                 f"the batch has observations of shape {batch.observations.shape[1:]} and type "
-                f"{batch.observations.dtype}; the environment has {self.stage.observation_space}: log what it shows."
+                f"{batch.observations.dtype}; the environment has {self.stage.observation_space}: log its observations."
             )
         before, after = rows(batch.observations), rows(batch.next_observations)
         return replace(batch, observations=before, next_observations=after)
 
-    def _book(self, played: Played, planned: bool) -> None:
-        """One row of the table. Harm is that of the true mean where the environment knows it, else of what was seen."""
-        g = np.stack(played.means)
-        harm, m = np.maximum(g, 0), g.shape[1]
+    def _add_row(self, builder: BatchBuilder, planned: bool) -> None:
+        """One row of the table. Violations are those of the true means where the environment reports them."""
+        g = np.stack(builder.mean_costs)
+        violation, m = np.maximum(g, 0), g.shape[1]
         row = {
-            "return": sum(played.rewards),
-            "length": len(played.actions),
-            "violation": harm.sum(),
-            **({f"violation_{i + 1}": harm[:, i].sum() for i in range(m)} if m > 1 else {}),
-            "unsafe_steps": int((harm > 0).any(1).sum()),
+            "return": sum(builder.rewards),
+            "length": len(builder),
+            "violation": violation.sum(),
+            **({f"violation_{i + 1}": violation[:, i].sum() for i in range(m)} if m > 1 else {}),
+            "unsafe_steps": int((violation > 0).any(1).sum()),
             "soft_violation": g.sum(),
             "planned": planned,
         }
@@ -349,12 +357,12 @@ class Learner:
 
 
 def _made(env: Any, copies: int) -> Any:
-    """The environment, from itself or its id, in so many copies."""
+    """The environment, given as itself or by its id, in `copies` copies."""
     if not isinstance(env, str) and copies == 1:
         return env
     spec = env if isinstance(env, str) else getattr(env, "spec", None)
     if spec is None:
-        raise EverystepError(f"envs is {copies}, but the environment does not know how to be made again; give its id.")
+        raise EverystepError(f"envs is {copies}, but the environment has no spec to make copies from; give its id.")
     try:
         import gymnasium
     except ImportError:
@@ -371,7 +379,7 @@ def _name(env: Any) -> str:
 
 
 def _limit(env: Any) -> int | None:
-    """The most steps of an episode, if the environment says so."""
+    """The most steps of an episode, if the environment has such a limit."""
     env = env.envs[0] if getattr(env, "envs", None) else env
     limit = getattr(getattr(env, "spec", None), "max_episode_steps", None)
     problem = getattr(getattr(env, "unwrapped", env), "problem", None)
@@ -379,7 +387,7 @@ def _limit(env: Any) -> int | None:
 
 
 def _listed(space: Any) -> bool:
-    """Whether observations are whole numbers from a list."""
+    """Whether observations are integers from a finite list."""
     return hasattr(space, "n") and getattr(space, "shape", ()) == ()
 
 

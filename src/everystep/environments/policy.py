@@ -1,16 +1,15 @@
-"""A trained policy: acts on observations, certifies actions, and is kept in a folder of JSON and plain arrays.
+"""A trained policy: acts on observations, certifies actions, and is saved as a folder of JSON and plain arrays.
 
     policy = result.policy                 action = policy(obs)                labels = policy.certify(obs)
     policy.save("out/mine")                policy = everystep.Policy.load("out/mine")
 
-Nothing is pickled. Features that are somebody's own function are given again when loading.
+Nothing is pickled. A custom feature function is not saved; pass it again when loading.
 """
 
 from __future__ import annotations
 
 import json
-import zipfile
-import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,122 +17,143 @@ from typing import Any
 import numpy as np
 
 from everystep import files
-from everystep.environments import encoders
-from everystep.environments.acting import Acting
-from everystep.environments.encoders import RegressionSide, Side
+from everystep.environments.acting import ActingPlan
+from everystep.environments.encoders import encoder_from_json
 from everystep.errors import EverystepError, whole_number
 from everystep.features.spaces import flatten
-from everystep.lsvi.choices.basic import Greedy, Penalised
+from everystep.lsvi.choices.basic import Choice, Greedy, Penalised, Reacting
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
 class Policy:
-    """What an agent came to, frozen.
+    """What an agent has learnt, frozen.
 
-    acting         its last plan                      value, cost   how its models see observations
-    spec           how it was made, ready for JSON: settings, environment, what its certificates are worth
+    plan    its last plan, without exploration
+    spec    how it was made, ready for JSON: settings, environment, the guarantee of its certificates
     """
 
-    acting: Acting
-    value: Side
-    cost: Side
+    plan: ActingPlan
     spec: dict[str, Any]
 
     def __call__(self, observation: Any, step: int = 1) -> int:
-        """The action for one observation. `step` counts from 1; later ones look fewer steps ahead."""
+        """The action for one observation. `step` counts from 1; later steps look fewer steps ahead."""
         rng = np.random.default_rng(0)
-        return int(self.acting.choose(self._h(step), self._row(observation), rng)[0]) + self.spec["first_action"]
+        return int(self.plan.choose(self._h(step), self._row(observation), rng)[0]) + self.spec["first_action"]
 
     def certify(self, observation: Any, step: int = 1) -> np.ndarray:
-        """For each action 1 (safe), -1 (unsafe) or 0 (not known), by the cost intervals. See `confidence`."""
-        return self.acting.labels(self._h(step), self._row(observation))[0]
+        """1 (safe), -1 (unsafe) or 0 (unknown) for each action, by the cost intervals. See `confidence`."""
+        return self.plan.labels(self._h(step), self._row(observation))[0]
 
     def bounds(self, observation: Any, step: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """The lower and upper end of every cost interval, (m, A)."""
-        _, mean, width = self.acting.judge(self._h(step), self._row(observation))
+        _, mean, width = self.plan.estimates(self._h(step), self._row(observation))
         return (mean - width)[..., 0], (mean + width)[..., 0]
 
     @property
     def can_be_saved(self) -> bool:
-        """Whether it is made of arrays alone."""
-        return not isinstance(self.value, RegressionSide)
+        """Whether it consists of arrays alone; regressors do not."""
+        return self.plan.value_encoder.regression is None
 
     @property
     def confidence(self) -> str:
-        """What the labels are worth, in a sentence."""
-        return str(self.spec["confidence"])
+        """The guarantee of the labels, in a sentence."""
+        return str(self.spec["guarantee"])
 
     def _row(self, observation: Any) -> np.ndarray:
         return flatten(observation)[None]
 
     def _h(self, step: int) -> int:
-        H, h = self.acting.price.shape[1], whole_number("step", step)
+        H, h = self.plan.price.shape[1], whole_number("step", step)
         if h > H:
             raise EverystepError(f"step is {step}; give a whole number from 1 to {H}.")
         return h - 1
 
     # --- folders -----------------------------------------------------------------------------------------------------
     def save(self, folder: str | Path) -> Path:
-        """Write policy.json and policy.npz into a folder, whole or not at all; a policy that is there is replaced."""
-        target, acting = Path(folder), self.acting
+        """Write policy.json and policy.npz into a folder, whole or not at all; an existing policy is replaced."""
+        target, plan = Path(folder), self.plan
         if not self.can_be_saved:
             raise EverystepError(
                 "a policy by regressors cannot be saved without pickle; train a linear or kernel model."
             )
-        arrays = {"price": acting.price}
-        decisions = {"value": acting.values} | ({} if acting.costs is None else {"cost": acting.costs})
-        for name, side in (("value", self.value), ("cost", self.cost)):
-            arrays |= {f"{name}_side_{key}": array for key, array in side.arrays().items()}
-        for name, decision in decisions.items():
-            arrays |= {f"{name}_plan_{key}": array for key, array in encoders.arrays_of(decision).items()}
+        arrays = {"price": plan.price}
+        for name, encoder in (("value", plan.value_encoder), ("cost", plan.cost_encoder)):
+            arrays |= {f"{name}_side_{key}": array for key, array in encoder.arrays().items()}
+        predictors = {"value": plan.values} | ({} if plan.costs is None else {"cost": plan.costs})
+        for name, predictor in predictors.items():
+            arrays |= {f"{name}_plan_{key}": array for key, array in predictor.arrays().items()}
         content = {
             "format": FORMAT,
-            "value": self.value.to_json(),
-            "cost": self.cost.to_json(),
-            "choice": "greedy" if isinstance(acting.choice, Greedy) else "penalised",
-            "rectify": bool(getattr(getattr(acting.choice, "choice", acting.choice), "rectify", True)),
-            "optimism": acting.optimism,
-            "cap": acting.cap,
+            "value": plan.value_encoder.to_json(),
+            "cost": plan.cost_encoder.to_json(),
+            **_choice_to_json(plan.choice),
+            "optimism": plan.optimism,
+            "cap": plan.cap,
             "spec": self.spec,
         }
-        with files.replacing(target) as folder_now:
-            np.savez_compressed(folder_now / "policy.npz", **arrays)  # type: ignore[arg-type]
-            (folder_now / "policy.json").write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        with files.replacing(target) as partial:
+            files.write_npz(partial / "policy.npz", arrays.items(), compressed=True)
+            files.write_json(partial / "policy.json", content)
         return target
 
     @classmethod
     def load(cls, folder: str | Path, features: Any = None, cost_features: Any = None) -> Policy:
-        """A saved policy. A function of one's own that made features is given again: `features`, `cost_features`."""
+        """A saved policy. A custom feature function is not saved: pass it again as `features` or `cost_features`."""
         where = Path(folder)
         broken = EverystepError(f"policy '{where}' cannot be read; give a folder that Policy.save wrote.")
         try:
             content = json.loads((where / "policy.json").read_text(encoding="utf-8"))
-            if not zipfile.is_zipfile(where / "policy.npz"):  # numpy takes any other file for a pickle
-                raise broken
-            with np.load(where / "policy.npz", allow_pickle=False) as file:
-                arrays = {key: file[key] for key in file.files}
             if content["format"] != FORMAT:
-                raise EverystepError(f"policy '{where}' has format {content['format']}; this everystep reads {FORMAT}.")
-            of = lambda prefix: {
-                key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)
-            }
-            given = {"value": features, "cost": features if cost_features is None else cost_features}
-            made = {name: encoders.again(content[name], of(f"{name}_side_"), phi) for name, phi in given.items()}
-            plans = {name: encoders.decision(made[name], of(f"{name}_plan_")) for name in made if of(f"{name}_plan_")}
-            if arrays["price"].ndim != 2 or not {"first_action", "confidence"} <= set(content["spec"]):
-                raise broken
-            acting = Acting(
-                plans["value"],
-                plans.get("cost"),
-                made["value"].at,
-                made["cost"].at,
-                arrays["price"],
-                Greedy() if content["choice"] == "greedy" else Penalised(content["rectify"]),
-                float(content["optimism"]),
-                float(content["cap"]),
-            )
-            return cls(acting, made["value"], made["cost"], content["spec"])
-        except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile, zlib.error) as error:
+                raise EverystepError(
+                    f"policy '{where}' has format {content['format']}, and this version reads format {FORMAT}; "
+                    "train it again, or load it with the version that wrote it."
+                )
+        except EverystepError:
+            raise
+        except (OSError, ValueError, KeyError, TypeError):
+            raise broken from None
+        try:
+            arrays = files.read_npz(where / "policy.npz", lambda name: True)
+        except (EverystepError, OSError):
+            raise broken from None
+        try:
+            return cls(_plan_from_json(content, arrays, features, cost_features), content["spec"])
+        except (ValueError, KeyError, TypeError) as error:
             raise (error if isinstance(error, EverystepError) else broken) from None
+
+
+def _plan_from_json(
+    content: Mapping[str, Any], arrays: Mapping[str, np.ndarray], features: Any, cost_features: Any
+) -> ActingPlan:
+    """The plan of a saved policy. Raises KeyError, TypeError or ValueError if the content is not one."""
+    with_prefix = lambda prefix: {
+        key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)
+    }
+    given = {"value": features, "cost": features if cost_features is None else cost_features}
+    made = {name: encoder_from_json(content[name], with_prefix(f"{name}_side_"), phi) for name, phi in given.items()}
+    saved = {name: with_prefix(f"{name}_plan_") for name in made}
+    predictors = {name: made[name].predictor(array) for name, array in saved.items() if array}
+    if arrays["price"].ndim != 2 or not {"first_action", "guarantee"} <= set(content["spec"]):
+        raise ValueError
+    return ActingPlan(
+        values=predictors["value"],
+        costs=predictors.get("cost"),
+        value_encoder=made["value"],
+        cost_encoder=made["cost"],
+        price=arrays["price"],
+        choice=Greedy() if content["choice"] == "greedy" else Penalised(content["rectify"]),
+        optimism=float(content["optimism"]),
+        cap=float(content["cap"]),
+    )
+
+
+def _choice_to_json(choice: Choice) -> dict[str, Any]:
+    """Greedy, or penalised with its `rectify`; a policy does not react within an episode."""
+    choice = choice.choice if isinstance(choice, Reacting) else choice
+    return (
+        {"choice": "penalised", "rectify": bool(choice.rectify)}
+        if isinstance(choice, Penalised)
+        else {"choice": "greedy"}
+    )

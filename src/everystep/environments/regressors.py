@@ -3,15 +3,15 @@
     f_h = argmin_f sum_tau (f(x_tau, a_tau) - r_tau - V_{h+1}(x'_tau))^2             any regressor with fit and predict
     Q_h(x, a) = min{f_h(x, a) + beta b_h(x, a), cap}                                 b: a bonus where little is known
 
-The paper leaves f and b open. Here b is ||phi(x, a)|| in Lambda_h^-1 of some features, as for linear models; or how
-much an ensemble disagrees, the standard deviation of members fitted to resamples of the data; or a function of one's
-own. The plan, the choice and the costs are those of every other agent.
+The paper leaves f and b open. Here b is ||phi(x, a)|| in Lambda_h^-1 of some features, as for linear models; or the
+disagreement of an ensemble, the standard deviation of members fitted to resamples of the data; or a custom function.
+The plan, the choice and the costs are those of every other agent.
 
     train(env, lsvi_ae(value=regression(lambda: HistGradientBoostingRegressor(max_iter=50))), features=..., ...)
     examples/regressor.py
 
-Departures from the paper: its bonus comes from a confidence set that nobody can search; these are heuristics and carry
-no probability. What a regressor gets is the observation followed by one column for each action.
+Departures from the paper: its bonus comes from a confidence set that cannot be searched; these are heuristics and carry
+no probability. The input of a regressor is the observation followed by one column for each action.
 """
 
 from __future__ import annotations
@@ -21,91 +21,96 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from everystep.agents.model_syntax import WIDTH, Bonus, Regression
-from everystep.environments.models.linear import LinearDecision
+from everystep.environments.models.linear import LinearPredictor
 from everystep.errors import EverystepError
 from everystep.lsvi.choices.basic import Choice
 
 
-class Data(NamedTuple):
-    """Transitions as a regressor takes them: inputs (n, p), scaled rewards, what each led to, and their steps.
+class RegressionData(NamedTuple):
+    """Transitions as a regressor takes them: inputs (n, p), scaled rewards, next states, ends, and steps.
 
-    after (n,) is the slot of the next state in `slots`, -1 where the episode ended; `ended` says that it did.
+    next_slot (n,) is the slot of the next state, -1 where it has none; `ended` is 1 where the episode ended.
     """
 
     inputs: np.ndarray
     rewards: np.ndarray
-    after: np.ndarray
+    next_slot: np.ndarray
     ended: np.ndarray
     steps: np.ndarray
 
 
-class RegressionDecision(NamedTuple):
-    """Fitted members for every step, and what the bonus needs."""
+class PlanningTask(NamedTuple):
+    """Everything a plan by regressors is made from.
 
-    spec: Any
-    fitted: list[list[Any]]
-    width: LinearDecision
+    slots, widths  inputs (A, C, p) and bonus (A, C) of the states arrived at, one for all steps or one per step
+    ghat, price    (T, m, A, C) and (m, H)
+    zero_reward    a reward of 0 on the scale of rewards
+    """
+
+    model: Regression
+    data: RegressionData
+    slots: list[np.ndarray]
+    widths: list[np.ndarray]
+    ghat: np.ndarray
+    price: np.ndarray
+    choice: Choice
+    zero_reward: float
+    cap: float
     beta: float
 
-    def judge(self, h: int, seen: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+
+class RegressionPredictor(NamedTuple):
+    """Fitted members for every step, and what the bonus needs."""
+
+    model: Regression
+    fitted: list[list[Any]]
+    width: LinearPredictor
+    beta: float
+
+    def predict(self, h: int, encoded: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """Mean and width (A, n) of features (e, F, n) and inputs (A, n, p)."""
-        phi, inputs = seen
+        phi, inputs = encoded
         mean, spread = _predicted(self.fitted[h], inputs)
-        if self.spec.bonus == WIDTH:
-            return mean, self.width.judge(0 if len(self.width.inverse) == 1 else h, phi)[1]
-        return mean, self.beta * _bonus(self.spec.bonus, inputs, spread)
+        if self.model.bonus == WIDTH:
+            return mean, self.width.predict(0 if len(self.width.inverse) == 1 else h, phi)[1]
+        return mean, self.beta * _bonus(self.model.bonus, inputs, spread)
 
 
-def plan(
-    spec: Regression,
-    data: Data,
-    slots: list[np.ndarray],
-    width: list[np.ndarray],
-    ghat: np.ndarray,
-    price: np.ndarray,
-    choice: Choice,
-    nothing: float,
-    cap: float,
-    beta: float,
-    rng: np.random.Generator,
-) -> list[list[Any]]:
-    """The backward pass with a regressor in place of the linear model: the members fitted for each step.
-
-    slots, width  inputs (A, C, p) and bonus (A, C) of the states arrived at, one for all steps or one for each
-    ghat          (T, m, A, C), price (m, H); `nothing` is what a reward of 0 is on the scale of rewards
-    """
-    H = price.shape[1]
+def plan(task: PlanningTask, rng: np.random.Generator) -> list[list[Any]]:
+    """The backward pass with a regressor in place of the linear model: the members fitted for each step."""
+    data, bonus = task.data, task.model.bonus
+    H = task.price.shape[1]
     here = lambda array, h: array[h if len(array) > 1 else 0]
     V = np.zeros(0)
     fitted: list[list[Any]] = [[] for _ in range(H)]
     for h in reversed(range(H)):
-        own = slice(None) if len(slots) == 1 else data.steps == h
-        X, after = data.inputs[own], data.after[own]
+        own = slice(None) if len(task.slots) == 1 else data.steps == h
+        X, after = data.inputs[own], data.next_slot[own]
         V_after = np.where(after >= 0, V[after], 0.0) if len(V) else 0.0
-        y = data.rewards[own] + V_after + data.ended[own] * nothing * (H - 1 - h)
-        fitted[h] = _fit(spec, X, y, rng)
-        at = here(slots, h)
+        y = data.rewards[own] + V_after + data.ended[own] * task.zero_reward * (H - 1 - h)
+        fitted[h] = _fit(task.model, X, y, rng)
+        at = here(task.slots, h)
         mean, spread = _predicted(fitted[h], at)
-        bonus = here(width, h) if spec.bonus == WIDTH else beta * _bonus(spec.bonus, at, spread)
-        Q = np.minimum(mean + bonus, cap)  # line 7
-        a = choice.score(Q, here(ghat, h)[..., : Q.shape[1]], price[:, h]).argmax(0)  # eq. (11)
+        width = here(task.widths, h) if bonus == WIDTH else task.beta * _bonus(bonus, at, spread)
+        Q = np.minimum(mean + width, task.cap)  # line 7
+        a = task.choice.score(Q, here(task.ghat, h)[..., : Q.shape[1]], task.price[:, h]).argmax(0)  # eq. (11)
         V = Q[a, np.arange(len(a))]  # line 9
     return fitted
 
 
-def _fit(spec: Regression, X: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> list[Any]:
+def _fit(model: Regression, X: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> list[Any]:
     """Members fitted to the data, or each to a resample of it; none where there is no data."""
     members = []
-    for _ in range(spec.members if len(y) else 0):
-        rows = slice(None) if spec.members == 1 else rng.integers(0, len(y), len(y))
-        model = spec.make()
+    for _ in range(model.members if len(y) else 0):
+        rows = slice(None) if model.members == 1 else rng.integers(0, len(y), len(y))
+        regressor = model.make()
         try:
-            model.fit(X[rows], y[rows])
+            regressor.fit(X[rows], y[rows])
         except Exception as error:
             raise EverystepError(
-                f"the regressor {model} failed to fit {len(y)} rows ({error}); give another."
+                f"the regressor {regressor} failed to fit {len(y)} rows ({error}); give another."
             ) from error
-        members.append(model)
+        members.append(regressor)
     return members
 
 
@@ -114,10 +119,10 @@ def _predicted(members: list[Any], inputs: np.ndarray) -> tuple[np.ndarray, np.n
     A, n, p = inputs.shape
     if not members or n == 0:
         return np.zeros((A, n)), np.zeros((A, n))
-    each = np.array([np.asarray(model.predict(inputs.reshape(A * n, p)), float) for model in members])
+    each = np.array([np.asarray(regressor.predict(inputs.reshape(A * n, p)), float) for regressor in members])
     if each.shape != (len(members), A * n) or not np.isfinite(each).all():
         raise EverystepError(
-            f"the regressor {members[0]} predicted {each[0]} for {A * n} rows; it must give a finite number for each."
+            f"the regressor {members[0]} predicted {each[0]} for {A * n} rows; give one that predicts finite numbers."
         )
     return each.mean(0).reshape(A, n), each.std(0).reshape(A, n)
 

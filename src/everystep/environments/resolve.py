@@ -1,11 +1,11 @@
-"""An agent's settings decided for an environment whose states nobody listed: models on stored data, not on tables."""
+"""An agent's settings decided for an environment: models on stored data, because its states cannot be listed."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +13,9 @@ import jax.numpy as jnp
 from everystep.agents.model_syntax import AUTO, GP, InKernel, Regression
 from everystep.agents.registry import REGISTERED, Recipe
 from everystep.agents.settings import BETA_COST, BETA_GP, LAM, LAM_COST, LAM_GP, SETTINGS
-from everystep.environments.encoders import POINTS, KernelSide, LinearSide, RegressionSide, Side
-from everystep.environments.models.kernel import StoredGP, StoredKernel
-from everystep.environments.models.linear import Nothing, StoredCosts, StoredLinear
+from everystep.environments.encoders import COORDINATES, Encoder, FeatureEncoder, KernelEncoder, RegressionEncoder
+from everystep.environments.models.linear import NoCosts
+from everystep.environments.models.protocols import StoredCostModel, StoredSizes, StoredValueModel
 from everystep.errors import EverystepError
 from everystep.features.specs import Features
 from everystep.kernels import ALL, Kernel, looks_at
@@ -25,121 +25,161 @@ from everystep.lsvi.choices.basic import Penalised, Reacting
 from everystep.lsvi.penalties import Floor
 
 TRAINED = ("lsvi-ae", "lsvi", "lsvi-primal")  # agents that learn on environments
-TABLES_ONLY = ("features", "known_safe", "bound", "sigma", "precision")  # settings that speak of a FiniteCMDP
+TABLES_ONLY = ("features", "known_safe", "bound", "sigma", "precision")  # settings that need a FiniteCMDP
+
+
+class EnvironmentInfo(NamedTuple):
+    """What is known of an environment before the first step.
+
+    features, cost_features   of the value and the cost model; None if there are none
+    coordinates, actions      the length of an observation, and A
+    horizon, length           H, the steps a plan looks ahead, and L >= H, the most steps of an episode
+    reward_range              None: the range of observed rewards and 0
+    """
+
+    features: Features | None
+    cost_features: Features | None
+    coordinates: int
+    actions: int
+    horizon: int
+    length: int
+    reward_range: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
-class OpenSetup:
-    """What an agent is to be on an environment, with every `auto` decided.
+class ResolvedForTraining:
+    """An agent's settings on an environment, with every `auto` decided.
 
-    value, cost   how each model sees transitions
-    horizon       H, how many steps a plan looks ahead           length   L >= H, the most steps of an episode
+    value, cost   the encoders of both models
     With L > H the plan of step 1 is used until H steps are left; then the steps are counted down.
     """
 
     recipe: Recipe
+    environment: EnvironmentInfo
     values: Mapping[str, Any]
-    value: Side
-    cost: Side
-    horizon: int
-    length: int
-    constraints: int
-    reward_range: tuple[float, float] | None  # None: the range of what was seen, and 0
+    value: Encoder
+    cost: Encoder
 
     @classmethod
-    def of(
-        cls,
-        recipe: Recipe,
-        features: Features | None,
-        cost_features: Features | None,
-        sizes: tuple[int, int],
-        horizon: int,
-        length: int,
-        constraints: int,
-        reward_range: tuple[float, float] | None,
-    ) -> OpenSetup:
-        """`sizes` are the length of an observation and the number of actions."""
-        name = recipe.name
-        if REGISTERED[name].told:
-            raise EverystepError(
-                f"{name} must be told a safe action and its cost for every state, and nobody can list the states of an "
-                "environment; use lsvi-ae, or give the problem as a FiniteCMDP."
-            )
-        if name not in TRAINED:
-            raise EverystepError(f"{name} is for problems given as tables; train {', '.join(TRAINED)} instead.")
-        for key in TABLES_ONLY:
-            if key in recipe.settings and recipe.settings[key] is not SETTINGS[key].default:
-                remedy = "give features= to train" if key == "features" else "leave it out"
-                raise EverystepError(f"setting {key} of {name} is for problems given as tables; {remedy}.")
+    def resolve(cls, recipe: Recipe, environment: EnvironmentInfo) -> ResolvedForTraining:
+        """Decide every setting; raise what does not fit."""
+        name, H, L = recipe.name, environment.horizon, environment.length
+        _check_agent(recipe)
         s = {key: setting.default for key, setting in SETTINGS.items()} | dict(REGISTERED[name].defaults)
         s |= dict(recipe.settings)
         default = lambda key, value: value if s[key] == AUTO else s[key]
         s["radius_cost"] = default("radius_cost", s["radius"])
-        value = _side(name, "value", s["value"], features, sizes)
-        cost = _side(name, "cost", s["cost"], cost_features, sizes)
-        if type(value) is LinearSide and value == cost:
-            cost = value  # features are computed once for both
-        for key, side in (("radius", value), ("radius_cost", cost)):
-            if s[key] == "coordinate" or (s[key] == "paper" and type(side) is not LinearSide):
+        value = _encoder(name, "value", s["value"], environment.features, environment)
+        cost = _encoder(name, "cost", s["cost"], environment.cost_features, environment)
+        if value == cost:
+            cost = value  # observations are encoded once for both
+        for key, encoder in (("radius", value), ("radius_cost", cost)):
+            if s[key] == "coordinate" or (s[key] == "paper" and not encoder.has_paper_radius):
                 raise EverystepError(f"setting {key} of {name} is {s[key]}, which has no meaning here; choose tuned.")
         tuned, tuned_cost = s["radius"] == "tuned", s["radius_cost"] == "tuned"
-        s["cap"] = default("cap", float(horizon))
+        s["cap"] = default("cap", float(H))
         s["lam"] = default("lam", LAM if tuned else 1.0)
-        # An untried direction is shrunk to 0 and must be lifted to what could be earned: beta / sqrt(lam) = cap.
+        # The estimate of an untried direction shrinks to 0; the bonus raises it to the cap: beta / sqrt(lam) = cap.
         s["beta"] = default("beta", math.sqrt(s["lam"]) * s["cap"] if tuned else 1.0)
-        in_kernel = isinstance(cost, KernelSide)
+        in_kernel = cost.keeps_points
         s["lam_cost"] = default("lam_cost", LAM_GP if in_kernel else LAM_COST if tuned_cost else 1.0)
         s["beta_cost"] = default("beta_cost", BETA_GP if in_kernel else BETA_COST if tuned_cost else 1.0)
-        keys = ("share_values", "share_costs")
-        said = {s[key] for key in keys} - {AUTO}
-        if len(said) > 1:
-            raise EverystepError(
-                f"share_values of {name} is {s['share_values']} and share_costs {s['share_costs']}; on an environment "
-                "both must be the same: leave one at auto."
-            )
-        for key in keys:
-            s[key] = said == {True} or not said
-            if not s[key] and length > horizon:
-                raise EverystepError(
-                    f"setting {key} of {name} is false, but episodes last up to {length} steps and a plan {horizon}; "
-                    f"set horizon to {length}, or leave {key} at auto."
-                )
+        s |= _sharing(name, s, H, L)
         if s["react"] and (in_kernel or not s["share_costs"]):
             raise EverystepError(
-                f"setting react of {name} is true, which needs linear costs that steps share; set react to false."
+                f"setting react of {name} is true, which needs linear costs shared over steps; set react to false."
             )
-        return cls(recipe, s, value, cost, horizon, length, constraints, reward_range)
+        return cls(recipe, environment, s, value, cost)
 
     def __getitem__(self, setting: str) -> Any:
         return self.values[setting]
 
-    def shown(self) -> dict[str, Any]:
-        """The settings this agent has, decided, ready for JSON."""
+    def to_json(self) -> dict[str, Any]:
+        """The settings of this agent, ready for JSON."""
         kept = [key for key in REGISTERED[self.recipe.name].settings if key not in TABLES_ONLY]
         plain = lambda value: value if isinstance(value, bool | int | float | str | None) else str(value)
         return {key: plain(self.values[key]) for key in kept}
 
-    # --- parts, as `agents.REGISTERED` asks for them -----------------------------------------------------------------
-    def value_model(self) -> StoredLinear | StoredKernel:
-        H, lam, cap = float(self.horizon), self["lam"], self["cap"]
-        radius: radii.Radius = radii.Tuned(self["beta"])
-        if isinstance(self.value, KernelSide):
-            return StoredKernel(radius, lam, cap, H, self.value.kernel)
-        if self["radius"] == "paper":
-            radius = radii.PaperValue(self["beta"], float(self.value.phi.d), H, None, self["p"])
-        return StoredLinear(radius, lam, cap, H)
+    @property
+    def horizon(self) -> int:
+        return self.environment.horizon
 
-    def cost_model(self) -> StoredCosts | StoredGP | Nothing:
+    @property
+    def length(self) -> int:
+        return self.environment.length
+
+    @property
+    def actions(self) -> int:
+        return self.environment.actions
+
+    @property
+    def steps(self) -> int:
+        """T, the number of estimators of each kind."""
+        return 1 if self["share_values"] else self.horizon
+
+    @property
+    def has_costs(self) -> bool:
+        """Whether this agent looks at costs at all."""
+        return REGISTERED[self.recipe.name].has_costs
+
+    @property
+    def switch(self) -> float | None:
+        """The factor by which a determinant must grow before a new plan is made; None: a plan for every episode."""
+        return None if self["switch"] == "none" else float(self["switch"])
+
+    @property
+    def confidence(self) -> float | None:
+        """p if all cost intervals hold with probability 1 - p, under the assumptions of `guarantee`; else None."""
+        return self["p"] if self.has_costs and self["radius_cost"] != "tuned" else None
+
+    @property
+    def guarantee(self) -> str:
+        """What certificates guarantee here, where the true costs are unknown, in a sentence."""
         if not self.has_costs:
-            return Nothing()
-        lam, radius = self["lam_cost"], radii.Tuned(self["beta_cost"])
-        if isinstance(self.cost, KernelSide):
-            return StoredGP(radius, lam, self.cost.kernel)
-        if self["radius_cost"] == "tuned":
-            return StoredCosts(radius, lam)
-        m, d = float(self.constraints), float(self.cost.phi.d)
-        seen, estimators = (float(self.length), m) if self["share_costs"] else (1.0, m * self.horizon)
-        return StoredCosts(radii.PaperCost(self["beta_cost"], d, lam, seen, estimators, self["p"]), lam)
+            return "none: this agent does not look at costs"
+        if self.confidence is None:
+            return "heuristic: widths are tuned, and carry no probability"
+        return (
+            f"all labels hold with probability {1 - self.confidence:g}, if each constraint is linear in its features "
+            "with weights of norm at most sqrt(d), and its noise is 1-sub-Gaussian"
+        )
+
+    def plan_step(self, t: int) -> int:
+        """The step of the plan that is used at step t of an episode, both counted from 0."""
+        return max(t - (self.length - self.horizon), 0)
+
+
+@dataclass(frozen=True)
+class StoredParts:
+    """The parts of an agent on stored data, once the number of constraints is known."""
+
+    resolved: ResolvedForTraining
+    constraints: int
+
+    def __getitem__(self, setting: str) -> Any:
+        return self.resolved[setting]
+
+    def value_model(self) -> StoredValueModel:
+        encoder, H = self.resolved.value, float(self.resolved.horizon)
+        radius: radii.Radius = radii.Tuned(self["beta"])
+        if self["radius"] == "paper":
+            assert encoder.d is not None
+            radius = radii.PaperValue(self["beta"], float(encoder.d), H, None, self["p"])
+        return encoder.value_model(radius, self["lam"], self["cap"], H)
+
+    def cost_model(self) -> StoredCostModel:
+        resolved = self.resolved
+        if not resolved.has_costs:
+            return NoCosts()
+        encoder, lam = resolved.cost, self["lam_cost"]
+        radius: radii.Radius = radii.Tuned(self["beta_cost"])
+        if self["radius_cost"] == "paper":
+            assert encoder.d is not None
+            m, d = float(self.constraints), float(encoder.d)
+            shared = self["share_costs"]
+            rows, estimators = (float(resolved.length), m) if shared else (1.0, m * resolved.horizon)
+            radius = radii.PaperCost(self["beta_cost"], d, lam, rows, estimators, self["p"])
+        return encoder.cost_model(radius, lam)
 
     def penalised(self, rectify: bool) -> Penalised | Reacting:
         return Reacting(Penalised(rectify)) if self["react"] else Penalised(rectify)
@@ -151,85 +191,78 @@ class OpenSetup:
         return Floor.of(self["floor"])
 
     @property
-    def actions(self) -> int:
-        return self.value.actions if isinstance(self.value, KernelSide) else self.value.phi.actions
-
-    @property
-    def has_costs(self) -> bool:
-        """Whether this agent looks at costs at all."""
-        return REGISTERED[self.recipe.name].has_costs
-
-    @property
-    def regression(self) -> Regression | None:
-        """The regressors in place of the linear model, if there are any."""
-        return self["value"] if isinstance(self["value"], Regression) else None
-
-    @property
     def switch(self) -> float | None:
-        """By which factor a determinant must grow before a new plan is made; None: a plan for every episode."""
-        return None if self["switch"] == "none" else float(self["switch"])
-
-    @property
-    def confidence(self) -> str:
-        """What certificates are worth here, where nobody knows the true costs."""
-        if not self.has_costs:
-            return "none: this agent does not look at costs"
-        if self["radius_cost"] == "tuned":
-            return "heuristic: widths are tuned, and carry no probability"
-        return (
-            f"all labels hold with probability {1 - self['p']:g}, if each constraint is linear in its features with "
-            "weights of norm at most sqrt(d), and its noise is 1-sub-Gaussian"
-        )
+        return self.resolved.switch
 
     def build(self) -> Agent:
-        """The composition, as JAX arrays; call it with 64-bit numbers on."""
-        agent: Agent = REGISTERED[self.recipe.name].compose(self)  # type: ignore[arg-type]
+        """The composition, as JAX arrays; call it with 64-bit numbers enabled."""
+        agent: Agent = REGISTERED[self.resolved.recipe.name].compose(self)  # type: ignore[arg-type]
         return jax.tree.map(jnp.asarray, agent)
-
-    @property
-    def steps(self) -> int:
-        """T: how many estimators there are of each kind."""
-        return 1 if self["share_values"] else self.horizon
 
     def start(self, agent: Agent, capacity: int) -> State:
         """The state before the first episode."""
-        H, m = self.horizon, self.constraints
-        T, scale = self.steps, self.reward_range or (0.0, 1.0)
-        # Norms at slots are kept up to date where that takes less than making them when planning: see `Slots`.
-        kept = lambda side: self.switch is None and self.length < side.e
-        dense = lambda side: (side.phi.actions, side.phi.crossed, side.e, capacity, kept(side))
-        value, cost = self.value, self.cost
-        if isinstance(value, KernelSide):
-            values = agent.values.init(value.like, T, value.actions, capacity, scale)
-        else:
-            values = agent.values.init(T, *dense(value), scale)
-        if not self.has_costs:
-            costs = agent.costs.init(self.actions, capacity)
-        elif isinstance(cost, KernelSide):
-            costs = agent.costs.init(cost.like, T, m, cost.actions, capacity)
-        else:
-            costs = agent.costs.init(T, m, *dense(cost))
-        return State(values, costs, agent.penalty.init(m, H), jnp.asarray(1, jnp.int32))
+        resolved, m = self.resolved, self.constraints
+        sizes = StoredSizes(resolved.steps, m, capacity, resolved.length, plans_every_episode=self.switch is None)
+        return State(
+            agent.values.init(resolved.value.shape, sizes, resolved.environment.reward_range or (0.0, 1.0)),
+            agent.costs.init(resolved.cost.shape, sizes),
+            agent.penalty.init(m, resolved.horizon),
+            jnp.asarray(1, jnp.int32),
+        )
 
 
-def _side(agent: str, key: str, said: Any, features: Features | None, sizes: tuple[int, int]) -> Side:
-    """How a model sees transitions, from what was said of it."""
-    where = f"setting {key} of {agent} is {said}"
-    if isinstance(said, InKernel | GP):
-        if said.kernel is None or getattr(said, "fit", False):
+def _check_agent(recipe: Recipe) -> None:
+    """Refuse agents and settings that need a problem given as a table."""
+    name = recipe.name
+    if REGISTERED[name].told:
+        raise EverystepError(
+            f"{name} requires a known safe action and its cost for every state, but the states of an environment are "
+            "not listed; use lsvi-ae, or give the problem as a FiniteCMDP."
+        )
+    if name not in TRAINED:
+        raise EverystepError(f"{name} is for problems given as tables; train {', '.join(TRAINED)} instead.")
+    for key in TABLES_ONLY:
+        if key in recipe.settings and recipe.settings[key] is not SETTINGS[key].default:
+            remedy = "give features= to train" if key == "features" else "leave it out"
+            raise EverystepError(f"setting {key} of {name} is for problems given as tables; {remedy}.")
+
+
+def _sharing(name: str, s: Mapping[str, Any], horizon: int, length: int) -> dict[str, bool]:
+    """share_values and share_costs: the same for both, shared by default."""
+    keys = ("share_values", "share_costs")
+    given = {s[key] for key in keys} - {AUTO}
+    if len(given) > 1:
+        raise EverystepError(
+            f"share_values of {name} is {s['share_values']} and share_costs {s['share_costs']}; on an environment "
+            "both must be the same: leave one at auto."
+        )
+    shared = given != {False}
+    if not shared and length > horizon:
+        raise EverystepError(
+            f"setting share_values of {name} is false, but episodes last up to {length} steps and a plan {horizon}; "
+            f"set horizon to {length}, or leave share_values at auto."
+        )
+    return dict.fromkeys(keys, shared)
+
+
+def _encoder(agent: str, key: str, given: Any, features: Features | None, environment: EnvironmentInfo) -> Encoder:
+    """The encoder of a model, from the setting that names the model."""
+    where = f"setting {key} of {agent} is {given}"
+    if isinstance(given, InKernel | GP):
+        if given.kernel is None or getattr(given, "fit", False):
             raise EverystepError(
                 f"{where}; give a kernel, and no fit, such as rbf(1, on=observation)*categorical(on=action)."
             )
-        _check_kernel(where, said.kernel)
-        return KernelSide(said.kernel, *sizes)
-    if isinstance(said, tuple) or said == "counts":
+        _check_kernel(where, given.kernel)
+        return KernelEncoder(given.kernel, environment.coordinates, environment.actions)
+    if isinstance(given, tuple) or given == "counts":
         raise EverystepError(f"{where}, which needs a problem given as a table; choose auto, linear or a kernel.")
     if features is None:
         raise EverystepError(f"{where}, which needs features: give them, such as everystep.features.fourier(100).")
-    return RegressionSide(features) if isinstance(said, Regression) else LinearSide(features)
+    return RegressionEncoder(features, given) if isinstance(given, Regression) else FeatureEncoder(features)
 
 
 def _check_kernel(where: str, kernel: Kernel) -> None:
-    for word in looks_at(kernel) - {*POINTS, ALL}:
-        told = "does not say what it is on" if word is None else f"is on '{word}'"
-        raise EverystepError(f"{where}: a kernel {told}; choose on= from {' and '.join(POINTS)}.")
+    for word in looks_at(kernel) - {*COORDINATES, ALL}:
+        problem = "a kernel has no on=" if word is None else f"a kernel is on '{word}'"
+        raise EverystepError(f"{where}: {problem}; choose on= from {' and '.join(COORDINATES)}.")

@@ -1,10 +1,10 @@
-"""An agent on stored data: it plans, and learns from transitions, wherever they come from. It knows no environment.
+"""An agent on stored data: it plans, and learns from transitions, whatever their source. It knows no environment.
 
-    agent = OpenAgent(setup, seed=0)
-    agent.plan()             the plan of the coming episode: made now, or the last one if it is still good
+    agent = StoredAgent(resolved, constraints=1, seed=0)
+    agent.plan()             the plan of the coming episode: a new one, or the last one while it is still in force
     agent.learn(batch)       from episodes, its own or logged ones: estimators, prices and their count
 
-Rare switching: with `switch` > 1 a plan is kept until some det(Lambda_h) is that many times what it was when made.
+Rare switching: with `switch` > 1 a plan stays in force until some det(Lambda_h) has grown by that factor.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ import numpy as np
 from jax import lax
 
 from everystep.environments import regressors
-from everystep.environments.acting import Acting
-from everystep.environments.encoders import LinearSide, RegressionSide
-from everystep.environments.logged.batch import Batch
-from everystep.environments.models.linear import Rows
-from everystep.environments.resolve import OpenSetup
+from everystep.environments.acting import ActingPlan
+from everystep.environments.batch import Batch
+from everystep.environments.encoders import RegressionEncoder
+from everystep.environments.models.protocols import NO_SLOT, TransitionRows
+from everystep.environments.resolve import ResolvedForTraining, StoredParts
 from everystep.errors import EverystepError
 from everystep.lsvi import algorithm, radii
 from everystep.lsvi.algorithm import Agent, State
 from everystep.lsvi.choices.ties import ties
 
-CAPACITY = 256  # slots, and points of a kernel, to begin with
+CAPACITY = 256  # slots, and points of a kernel, at the start
 MOST = 3e9  # bytes that the matrices of a kernel may take
-REFRESH = 1000  # episodes after which the inverse is made anew
+REFRESH = 1000  # episodes after which the inverse is computed again
 
 
 @partial(jax.jit, donate_argnames="state")
-def _learnt(agent: Agent, state: State, rows: Rows) -> State:
+def _learn(agent: Agent, state: State, rows: TransitionRows) -> State:
     """Both estimators, then the price, eq. (13): Z_h after every step that used it, once in an episode of H steps.
 
-    A step that the episode did not reach did no harm: its price only meets the floor.
+    A step that the episode did not reach has no violation: its price is only raised to the floor.
     """
     values, costs = agent.values.update(state.values, rows), agent.costs.update(state.costs, rows)
     nothing = jnp.zeros_like(state.price)
@@ -48,28 +48,25 @@ def _learnt(agent: Agent, state: State, rows: Rows) -> State:
         price = agent.penalty.update(state.price, nothing.at[:, rows.h].add(rows.cost.T), state.k)
         return State(values, costs, price, state.k + 1)
 
-    def one(price: Any, row: Any) -> Any:
+    def after_row(price: Any, row: Any) -> Any:
         h, cost = row
         return price.at[:, h].set(agent.penalty.update(price, nothing.at[:, h].set(cost), state.k)[:, h]), None
 
-    price, _ = lax.scan(one, state.price, (rows.h, rows.cost))
+    price, _ = lax.scan(after_row, state.price, (rows.h, rows.cost))
     return State(values, costs, agent.penalty.update(price, nothing, state.k), state.k + 1)
 
 
 @partial(jax.jit, static_argnames="shape")
-def _planned(agent: Agent, state: State, word: Any, shape: tuple[int, int]) -> tuple[Any, Any, Any, Any]:
-    """The backward pass over all slots: their actions (H, C); what it decided for states without one, of values and
-
-    costs; and the prices.
-    """
+def _plan(agent: Agent, state: State, word: Any, shape: tuple[int, int]) -> tuple[Any, Any, Any, Any]:
+    """The backward pass over all slots: their actions (H, C), the predictors of both models, and the prices."""
     plan, info = algorithm.plan(agent, state, ties(word, *shape))
     fit = agent.values.fit(state.values, state.k)
-    values, costs = agent.values.decision(fit, info.V, state.k), agent.costs.decision(state.costs, state.k)
+    values, costs = agent.values.predictor(fit, info.V, state.k), agent.costs.predictor(state.costs, state.k)
     return _copied((plan.actions, values, costs, state.price))
 
 
 def _copied(tree: Any) -> Any:
-    """Copies: the state is updated in place, and an array handed out as it is would change, or vanish, with it."""
+    """Copies: the state is updated in place, so that an array of it would change, or be deleted, later."""
     return jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), tree)
 
 
@@ -77,49 +74,49 @@ _log_det = jax.jit(lambda agent, state: agent.values.log_det(state.values))
 
 
 @partial(jax.jit, donate_argnames="state")
-def _refreshed(agent: Agent, state: State) -> State:
-    """Inverses made anew; in place, like `_learnt`."""
+def _refresh(agent: Agent, state: State) -> State:
+    """The inverses computed again; in place, like `_learn`."""
     values, costs = agent.values.refreshed(state.values), agent.costs.refreshed(state.costs)
     return state._replace(values=values, costs=costs)
 
 
-class Memory:
-    """Which slot each state arrived at has, by the step it is met at; seen again, it keeps it.
+class SlotTable:
+    """The slot of each state arrived at, by the step it is met at; a state that is met again keeps its slot.
 
-    With crossed features a slot belongs to a state and the action that led there: see `StoredState.by`.
+    With crossed features a slot belongs to a state and the action that led there: see `LinearValueState.by`.
     """
 
     def __init__(self, steps: int, by_action: bool) -> None:
         self._slots: list[dict[bytes, int]] = [{} for _ in range(steps)]
-        self._of_state: list[dict[bytes, int]] = [{} for _ in range(steps)]  # one of them, whatever led there
+        self._first_of_state: list[dict[bytes, int]] = [{} for _ in range(steps)]  # whichever action led there
         self._by_action = by_action
         self.observations: list[list[np.ndarray]] = [[] for _ in range(steps)]  # of each slot
 
     def slot(self, step: int, observation: np.ndarray, a: int) -> int:
-        """The slot of a state met at `step`; a new one if it was never met there."""
+        """The slot of a state met at `step`; a new one for a new state."""
         t = step if self.stepped else 0
         known = self._slots[t]
         state = observation.tobytes()
         key = state + (a.to_bytes(4, "little") if self._by_action else b"")
         if key not in known:
             self.observations[t].append(observation)
-            self._of_state[t].setdefault(state, len(known))
+            self._first_of_state[t].setdefault(state, len(known))
         return known.setdefault(key, len(known))
 
-    def decided(self, actions: np.ndarray) -> Callable[[int, np.ndarray], int | None]:
-        """The action (H, C) of a state met before now at step h; None of one that has no slot yet."""
+    def look_up(self, actions: np.ndarray) -> Callable[[int, np.ndarray], int | None]:
+        """A function that returns the planned action (H, C) of a state with a slot now, and None for other states."""
         used = [len(each) for each in self._slots]
 
-        def action(h: int, observation: np.ndarray) -> int | None:
+        def planned_action(h: int, observation: np.ndarray) -> int | None:
             t = h if self.stepped else 0
-            slot = self._of_state[t].get(observation.tobytes(), used[t])
+            slot = self._first_of_state[t].get(observation.tobytes(), used[t])
             return int(actions[h, slot]) if slot < used[t] else None
 
-        return action
+        return planned_action
 
     @property
     def stepped(self) -> bool:
-        """Whether each step has slots of its own."""
+        """Whether each step has its own slots."""
         return len(self._slots) > 1
 
     @property
@@ -127,43 +124,45 @@ class Memory:
         return max(map(len, self._slots))
 
 
-class OpenAgent:
+class StoredAgent:
     """What an agent has learnt so far, and its plan. See the module."""
 
-    def __init__(self, setup: OpenSetup, seed: int = 0) -> None:
-        self.setup = setup
+    def __init__(self, resolved: ResolvedForTraining, constraints: int, seed: int = 0) -> None:
+        self.resolved = resolved
+        self.constraints = constraints
         self.rng = np.random.default_rng(seed)
         self.plans = 0
         self.episode = 1  # the number of the coming one, k
-        self.rewards_seen = (math.inf, -math.inf)  # the least and the most
-        self._capacity = max(CAPACITY, 2 ** math.ceil(math.log2(4 * setup.length)))
+        self.rewards_seen = (math.inf, -math.inf)  # the lowest and the highest
+        self._capacity = max(CAPACITY, 2 ** math.ceil(math.log2(4 * resolved.length)))
+        parts = StoredParts(resolved, constraints)
         with jax.enable_x64(True):
-            self.parts = setup.build()
-            self.state = setup.start(self.parts, self._capacity)
-        crossed = isinstance(setup.value, LinearSide) and setup.value.phi.crossed
-        self._memory = Memory(setup.steps, crossed)
+            self.agent = parts.build()
+            self.state = parts.start(self.agent, self._capacity)
+        self._slot_table = SlotTable(resolved.steps, resolved.value.slot_per_action)
         self._kept: list[tuple[Batch, np.ndarray]] = []  # transitions and their slots, for regressors
         self._points = 0  # of one kernel
-        self._acting: Acting | None = None
+        self._plan_in_force: ActingPlan | None = None
         self._log_det = np.zeros(1)
-        self._learnt = True  # something since the last plan
+        self._has_learnt = True  # since the last plan
 
     # --- learning ----------------------------------------------------------------------------------------------------
     def learn(self, batch: Batch) -> None:
-        """Learn from episodes, whole or broken off. Logged ones count like its own: what was seen of harm is as sure,
+        """Learn from whole or truncated episodes.
 
-        so that its price, whose floor grows with the count, is to be as high.
+        Logged episodes count like its own: an observed violation is equally certain, so its price, whose floor grows
+        with the count, must be equally high.
         """
         for piece in self._pieces(batch):
-            self._observe(piece)
+            self._learn_piece(piece)
 
     def _pieces(self, batch: Batch) -> Iterator[Batch]:
-        """A batch an episode at a time, in pieces of at most L transitions."""
-        L, H = self.setup.length, self.setup.horizon
+        """One episode at a time, in pieces of at most L transitions."""
+        L, H = self.resolved.length, self.resolved.horizon
         if self._stepped and batch.steps.max() >= H:
             raise EverystepError(
-                f"the batch has a step {batch.steps.max() + 1}, but each of {H} steps has an estimator of its "
-                f"own; leave out steps after {H}, or share estimators."
+                f"the batch has a step {batch.steps.max() + 1}, but only the steps 1 to {H} have an estimator; "
+                f"leave out steps after {H}, or share estimators."
             )
         for which in batch.episodes():
             episode = batch.rows(which)
@@ -172,57 +171,60 @@ class OpenAgent:
 
     @property
     def _stepped(self) -> bool:
-        return self.setup.steps > 1
+        return self.resolved.steps > 1
 
-    def _observe(self, piece: Batch) -> None:
-        """Learn from one piece of an episode."""
-        self._widen(piece.rewards)
+    def _learn_piece(self, piece: Batch) -> None:
+        self._update_reward_scale(piece.rewards)
         slots = self._slots(piece)
-        self._make_room(len(piece))
+        self._ensure_capacity(len(piece))
         rows = self._padded(piece, slots)
         with jax.enable_x64(True):
-            self.state = _learnt(self.parts, self.state, rows)
+            self.state = _learn(self.agent, self.state, rows)
             self.episode += 1
             if self.episode % REFRESH == 0:
-                self.state = _refreshed(self.parts, self.state)
-        if self.setup.regression is not None:
+                self.state = _refresh(self.agent, self.state)
+        if self.resolved.value.regression is not None:
             self._kept.append((piece, slots))
         self._points += len(piece)
-        self._learnt = True
+        self._has_learnt = True
 
     def _slots(self, piece: Batch) -> np.ndarray:
-        """Where each next state is kept; nowhere if the episode ended there, or no step is left to judge it."""
-        nowhere, H = np.iinfo(np.int32).max, self.setup.horizon
-        kept = ~piece.terminated & ~(self._memory.stepped & (piece.steps + 1 >= H))
+        """The slot of each next state; none if the episode ended there, or if it was the last step of the plan."""
+        H = self.resolved.horizon
+        kept = ~piece.terminated & ~(self._slot_table.stepped & (piece.steps + 1 >= H))
         return np.array(
             [
-                self._memory.slot(int(step) + 1, x, int(a)) if keep else nowhere
+                self._slot_table.slot(int(step) + 1, x, int(a)) if keep else NO_SLOT
                 for step, x, a, keep in zip(piece.steps, piece.next_observations, piece.actions, kept, strict=True)
             ],
             np.int32,
         )
 
-    def _padded(self, piece: Batch, slots: np.ndarray) -> Rows:
-        """Each transition at its place among L rows: its own step, or one after another where estimators are shared."""
-        setup, L, H = self.setup, self.setup.length, self.setup.horizon
+    def _padded(self, piece: Batch, slots: np.ndarray) -> TransitionRows:
+        """Each transition in one of L rows: that of its step, or the next one where estimators are shared."""
+        resolved, L, H = self.resolved, self.resolved.length, self.resolved.horizon
         place = piece.steps if self._stepped else np.arange(len(piece))
-        at = lambda array, fill=0: _placed(np.asarray(array), place, L, fill)
-        seen = (piece.observations, piece.actions, piece.next_observations, at)
-        value = setup.value.seen(*seen)
-        return Rows(
-            h=at(np.clip(piece.steps - (L - H), 0, H - 1).astype(np.int32)),
-            a=at(piece.actions.astype(np.int32)),
-            reward=at(piece.rewards),
-            cost=at(piece.costs),
-            slot=at(slots, np.iinfo(np.int32).max),
-            ended=at(piece.terminated),
-            live=at(np.ones(len(piece), bool)),
-            value=value,
-            harm=None if not setup.has_costs else value if setup.cost is setup.value else setup.cost.seen(*seen),
+        padded = lambda array, fill=0: _placed(np.asarray(array), place, L, fill)
+        transitions = (piece.observations, piece.actions, piece.next_observations, padded)
+        value_inputs = cost_inputs = resolved.value.encode_transitions(*transitions)
+        if not resolved.has_costs:
+            cost_inputs = None
+        elif resolved.cost is not resolved.value:
+            cost_inputs = resolved.cost.encode_transitions(*transitions)
+        return TransitionRows(
+            h=padded(np.clip(piece.steps - (L - H), 0, H - 1).astype(np.int32)),
+            a=padded(piece.actions.astype(np.int32)),
+            reward=padded(piece.rewards),
+            cost=padded(piece.costs),
+            slot=padded(slots, NO_SLOT),
+            ended=padded(piece.terminated),
+            live=padded(np.ones(len(piece), bool)),
+            value_inputs=value_inputs,
+            cost_inputs=cost_inputs,
         )
 
-    def _widen(self, rewards: np.ndarray) -> None:
-        """Keep the range of rewards: as declared, or of what was seen and 0, which an ended episode earns."""
+    def _update_reward_scale(self, rewards: np.ndarray) -> None:
+        """Widen the range of observed rewards, and the scale of the value model with it."""
         least, most = self.rewards_seen
         before, self.rewards_seen = self.reward_scale, (min(least, rewards.min()), max(most, rewards.max()))
         if self.reward_scale != before:
@@ -233,23 +235,23 @@ class OpenAgent:
 
     @property
     def reward_scale(self) -> tuple[float, float]:
-        """What is scaled to 0 and to 1."""
-        if self.setup.reward_range is not None:
-            return self.setup.reward_range
+        """The rewards scaled to 0 and to 1: as declared, or of observed rewards and 0, which an ended episode earns."""
+        if self.resolved.environment.reward_range is not None:
+            return self.resolved.environment.reward_range
         low, high = min(self.rewards_seen[0], 0.0), max(self.rewards_seen[1], 0.0)
         return (float(low), float(high)) if low < high else (0.0, 1.0)
 
-    def _make_room(self, more: int) -> None:
-        """Twice the capacity until all slots fit, and all points of a kernel with `more` to come."""
-        setup = self.setup
-        kernels = [side for side in (setup.value, setup.cost) if side.points]
-        needed = max(self._memory.used, self._points + setup.length if kernels else 0)
+    def _ensure_capacity(self, more: int) -> None:
+        """Double the capacity until all slots fit, and all points of a kernel with `more` to come."""
+        resolved = self.resolved
+        kernels = [encoder for encoder in (resolved.value, resolved.cost) if encoder.keeps_points]
+        needed = max(self._slot_table.used, self._points + resolved.length if kernels else 0)
         if needed <= self._capacity:
             return
         capacity = self._capacity
         while capacity < needed:
             capacity *= 2
-        size = 8.0 * capacity**2 * (1 + setup.actions) * len(kernels) * setup.steps
+        size = 8.0 * capacity**2 * (1 + resolved.actions) * len(kernels) * resolved.steps
         if size > MOST:
             raise EverystepError(
                 f"a kernel on {self._points + more} transitions would take {size / 1e9:.1f} GB; use features "
@@ -257,110 +259,116 @@ class OpenAgent:
             )
         with jax.enable_x64(True):
             self.state = self.state._replace(
-                values=self.parts.values.grown(self.state.values, capacity),
-                costs=self.parts.costs.grown(self.state.costs, capacity),
+                values=self.agent.values.enlarged(self.state.values, capacity),
+                costs=self.agent.costs.enlarged(self.state.costs, capacity),
             )
         self._capacity = capacity
 
     # --- planning ----------------------------------------------------------------------------------------------------
-    def plan(self) -> Acting:
-        """The plan of the coming episode. With `switch` the last one is kept while no determinant grew that much."""
-        if self._acting is None or self._due():
-            self._acting = self._acting_of(self.parts, self.rng, look_up=not self.setup["react"])
-            if self.setup.switch is not None:
-                self._log_det = self._determinants()
-            self._learnt = False
+    def plan(self) -> ActingPlan:
+        """The plan of the coming episode. With `switch` the last one is kept until a determinant has grown enough."""
+        if self._plan_in_force is None or self._due():
+            self._plan_in_force = self._new_plan(self.agent, self.rng, look_up=not self.resolved["react"])
+            if self.resolved.switch is not None:
+                self._log_det = self._log_determinants()
+            self._has_learnt = False
             self.plans += 1
-        return self._acting
+        return self._plan_in_force
 
-    def settled(self, optimism: float | None = None) -> Acting:
-        """A plan that explores no more: no bonus on values, and another `optimism` about costs if given."""
-        parts, given = self.parts, self.setup["optimism"] if optimism is None else optimism
+    def plan_without_exploration(self, optimism: float | None = None) -> ActingPlan:
+        """A plan without the bonus on values, and with another `optimism` about costs if given."""
+        agent, optimism = self.agent, self.resolved["optimism"] if optimism is None else optimism
         with jax.enable_x64(True):
-            no_bonus = radii.Tuned(jnp.zeros(()))
-            calm = parts._replace(values=parts.values._replace(radius=no_bonus), optimism=jnp.asarray(given, float))
-        return replace(self._acting_of(calm, np.random.default_rng(0)), optimism=given)
+            values = agent.values._replace(radius=radii.Tuned(jnp.zeros(())))
+            agent = agent._replace(values=values, optimism=jnp.asarray(optimism, float))
+        return replace(self._new_plan(agent, np.random.default_rng(0)), optimism=optimism)
 
     def _due(self) -> bool:
-        factor = self.setup.switch
-        if factor is None or not self._learnt:
-            return self._learnt
-        return bool((self._determinants() >= self._log_det + np.log(factor)).any())
+        factor = self.resolved.switch
+        if factor is None or not self._has_learnt:
+            return self._has_learnt
+        return bool((self._log_determinants() >= self._log_det + np.log(factor)).any())
 
-    def _determinants(self) -> np.ndarray:
+    def _log_determinants(self) -> np.ndarray:
         """log det(Lambda_h / lam)."""
         with jax.enable_x64(True):
-            return np.asarray(_log_det(self.parts, self.state))
+            return np.asarray(_log_det(self.agent, self.state))
 
-    def _acting_of(self, parts: Agent, rng: np.random.Generator, look_up: bool = False) -> Acting:
-        """A plan made now; with `look_up` it remembers the action of every state that has a slot."""
-        setup, decided = self.setup, None
-        choice = jax.tree.map(np.asarray, parts.choice)
+    def _new_plan(self, agent: Agent, rng: np.random.Generator, look_up: bool = False) -> ActingPlan:
+        """A plan from everything learnt; with `look_up` it returns the planned action of every state with a slot."""
+        resolved = self.resolved
+        choice = jax.tree.map(np.asarray, agent.choice)
+        planned_action = None
         with jax.enable_x64(True):
-            if setup.regression is None:
+            if resolved.value.regression is None:
                 word = rng.integers(0, 2**32, dtype=np.uint32)
-                made = _planned(parts, self.state, word, (setup.horizon, self._capacity))
+                made = _plan(agent, self.state, word, (resolved.horizon, self._capacity))
                 actions, values, costs, price = jax.tree.map(np.array, made)
-                decided = self._memory.decided(actions) if look_up else None
+                planned_action = self._slot_table.look_up(actions) if look_up else None
             else:
-                values, costs, price = self._regressed(parts, choice, rng)
-        return Acting(
-            values, costs, setup.value.at, setup.cost.at, price, choice, setup["optimism"], setup["cap"], decided
+                values, costs, price = self._plan_by_regressors(agent, choice, resolved.value.regression, rng)
+        return ActingPlan(
+            values=values,
+            costs=costs,
+            value_encoder=resolved.value,
+            cost_encoder=resolved.cost,
+            price=price,
+            choice=choice,
+            optimism=resolved["optimism"],
+            cap=resolved["cap"],
+            look_up=planned_action,
         )
 
-    def _regressed(self, parts: Agent, choice: Any, rng: np.random.Generator) -> tuple[Any, Any, Any]:
-        """The same plan with regressors in place of the linear model of values."""
-        setup, side, spec = self.setup, self.setup.value, self.setup.regression
-        assert isinstance(side, RegressionSide)
-        assert spec is not None
-        width, ghat, bonus, costs, price = jax.tree.map(np.array, _for_regressors(parts, self.state))
+    def _plan_by_regressors(
+        self, agent: Agent, choice: Any, encoder: RegressionEncoder, rng: np.random.Generator
+    ) -> tuple[Any, Any, Any]:
+        """The same plan with regressors in place of the linear value model: both predictors, and the prices."""
+        widths, ghat, bonus, costs, price = jax.tree.map(np.array, _inputs_of_regressors(agent, self.state))
         low, high = self.reward_scale
-        span = high - low
-        slots = [_stacked(each, side) for each in self._memory.observations]
-        fitted = regressors.plan(
-            spec,
-            self._data(side, low, span),
-            slots,
-            [each[:, : at.shape[1]] for each, at in zip(width, slots, strict=True)],
-            ghat,
-            price,
-            choice,
-            -low / span,
-            setup["cap"],
-            float(parts.values.radius.beta),
-            rng,
+        beta = float(agent.values.radius.beta)
+        slots = [
+            encoder.inputs_of_all_actions(np.stack(each)) if each else np.zeros((encoder.actions, 0, 0))
+            for each in self._slot_table.observations
+        ]
+        task = regressors.PlanningTask(
+            model=encoder.model,
+            data=self._regression_data(encoder, low, high - low),
+            slots=slots,
+            widths=[width[:, : at.shape[1]] for width, at in zip(widths, slots, strict=True)],
+            ghat=ghat,
+            price=price,
+            choice=choice,
+            zero_reward=-low / (high - low),
+            cap=self.resolved["cap"],
+            beta=beta,
         )
-        return regressors.RegressionDecision(spec, fitted, bonus, float(parts.values.radius.beta)), costs, price
+        fitted = regressors.plan(task, rng)
+        return regressors.RegressionPredictor(encoder.model, fitted, bonus, beta), costs, price
 
-    def _data(self, side: RegressionSide, low: float, span: float) -> regressors.Data:
+    def _regression_data(self, encoder: RegressionEncoder, low: float, span: float) -> regressors.RegressionData:
         """All transitions as regressors take them."""
-        nowhere = np.iinfo(np.int32).max
-        column = lambda of: np.concatenate([of(batch) for batch, _ in self._kept]) if self._kept else np.zeros(0)
         if not self._kept:
             empty = np.zeros(0)
-            return regressors.Data(np.zeros((0, 0)), empty, empty.astype(int), empty, empty.astype(int))
-        slots = np.concatenate([slots for _, slots in self._kept])
-        return regressors.Data(
-            column(lambda batch: side.inputs(batch.observations, batch.actions)),
-            (column(lambda batch: batch.rewards) - low) / span,
-            np.where(slots == nowhere, -1, slots),
-            column(lambda batch: batch.terminated.astype(float)),
-            column(lambda batch: batch.steps),
+            return regressors.RegressionData(np.zeros((0, 0)), empty, empty.astype(int), empty, empty.astype(int))
+        batches, slots = (list(column) for column in zip(*self._kept, strict=True))
+        column = lambda name: np.concatenate([getattr(batch, name) for batch in batches])
+        slot = np.concatenate(slots)
+        return regressors.RegressionData(
+            inputs=np.concatenate([encoder.inputs(batch.observations, batch.actions) for batch in batches]),
+            rewards=(column("rewards") - low) / span,
+            next_slot=np.where(slot == NO_SLOT, -1, slot),
+            ended=column("terminated").astype(float),
+            steps=column("steps"),
         )
 
 
 @jax.jit
-def _for_regressors(agent: Agent, state: State) -> tuple[Any, ...]:
-    """Widths (T, A, C) and believed costs (T, m, A, C) at all slots, what was decided of both elsewhere, and prices."""
+def _inputs_of_regressors(agent: Agent, state: State) -> tuple[Any, ...]:
+    """Widths (T, A, C) and ghat (T, m, A, C) at all slots, the predictors of both models, and the prices."""
     fit = agent.values.fit(state.values, state.k)
     V = jnp.zeros((state.price.shape[1], fit.width.shape[-1]))
-    bonus, costs = agent.values.decision(fit, V, state.k), agent.costs.decision(state.costs, state.k)
+    bonus, costs = agent.values.predictor(fit, V, state.k), agent.costs.predictor(state.costs, state.k)
     return _copied((fit.width, algorithm.believed(agent, state.costs, state.k), bonus, costs, state.price))
-
-
-def _stacked(observations: list[np.ndarray], side: RegressionSide) -> np.ndarray:
-    """Inputs (A, C, p) of the states in slots."""
-    return side.every(np.stack(observations)) if observations else np.zeros((side.phi.actions, 0, 0))
 
 
 def _placed(array: np.ndarray, place: np.ndarray, length: int, fill: Any) -> np.ndarray:

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from everystep import files
-from everystep.environments.logged.batch import Batch
+from everystep.environments.batch import Batch
 from everystep.errors import EverystepError, openable
 from everystep.files import read_npz
 

@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from everystep.environments.batch import Batch, BatchBuilder
 from everystep.environments.constraints import Constraint, observed
-from everystep.environments.logged.batch import Batch
-from everystep.environments.logged.play import Rows, number_of_actions
+from everystep.environments.logged.play import to_array
+from everystep.environments.rollout import discrete_actions_from_zero
 from everystep.errors import EverystepError
 
 
 def from_minari(data: Any, constraint: Constraint | None = None) -> Batch:
-    """A batch from a Minari data set, or from the id of one on this machine. Needs the extra `minari`.
+    """A batch from a Minari data set, or from the id of a local one. Needs the extra `minari`.
 
     The constraints are what `constraint(obs, action, obs_next, info)` returns, or without it the recorded
     infos["constraint"] or infos["cost"] (record_infos=True of Minari's DataCollector keeps them).
@@ -30,8 +31,8 @@ def from_minari(data: Any, constraint: Constraint | None = None) -> Batch:
             data = minari.load_dataset(data)
         except FileNotFoundError:
             raise EverystepError(
-                f"no Minari data set '{data}' here; `minari download {data}` fetches one that is published, "
-                "and `minari list local` shows what is here."
+                f"no Minari data set '{data}' here; `minari download {data}` fetches a published one, "
+                "and `minari list local` lists the local ones."
             ) from None
         except (ValueError, OSError) as error:
             reason = " ".join(str(error).split())
@@ -40,8 +41,8 @@ def from_minari(data: Any, constraint: Constraint | None = None) -> Batch:
             ) from None
     if not isinstance(data, minari.MinariDataset):
         raise EverystepError(f"data is {type(data).__name__}; give a Minari data set or its id.")
-    count = number_of_actions(data.action_space)
-    rows = Rows()
+    count = discrete_actions_from_zero(data.action_space)
+    builder = BatchBuilder()
     for k, episode in enumerate(data.iterate_episodes()):
         if not isinstance(episode.observations, np.ndarray):
             raise EverystepError(
@@ -51,13 +52,23 @@ def from_minari(data: Any, constraint: Constraint | None = None) -> Batch:
         n = len(episode.rewards)
         for h in range(n):
             obs, action, after = episode.observations[h], episode.actions[h], episode.observations[h + 1]
-            info = _info_at(episode.infos or {}, h, n)
-            g = observed(constraint, obs, int(action), after, info)
-            rows.add(obs, action, episode.rewards[h], g, after, episode.terminations[h], h, k)
-    return rows.batch(count)
+            try:
+                builder.add(
+                    observation=to_array(obs),
+                    action=action,
+                    reward=float(episode.rewards[h]),
+                    cost=observed(constraint, obs, int(action), after, _info_at(episode.infos or {}, h, n)),
+                    next_observation=to_array(after),
+                    terminated=bool(episode.terminations[h]),
+                    step=h,
+                    episode=k,
+                )
+            except EverystepError as error:
+                raise EverystepError(f"episode {k + 1}, step {h + 1}: {error}") from error
+    return builder.batch(count)
 
 
 def _info_at(infos: Mapping[str, Any], h: int, n: int) -> dict[str, Any]:
-    """What step h reported. Where reset's info was recorded too it comes first, so that there are n + 1 of each."""
-    one = lambda value: _info_at(value, h, n) if isinstance(value, Mapping) else value[h + len(value) - n]
-    return {name: one(value) for name, value in infos.items()}
+    """The info of step h. Where the info of reset is recorded too it comes first, so that there are n + 1 of each."""
+    entry = lambda value: _info_at(value, h, n) if isinstance(value, Mapping) else value[h + len(value) - n]
+    return {name: entry(value) for name, value in infos.items()}

@@ -1,4 +1,4 @@
-"""Kernel models on stored data: Q (KOVI) and costs (Gaussian processes) in the space of a kernel, over what was seen.
+"""Kernel models on stored data: Q (KOVI) and costs (Gaussian processes) in the space of a kernel, at observed points.
 
     mean(y) = k_y^T (K + lam I)^-1 c        var(y) = k(y, y) - k_y^T (K + lam I)^-1 k_y
     Q_h = min{mean with c = r + V_{h+1}(x'), plus beta lam^-1/2 sqrt(var), cap}        KOVI (Yang et al. 2020, rebuilt)
@@ -8,11 +8,12 @@ k - sum W^2, so new targets cost O(C^2 A); an episode adds rows to L and W, and 
 grows as A C^2: for thousands of transitions. For more, `features.fourier` is the RBF kernel at a fixed size.
 
 With the linear kernel this is the linear model: var = lam ||phi||^2 in Lambda^-1, hence lam^-1/2 above. T, slots and
-the steps they belong to are as in `stored.py`. C is the capacity of points and slots alike.
+their steps are those of `linear.py`. C is the capacity of points and of slots.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -21,7 +22,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from everystep.environments.models.linear import Rows, arrivals
+from everystep.environments.models.protocols import StoredSizes, TransitionRows, arrivals_by_step
 from everystep.kernels import Kernel, Point, diagonal, gram
 from everystep.lsvi.costs.estimate import CostEstimate
 from everystep.lsvi.radii import Radius, Scalar
@@ -29,15 +30,22 @@ from everystep.lsvi.regression.linalg import forward
 from everystep.mdp.world import at_step
 
 
-class PointsSeen(NamedTuple):
-    """Named points of one episode: of what was done (L, d), and of states arrived at, for every action (A, L, d)."""
+class PointShape(NamedTuple):
+    """Sizes of the points: A actions, and the length of each named coordinate."""
+
+    actions: int
+    coordinates: dict[str, int]
+
+
+class EpisodePoints(NamedTuple):
+    """Named points of one episode: of each step (L, d), and of the states arrived at, for every action (A, L, d)."""
 
     here: Point
     there: Point
 
 
 class Core(NamedTuple):
-    """Points seen, the factor of K + lam I (the identity where unused), and what slots need of it."""
+    """Observed points, the factor of K + lam I (the identity where unused), and its products with the slots."""
 
     points: Point  # (T, C, d)
     L: Float[Array, "T C C"]
@@ -49,30 +57,30 @@ class Core(NamedTuple):
 
 
 class Added(NamedTuple):
-    """What n new points add to the factor: see `add`."""
+    """What n new points add to the factor: see `with_episode`."""
 
     B: Float[Array, "T C n"]
     M: Float[Array, "T n n"]
     at: Int[Array, " T"]
 
 
-def no_core(kernel: Kernel, like: Point, steps: int, actions: int, capacity: int) -> Core:
-    """Nothing seen; `like` gives the length of each named coordinate."""
-    C = capacity
-    empty = lambda *shape: {name: jnp.zeros((*shape, d)) for name, d in like.items()}
+def empty_core(shape: PointShape, sizes: StoredSizes) -> Core:
+    """No points and no slots."""
+    T, A, C = sizes.steps, shape.actions, sizes.capacity
+    empty = lambda *axes: {name: jnp.zeros((*axes, d)) for name, d in shape.coordinates.items()}
     return Core(
-        empty(steps, C),
-        jnp.broadcast_to(jnp.eye(C), (steps, C, C)) + 0.0,
-        empty(steps, actions, C),
-        jnp.zeros((steps, C, actions, C)),
-        jnp.ones((steps, actions, C)),
-        jnp.zeros(steps, jnp.int32),
-        jnp.zeros(steps),
+        points=empty(T, C),
+        L=jnp.broadcast_to(jnp.eye(C), (T, C, C)) + 0.0,
+        slots=empty(T, A, C),
+        W=jnp.zeros((T, C, A, C)),
+        var=jnp.ones((T, A, C)),
+        used=jnp.zeros(T, jnp.int32),
+        log_det=jnp.zeros(T),
     )
 
 
-def grown(core: Core, capacity: int) -> Core:
-    """The same with room for `capacity` points and slots."""
+def with_capacity(core: Core, capacity: int) -> Core:
+    """The same with `capacity` points and slots."""
     more = capacity - core.L.shape[-1]
     wide = lambda array, *axes: jnp.pad(array, [(0, more if i in axes else 0) for i in range(array.ndim)])
     C = core.L.shape[-1]
@@ -88,16 +96,20 @@ def grown(core: Core, capacity: int) -> Core:
     )
 
 
-def add(kernel: Kernel, lam: Scalar, core: Core, rows: Rows, seen: PointsSeen) -> tuple[Core, Added]:
+def with_episode(
+    kernel: Kernel, lam: Scalar, core: Core, rows: TransitionRows, inputs: EpisodePoints
+) -> tuple[Core, Added]:
     """Points and slots of an episode: new rows [B^T, M] of L with M M^T = K(new, new) + lam I - B^T B, and their W.
 
-    A row past the end of the episode becomes a row of the identity, and is written over by the next.
+    A row of padding becomes a row of the identity, and the next episode overwrites it.
     """
     T, C = core.L.shape[:2]
     per = lambda array: array[None] if T == 1 else array[:, None]  # (L, ...) to (T, n, ...)
-    here, live = jax.tree.map(per, seen.here), per(rows.live)
-    names = list(seen.there)
-    moved = {name: arrivals(T, rows, jnp.moveaxis(seen.there[name], -1, 1)) for name in names}  # (A, d, L) inside
+    here, live = jax.tree.map(per, inputs.here), per(rows.live)
+    names = list(inputs.there)
+    moved = {
+        name: arrivals_by_step(T, rows, jnp.moveaxis(inputs.there[name], -1, 1)) for name in names
+    }  # (A, d, L) inside
     slot = moved[names[0]][0]
     there = {name: jnp.moveaxis(each, 2, -1) for name, (_, each) in moved.items()}  # (T, A, n, d)
 
@@ -119,7 +131,7 @@ def add(kernel: Kernel, lam: Scalar, core: Core, rows: Rows, seen: PointsSeen) -
         more = forward(M, k - B.T @ unfolded)
         W = at(unfolded, more).reshape(W.shape)
         var = var - (more**2).sum(0).reshape(var.shape)
-        # the states arrived at, under the new factor
+        # the states arrived at, with the new factor
         in_use = (jnp.arange(C, dtype=jnp.int32) < used + fresh_points)[:, None]
         fresh = forward(L, jnp.where(in_use, gram(kernel, points, flat(there)), 0.0))
         put_in = lambda old, new: old.at[..., slot].set(new, mode="drop")
@@ -132,8 +144,8 @@ def add(kernel: Kernel, lam: Scalar, core: Core, rows: Rows, seen: PointsSeen) -
     return lax.map(one, (*core, here, live, slot, there))
 
 
-class KernelDecision(NamedTuple):
-    """What a plan decided, for points without a slot: targets whitened by L, (T or H, C, m), and the width's factor."""
+class KernelPredictor(NamedTuple):
+    """The kernel model of a plan, evaluated at any point: targets whitened by L, (T or H, C, m), and the radius."""
 
     kernel: Any
     points: Any
@@ -142,17 +154,30 @@ class KernelDecision(NamedTuple):
     used: Any
     radius: Any
 
-    def judge(self, h: int, points: Point) -> tuple[np.ndarray, np.ndarray]:
+    def predict(self, h: int, points: Point) -> tuple[np.ndarray, np.ndarray]:
         """Mean (m, A, n), or (A, n) where z has no m, and width (A, n), of named points (A, n, d)."""
         z, L, used = (np.asarray(at_step(each, h)) for each in (self.z, self.L, self.used))
         own = jax.tree.map(lambda leaf: at_step(leaf, h), self.points)
         with jax.enable_x64(True):
-            mean, var = _judged(self.kernel, own, L, z, used, points)
+            mean, var = _posterior(self.kernel, own, L, z, used, points)
         return np.asarray(mean), float(self.radius) * np.sqrt(np.maximum(np.asarray(var), 0))
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The fields but the kernel, by name; each coordinate of the points is one array."""
+        points = {f"points_{name}": np.asarray(value) for name, value in self.points.items()}
+        return points | {name: np.asarray(getattr(self, name)) for name in ("L", "z", "used", "radius")}
+
+    @classmethod
+    def from_arrays(
+        cls, kernel: Kernel, coordinates: Iterable[str], arrays: Mapping[str, np.ndarray]
+    ) -> KernelPredictor:
+        """The inverse of `arrays`."""
+        points = {name: arrays[f"points_{name}"] for name in coordinates}
+        return cls(kernel, points, *(arrays[name] for name in ("L", "z", "used", "radius")))
 
 
 @jax.jit
-def _judged(kernel: Kernel, points: Point, L: Array, z: Array, used: Array, at: Point) -> tuple[Array, Array]:
+def _posterior(kernel: Kernel, points: Point, L: Array, z: Array, used: Array, at: Point) -> tuple[Array, Array]:
     A, n = jax.tree.leaves(at)[0].shape[:2]
     flat = jax.tree.map(lambda leaf: leaf.reshape(A * n, -1), at)
     k = jnp.where((jnp.arange(len(L), dtype=jnp.int32) < used)[:, None], gram(kernel, points, flat), 0.0)
@@ -160,8 +185,8 @@ def _judged(kernel: Kernel, points: Point, L: Array, z: Array, used: Array, at: 
     return (z.T @ W).reshape(*z.shape[1:], A, n), (diagonal(kernel, flat) - (W**2).sum(0)).reshape(A, n)
 
 
-class KernelState(NamedTuple):
-    """The core, and of every point its reward, the slot it led to (-1: none), and whether the episode ended there."""
+class KernelValueState(NamedTuple):
+    """The core, and for every point its reward, the slot it led to (-1: none), and whether the episode ended there."""
 
     core: Core
     reward: Float[Array, "T C"]
@@ -171,13 +196,13 @@ class KernelState(NamedTuple):
     high: Float[Array, ""]
 
 
-class KernelFit(NamedTuple):
-    state: KernelState
+class KernelValueFit(NamedTuple):
+    state: KernelValueState
     width: Float[Array, "T A C"]
 
 
-class StoredKernel(NamedTuple):
-    """The value model in the space of a kernel: same plan, same choice, other regression.
+class StoredKernelValues(NamedTuple):
+    """The value model in the space of a kernel: the same plan and choice, another regression.
 
     Departures from KOVI: `cap` in place of H - h + 1 (the paper's clip), and no clip at 0; rewards scaled to [0, 1].
     """
@@ -188,46 +213,50 @@ class StoredKernel(NamedTuple):
     horizon: Scalar
     kernel: Any
 
-    def init(self, like: Point, steps: int, actions: int, capacity: int, scale: tuple[Any, Any]) -> KernelState:
-        core = no_core(self.kernel, like, steps, actions, capacity)
-        zeros = jnp.zeros((steps, capacity))
-        low, high = (jnp.asarray(each, float) for each in scale)
-        return KernelState(core, zeros, zeros.astype(jnp.int32) - 1, zeros.astype(bool), low, high)
+    def init(self, shape: PointShape, sizes: StoredSizes, reward_scale: tuple[float, float]) -> KernelValueState:
+        zeros = jnp.zeros((sizes.steps, sizes.capacity))
+        low, high = (jnp.asarray(each, float) for each in reward_scale)
+        return KernelValueState(
+            core=empty_core(shape, sizes),
+            reward=zeros,
+            next=zeros.astype(jnp.int32) - 1,
+            ended=zeros.astype(bool),
+            low=low,
+            high=high,
+        )
 
-    def update(self, state: KernelState, rows: Rows) -> KernelState:
+    def update(self, state: KernelValueState, rows: TransitionRows) -> KernelValueState:
         T, C = state.reward.shape
-        core, added = add(self.kernel, self.lam, state.core, rows, rows.value)
+        core, added = with_episode(self.kernel, self.lam, state.core, rows, rows.value_inputs)
         per = lambda array: array[None] if T == 1 else array[:, None]
         at = jax.vmap(lambda old, new, i: lax.dynamic_update_slice_in_dim(old, new, i, 0))
         slot = jnp.where((rows.slot < C) & ~rows.ended & rows.live, rows.slot, -1)
-        return KernelState(
-            core,
-            at(state.reward, per(rows.reward), added.at),
-            at(state.next, per(slot), added.at),
-            at(state.ended, per(rows.ended), added.at),
-            state.low,
-            state.high,
+        return state._replace(
+            core=core,
+            reward=at(state.reward, per(rows.reward), added.at),
+            next=at(state.next, per(slot), added.at),
+            ended=at(state.ended, per(rows.ended), added.at),
         )
 
-    def grown(self, state: KernelState, capacity: int) -> KernelState:
+    def enlarged(self, state: KernelValueState, capacity: int) -> KernelValueState:
         more = [(0, 0), (0, capacity - state.reward.shape[1])]
         return state._replace(
-            core=grown(state.core, capacity),
+            core=with_capacity(state.core, capacity),
             reward=jnp.pad(state.reward, more),
             next=jnp.pad(state.next, more, constant_values=-1),
             ended=jnp.pad(state.ended, more),
         )
 
-    def refreshed(self, state: KernelState) -> KernelState:
+    def refreshed(self, state: KernelValueState) -> KernelValueState:
         return state
 
-    def log_det(self, state: KernelState) -> Float[Array, " T"]:
+    def log_det(self, state: KernelValueState) -> Float[Array, " T"]:
         return state.core.log_det
 
-    def fit(self, state: KernelState, k: Int[Array, ""]) -> KernelFit:
-        return KernelFit(state, self.radius.width(jnp.maximum(state.core.var, 0) / self.lam, k))
+    def fit(self, state: KernelValueState, k: Int[Array, ""]) -> KernelValueFit:
+        return KernelValueFit(state, self.radius.width(jnp.maximum(state.core.var, 0) / self.lam, k))
 
-    def whitened(self, fit: KernelFit, h: Int[Array, ""], V_next: Float[Array, " C"]) -> Float[Array, " C"]:
+    def whitened(self, fit: KernelValueFit, h: Int[Array, ""], V_next: Float[Array, " C"]) -> Float[Array, " C"]:
         """z = L^-1 (r + V_{h+1}(x')), rewards on the scale of [0, 1]."""
         state = fit.state
         reward, after, ended = (at_step(each, h) for each in (state.reward, state.next, state.ended))
@@ -238,17 +267,17 @@ class StoredKernel(NamedTuple):
         live = jnp.arange(len(y), dtype=jnp.int32) < at_step(state.core.used, h)
         return forward(at_step(state.core.L, h), jnp.where(live, y, 0.0)[:, None])[:, 0]
 
-    def estimate(self, fit: KernelFit, h: Int[Array, ""], V_next: Float[Array, " C"]) -> Float[Array, "A C"]:
+    def estimate(self, fit: KernelValueFit, h: Int[Array, ""], V_next: Float[Array, " C"]) -> Float[Array, "A C"]:
         W = at_step(fit.state.core.W, h)
         mean = (self.whitened(fit, h, V_next) @ W.reshape(len(W), -1)).reshape(W.shape[1:])
         return jnp.minimum(mean + at_step(fit.width, h), self.cap)
 
-    def decision(self, fit: KernelFit, V: Float[Array, "H C"], k: Int[Array, ""]) -> KernelDecision:
+    def predictor(self, fit: KernelValueFit, V: Float[Array, "H C"], k: Int[Array, ""]) -> KernelPredictor:
         V_next = jnp.concatenate([V[1:], jnp.zeros_like(V[:1])])
         steps = jnp.arange(len(V), dtype=jnp.int32)
         z = lax.map(lambda each: self.whitened(fit, *each), (steps, V_next))
         core = fit.state.core
-        return KernelDecision(
+        return KernelPredictor(
             self.kernel, core.points, core.L, z, core.used, self.radius.width(1 / jnp.asarray(self.lam), k)
         )
 
@@ -258,19 +287,18 @@ class KernelCostState(NamedTuple):
     z: Float[Array, "T C m"]
 
 
-class StoredGP(NamedTuple):
-    """The cost model in the space of a kernel: a Gaussian process on what was seen, one for all constraints."""
+class StoredKernelCosts(NamedTuple):
+    """The cost model in the space of a kernel: a Gaussian process on past transitions, one for all constraints."""
 
     radius: Radius
     lam: Scalar
     kernel: Any
 
-    def init(self, like: Point, steps: int, constraints: int, actions: int, capacity: int) -> KernelCostState:
-        core = no_core(self.kernel, like, steps, actions, capacity)
-        return KernelCostState(core, jnp.zeros((steps, capacity, constraints)))
+    def init(self, shape: PointShape, sizes: StoredSizes) -> KernelCostState:
+        return KernelCostState(empty_core(shape, sizes), jnp.zeros((sizes.steps, sizes.capacity, sizes.constraints)))
 
-    def update(self, state: KernelCostState, rows: Rows) -> KernelCostState:
-        core, added = add(self.kernel, self.lam, state.core, rows, rows.harm)
+    def update(self, state: KernelCostState, rows: TransitionRows) -> KernelCostState:
+        core, added = with_episode(self.kernel, self.lam, state.core, rows, rows.cost_inputs)
         cost = jnp.where(rows.live[:, None], rows.cost, 0.0)
         y = cost[None] if len(state.z) == 1 else cost[:, None]
 
@@ -280,9 +308,9 @@ class StoredGP(NamedTuple):
 
         return KernelCostState(core, lax.map(one, (state.z, y, *added)))
 
-    def grown(self, state: KernelCostState, capacity: int) -> KernelCostState:
+    def enlarged(self, state: KernelCostState, capacity: int) -> KernelCostState:
         z = jnp.pad(state.z, [(0, 0), (0, capacity - state.z.shape[1]), (0, 0)])
-        return KernelCostState(grown(state.core, capacity), z)
+        return KernelCostState(with_capacity(state.core, capacity), z)
 
     def refreshed(self, state: KernelCostState) -> KernelCostState:
         return state
@@ -291,7 +319,7 @@ class StoredGP(NamedTuple):
         mean = jnp.einsum("tcm,tcas->tmas", state.z, state.core.W)
         return CostEstimate(mean, self.radius.width(jnp.maximum(state.core.var, 0), k)[:, None])
 
-    def decision(self, state: KernelCostState, k: Int[Array, ""]) -> KernelDecision:
+    def predictor(self, state: KernelCostState, k: Int[Array, ""]) -> KernelPredictor:
         core = state.core
         radius = self.radius.width(jnp.ones(()), k)
-        return KernelDecision(self.kernel, core.points, core.L, state.z, core.used, radius)
+        return KernelPredictor(self.kernel, core.points, core.L, state.z, core.used, radius)

@@ -1,4 +1,4 @@
-"""A batch of transitions: its arrays, and what is wrong with them."""
+"""A batch of transitions: arrays with one row per step, checked; and how one is collected step by step."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from everystep.environments.constraints import harm
+from everystep.environments.constraints import violation
 from everystep.errors import EverystepError
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """n transitions, those of an episode one after another.
+    """n transitions; those of an episode are consecutive.
 
     observations       (n, ...)  float64, or int64 for states that are numbers
     actions            (n,)      int64
     rewards            (n,)      float64
-    costs              (n, m)    float64, signed constraints as seen, safe iff <= 0
-    next_observations  (n, ...)  as observations
-    terminated         (n,)      whether the episode ended here for good; one merely cut off goes on unseen
+    costs              (n, m)    float64, signed constraints as observed, safe iff <= 0
+    next_observations  (n, ...)  like observations
+    terminated         (n,)      whether the episode ended here; a truncated episode did not
     steps              (n,)      int64, the step h within the episode, counted from 0
-    episode            (n,)      int64, which episode
+    episode            (n,)      int64, the number of the episode
 
-    Make one with `Batch.of`, which says what is wrong with the arrays.
+    `Batch.of` makes one and checks the arrays.
     """
 
     observations: np.ndarray
@@ -51,9 +51,9 @@ class Batch:
         episode: Any = None,
         action_count: int | None = None,
     ) -> Batch:
-        """A batch from anything array-like, checked.
+        """A batch from array-like columns, checked.
 
-        Of `steps` and `episode` one may be left out: an episode begins where steps do not increase, and steps count
+        Either `steps` or `episode` may be left out: an episode begins where steps do not increase, and steps count the
         rows within an episode. With `action_count` = A, actions must be below A.
         """
         before, after = (
@@ -65,7 +65,7 @@ class Batch:
             raise EverystepError(
                 f"next_observations have shape {after.shape}, observations {before.shape}; give equal shapes."
             )
-        if after.dtype != before.dtype:  # whole numbers in one of them only: both are measurements
+        if after.dtype != before.dtype:  # integers in one of them only: both are measurements
             before, after = before.astype(np.float64), after.astype(np.float64)
         cost = _numbers("costs", costs)
         cost = cost[:, None] if cost.ndim == 1 else cost
@@ -93,7 +93,7 @@ class Batch:
         return len(self.rewards)
 
     def rows(self, which: Any) -> Batch:
-        """Some of the rows, by a slice or an index."""
+        """The rows of a slice or an index."""
         return Batch(*(getattr(self, each.name)[which] for each in fields(self)))
 
     @property
@@ -102,8 +102,8 @@ class Batch:
 
     @property
     def violation(self) -> float:
-        """The harm that was seen: sum over steps and constraints of max(cost, 0)."""
-        return harm(self.costs)
+        """The total observed violation: the sum over steps and constraints of max(cost, 0)."""
+        return violation(self.costs)
 
     def episodes(self) -> Iterator[slice]:
         """The rows of each episode."""
@@ -128,9 +128,74 @@ class Batch:
         if (bad := same & self.terminated[:-1]).any():
             row = int(bad.argmax())
             raise EverystepError(
-                f"episode {self.episode[row]} goes on after it terminated at step {self.steps[row]}; "
-                "give what follows another episode."
+                f"episode {self.episode[row]} continues after it terminated at step {self.steps[row]}; "
+                "give the rows after it another episode number."
             )
+
+
+class BatchBuilder:
+    """Collects transitions one at a time. Every row is checked before it is added, so that earlier rows stay complete.
+
+    mean_costs   the true means of the constraints, where the environment reports them, else as observed
+    """
+
+    def __init__(self) -> None:
+        self._columns: dict[str, list[Any]] = {field.name: [] for field in fields(Batch)}
+        self.mean_costs: list[np.ndarray] = []
+
+    def __len__(self) -> int:
+        return len(self.rewards)
+
+    @property
+    def rewards(self) -> list[float]:
+        return self._columns["rewards"]
+
+    def add(
+        self,
+        *,
+        observation: np.ndarray,
+        action: int,
+        reward: float,
+        cost: np.ndarray,
+        next_observation: np.ndarray,
+        terminated: bool,
+        step: int,
+        episode: int,
+        mean_cost: np.ndarray | None = None,
+    ) -> None:
+        """Add one transition."""
+        if not np.isfinite(reward):
+            raise EverystepError(f"the reward is {reward}; it must be a finite number.")
+        for each in (observation, next_observation):
+            check_observation(each)
+        columns = self._columns
+        expected = columns["observations"][0].shape if len(self) else observation.shape
+        for each in (observation, next_observation):
+            if each.shape != expected:
+                raise EverystepError(
+                    f"an observation has shape {each.shape} after {expected}; give the same shape at every step."
+                )
+        if len(self) and len(columns["costs"][0]) != len(cost):
+            raise EverystepError(
+                f"there are {len(cost)} constraints, and {len(columns['costs'][0])} before; "
+                "give the same number at every step."
+            )
+        row = (observation, action, reward, cost, next_observation, terminated, step, episode)
+        for column, value in zip(columns.values(), row, strict=True):
+            column.append(value)
+        self.mean_costs.append(cost if mean_cost is None else mean_cost)
+
+    def batch(self, action_count: int) -> Batch:
+        """All transitions collected so far."""
+        if not len(self):
+            raise EverystepError("there are no steps; give at least one episode.")
+        return Batch.of(**self._columns, action_count=action_count)
+
+
+def check_observation(observation: np.ndarray) -> None:
+    """Raise what is wrong with the numbers of one observation."""
+    if observation.dtype.kind not in "biuf" or not np.isfinite(observation).all():
+        raise EverystepError(f"an observation is {observation}; give finite numbers, or arrays of them.")
 
 
 def _array(name: str, value: Any, kinds: str) -> np.ndarray:
@@ -139,7 +204,7 @@ def _array(name: str, value: Any, kinds: str) -> np.ndarray:
     except ValueError:  # rows of different lengths
         array = np.array(None)
     if array.dtype.kind not in kinds or array.ndim == 0:
-        raise EverystepError(f"{name} are no array of numbers; give one with a row for each step.")
+        raise EverystepError(f"{name} are not an array of numbers; give one with a row for each step.")
     return array
 
 
@@ -173,10 +238,10 @@ def _booleans(name: str, value: Any) -> np.ndarray:
 
 
 def _counted(n: int, steps: Any, episode: Any) -> dict[str, np.ndarray]:
-    """steps and episode, one made of the other where it is not given."""
+    """steps and episode; a missing one is derived from the other."""
     if steps is None and episode is None:
         raise EverystepError(
-            "there are neither steps nor episode; give one, so that it is known which rows belong together."
+            "there are neither steps nor episode; give one of them, to show which rows belong together."
         )
     if steps is not None and (bad := (steps := _whole("steps", steps)) < 0).any():
         raise EverystepError(f"steps are {steps[bad][0]} in row {_row(bad)}; count them from 0.")

@@ -1,0 +1,119 @@
+"""What models on stored data have in common: the rows they learn from, their sizes, and their contracts.
+
+A value model and a cost model of this package plan over a growing list of observed states (slots) instead of a fixed
+list of all states. `lsvi.algorithm` uses them like every other model; what follows is needed besides.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+NO_SLOT = np.iinfo(np.int32).max  # the slot of a next state that is not kept; beyond every capacity
+
+
+class TransitionRows(NamedTuple):
+    """One episode as L rows, padded: for each step its step in the plan, action, outcome, and slot of the next state.
+
+    A next state without a slot (the episode ended there, or the row is padding) has a slot of C or more.
+    """
+
+    h: Any  # (L,)
+    a: Any
+    reward: Any
+    cost: Any  # (L, m)
+    slot: Any
+    ended: Any
+    live: Any  # False for padding
+    value_inputs: Any  # of the value model: EpisodeFeatures or EpisodePoints
+    cost_inputs: Any  # of the cost model; None if it does not learn
+
+
+class StoredSizes(NamedTuple):
+    """T estimators of each kind, m constraints, C slots, and L rows of an episode."""
+
+    steps: int
+    constraints: int
+    capacity: int
+    length: int
+    plans_every_episode: bool
+
+
+class Predictor(Protocol):
+    """A fitted model as NumPy arrays, evaluated at observations that have no slot."""
+
+    def predict(self, h: int, encoded: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Mean (..., A, n) and width (A, n) at step h, of n observations as the model's encoder encodes them."""
+        ...
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Everything that a file must hold."""
+        ...
+
+
+class StoredModel(Protocol):
+    """What value and cost models on stored data share. `State` is a pytree, updated in place."""
+
+    def update(self, state: Any, rows: TransitionRows) -> Any:
+        """The state after one more episode."""
+        ...
+
+    def enlarged(self, state: Any, capacity: int) -> Any:
+        """The same state with `capacity` slots."""
+        ...
+
+    def refreshed(self, state: Any) -> Any:
+        """The same state without the rounding errors of many updates."""
+        ...
+
+
+class StoredValueModel(StoredModel, Protocol):
+    """A value model on stored data."""
+
+    def init(self, shape: Any, sizes: StoredSizes, reward_scale: tuple[float, float]) -> Any:
+        """The state before the first episode; `shape` is the encoder's, rewards are scaled to [0, 1]."""
+        ...
+
+    def fit(self, state: Any, k: Any) -> Any:
+        """What one plan needs of the state."""
+        ...
+
+    def estimate(self, fit: Any, h: Any, V_next: Any) -> Any:
+        """Q_h (A, C) at all slots, clipped at `cap`."""
+        ...
+
+    def log_det(self, state: Any) -> Any:
+        """log det(Lambda_h / lam), (T,)."""
+        ...
+
+    def predictor(self, fit: Any, V: Any, k: Any) -> Any:
+        """The predictor of a plan that ended with V (H, C)."""
+        ...
+
+
+class StoredCostModel(StoredModel, Protocol):
+    """A cost model on stored data."""
+
+    def init(self, shape: Any, sizes: StoredSizes) -> Any:
+        """The state before the first episode; `shape` is the encoder's."""
+        ...
+
+    def estimate(self, state: Any, k: Any) -> Any:
+        """Mean (T, m, A, C) and width (T, 1, A, C) at all slots."""
+        ...
+
+    def predictor(self, state: Any, k: Any) -> Any:
+        """The predictor of the constraints; None for a model that never looks at costs."""
+        ...
+
+
+def arrivals_by_step(T: int, rows: TransitionRows, arrived: Array) -> tuple[Array, Array]:
+    """Slots (T, n) and inputs (T, ..., n) of the states arrived at, by the step they are met at: one step later."""
+    if T == 1:
+        return rows.slot[None], arrived[None]
+    nowhere = jnp.full((1,), jnp.iinfo(rows.slot.dtype).max, rows.slot.dtype)
+    slot = jnp.concatenate([nowhere, rows.slot[:-1]])[:, None]
+    return slot, jnp.moveaxis(jnp.roll(arrived, 1, -1), -1, 0)[..., None]
