@@ -78,11 +78,11 @@ class Recorder(gymnasium.Wrapper):
         g = self.contest.constraint(self._seen, int(action), after, info)
         mean = self.contest.true_mean
         self.rewards.append(float(reward))
-        self.violations.append(constraints.harm(g if mean is None else mean(self._seen, int(action))))
+        self.violations.append(constraints.violation(g if mean is None else mean(self._seen, int(action))))
         if terminated or truncated:
             self.ends.append(len(self.violations))
         self._seen = after
-        return after, float(reward) - self.price * constraints.harm(g), terminated, truncated, info
+        return after, float(reward) - self.price * constraints.violation(g), terminated, truncated, info
 
     def returns(self) -> np.ndarray:
         """The return of every finished episode."""
