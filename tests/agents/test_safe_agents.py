@@ -7,8 +7,6 @@ import pytest
 
 import everystep as es
 from everystep import agents
-from everystep.experiments.experiment import digest
-from everystep.experiments.run_folder import save_problem
 from everystep.lsvi import loop
 from everystep.lsvi.costs.counts import CountCosts
 from everystep.lsvi.costs.known_safe import ProjectedCosts, ProjectedCounts, Told
@@ -17,6 +15,7 @@ from everystep.lsvi.episode import Episode
 from everystep.lsvi.radii import Tuned
 from everystep.lsvi.regression.linalg import OnDemand
 from everystep.mdp import planner
+from everystep.mdp.arrays import digest, save_problem
 from everystep.mdp.cmdp import Factored, FiniteCMDP, Known, Noise
 from everystep.mdp.world import Sizes
 from everystep.problems import from_map

@@ -7,8 +7,8 @@ import pytest
 
 import everystep as es
 from everystep.cli import main
-from everystep.experiments.run_folder import save_problem
 from everystep.mdp import certificates
+from everystep.mdp.arrays import save_problem
 from everystep.mdp.certificates import SAFE, UNKNOWN, UNSAFE
 from everystep.mdp.cmdp import FiniteCMDP, Noise
 

@@ -6,6 +6,7 @@ import pytest
 import everystep as es
 from everystep.errors import EverystepError
 from everystep.mdp import planner
+from everystep.mdp.arrays import save_problem
 
 
 def least_squares(X, y):
@@ -135,11 +136,10 @@ def test_an_agent_that_sees_the_indicator_cost_errs_at_most_once_an_action_and_s
 
 
 def test_that_costs_are_not_linear_is_kept_in_files(tmp_path):
-    from everystep.experiments import run_folder
 
-    run_folder.save_problem(es.problems.hard_instance(), tmp_path / "hard.npz")
+    save_problem(es.problems.hard_instance(), tmp_path / "hard.npz")
     assert not es.problems.load(str(tmp_path / "hard.npz")).linear_costs
-    run_folder.save_problem(es.problems.synthetic(), tmp_path / "synthetic.npz")
+    save_problem(es.problems.synthetic(), tmp_path / "synthetic.npz")
     again = es.problems.load(str(tmp_path / "synthetic.npz"))
     assert again.linear_costs
     np.testing.assert_array_equal(again.known.triples, es.problems.synthetic().known.triples)

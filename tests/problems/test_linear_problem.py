@@ -8,9 +8,9 @@ import pytest
 import everystep as es
 from everystep import agents, problems
 from everystep.errors import EverystepError
-from everystep.experiments import experiment, run_folder
 from everystep.lsvi import loop
 from everystep.mdp import planner
+from everystep.mdp.arrays import digest, save_problem
 from everystep.mdp.cmdp import Factored, FiniteCMDP, Noise
 from everystep.mdp.world import at_step, can_follow, expected, next_states, step
 
@@ -151,11 +151,11 @@ def test_the_features_of_factors_are_phi_unless_others_are_given():
 @pytest.mark.parametrize("case", CASES)
 def test_factors_survive_a_file(case, tmp_path):
     factored, _ = both(**case)
-    run_folder.save_problem(factored, tmp_path / "problem.npz")
+    save_problem(factored, tmp_path / "problem.npz")
     assert "P" not in np.load(tmp_path / "problem.npz").files
     again = problems.load(str(tmp_path / "problem.npz"))
-    assert experiment.digest(again) == experiment.digest(factored)
-    assert experiment.digest(again) != experiment.digest(both(seed=1)[0])
+    assert digest(again) == digest(factored)
+    assert digest(again) != digest(both(seed=1)[0])
 
 
 def test_a_file_with_one_factor_only_is_told_what_it_lacks(tmp_path):

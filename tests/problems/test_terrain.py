@@ -14,8 +14,9 @@ from matplotlib.image import imsave
 import everystep as es
 from everystep.cli import main
 from everystep.errors import EverystepError
-from everystep.experiments import figures, run_folder
+from everystep.experiments import figures
 from everystep.mdp import planner
+from everystep.mdp.arrays import save_problem
 from everystep.mdp.cmdp import Grid
 from everystep.mdp.world import step
 from everystep.problems import load, terrain, terrain_from
@@ -457,7 +458,7 @@ def test_whichever_byte_of_a_file_is_damaged_the_answer_is_a_problem_or_a_senten
 
 # --- kept, run and drawn ----------------------------------------------------------------------------------------
 def test_a_terrain_comes_back_from_its_file_with_heights_kernel_and_coordinates(hills, tmp_path):
-    run_folder.save_problem(hills, tmp_path / "problem.npz")
+    save_problem(hills, tmp_path / "problem.npz")
     again = load(str(tmp_path / "problem.npz"))
     for name in ("P", "r", "g", "start"):
         np.testing.assert_array_equal(getattr(again, name), getattr(hills, name))

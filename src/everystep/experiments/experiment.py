@@ -6,7 +6,6 @@ result.summary; result.episodes; result.visits; result.save("out/mine")
 
 from __future__ import annotations
 
-import hashlib
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +24,8 @@ from everystep.experiments import reductions, statistics
 from everystep.experiments.engines import local
 from everystep.lsvi.loop import CHUNK
 from everystep.mdp import certificates, planner
-from everystep.mdp.cmdp import Factored, FiniteCMDP
+from everystep.mdp.arrays import digest
+from everystep.mdp.cmdp import FiniteCMDP
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -220,29 +220,6 @@ def prepare(
         "versions": versions(),
     }
     return Experiment(problem, spec, resolved, certify)
-
-
-def digest(problem: FiniteCMDP) -> str:
-    """A fingerprint of everything that decides what happens in a problem."""
-    noise = problem.noise
-    sha = hashlib.sha256(str(problem.horizon).encode())
-    parts = (
-        *(problem.P if isinstance(problem.P, Factored) else (problem.P,)),
-        problem.r,
-        problem.g,
-        problem.start,
-        noise.reward_on_arrival,
-        noise.cost_on_arrival,
-        noise.reward_sigma,
-    )
-    for name, array in sorted(problem.coordinates.items()):
-        sha.update(name.encode() + np.ascontiguousarray(array).tobytes())
-    told = (*parts, noise.cost_sigma, problem.features, problem.exempt)
-    if not problem.known.is_empty:
-        told = (*told, problem.known.threshold, problem.known.safe_action, problem.known.triples)
-    for part in told:
-        sha.update(b"-" if part is None else str(np.shape(part)).encode() + np.ascontiguousarray(part).tobytes())
-    return sha.hexdigest()
 
 
 def versions() -> dict[str, str]:

@@ -23,7 +23,7 @@ from everystep import files
 from everystep.errors import EverystepError
 from everystep.experiments import experiment
 from everystep.files import PARTIAL, write_npz
-from everystep.mdp.cmdp import Factored, FiniteCMDP
+from everystep.mdp.arrays import save_problem
 
 if TYPE_CHECKING:
     from everystep.experiments.experiment import Outcome
@@ -208,39 +208,6 @@ def _regrouped(batches: Iterable[Mapping[str, np.ndarray]], size: int) -> Iterat
                 waiting, count = [], 0
     if waiting:
         yield joined()
-
-
-def save_problem(problem: FiniteCMDP, path: Path) -> None:
-    """The problem as arrays that `everystep run --problem` reads back."""
-    noise = problem.noise
-    P, features = problem.P, problem.features
-    if isinstance(P, Factored) and features is not None and np.array_equal(features[None], P.phi):
-        features = None  # they come with the factors
-    arrays: dict[str, Any] = {
-        **({"phi": P.phi, "mu": P.mu} if isinstance(P, Factored) else {"P": P}),
-        "r": problem.r,
-        "g": problem.g,
-        "start": problem.start if problem.start.size > 1 else problem.start[0],
-        "horizon": problem.horizon,
-        "reward_on_arrival": noise.reward_on_arrival,
-        "cost_on_arrival": noise.cost_on_arrival,
-        "reward_sigma": noise.reward_sigma,
-        "cost_sigma": np.asarray(noise.cost_sigma, float),
-        "features": features,
-        "exempt": problem.exempt,
-        "rows": None if problem.grid is None else np.array(problem.grid.rows),
-        "heights": None if problem.grid is None else problem.grid.heights,
-        "kernel": None if problem.kernel is None else np.array(problem.kernel),
-        "linear_costs": None if problem.linear_costs else np.array(False),
-        "threshold": problem.known.threshold,
-        "safe_action": problem.known.safe_action,
-        "triples": problem.known.triples,
-        **{f"coordinate_{name}": array for name, array in problem.coordinates.items()},
-        "name": np.array(problem.name),
-    }
-    for name in {"P", "phi", "mu", "r"} & arrays.keys():
-        arrays[name] = arrays[name] if len(arrays[name]) > 1 else arrays[name][0]
-    np.savez_compressed(path, **{key: value for key, value in arrays.items() if value is not None})
 
 
 def same_run(one: dict[str, Any], other: dict[str, Any]) -> bool:

@@ -33,6 +33,7 @@ from everystep.experiments.engines.ray import Cluster, Tasks
 from everystep.experiments.experiment import Experiment
 from everystep.experiments.work_units import Chunk, Parcel, Pieces
 from everystep.lsvi.loop import CHUNK
+from everystep.mdp.arrays import save_problem
 from everystep.mdp.cmdp import FiniteCMDP
 
 MEMORY = 2**31  # bytes of rows that one piece may come to: they are read at once when a run is finished
@@ -139,7 +140,7 @@ def _begin(prepared: Experiment, out: Path, figures: bool, files: Mapping[str, s
     with durable.filling(out / run_folder.WORK) as work:
         run_folder.write_json(work / "request.json", request)
         run_folder.write_json(work / "spec.json", prepared.spec)
-        run_folder.save_problem(prepared.problem, work / "problem.npz")
+        save_problem(prepared.problem, work / "problem.npz")
 
 
 def batch_size(prepared: Experiment) -> int:

@@ -1,0 +1,186 @@
+"""A problem as named arrays: saved to a file, read from it, and hashed, all from one list of fields.
+
+`FIELDS` names every array once. A field of `FiniteCMDP` (or of `Factored`, `Noise`, `Grid`, `Known`) that is neither in
+the list nor in `DESCRIPTIVE` fails a test: if the digest missed a field, two different problems would be the same run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from everystep.errors import EverystepError, whole_number
+from everystep.files import read_npz, write_npz
+from everystep.mdp.cmdp import Factored, FiniteCMDP, Grid, Known, Noise
+
+COORDINATE = "coordinate_"  # prefix of a named coordinate in a file
+DESCRIPTIVE = ("state_names", "action_names", "remarks", "_stepped")  # fields that are not saved
+
+
+def _unchanged(value: Any) -> Any:
+    return value
+
+
+def _without_step_axis(array: np.ndarray) -> np.ndarray:
+    return array if len(array) > 1 else array[0]
+
+
+def _sigma(name: str) -> Callable[[np.ndarray], Any]:
+    """Reads a standard deviation: one number, or one per constraint."""
+
+    def from_file(array: np.ndarray) -> Any:
+        try:
+            value = np.asarray(array, float)
+        except ValueError:
+            raise EverystepError(f"{name} is not a number; give one.") from None
+        return value if value.ndim else float(value)
+
+    return from_file
+
+
+class ArrayField(NamedTuple):
+    """One array of a problem.
+
+    name       in a file
+    path       in a problem, with dots for the fields of its parts
+    required   whether a file must have it (P, or phi and mu)
+    hashed     whether it decides what happens in a problem; the others name it, draw it, or are defaults of settings
+    to_file    the value as it is saved; None leaves it out
+    from_file  the array as the problem takes it
+    """
+
+    name: str
+    path: str
+    required: bool = False
+    hashed: bool = True
+    to_file: Callable[[Any], Any] = _unchanged
+    from_file: Callable[[np.ndarray], Any] = _unchanged
+
+    def value(self, problem: FiniteCMDP) -> Any:
+        """The value in a problem; None where the problem has none."""
+        found: Any = problem
+        for attribute in self.path.split("."):
+            found = getattr(found, attribute, None)
+        return None if isinstance(found, Factored) else found
+
+
+FIELDS = (
+    ArrayField("P", "P", required=True, to_file=_without_step_axis),
+    ArrayField("phi", "P.phi", required=True, to_file=_without_step_axis),
+    ArrayField("mu", "P.mu", required=True, to_file=_without_step_axis),
+    ArrayField("r", "r", required=True, to_file=_without_step_axis),
+    ArrayField("g", "g", required=True),
+    ArrayField("start", "start", required=True, to_file=lambda start: start if start.size > 1 else start[0]),
+    ArrayField("horizon", "horizon", required=True, from_file=lambda horizon: whole_number("horizon", horizon[()])),
+    ArrayField("reward_on_arrival", "noise.reward_on_arrival"),
+    ArrayField("cost_on_arrival", "noise.cost_on_arrival"),
+    ArrayField("reward_sigma", "noise.reward_sigma", from_file=_sigma("reward_sigma")),
+    ArrayField(
+        "cost_sigma",
+        "noise.cost_sigma",
+        to_file=lambda sigma: np.asarray(sigma, float),
+        from_file=_sigma("cost_sigma"),
+    ),
+    ArrayField("features", "features"),
+    ArrayField("exempt", "exempt"),
+    ArrayField(
+        "rows",
+        "grid.rows",
+        hashed=False,
+        to_file=np.array,
+        from_file=lambda rows: tuple(str(row) for row in rows.reshape(-1)),
+    ),
+    ArrayField("heights", "grid.heights", hashed=False),
+    ArrayField("kernel", "kernel", hashed=False, to_file=np.array, from_file=str),
+    ArrayField(
+        "linear_costs",
+        "linear_costs",
+        hashed=False,
+        to_file=lambda linear: None if linear else np.array(False),
+        from_file=bool,
+    ),
+    ArrayField("threshold", "known.threshold"),
+    ArrayField("safe_action", "known.safe_action"),
+    ArrayField("triples", "known.triples"),
+    ArrayField(f"{COORDINATE}*", "coordinates"),  # one array per name
+    ArrayField("name", "name", hashed=False, to_file=np.array, from_file=str),
+)
+FACTORS = ("phi", "mu")  # instead of P
+
+
+def save_problem(problem: FiniteCMDP, path: str | Path) -> None:
+    """Write a problem as arrays that `everystep run --problem` reads."""
+    arrays: dict[str, Any] = {}
+    for each in FIELDS:
+        value = each.value(problem)
+        if each.path == "coordinates":
+            arrays |= {f"{COORDINATE}{name}": array for name, array in value.items()}
+        elif value is not None and (saved := each.to_file(value)) is not None:
+            arrays[each.name] = saved
+    phi = problem.P.phi if isinstance(problem.P, Factored) else None
+    if phi is not None and problem.features is not None and np.array_equal(problem.features[None], phi):
+        del arrays["features"]  # they come with the factors
+    write_npz(path, arrays.items(), compressed=True)
+
+
+def read_problem(path: str | Path, horizon: int | None = None) -> FiniteCMDP:
+    """A problem from an .npz file with P (or its factors phi and mu), r, g, start and horizon. Nothing is unpickled."""
+    try:
+        problem = _from_arrays(_read_fields(path, horizon), Path(path).stem)
+        problem.check()
+    except EverystepError as error:
+        raise EverystepError(f"problem '{path}': {error}") from None
+    return problem
+
+
+def digest(problem: FiniteCMDP) -> str:
+    """A fingerprint of everything that decides what happens in a problem."""
+    sha = hashlib.sha256(str(problem.horizon).encode())
+    for name, array in sorted(problem.coordinates.items()):
+        sha.update(name.encode() + np.ascontiguousarray(array).tobytes())
+    left_out = {"horizon", "coordinates"}  # they came first
+    left_out |= {"P"} if isinstance(problem.P, Factored) else {"P.phi", "P.mu"}
+    if problem.known.is_empty:
+        left_out |= {each.path for each in FIELDS if each.path.startswith("known.")}
+    for each in FIELDS:
+        if each.hashed and each.path not in left_out:
+            value = each.value(problem)
+            sha.update(b"-" if value is None else str(np.shape(value)).encode() + np.ascontiguousarray(value).tobytes())
+    return sha.hexdigest()
+
+
+def _read_fields(path: str | Path, horizon: int | None) -> dict[str, np.ndarray]:
+    """The arrays of a file that are fields of a problem, with one form of the transitions and the horizon given."""
+    names = {each.name for each in FIELDS}
+    arrays = read_npz(path, lambda key: key in names or key.startswith(COORDINATE))
+    by_factors = "P" not in arrays and any(key in arrays for key in FACTORS)
+    unused = ("P",) if by_factors else FACTORS
+    needed = [each.name for each in FIELDS if each.required and each.name not in unused]
+    if horizon is not None:
+        arrays["horizon"] = np.asarray(horizon)
+    if missing := [key for key in needed if key not in arrays]:
+        raise EverystepError(f"it has no {' and no '.join(missing)}. Save {', '.join(needed)} in it.")
+    if arrays["horizon"].ndim != 0:
+        raise EverystepError(f"horizon has shape {arrays['horizon'].shape}; save one whole number.")
+    return {key: array for key, array in arrays.items() if key not in unused}
+
+
+def _from_arrays(arrays: dict[str, np.ndarray], name: str) -> FiniteCMDP:
+    parts: dict[str, dict[str, Any]] = {"": {"name": name}, "P": {}, "noise": {}, "grid": {}, "known": {}}
+    for each in FIELDS:
+        part, _, attribute = each.path.rpartition(".")
+        if each.path == "coordinates":
+            named = {key: array for key, array in arrays.items() if key.startswith(COORDINATE)}
+            parts[part][attribute] = {key.removeprefix(COORDINATE): array for key, array in named.items()}
+        elif each.name in arrays:
+            parts[part][attribute] = each.from_file(arrays[each.name])
+    fields = parts[""] | {"noise": Noise(**parts["noise"]), "known": Known(**parts["known"])}
+    if parts["P"]:
+        fields["P"] = Factored(**parts["P"])
+    if "rows" in parts["grid"]:
+        fields["grid"] = Grid(**parts["grid"])
+    return FiniteCMDP(**fields)
