@@ -2,7 +2,7 @@
 
     python studies/bandit_floors.py [--episodes 300] [--seeds 64] [--out out/bandit-floors]
 
-Processes are told the noise of the costs, and widths are two standard deviations. Floors: sqrt(k), k, and none.
+Gaussian processes know the noise of the costs, and widths are two standard deviations. Floors: sqrt(k), k, and none.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ def main() -> None:
     agents = [es.agents.rpol(floor=floor, **widths).called(f"floor {floor}") for floor in FLOORS]
     result = es.run(problem, agents, options.episodes, options.seeds)
     rows = {}
-    columns = "regret | violation | violation, last 100 | regret, last 100"
+    columns = "regret | total violations | violations, last 100 episodes | regret, last 100 episodes"
     print(f"| {options.episodes} episodes, {options.seeds} seeds | {columns} |")
     print("|---|---|---|---|---|")
     for label, curves in result.curves.items():
-        told = {
+        totals = {
             "regret": curves["regret"].sum(1),
             "violation": curves["violation"].sum(1),
             "violation_in_the_last_100": curves["violation"][:, -100:].sum(1),
@@ -44,7 +44,7 @@ def main() -> None:
         }
         rows[label] = {
             name: [float(end) for end in statistics.mean_over_seeds(each, np.random.default_rng(0))]
-            for name, each in told.items()
+            for name, each in totals.items()
         }
         cells = [f"{mean:.3g} [{low:.3g}, {high:.3g}]" for mean, low, high in rows[label].values()]
         print(f"| {label} | {' | '.join(cells)} |")

@@ -1,14 +1,14 @@
-"""Do the confidence sets of the paper hold as often as they promise, and how loose are its bounds?
+"""Do the confidence sets of the paper hold as often as guaranteed, and how loose are its bounds?
 
     python studies/coverage.py [--instances 4] [--seeds 26] [--episodes 5000] [--out DIR] [--figure PNG]
 
 Random linear CMDPs with few features (d = 2, 8 states, 4 actions, H = 3; instances 1 to 4), LSVI-AE exactly as
-Theorem 1 has it: one estimator a step, lam = 1, radius = paper with c = 1, floor k. Condition 1 must hold at all
+Theorem 1 has it: one estimator per step, lam = 1, radius = paper with c = 1, floor k. Condition 1 must hold at all
 (k, h, x, a) in a share 1 - p of runs, and with it Q >= Q* in 1 - 2p. Then the same with both radii multiplied by a
 factor below 1: how much of the width is needed on these problems, and what it costs. A run is one seed on one instance.
 
-`lost` is the sum over episodes of max(V* - V, 0). Regret may be negative, because harm pays; the proof bounds the sum
-of V_1^k - V, which is at least what is lost where V_1^k >= V*, so that its bound covers `lost` as well.
+`lost` is the sum over episodes of max(V* - V, 0). Regret may be negative, because violations pay; the proof bounds the
+sum of V_1^k - V, which is at least the value lost where V_1^k >= V*, so its bound covers `lost` as well.
 """
 
 import argparse
@@ -73,7 +73,7 @@ with progress_bar(options.instances * options.seeds * K * len(AGENTS)) as advanc
 n = options.instances * options.seeds
 held = ["Condition 1", "Q >= Q*", "V_1 >= V*_1"]
 head = ["radii x", *held, "regret", "lost", "/ bound", "violation", "/ bound", "sum e / lemma"]
-rows, said = [], {}
+rows, sums = [], {}
 for label, numbers in runs.items():
     joined = {name: np.concatenate(values) for name, values in numbers.items()}
     mean = {name: float(values.mean()) for name, values in joined.items() if not name.endswith("curve")}
@@ -83,7 +83,7 @@ for label, numbers in runs.items():
         "violation_under_its_bound": int((joined["violation"] <= bounds).sum()),
     }
     share = lambda name, joined=joined: f"{int(joined[name].sum())} of {n}"
-    said[label] = mean | under | {"violation_bound": float(bounds.mean())}
+    sums[label] = mean | under | {"violation_bound": float(bounds.mean())}
     rows.append([
         label, share("condition"), share("optimism"), share("at_start"),
         tables.number(mean["regret"]), tables.number(mean["lost"]), f"{mean['lost'] / mean['regret_bound']:.1e}",
@@ -97,11 +97,11 @@ print(
 print(tables.aligned([head, *rows]))
 print(
     "\nruns in which the confidence set held at all times; means over runs; bounds are Theorem 1's, repaired, with the"
-    f"\nradii of the row. K H = {K * H}; the first row's bounds are {said[rows[0][0]]['regret_bound']:.3g} on regret, "
-    f"{said[rows[0][0]]['violation_bound']:.3g} on violation.\n"
-    f"The first row is covered by Theorem 1: {bool(said[rows[0][0]]['covered'])}. Runs under the bound, row by row: "
+    f"\nradii of the row. K H = {K * H}; the first row's bounds are {sums[rows[0][0]]['regret_bound']:.3g} on regret, "
+    f"{sums[rows[0][0]]['violation_bound']:.3g} on violation.\n"
+    f"The first row is covered by Theorem 1: {bool(sums[rows[0][0]]['covered'])}. Runs under the bound, row by row: "
     + ", ".join(
-        f"{each['lost_under_the_bound_on_regret']}/{each['violation_under_its_bound']}" for each in said.values()
+        f"{each['lost_under_the_bound_on_regret']}/{each['violation_under_its_bound']}" for each in sums.values()
     )
     + " (lost/violation)."
 )
@@ -125,7 +125,7 @@ out = Path(options.out)
 out.mkdir(parents=True, exist_ok=True)
 settings = {key: value for key, value in vars(options).items() if key not in ("out", "figure")}
 (out / "coverage.json").write_text(
-    json.dumps({"settings": settings, "runs": n, "radii": said, "tells_from": tells}, indent=2) + "\n"
+    json.dumps({"settings": settings, "runs": n, "radii": sums, "tells_from": tells}, indent=2) + "\n"
 )
 print(f"\nWritten to {out / 'coverage.json'}")
 

@@ -4,12 +4,12 @@
 
 For K = 2^least, ..., 2^most by the factor, every draw has its own u and its own randomness. Agents:
 
-lsvi      sees rewards only: costs are hidden from it, as the proof's bandits have it
-lsvi-ae   sees the costs, too, and counts them, for they are not linear in the features
-cautious  the same with optimism=-1: it stays with the first harmless action it meets
+lsvi      observes rewards only, like the bandits of the proof: costs are hidden
+lsvi-ae   observes costs as well, and estimates them by counts, because they are not linear in the features
+cautious  the same with optimism=-1: it stays with the first safe action it finds
 uniform   never learns; its numbers are exact, by the planner
 
-Regret and violation are set against the two halves of Theorem 2, with the constants of the paper's appendix. Slopes are
+Regret and violation are compared with both halves of Theorem 2, with the constants of the paper's appendix. Slopes are
 of log(mean over draws) on log K, with 95 % bootstrap intervals over draws. The instance changes with K: D shrinks as
 1 / sqrt(K), so that even an agent that never learns has a regret that grows as sqrt(K).
 
@@ -62,7 +62,7 @@ def alone_on_a_core(cores: Any) -> None:
 
 
 def totals(name: str, K: int, draw: int) -> tuple[float, float]:
-    """Regret and violation in all K episodes of one draw."""
+    """Regret and violation over all K episodes of one draw."""
     problem = es.problems.hard_instance(D, H, episodes=K, seed=draw)
     best = planner.solve(problem).value
     if name == "uniform":
@@ -98,8 +98,8 @@ def measured(totals: np.ndarray, uniform: np.ndarray, least: tuple[float, float]
     }
 
 
-def interval(told: dict[str, float]) -> str:
-    return f"{told['mean']:.3g} [{told['low']:.3g}, {told['high']:.3g}]"
+def interval(estimate: dict[str, float]) -> str:
+    return f"{estimate['mean']:.3g} [{estimate['low']:.3g}, {estimate['high']:.3g}]"
 
 
 def draw_figure(lengths: list[int], sums: dict[str, np.ndarray], path: Path) -> None:
@@ -108,18 +108,26 @@ def draw_figure(lengths: list[int], sums: dict[str, np.ndarray], path: Path) -> 
         figure = Figure(figsize=(9.6, 3.9), layout="constrained")
         for i, (axes, title) in enumerate(zip(figure.subplots(1, 2), ("Regret", "Hard violation"), strict=True)):
             for name, each in sums.items():
-                told = statistics.mean_over_seeds(each[:, :, i], np.random.default_rng(0))
+                interval_over_draws = statistics.mean_over_seeds(each[:, :, i], np.random.default_rng(0))
                 colour, dashes = looks[name]
                 axes.plot(
-                    lengths, told.mean, color=colour, linestyle=dashes, marker="o", markersize=3, label=WORDS[name]
+                    lengths,
+                    interval_over_draws.mean,
+                    color=colour,
+                    linestyle=dashes,
+                    marker="o",
+                    markersize=3,
+                    label=WORDS[name],
                 )
-                axes.fill_between(lengths, told.low, told.high, color=colour, alpha=0.2, linewidth=0)
+                axes.fill_between(
+                    lengths, interval_over_draws.low, interval_over_draws.high, color=colour, alpha=0.2, linewidth=0
+                )
             least = [bounds(K)[i] for K in lengths]
             axes.plot(lengths, least, color=figures.FAINT, linewidth=0.9, label="Theorem 2's lower bound")
             axes.set(
                 xscale="log",
                 yscale="log",
-                title=f"{title} in all K episodes",
+                title=f"{title} over K episodes",
                 xlabel="K",
                 xlim=(lengths[0], lengths[-1]),
             )
@@ -155,9 +163,9 @@ def main() -> None:
     rows, written = [], []
     for name, each in sums.items():
         for j, K in enumerate(lengths):
-            told = measured(each[:, j], sums["uniform"][:, j].mean(0), bounds(K))
-            written.append({"agent": name, "K": K, **told})
-            regret, violation = told["regret"], told["violation"]
+            row = measured(each[:, j], sums["uniform"][:, j].mean(0), bounds(K))
+            written.append({"agent": name, "K": K, **row})
+            regret, violation = row["regret"], row["violation"]
             shares = [f"{regret['of_bound']:.3g}", f"{regret['of_uniform']:.3f}"]
             rows.append(
                 [WORDS[name], f"2^{K.bit_length() - 1}", interval(regret), *shares, interval(violation)]
