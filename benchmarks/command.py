@@ -1,11 +1,11 @@
-"""How long a person waits for the command line: `everystep --help`, and `everystep reproduce` from nothing to figures.
+"""The response time of the command line: `everystep --help`, and `everystep reproduce` including its figures.
 
-What is compared. Nothing with anything: wall seconds and memory against targets, for a machine with two cores. These
-are the only absolute figures among the benchmarks.
+What is compared. Wall time and memory with targets for a machine with two cores. These are the only absolute figures
+among the benchmarks.
 
-How. The command installed beside this interpreter runs as a process of its own, on all cores: --help ten times, of
-which the median counts, and reproduce once, into a temporary folder. Memory is the largest resident size that the
-system reports for that one process.
+How. The command of this interpreter's environment runs in a separate process, on all cores: --help ten times, of which
+the median counts, and reproduce once, into a temporary folder. Memory is the peak resident size that the system reports
+for that process.
 
     python benchmarks/command.py [--skip-reproduce]
 """

@@ -93,5 +93,5 @@ def describe_peer(found: dict[str, Any]) -> str:
         f"rlberry-scool {found['version']}, LSVIUCBAgent: measured at episodes {found['episode']}, where the last took "
         f"{found['seconds'][-1]:.2f} s;\nEXTRAPOLATED from {last} to {K} episodes: an episode k takes "
         f"{found['constant']:.3f} + {found['slope']:.5f} k s (worst misfit {found['misfit']:.0%}), "
-        f"in all {found['total']:,.0f} s"
+        f"{found['total']:,.0f} s in total"
     )

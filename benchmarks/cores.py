@@ -1,8 +1,9 @@
-"""How the local engine uses the cores of this machine: one, two, ... of them, in threads, and one process a core.
+"""How the local engine uses the cores of this machine: one, two, ... of them, in threads, and one process per core.
 
 Every core gets the same work: 8 seeds x 1,000 episodes of LSVI-AE on the paper's lake (or another problem), after
-compiling. So where cores are used to the full, time stays what it is on one core. Threads share one process, as
-`everystep run` does; processes are what `--engine ray` starts. Every figure is of children that may use so many cores.
+compiling. If cores are fully used, the time stays that of one core. Threads share one process, as
+`everystep run` does; processes are what `--engine ray` starts. Child processes are
+restricted to the number of cores that is measured.
 
     python benchmarks/cores.py [--problem frozen-lake] [--episodes 1000] [--seeds 8]
 """

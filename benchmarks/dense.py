@@ -3,17 +3,17 @@
 What is compared. A random linear CMDP, shared over steps: d = 50 features, 100 states, 4 actions, H = 15.
 (a) The seconds of 1000 episodes of one seed. (b) The time of 500 episodes early and late in a run of 5000: the model
 keeps sums, not a history, so an episode should cost the same at the end as at the start. (c) LSVIUCBAgent of
-rlberry-scool on the same features, whose episodes grow dearer one by one; it keeps no costs and no books.
+rlberry-scool on the same features, whose cost per episode grows; it records no costs and no metrics.
 
-How. One core; compilation apart; the best of several runs, each of which is the same seed from its start. The peer is
-measured on a few episodes and extrapolated, and the output says so.
+How. One core; compilation excluded; the best of several runs of the same seed. The peer is
+measured on a few episodes and extrapolated, and the output reports it.
 
 The problem. phi(x, a) is uniform on the simplex, so its norm is at most 1 and its entries sum to 1; the next state
 comes from P(. | x, a) = sum_i phi_i mu_i(.), each mu_i uniform on the simplex; r = <phi, theta_r> with theta_r in
 [0, 1]; g = <phi, theta_g>, where theta_g is shifted by a constant, which keeps g linear, until the safest action of
 every state has g <= -0.1, and scaled until |g| <= 1.
 
-The figures are ratios within one run; seconds alone are a fact about a machine.
+The figures are ratios within one run, because absolute times depend on the machine.
 
     python benchmarks/dense.py [--peer-python PYTHON] [--repeats 3]
 """

@@ -2,9 +2,10 @@
 
     python benchmarks/gp.py
 
-On a grid: 10,000 observations on 400 points, 16 an episode. On a growing set: 4,096 points with d = 8, 16 an episode.
-After every episode both know the mean and the variance at all points (grid), or at 64 watched ones (growing).
-scikit-learn's time grows with the cube of what was seen: it is measured at a few sizes and interpolated between them.
+On a grid: 10,000 observations on 400 points, 16 per episode. On a growing set: 4,096 points with d = 8, 16 per episode.
+After every episode both know the mean and the variance at all points (grid), or at 64 chosen ones (growing).
+scikit-learn's time grows with the cube of the number of observations: it is measured at a few sizes and
+interpolated between them.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""How fast one GPU runs many seeds of LSVI-AE on the paper's lake: compiled plainly, and as one program a seed.
+"""How fast one GPU runs many seeds of LSVI-AE on the paper's lake: compiled plainly, and as one program per seed.
 
-What is compared. `plain` is `loop.scan_seeds`, seeds side by side by vmap; `fused` is `experiments.engines.gpu`, its
-programs laid out in several ways (warps a program, numbers loaded at once). Both make their own draws, plan, evaluate
-every plan exactly, act and learn, 100 episodes a call; what leaves the device are sums. Time is that of all calls
+What is compared. `plain` is `loop.scan_seeds`, seeds in a batch by vmap; `fused` is `experiments.engines.gpu`, its
+programs with several layouts (warps per program, numbers per load). Both make their own draws, plan, evaluate
+every plan exactly, act and learn, 100 episodes per call; only sums leave the device. Time is that of all calls
 from an empty start until the last sum is there, after a warm-up call; variants are compiled before, several at a
 time, on all cores.
 
-Before anything is timed, the kernel is held against the plain scan on the GPU and, in 64-bit numbers, on the CPU.
-A variant that cannot be compiled or run is reported by the end of its error and left out.
+Before anything is timed, the kernel is compared with the plain scan on the GPU and, in 64-bit numbers, on the CPU.
+A variant that cannot be compiled or run is reported with the end of its error and omitted.
 
     python benchmarks/gpu.py [--seeds 1 256 4096 65536] [--episodes 1000] [--budget 220]
 """
@@ -43,7 +43,7 @@ LAYOUTS = {
 
 
 class Variant(NamedTuple):
-    """One way to run so many seeds. No layout: compiled plainly."""
+    """One way to run many seeds. Without a layout: compiled plainly."""
 
     precision: str
     seeds: int

@@ -1,15 +1,15 @@
-"""How fast LSVI-AE runs on the paper's lake, against a loop written by hand and against a published implementation.
+"""How fast LSVI-AE runs on the paper's lake, compared with a hand-written loop and with a published implementation.
 
 What is compared. (a) everystep's compiled scan with `yardstick.py`, the same work as one Numba function: one seed and
 32 seeds of 1000 episodes. (b) everystep with LSVIUCBAgent of rlberry-scool, LSVI-UCB on the same lake with the same
-one-hot features (d = 400); that agent keeps no costs and no books, so everystep does the larger job.
+one-hot features (d = 400); that agent records no costs and no metrics, so everystep does more work.
 
-How. Everything on one core, XLA's threads as well; compilation is timed apart; each side makes its own random draws
-while the clock runs; the sides take turns and the best of the repeats counts. Before anything is timed the yardstick
+How. Everything on one core, XLA's threads as well; compilation is timed separately; each side makes its own random
+draws within the timed part; the sides alternate and the best of the repeats counts. Before anything is timed the yardstick
 must reproduce everystep's episodes from everystep's draws. The peer's cost grows with the episode's number: a few
-episodes are measured and the rest is extrapolated, and the output says so.
+episodes are measured and the rest is extrapolated, and the output reports it.
 
-The figures are ratios within one run; seconds alone are a fact about a machine.
+The figures are ratios within one run, because absolute times depend on the machine.
 
     python benchmarks/lake.py [--peer-python PYTHON] [--repeats 5]
 """

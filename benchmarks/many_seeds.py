@@ -1,9 +1,9 @@
 """Many seeds by the command: the three agents of the paper on its lake, with few and with many seeds, on all cores.
 
-What is compared. Wall seconds of the many with a target for two cores, and the most memory that the many held with that
-of the few: a run holds what it works on, not all seeds.
+What is compared. The wall time of many seeds with a target for two cores, and their peak memory with that of few seeds:
+a run holds its active work units, not all seeds.
 
-How. `everystep run` as a process of its own, without a GPU, into a temporary folder: once for each number of seeds.
+How. `everystep run` in a separate process, without a GPU, into a temporary folder: once for each number of seeds.
 
     python benchmarks/many_seeds.py [--seeds 32 1000] [--episodes 1000]
 """

@@ -3,11 +3,11 @@
     python peer_lsvi.py problem.npz --episodes 1000 --at 5 10 20 40 80
 
 The file holds P (S, A, S), r (S, A), phi (S, A, d), start and horizon. An episode of this agent is `run_episode` and
-then least-squares value iteration over everything seen so far, so its cost grows in a straight line with the episode's
+then least-squares value iteration over all observations so far, so its cost grows linearly with the episode's
 number k. Every episode up to the last of --at is played, and those named by --at are also planned after (the best of
-three times; what was seen does not change the cost, only how much). The time at k is that plan plus the median time of
+three times; only the number of observations matters for the cost). The time at k is that plan plus the median time of
 playing. A line a + b k through these gives the cost of all episodes: a K + b K (K + 1) / 2. That is an extrapolation,
-and the output keeps it apart from what was measured.
+and the output separates it from the measurements.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     python benchmarks/play.py [--chromium PATH] [--rate 500] [--seconds 5]
 
 Measured in the browser itself (Chromium, headless, without a GPU): the server, its engine and the browser share the
-machine. Frames are those that the page has drawn, episodes those that it was told of.
+machine. Frames are those that the page has drawn, episodes those that it has received.
 """
 
 from __future__ import annotations

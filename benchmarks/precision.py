@@ -1,7 +1,7 @@
-"""float32 beside float64: what LSVI-AE, LSVI and LSVI-Primal come to on the paper's lake, means over many seeds.
+"""float32 compared with float64: LSVI-AE, LSVI and LSVI-Primal on the paper's lake, means over many seeds.
 
-Draws of the two precisions are different ones, so statistics are compared: the violation of all episodes of a seed, and
-the value of an episode over the last 100, each with the standard error over seeds.
+The two precisions have different draws, so statistics are compared: the total violations of a seed, and the mean value
+of the last 100 episodes, each with the standard error over seeds.
 
     python benchmarks/precision.py [--seeds 4096] [--episodes 1000]        # for a GPU; on a CPU take fewer seeds
 """
@@ -33,7 +33,7 @@ def main() -> None:
             harm = np.asarray(sums.by_seed.violation, np.float64).sum(-1)
             value = np.asarray(sums.by_episode.value, np.float64)[-FINAL:].mean() / args.seeds
             error = harm.std() / np.sqrt(args.seeds)
-            print(f"{name:12} {precision}: violation {harm.mean():8.1f} +- {error:.1f}, value lately {value:.3f}")
+            print(f"{name:12} {precision}: violation {harm.mean():8.1f} +- {error:.1f}, final value {value:.3f}")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""What Ray adds: 100 small pieces of a run on the cores of this machine, by the local engine and by Ray.
+"""The overhead of Ray: 100 small work units on the cores of this machine, by the local engine and by Ray.
 
     python benchmarks/ray_overhead.py [--pieces N] [--episodes K] [--repeats R]
 
-A piece is LSVI-AE on the paper's lake with two seeds. Both engines run in this one process' lifetime, in turn, into run
-folders that must come out the same, and are timed when their workers have compiled: what starting takes (Ray itself;
-its workers, which import and compile) is measured by a short run before and printed apart. Then: what a single task
-costs, how fast the driver takes rows in, and how large things are, for the figures of docs/cluster.md.
+A work unit is LSVI-AE on the paper's lake with two seeds. Both engines run alternately in this process, into run folders
+that must be equal, and are timed after their workers have compiled. The start-up time (of Ray, and of its workers, which
+import and compile) is measured by a short run before and printed separately. Then: the cost of a single task, how fast
+the driver receives rows, and the sizes of the data, for the figures of docs/cluster.md.
 """
 
 from __future__ import annotations

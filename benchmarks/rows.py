@@ -1,9 +1,9 @@
-"""Ten million rows: written in a stream from batches of seeds, and summed up by `everystep summary`.
+"""Ten million rows: written as a stream from batches of seeds, and summarised by `everystep summary`.
 
     python benchmarks/rows.py [SEEDS EPISODES]
 
-Rows are made up (the shapes of a lake's), so that what is measured is writing and reading. Prints seconds, the size of
-the file and the most memory held before, while writing and while reading.
+Rows are synthetic (with the shapes of a lake's), so that only writing and reading are measured. Prints seconds, the size
+of the file and the peak memory before, during writing and during reading.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a GPU gains by running the settings of a grid side by side, where the kernel of counts is of no use.
+"""The gain of running the settings of a grid in one batch on a GPU, where the kernel for counts does not apply.
 
 LSVI-AE with linear values and costs on a random linear CMDP (d = 10, S = 1000, A = 5, H = 5), 16 values of beta x 32
-seeds: all in one call, and one setting after another. Both are timed in one run, after compiling, and compared.
+seeds: all in one call, and one setting after another. Both are timed in one run, after compilation, and compared.
 
     python benchmarks/settings.py [--settings 16] [--seeds 32] [--episodes 500]
 """

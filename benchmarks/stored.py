@@ -3,11 +3,12 @@
     python benchmarks/stored.py [--peer-python .venv-peers/bin/python] [--figure docs/figures/stored.png]
 
 Two environments with features of the same size, both learnt by `everystep.Learner`, one episode, one plan:
-    listed      the random linear CMDP of dense.py, 100 states, which the peer learns too; next states come again
-    continuous  a walk in a square whose states never come again: every transition is kept
+    listed      the random linear CMDP of dense.py, 100 states, which the peer learns too; next states recur
+    continuous  a walk in a square whose states never recur: every transition is stored
 
-Times are of a second learner, with everything compiled by the first. Memory is what the process grew by between the
-second and the last episode of the first, programs included, beside 8 K H A d bytes, the features of all next states.
+Times are of a second learner, with everything compiled by the first. Memory is the growth of the process between the
+second and the last episode of the first, programs included, compared with 8 K H A d bytes, the features of all next
+states.
 The last row is the size published for OPSE-LCMDP (S = 100, A = 3, d = 5, H = 4), 10,000 episodes, one seed of the
 compiled driver.
 """
@@ -32,7 +33,7 @@ EPISODES, AT = 1000, (10, 20, 40, 80, 160)
 
 
 class Walk(gymnasium.Env):
-    """A noisy walk in the unit square: paid for being far right, harmed high up."""
+    """A noisy walk in the unit square: the reward grows to the right, the constraint to the top."""
 
     observation_space, action_space = spaces.Box(-1, 1, (2,), np.float64), spaces.Discrete(ACTIONS)
     MOVES = 0.1 * np.array([[1, 0], [0, 1], [-1, 0], [0, -1]])
@@ -103,7 +104,7 @@ def main() -> None:
         times[name] = each = learn(learner())[0]  # the same again, with everything compiled
         print(f"{name}: compiling {max(first.sum() - each.sum(), 0):.1f} s.")
         shown = "  ".join(f"{k}: {1000 * np.median(each[k - 50 : k]):.2f}" for k in (100, 250, 500, 750, 1000))
-        print(f"{name}: {each.sum():.1f} s in all; ms an episode (median of the 50 before): {shown}")
+        print(f"{name}: {each.sum():.1f} s in total; ms per episode (median of the 50 before): {shown}")
     draw(args.figure, times)
     print(f"Drawn to {args.figure}.")
 

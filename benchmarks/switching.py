@@ -1,14 +1,14 @@
-"""What rare switching saves, and what it costs: plans only when det(Lambda) has doubled, against a plan every episode.
+"""The savings and the cost of rare switching: plans only when det(Lambda) has doubled, or in every episode.
 
 What is compared. LSVI-AE with `switch=2` and without, shared over steps, on (a) a random linear CMDP with d = 200
-features and (b) the paper's lake: the time of one seed, without compiling; and total regret, value lost (the sum of
-max(V* - V, 0)) and total violation over several seeds. (c) The running inverse of the Gram matrix after very many
-updates against a fresh inverse, and against a better one by singular values; features of full rank, and of rank 3.
+features and (b) the paper's lake: the time of one seed, without compilation; and cumulative regret, value lost (the sum of
+max(V* - V, 0)) and total violations over several seeds. (c) The running inverse of the Gram matrix after very many
+updates compared with a recomputed inverse, and with a more exact one by singular values; features of full rank, and of rank 3.
 
 How. Times are of the compiled scan, chunk by chunk as the local engine runs it. Differences in regret and violation are
 paired by seed and shown with 95 % bootstrap intervals, relative to planning every episode.
 
-The figures are ratios within one run; seconds alone are a fact about a machine.
+The figures are ratios within one run, because absolute times depend on the machine.
 
     python benchmarks/switching.py [--seeds 8] [--episodes 50000] [--lake-seeds 32] [--updates 100000]
 """

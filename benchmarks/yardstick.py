@@ -1,18 +1,17 @@
-"""The yardstick: LSVI-AE on the lake as a loop written by hand in Numba, for `lake.py` to measure everystep against.
+"""The reference: LSVI-AE on the lake as a hand-written loop in Numba, with which `lake.py` compares everystep.
 
 What is compared. `run` does in one compiled function what `everystep.lsvi.loop.scan` does with the agent lsvi-ae (count
 models shared over steps, tuned radii, the floor k): the estimates of every (x, a), the plan of every (h, x, a) with
 ties broken by the same hashed priorities, the exact value and expected violation of that policy from every state, the
 episode, the update, and every recorded number.
 
-How. It is what a careful person would write for this one agent: one constraint, no noise on top of the arrival, one
+How. It is a careful implementation of this one agent: one constraint, no noise on top of the arrival, one
 start, tables laid out so that the inner loop runs over neighbouring states, priorities only where there is a tie. It is
 compiled twice from one source: `run` for the paper's lake alone, whose four actions and four successors are constants
-that unroll, and `run_any`, which reads those numbers off the tables and so serves any lake. It gives up what everystep
-keeps: any problem, any part, one file of equations. `check` gives both everystep's own draws and requires the same
-episodes.
+that unroll, and `run_any`, which reads those numbers from the tables and runs any lake. It lacks everystep's generality: any
+problem, any part. `check` passes everystep's own draws to both and requires the same episodes.
 
-Only ratios within one run mean anything; the speed of either side alone is a fact about a machine.
+Only ratios within one run are meaningful; absolute speeds depend on the machine.
 """
 
 from __future__ import annotations
