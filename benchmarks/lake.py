@@ -5,9 +5,9 @@ What is compared. (a) everystep's compiled scan with `yardstick.py`, the same wo
 one-hot features (d = 400); that agent records no costs and no metrics, so everystep does more work.
 
 How. Everything on one core, XLA's threads as well; compilation is timed separately; each side makes its own random
-draws within the timed part; the sides alternate and the best of the repeats counts. Before anything is timed the yardstick
-must reproduce everystep's episodes from everystep's draws. The peer's cost grows with the episode's number: a few
-episodes are measured and the rest is extrapolated, and the output reports it.
+draws within the timed part; the sides alternate and the best of the repeats counts. Before anything is timed the
+yardstick must reproduce everystep's episodes from everystep's draws. The peer's cost grows with the episode's number: a
+few episodes are measured and the rest is extrapolated, and the output reports it.
 
 The figures are ratios within one run, because absolute times depend on the machine.
 

@@ -2,10 +2,10 @@
 
     python benchmarks/ray_overhead.py [--pieces N] [--episodes K] [--repeats R]
 
-A work unit is LSVI-AE on the paper's lake with two seeds. Both engines run alternately in this process, into run folders
-that must be equal, and are timed after their workers have compiled. The start-up time (of Ray, and of its workers, which
-import and compile) is measured by a short run before and printed separately. Then: the cost of a single task, how fast
-the driver receives rows, and the sizes of the data, for the figures of docs/cluster.md.
+A work unit is LSVI-AE on the paper's lake with two seeds. Both engines run alternately in this process, into run
+folders that must be equal, and are timed after their workers have compiled. The start-up time (of Ray, and of its
+workers, which import and compile) is measured by a short run before and printed separately. Then: the cost of a single
+task, how fast the driver receives rows, and the sizes of the data, for the figures of docs/cluster.md.
 """
 
 from __future__ import annotations

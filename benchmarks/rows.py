@@ -2,8 +2,8 @@
 
     python benchmarks/rows.py [SEEDS EPISODES]
 
-Rows are synthetic (with the shapes of a lake's), so that only writing and reading are measured. Prints seconds, the size
-of the file and the peak memory before, during writing and during reading.
+Rows are synthetic (with the shapes of a lake's), so that only writing and reading are measured. Prints seconds, the
+size of the file and the peak memory before, during writing and during reading.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The savings and the cost of rare switching: plans only when det(Lambda) has doubled, or in every episode.
 
 What is compared. LSVI-AE with `switch=2` and without, shared over steps, on (a) a random linear CMDP with d = 200
-features and (b) the paper's lake: the time of one seed, without compilation; and cumulative regret, value lost (the sum of
-max(V* - V, 0)) and total violations over several seeds. (c) The running inverse of the Gram matrix after very many
-updates compared with a recomputed inverse, and with a more exact one by singular values; features of full rank, and of rank 3.
+features and (b) the paper's lake: the time of one seed, without compilation; and cumulative regret, value lost (the sum
+of max(V* - V, 0)) and total violations over several seeds. (c) The running inverse of the Gram matrix after very many
+updates compared with a recomputed inverse, and with a more exact one by singular values; features of full rank, and of
+rank 3.
 
 How. Times are of the compiled scan, chunk by chunk as the local engine runs it. Differences in regret and violation are
 paired by seed and shown with 95 % bootstrap intervals, relative to planning every episode.

@@ -5,10 +5,10 @@ models shared over steps, tuned radii, the floor k): the estimates of every (x, 
 ties broken by the same hashed priorities, the exact value and expected violation of that policy from every state, the
 episode, the update, and every recorded number.
 
-How. It is a careful implementation of this one agent: one constraint, no noise on top of the arrival, one
-start, tables laid out so that the inner loop runs over neighbouring states, priorities only where there is a tie. It is
-compiled twice from one source: `run` for the paper's lake alone, whose four actions and four successors are constants
-that unroll, and `run_any`, which reads those numbers from the tables and runs any lake. It lacks everystep's generality: any
+How. It is a careful implementation of this one agent: one constraint, no noise on top of the arrival, one start, tables
+laid out so that the inner loop runs over neighbouring states, priorities only where there is a tie. It is compiled
+twice from one source: `run` for the paper's lake alone, whose four actions and four successors are constants that
+unroll, and `run_any`, which reads those numbers from the tables and runs any lake. It lacks everystep's generality: any
 problem, any part. `check` passes everystep's own draws to both and requires the same episodes.
 
 Only ratios within one run are meaningful; absolute speeds depend on the machine.
