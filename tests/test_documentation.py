@@ -101,3 +101,28 @@ def test_every_class_and_member_in_the_table_of_symbols_exists():
         homes = [text for text in source.values() if re.search(rf"^class {name}\b", text, re.MULTILINE)]
         assert homes, f"no class {name}"
         assert not member or any(re.search(rf"\b{member}\b", text) for text in homes), f"{name} has no {member}"
+
+
+def readme_example(heading):
+    """The first block of Python of a section of the README; None is the section before all headings."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    section = text if heading is None else text.split(f"\n## {heading}\n")[1]
+    return re.search(r"```python\n(.*?)```", section, re.DOTALL)[1]
+
+
+@pytest.mark.usefixtures("sketched")
+def test_the_example_at_the_top_of_the_readme_runs(monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    exec(readme_example(None).replace("episodes=1000, seeds=8", "episodes=60, seeds=2"), {})
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in printed] == ["lsvi-ae", "lsvi"]
+    assert all("safe optimum 5.23" in line for line in printed)
+    assert (tmp_path / "out" / "lake" / "episodes.parquet").is_file()
+
+
+def test_the_example_of_training_in_the_readme_runs(monkeypatch, tmp_path, capsys):
+    pytest.importorskip("gymnasium")
+    monkeypatch.chdir(tmp_path)
+    exec(readme_example("Environments").replace("episodes=80", "episodes=10"), {})
+    assert "lsvi-ae" in capsys.readouterr().out
+    assert (tmp_path / "out" / "holes" / "policy").is_dir()
