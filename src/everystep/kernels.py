@@ -1,14 +1,14 @@
-"""Kernels: how alike two points are, as formulas for one pair. A cost in the space of a kernel is learnt by a GP.
+"""Kernels: the similarity of two points, as formulas for one pair. A GP learns costs in the space of a kernel.
 
-A point y is a vector, or named coordinates of a state and an action: {"landing": (2,), "action": (1,), ...}, of which a
-kernel looks at the one it is `on`. Kernels add and multiply, also by a number:
+A point y is a vector, or named coordinates of a state and an action: {"landing": (2,), "action": (1,), ...}. `on` names
+the coordinate that a kernel depends on. Kernels can be added, and multiplied by each other and by numbers:
 
     0.5 * rbf(2, on=landing) + 0.5 * categorical(on=action)                as text, in settings
     0.5 * RBF(2, on="landing") + 0.5 * Categorical(on="action")            in Python
 
-Numbers (length scales, weights) are leaves, so gradients reach them and changing one compiles nothing; names and
-functions are static. The theory wants k(y, y) <= 1: `check_gram` holds it, and that the matrix of all pairs is
-symmetric and positive semi-definite.
+Numbers (length scales, weights) are pytree leaves, so that they have gradients and changing one compiles nothing; names
+and functions are static. The theory requires k(y, y) <= 1: `check_gram` checks this, and that the matrix of all pairs
+is symmetric and positive semi-definite.
 """
 
 from __future__ import annotations
@@ -55,32 +55,34 @@ class Kernel:
 
     def __add__(self, other: Kernel) -> Kernel:
         if not isinstance(other, Kernel):
-            raise EverystepError(f"a kernel plus {other!r}: add kernels, and Constant(c) for a number.")
+            raise EverystepError(f"a kernel plus {other!r} is not a kernel; add kernels, and Constant(c) for a number.")
         return Sum(self, other)
 
     def __mul__(self, other: Kernel | float) -> Kernel:
         if isinstance(other, Kernel):
             return Product(self, other)
         if not isinstance(other, int | float) or not 0 < other < math.inf:
-            raise EverystepError(f"a kernel times {other!r}: multiply kernels by each other and by numbers above 0.")
+            raise EverystepError(
+                f"a kernel times {other!r} is not a kernel; multiply by kernels and by numbers above 0."
+            )
         return Scaled(float(other), self)
 
     __rmul__ = __mul__
 
     def __str__(self) -> str:
         """The text that `read` turns back into this kernel."""
-        said = []
+        arguments = []
         for each in fields(self):  # type: ignore[arg-type]
             value = getattr(self, each.name)
             if each.name == "on":
-                said += [] if value is None else [f"on={value}"]
+                arguments += [] if value is None else [f"on={value}"]
             elif isinstance(value, Kernel) or value != each.default:
-                said.append(str(value) if isinstance(value, Kernel) else f"{value:.12g}")
-        return f"{type(self).__name__.lower()}({', '.join(said)})"
+                arguments.append(str(value) if isinstance(value, Kernel) else f"{value:.12g}")
+        return f"{type(self).__name__.lower()}({', '.join(arguments)})"
 
 
 def part(y: Point, on: str | None) -> Any:
-    """What a kernel that is `on` something looks at."""
+    """The coordinate that a kernel depends on; the whole point if it names none."""
     return y[on] if isinstance(y, Mapping) and on is not None else y
 
 
@@ -147,7 +149,7 @@ class Linear(Kernel):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Categorical(Kernel):
-    """1 where y and z are the same, `alike` (0 to 1) where they differ: actions, cells, names."""
+    """1 where y and z are equal, `alike` (0 to 1) where they differ: actions, cells, names."""
 
     alike: Number = 0.0
     on: str | None = static("action")
@@ -159,7 +161,7 @@ class Categorical(Kernel):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Constant(Kernel):
-    """The same number for every pair: an unknown level common to all points."""
+    """The same number for every pair: an unknown constant common to all points."""
 
     value: Number = 1.0
 
@@ -170,11 +172,11 @@ class Constant(Kernel):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Difference(Kernel):
-    """Of a move from p to q over a field f with kernel `field`: the covariance of f(q) - f(p), as for a slope.
+    """The covariance of f(q) - f(p), as for a slope: of a move from p to q over a field f with kernel `field`.
 
     k((p, q), (p', q')) = field(q, q') - field(q, p') - field(p, q') + field(p, p')
 
-    The first half of the vector it is `on` is p, the second half q.
+    The first half of the coordinate is p, the second half q.
     """
 
     field: Kernel
@@ -219,7 +221,7 @@ class Sum(Kernel):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Product(Kernel):
-    """one * other: alike only where both say so."""
+    """one * other: similar only where both are."""
 
     one: Kernel
     other: Kernel
@@ -234,7 +236,7 @@ class Product(Kernel):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Custom(Kernel):
-    """A function of your own, k(y, z) of one pair, written with jax.numpy."""
+    """A custom function k(y, z) of one pair, written with jax.numpy."""
 
     function: Callable[[Point, Point], Any] = field(metadata={"static": True})
     on: str | None = static(None)
@@ -263,7 +265,7 @@ def diagonal(kernel: Kernel, Y: Point) -> Any:
 
 
 def check_gram(K: np.ndarray, kernel: object) -> None:
-    """Raise what makes a matrix of all pairs no kernel with k(y, y) <= 1."""
+    """Raise if a matrix of all pairs is not that of a kernel with k(y, y) <= 1."""
     K = np.asarray(K)
     if not np.isfinite(K).all():
         raise EverystepError(f"kernel {kernel} gives {K[~np.isfinite(K)][0]} for some pair; it must be finite.")
@@ -279,18 +281,18 @@ def check_gram(K: np.ndarray, kernel: object) -> None:
         low = float(np.linalg.eigvalsh(K)[0])
         raise EverystepError(
             f"kernel {kernel} is not positive semi-definite: its matrix has an eigenvalue of {low:.3g}; "
-            "use another, or sums and products of those that are."
+            "use another, or sums and products of valid kernels."
         ) from None
 
 
 def parts_of(kernel: Kernel) -> list[Kernel]:
-    """A kernel and all the kernels it is made of."""
+    """A kernel and all kernels it is composed of."""
     inner = [getattr(kernel, each.name) for each in fields(kernel)]  # type: ignore[arg-type]
     return [kernel, *(part for each in inner if isinstance(each, Kernel) for part in parts_of(each))]
 
 
 def looks_at(kernel: Kernel) -> set[str | None]:
-    """The names of the coordinates a kernel is on; None for one that does not say, ALL for a function of everything."""
+    """The names of the coordinates a kernel is on; None for one that names none, ALL for a function of everything."""
     if isinstance(kernel, Difference):
         return {kernel.on}
     if isinstance(kernel, Custom) and kernel.on is None:
@@ -307,7 +309,7 @@ NAMES: dict[str, type[Kernel]] = {
 
 
 def read(text: str) -> Kernel:
-    """A kernel from its text. Raises ValueError with what to write instead."""
+    """A kernel from its text. Raises a ValueError with a remedy."""
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -319,7 +321,7 @@ def read(text: str) -> Kernel:
 
 
 def build(tree: ast.AST) -> Kernel | float:
-    """A kernel from a parsed text: names, numbers, + and * only; nothing is evaluated."""
+    """A kernel from a parsed text of names, numbers, + and *; nothing is evaluated."""
     try:
         return _build(tree)
     except (OverflowError, RecursionError):

@@ -250,7 +250,10 @@ def test_stepping_before_or_after_an_episode_is_refused():
         ({"problem": "frozen-lake", "horizn": 3}, r"^no setting 'horizn'\. Did you mean horizon\?"),
         ({"problem": "frozen-lake", "horizon": 0}, r"^horizon is 0; give a whole number of at least 1\.$"),
         ({"problem": "frozen-lake", "render_mode": "smell"}, r"^render_mode is 'smell'; choose ansi, rgb_array"),
-        ({"problem": random_problem(), "horizon": 3}, r"^horizon is no setting of an environment made of a FiniteCMDP"),
+        (
+            {"problem": random_problem(), "horizon": 3},
+            r"^horizon is not a setting of an environment made from a Finite",
+        ),
     ],
 )
 def test_wrong_arguments_are_refused_in_a_sentence(arguments, message):
@@ -264,7 +267,7 @@ def test_a_wrong_problem_or_start_is_refused():
     env = es.gym.make_env(es.problems.from_map(["S#G"]))
     with pytest.raises(EverystepError, match=r"^start is 3; give a whole number from 0 to 2\.$"):
         env.reset(options={"start": 3})
-    with pytest.raises(EverystepError, match=r"^start is 1, a state that is never entered"):
+    with pytest.raises(EverystepError, match=r"^start is 1, which is never entered"):
         env.reset(options={"start": 1})
 
 
@@ -410,7 +413,7 @@ def test_wrappers_say_what_is_missing():
         bare.step(0)
     five = es.gym.FromSixValueStep(es.gym.make_env(random_problem()))
     five.reset(seed=0)
-    with pytest.raises(EverystepError, match="gives 5 values, not six"):
+    with pytest.raises(EverystepError, match="returns 5 values, not six"):
         five.step(0)
     with pytest.raises(EverystepError, match="limit is nan"):
         es.gym.FromSixValueStep(es.gym.make_env(random_problem()), limit=np.nan)
@@ -521,10 +524,10 @@ def test_a_table_of_ones_own_needs_a_start_only():
     ("env", "more", "message"),
     [
         (object(), {}, r"^object publishes no table P .* with es\.train\.$"),
-        (Tabular({0: {0: []}, 1: {}}), {}, r"^the table P of Tabular is not complete"),
+        (Tabular({0: {0: []}, 1: {}}), {}, r"^the table P of Tabular is incomplete"),
         (Tabular({0: {0: [(1.0, 2, 0.0, False)]}}), {}, r"^P\[0\]\[0\] has the outcome \(1\.0, 2, 0\.0, False\); give"),
         (Tabular({0: {0: [(1.0, 0)]}}), {}, r"^P\[0\]\[0\] has the outcome"),
-        (Tabular(GOOD), {"start": None}, r"^Tabular does not say where it starts; give start="),
+        (Tabular(GOOD), {"start": None}, r"^Tabular has no initial_state_distrib; give start="),
         (Tabular(GOOD), {"start": 2}, r"^start is 2; give a state from 0 to 1"),
         (Tabular(GOOD), {"start": 1}, r"^state 1 ends an episode on one arrival and not on another"),
         (Tabular(GOOD), {"constraint": None}, r"has no map with holes; give constraint="),
@@ -542,5 +545,5 @@ def test_a_wrong_table_is_refused_in_a_sentence(env, more, message):
 
 
 def test_a_wrong_tolerance_is_refused():
-    with pytest.raises(EverystepError, match=r"^tolerance is 2; give a chance"):
+    with pytest.raises(EverystepError, match=r"^tolerance is 2; give a probability"):
         es.gym.from_toy_text(gymnasium.make("FrozenLake-v1"), horizon=3, tolerance=2)

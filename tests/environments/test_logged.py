@@ -154,7 +154,7 @@ def test_pictures_go_into_npz_files_only(tmp_path):
     pictures = np.zeros((6, 3, 4))
     batch = Batch.of(**table(observations=pictures, next_observations=pictures))
     assert the_same(es.logged.read(es.logged.write(batch, tmp_path / "log.npz")), batch)
-    with pytest.raises(EverystepError, match=r"observations have shape \(6, 3, 4\), which no table holds; write \.npz"):
+    with pytest.raises(EverystepError, match=r"observations have shape \(6, 3, 4\), which a table cannot hold; write"):
         es.logged.write(batch, tmp_path / "log.csv")
 
 
@@ -175,7 +175,7 @@ COLUMNS = "observation,action,reward,cost,next_observation,terminated,step\n"
         ("log.csv", COLUMNS + "0,0,x,0,0,0,0\n", r"rewards are not an array of numbers"),
         ("log.csv", COLUMNS + "0,7,1,0,0,0,0\n", r"action is 7 in row 0; actions are numbered from 0 to 2\.$"),
         ("log.csv", COLUMNS.replace("cost", "cost_0") + "0,0,0,0,0,0,0\n", r"it has no column cost_1 among cost_0"),
-        ("log.csv", COLUMNS.replace("cost", "reward") + "0,0,0,0,0,0,0\n", r"it has 2 columns reward; give it one\.$"),
+        ("log.csv", COLUMNS.replace("cost", "reward") + "0,0,0,0,0,0,0\n", r"it has 2 columns reward; keep one\.$"),
     ],
 )
 def test_a_wrong_file_is_refused_in_a_sentence(tmp_path, name, content, message):

@@ -340,7 +340,7 @@ def test_a_function_as_features_is_given_again_and_touches_nothing_else(tmp_path
     phi, phi_cost = features.function(shape, d=3, crossed=True), features.polynomial(1)
     result = es.train(Line(), constraint=harm_on_the_line, features=phi, cost_features=phi_cost, horizon=5, episodes=6)
     result.policy.save(tmp_path)
-    with pytest.raises(EverystepError, match=r"a function of your own"):
+    with pytest.raises(EverystepError, match=r"a custom function"):
         Policy.load(tmp_path)
     obs = np.array([0.6, 0.8])
     for given in (shape, features.bind(phi, Line.observation_space, 2)):
@@ -456,7 +456,7 @@ def test_a_constraint_that_misbehaves_ends_in_a_sentence(constraint, words):
     [
         ({"features": np.ones((3, 2, 2)) / 2}, "there are 4 observations"),
         ({"features": np.ones((4, 2, 2))}, "norm of 1.41"),
-        ({"features": lambda x: np.ones(3)}, "gave shape"),
+        ({"features": lambda x: np.ones(3)}, "returned shape"),
         ({"horizon": 0}, "horizon is 0"),
         ({"horizon": 9, "length": 5}, "horizon is 9, but an episode has at most 5 steps"),
         ({"reward_range": (1, 0)}, "reward_range is"),

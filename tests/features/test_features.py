@@ -222,9 +222,7 @@ def test_a_function_of_vectors_is_called_on_each():
     features = fs.bind(lambda x: np.stack([x, -x]) / 20, PLANE, 2)
     assert features.d == 2
     np.testing.assert_allclose(features(inside(3))[:, 1], -inside(3) / 20)
-    with pytest.raises(
-        EverystepError, match=r"function of your own \(<lambda>\), which is not saved; give features= a"
-    ):
+    with pytest.raises(EverystepError, match=r"a custom function \(<lambda>\), which is not saved; give features= a"):
         fs.rebuild(features.to_json(), features.arrays())
     again = fs.rebuild(features.to_json(), features.arrays(), lambda x: np.stack([x, -x]) / 20)
     np.testing.assert_array_equal(again(inside(3)), features(inside(3)))
@@ -232,7 +230,7 @@ def test_a_function_of_vectors_is_called_on_each():
 
 def test_long_features_of_a_function_are_cut_only_if_asked():
     f = lambda x: np.stack([x, 0 * x])
-    with pytest.raises(EverystepError, match="gave a norm of 5; it must be at most 1: divide"):
+    with pytest.raises(EverystepError, match="returned a norm of 5; it must be at most 1: divide"):
         fs.bind(fs.function(f), PLANE, 2)(np.array([[0.0, 5.0]]))
     features = fs.bind(fs.function(f, normalise=True), PLANE, 2)
     np.testing.assert_allclose(features(np.array([[0.0, 5.0], [0.3, 0.4]]))[:, 0], [[0, 1], [0.3, 0.4]])
@@ -248,7 +246,7 @@ def test_what_a_table_was_divided_by_is_said():
 def test_features_already_made_are_taken_as_they_are():
     features, _ = made("tiles")
     assert fs.bind(features, PLANE, 2) is features
-    with pytest.raises(EverystepError, match="are for 2 actions, there are 3"):
+    with pytest.raises(EverystepError, match="are for 2 actions, but there are 3"):
         fs.bind(features, PLANE, 3)
 
 
@@ -268,12 +266,12 @@ WRONG = {
     ),
     "low of tiles is 3 and high is 2 at coordinate 0": lambda: fs.bind(fs.tiles(low=3), PLANE, 1),
     "high of tiles is .*; give a number, or 2 of them": lambda: fs.bind(fs.tiles(high=[1, 2, 3]), PLANE, 1),
-    "one_hot needs observations that are whole numbers": lambda: fs.bind(fs.one_hot(), PLANE, 1),
-    "has a norm of 2; it must be at most 1: divide by it, or normalise=True": lambda: fs.bind(
+    "one_hot needs observations that are integers": lambda: fs.bind(fs.one_hot(), PLANE, 1),
+    "has a norm of 2; it must be at most 1: divide by it, or pass normalise=True": lambda: fs.bind(
         np.full((3, 2, 1), 2.0), discrete(3), 2
     ),
-    "table has 3 rows, there are 4 observations": lambda: fs.bind(np.zeros((3, 2, 1)), discrete(4), 2),
-    r"table has shape \(3, 2, 1\), there are 5 actions; give shape \(3, 5, 1\)": lambda: fs.bind(
+    "table has 3 rows, but there are 4 observations": lambda: fs.bind(np.zeros((3, 2, 1)), discrete(4), 2),
+    r"table has shape \(3, 2, 1\), but there are 5 actions; give shape \(3, 5, 1\)": lambda: fs.bind(
         np.zeros((3, 2, 1)), discrete(3), 5
     ),
     r"phi of table has shape \(3,\)": lambda: fs.table(np.zeros(3)),
@@ -281,19 +279,19 @@ WRONG = {
     "size of fourier is 0": lambda: fs.fourier(0),
     "lengthscale of fourier is -1": lambda: fs.fourier(lengthscale=-1),
     "lengthscale of fourier has 3 numbers for 2 coordinates": lambda: fs.bind(fs.fourier(2, (1, 2, 3)), PLANE, 1),
-    "centres have 3 coordinates, observations have 2": lambda: fs.bind(fs.centres(np.zeros((4, 3)), 1.0), PLANE, 1),
+    "centres have 3 coordinates, but observations have 2": lambda: fs.bind(fs.centres(np.zeros((4, 3)), 1.0), PLANE, 1),
     "tiles makes 80000 features of a state, more than 20000; ask for fewer bins": lambda: fs.bind(
         fs.tiles(8, 9), box([0] * 4, [1] * 4), 1
     ),
     "polynomial makes .* choose a lower degree": lambda: fs.bind(fs.polynomial(9), box([0] * 40, [1] * 40), 1),
-    r"gave shape \(2, 3\); give \(4, d\) for one observation": lambda: fs.bind(lambda x: np.zeros((2, 3)), PLANE, 4),
-    r"gave shape \(2,\); give \(4, 2\) for one observation": lambda: fs.bind(
+    r"returned shape \(2, 3\); return \(4, d\) per observation": lambda: fs.bind(lambda x: np.zeros((2, 3)), PLANE, 4),
+    r"returned shape \(2,\); return \(4, 2\) per observation": lambda: fs.bind(
         fs.function(lambda x: np.zeros(2), d=2), PLANE, 4
     )(inside(1)),
     "failed at observation .* .RuntimeError: no sensor": lambda: fs.bind(raises, PLANE, 2),
-    "gave inf at observation": lambda: fs.bind(lambda x: np.full((2, 2), np.inf), PLANE, 2),
+    "returned inf at observation": lambda: fs.bind(lambda x: np.full((2, 2), np.inf), PLANE, 2),
     "features are 'fourier'; give everystep.features": lambda: fs.bind("fourier", PLANE, 2),
-    r"observations have shape \(2,\); these features want \(n, 2\)": lambda: made("tiles")[0](np.zeros(2)),
+    r"observations have shape \(2,\); these features need \(n, 2\)": lambda: made("tiles")[0](np.zeros(2)),
     "an observation is nan at coordinate 1": lambda: made("tiles")[0](np.array([[0.0, np.nan]])),
     "an observation is 9 at coordinate 0; it must be a whole number from 3 to 8": lambda: made("one-hot")[0](
         np.array([4, 9])
@@ -301,7 +299,7 @@ WRONG = {
     "there are none of the state alone": lambda: made("table")[0].state(np.array([3])),
     "is not made of numbers": lambda: fs.flatten("left"),
     "is not made of Discrete": lambda: fs.bind(fs.fourier(), SimpleNamespace(), 1),
-    "must give features of the state; say crossed=True": lambda: fs.bind(
+    "must return features of the state; pass crossed=True": lambda: fs.bind(
         fs.joined(fs.tiles(), fs.function(raises)), PLANE, 1
     ),
     "saved features cannot be read": lambda: fs.rebuild({"kind": "Fourierr"}, {}),

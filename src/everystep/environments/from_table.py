@@ -1,4 +1,4 @@
-"""Environments that publish their table, as gymnasium's toy-text ones do, become finite problems with exact optima.
+"""Environments that publish a transition table, as gymnasium's toy-text ones do, as finite problems with exact optima.
 
 The table: `P[x][a]` is a list of (probability, x_next, reward, terminated).
 
@@ -7,10 +7,10 @@ The table: `P[x][a]` is a list of (probability, x_next, reward, terminated).
     g(x, a)      = sum over outcomes of probability * constraint(x, a, x', info)
 
 An episode of the environment may end early, one of a FiniteCMDP lasts H steps. So a state in which the environment
-terminates becomes absorbing, with r = 0 and g = -1 for every action: nothing is earned and nothing harmed any more, and
-the value of a policy is that in the environment cut after H steps. States that no episode enters need no safe action.
-Departure: rewards and constraints are shown on arrival, and where two outcomes of one action lead to the same state
-with different ones, their mean is shown.
+terminates becomes absorbing, with r = 0 and g = -1 for every action: there are no more rewards and no violations, and
+the value of a policy is that in the environment truncated after H steps. States that no episode enters need no safe
+action. Departure: rewards and constraints are observed on arrival; where two outcomes of one action lead to the same
+state with different values, their mean is observed.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from everystep.errors import EverystepError, whole_number
 from everystep.mdp.cmdp import FiniteCMDP, Grid, Noise
 from everystep.problems.grids import ACTIONS, cell_name, grid_coordinates, landing_cells
 
-AT_THE_END = -1.0  # g where an episode is over
+G_AFTER_END = -1.0  # g in states in which an episode is over
 
 
-class Line(NamedTuple):
-    """One outcome of a table."""
+class TableOutcome(NamedTuple):
+    """One possible outcome of an action, from the table."""
 
     x: int
     a: int
@@ -42,19 +42,19 @@ class Line(NamedTuple):
 def from_toy_text(
     env: Any, horizon: int, constraint: Constraint | None = None, tolerance: float = 0.5, start: Any = None
 ) -> FiniteCMDP:
-    """The problem of an environment that publishes its table: FrozenLake-v1, CliffWalking-v1, Taxi-v3, one's own.
+    """The problem of an environment that publishes its table: FrozenLake-v1, CliffWalking-v1, Taxi-v3, custom ones.
 
-    horizon     H; gymnasium's own limit on steps is not part of the table.
+    horizon     H; gymnasium's limit on steps is not part of the table.
     constraint  a function of (obs, action, obs_next, info), one number or several in [-1, 1], safe iff <= 0, where info
                 is {"prob", "reward", "terminated"} of the outcome. Without one, an environment with a map (`desc`, as
-                FrozenLake-v1) has its holes for a constraint: g > 0 iff the chance of falling in exceeds `tolerance`.
-                Seen are (1 - tolerance) / scale in a hole and -tolerance / scale elsewhere, where scale is the larger
-                of tolerance and 1 - tolerance: +1 and -1 for a half.
-    start       as for FiniteCMDP; without it what the environment draws from (`initial_state_distrib`).
+                FrozenLake-v1) has its holes as constraint: g > 0 iff the probability of falling in exceeds `tolerance`.
+                The observed constraint is (1 - tolerance) / scale in a hole and -tolerance / scale elsewhere, where
+                scale = max(tolerance, 1 - tolerance): +1 and -1 for a tolerance of 0.5.
+    start       as for FiniteCMDP; by default the environment's own (`initial_state_distrib`).
     """
     horizon = whole_number("horizon", horizon)
     table = _table(env)
-    lines = list(_lines(table))
+    lines = list(_outcomes(table))
     S, A = len(table), len(table[0])
     start = _start(env, start, S)
     over, entered = _over(lines, S, start)
@@ -73,7 +73,9 @@ def from_toy_text(
         g = observed(constraint, line.x, line.a, line.x_next, info)
         seen = seen or [np.zeros((S, A, S)) for _ in g]
         if len(g) != len(seen):
-            raise EverystepError(f"constraint gives {len(seen)} numbers and then {len(g)}; give equally many always.")
+            raise EverystepError(
+                f"constraint returns {len(seen)} numbers and then {len(g)}; return the same number every time."
+            )
         chance[at] += line.probability
         earned[at] += line.probability * line.reward
         for each, value in zip(seen, g, strict=True):
@@ -86,7 +88,7 @@ def from_toy_text(
     P = chance.copy()
     P[over] = np.eye(S)[over][:, None, :]
     costs = np.stack([on_arrival(each) for each in seen])
-    costs[:, over] = AT_THE_END
+    costs[:, over] = G_AFTER_END
     rewards = on_arrival(earned)
     problem = FiniteCMDP(
         P,
@@ -104,30 +106,28 @@ def from_toy_text(
 
 
 def _table(env: Any) -> list[list[Any]]:
-    """P as lists, by state and action, complete."""
+    """P as nested lists by state and action; raises if it is incomplete."""
     P: Any = getattr(getattr(env, "unwrapped", env), "P", None)
     if not hasattr(P, "keys"):
-        raise EverystepError(
-            f"{_name(env)} publishes no table P of its outcomes; learn it by playing instead, with es.train."
-        )
+        raise EverystepError(f"{_name(env)} publishes no table P of outcomes; learn on it instead, with es.train.")
     try:
         table = [[P[x][a] for a in range(len(P[x]))] for x in range(len(P))]
     except (KeyError, TypeError, IndexError):
         table = []
     if not table or {len(row) for row in table} != {len(table[0])} or not table[0]:
         raise EverystepError(
-            f"the table P of {_name(env)} is not complete; number states and actions from 0 and give every state all."
+            f"the table P of {_name(env)} is incomplete; list every action of every state, numbered from 0."
         )
     return table
 
 
-def _lines(table: list[list[Any]]) -> Iterator[Line]:
+def _outcomes(table: list[list[Any]]) -> Iterator[TableOutcome]:
     for x, row in enumerate(table):
         for a, outcomes in enumerate(row):
             for outcome in outcomes:
                 try:
                     probability, x_next, reward, terminated = outcome
-                    line = Line(x, a, float(probability), int(x_next), float(reward), bool(terminated))
+                    line = TableOutcome(x, a, float(probability), int(x_next), float(reward), bool(terminated))
                     ok = 0 <= line.x_next < len(table)
                 except (TypeError, ValueError):
                     ok = False
@@ -140,17 +140,17 @@ def _lines(table: list[list[Any]]) -> Iterator[Line]:
                     yield line
 
 
-def _over(lines: list[Line], S: int, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(S,) each: states in which an episode is over, because some arrival there terminates it; states ever entered.
+def _over(lines: list[TableOutcome], S: int, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(S,) each: terminal states, which some arrival terminates in; and states that some episode enters.
 
-    Taxi's table enters some ends without ending, but only from states in which no episode ever is: they do not count.
+    Taxi's table enters some terminal states without terminating, but only from states that no episode enters.
     """
     over = np.zeros(S, bool)
     over[[line.x_next for line in lines if line.terminated]] = True
     onward = np.zeros((S, S), bool)
     for line in lines:
         onward[line.x, line.x_next] |= not line.terminated
-    on = np.zeros(S, bool)  # states in which an episode can be that is not over
+    on = np.zeros(S, bool)  # states of episodes that are not over
     if np.issubdtype(start.dtype, np.integer):
         on[start.reshape(-1)] = True
     else:
@@ -160,7 +160,7 @@ def _over(lines: list[Line], S: int, start: np.ndarray) -> tuple[np.ndarray, np.
     if (both := over & on).any():
         raise EverystepError(
             f"state {int(both.argmax())} ends an episode on one arrival and not on another; "
-            "give the end a state of its own in the table."
+            "add a separate terminal state to the table."
         )
     return over, on | over
 
@@ -169,11 +169,11 @@ def _start(env: Any, start: Any, S: int) -> np.ndarray:
     if start is None:
         start = getattr(getattr(env, "unwrapped", env), "initial_state_distrib", None)
         if start is None:
-            raise EverystepError(f"{_name(env)} does not say where it starts; give start=, a state or probabilities.")
+            raise EverystepError(f"{_name(env)} has no initial_state_distrib; give start=, a state or probabilities.")
         start = np.asarray(start, np.float64)
         if start.shape == (S,) and (start == 1).sum() == 1 == (start > 0).sum():
             return np.array([int(start.argmax())])
-    # FiniteCMDP says what is wrong with a start, so only its shape is needed here.
+    # FiniteCMDP checks the rest of a start.
     start = np.asarray(start)
     integers = np.issubdtype(start.dtype, np.integer)
     if (integers and ((start < 0) | (start >= S)).any()) or (not integers and start.shape != (S,)):
@@ -182,7 +182,7 @@ def _start(env: Any, start: Any, S: int) -> np.ndarray:
 
 
 def _desc(env: Any, S: int) -> np.ndarray | None:
-    """(S,): the letters of a lake's map, if it has one."""
+    """The letters of a lake's map, if the environment has one."""
     desc = getattr(getattr(env, "unwrapped", env), "desc", None)
     letters = None if desc is None else np.asarray(desc)
     if letters is None or letters.ndim != 2 or letters.size != S or letters.dtype.kind != "S":
@@ -193,18 +193,16 @@ def _desc(env: Any, S: int) -> np.ndarray | None:
 
 def _holes(desc: np.ndarray | None, tolerance: Any) -> Constraint:
     if desc is None:
-        raise EverystepError(
-            "the environment has no map with holes; give constraint=, a function that says what harms."
-        )
+        raise EverystepError("the environment has no map with holes; give constraint=, a function that returns g.")
     if not isinstance(tolerance, int | float) or not 0 <= tolerance < 1:
-        raise EverystepError(f"tolerance is {tolerance}; give a chance from 0 to below 1.")
+        raise EverystepError(f"tolerance is {tolerance}; give a probability from 0 to below 1.")
     hole = desc.reshape(-1) == "H"
     scale = max(tolerance, 1 - tolerance)
     return lambda obs, action, obs_next, info: (float(hole[obs_next]) - tolerance) / scale
 
 
 def _map(desc: np.ndarray, over: np.ndarray) -> dict[str, Any]:
-    """How a lake is drawn and called; its actions are those of grids.py."""
+    """The map and the names of a lake; its actions are those of grids.py."""
     landing = landing_cells(np.zeros(desc.shape, bool))
     landing = np.where(over[:, None], np.arange(desc.size)[:, None], landing)
     return {

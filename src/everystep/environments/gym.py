@@ -1,10 +1,10 @@
-"""gymnasium and finite problems: a problem as an environment, an environment's table as a problem, six-value steps.
+"""Gymnasium and finite problems: a problem as an environment, an environment's table as a problem, six-value steps.
 
     env = gymnasium.make("everystep/FrozenLake-v0", horizon=20)      # after `import everystep`
-    env = es.gym.make_env(problem)                                   # of one's own
+    env = es.gym.make_env(problem)                                   # from a FiniteCMDP
     problem = es.gym.from_toy_text(gymnasium.make("FrozenLake-v1"), horizon=100)
 
-Needs the extra `gym`.
+Requires the extra `gym`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ HUMAN = ["human"] if importlib.util.find_spec("pygame") else []
 
 
 def make_env(problem: FiniteCMDP, render_mode: str | None = None) -> CMDPEnv:
-    """A problem of one's own as an environment."""
+    """A FiniteCMDP as an environment."""
     return CMDPEnv(problem, render_mode=render_mode)
 
 
@@ -46,16 +46,16 @@ class CMDPEnv(gymnasium.Env[Any, Any]):
     """A finite problem as a gymnasium environment.
 
     Actions       Discrete(A).      Observations  Discrete(S), the state.
-    Reward        as the problem shows it: on arrival or as a mean, with noise where it has any.
-    info          "constraint": (m,) as the problem shows it, signed, safe iff <= 0; "cost": sum_i max(constraint_i, 0);
-                  "mean_constraint": (m,) the true means g(x, a), for the books. After `reset`, all are 0.
+    Reward        as the problem generates it: on arrival or as a mean, with noise if the problem has any.
+    info          "constraint": (m,) as observed, signed, safe iff <= 0; "cost": sum_i max(constraint_i, 0);
+                  "mean_constraint": (m,) the true means g(x, a), for evaluation. After `reset`, all are 0.
     Start         the problem's; `reset(options={"start": x})` starts in state x. A problem with a sequence of starts
-                  goes through it, and from its first again after `reset(seed=...)`.
-    End           truncated after H steps, never terminated; x is then where the last step led.
+                  uses them in turn, and begins with the first again after `reset(seed=...)`.
+    End           truncated after H steps, never terminated; the last observation is the state after step H.
 
     `problem` is a FiniteCMDP, or the name of a registered problem with its settings: `CMDPEnv("terrain", seed=3)`.
-    Everything random comes from `np_random`, so that `reset(seed=...)` repeats it: a uniform draw for the start and for
-    each step, and normal draws where rewards or constraints are noisy.
+    All randomness comes from `np_random`, so that `reset(seed=...)` repeats an episode: a uniform draw for the start
+    and for each step, and normal draws if rewards or constraints are noisy.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array", *HUMAN], "render_fps": 4}  # noqa: RUF012
@@ -78,12 +78,12 @@ class CMDPEnv(gymnasium.Env[Any, Any]):
 
     @property
     def horizon(self) -> int:
-        """H, the steps of every episode; gymnasium's `spec` does not know it, for it depends on the problem."""
+        """H, the steps of every episode. It depends on the problem, so gymnasium's `spec` does not have it."""
         return self.problem.horizon
 
     @property
     def h(self) -> int:
-        """The steps done in this episode: the step, counted from 0, that the next action is for."""
+        """The number of steps taken in this episode."""
         return 0 if self._now is None else self._now.h
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
@@ -101,7 +101,7 @@ class CMDPEnv(gymnasium.Env[Any, Any]):
     def step(self, action: Any) -> tuple[int, SupportsFloat, bool, bool, dict[str, Any]]:
         now, H = self._now, self.problem.horizon
         if now is None or now.h >= H:
-            raise EverystepError(f"the episode has not begun or is over after {H} steps; call reset() first.")
+            raise EverystepError(f"the episode has not begun, or is over after {H} steps; call reset() first.")
         a = number_below("action", action, self.problem.actions)
         u = self.np_random.random()
         reward_noise = 0.0 if self._world.reward_sigma is None else self.np_random.standard_normal()
@@ -116,7 +116,7 @@ class CMDPEnv(gymnasium.Env[Any, Any]):
         return x, reward, False, now.h + 1 >= H, _info(outcome.cost, outcome.g)
 
     def render(self) -> Any:
-        """Text for `ansi`, bytes (height, width, 3) for `rgb_array`; `human` shows itself at every step."""
+        """Text for `ansi`, an image (height, width, 3) for `rgb_array`; `human` draws a window at every step."""
         if self._now is None:
             raise EverystepError("there is nothing to render before the first episode; call reset() first.")
         if self.render_mode is None:
@@ -142,14 +142,14 @@ class CMDPEnv(gymnasium.Env[Any, Any]):
     def _given_start(self, start: Any) -> int:
         x = number_below("start", start, self.problem.states)
         if self.problem.exempt[x]:
-            raise EverystepError(f"start is {x}, a state that is never entered; give another.")
+            raise EverystepError(f"start is {x}, which is never entered; give another state.")
         return x
 
 
 class SixValueStep(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """An environment in the style of Safety-Gymnasium: step gives obs, reward, cost, terminated, truncated, info.
+    """An environment in the style of Safety-Gymnasium: step returns obs, reward, cost, terminated, truncated, info.
 
-    cost = sum_i max(constraint_i, 0), of what `info` reports. Put it outermost: other wrappers know five values only.
+    cost = sum_i max(constraint_i, 0), from `info`. Make it the outermost wrapper: others expect five values.
     """
 
     def step(self, action: Any) -> Any:
@@ -158,10 +158,10 @@ class SixValueStep(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 class FromSixValueStep(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """The way back: the cost of a six-value step goes into `info`, as "constraint" and "cost".
+    """The inverse: the cost of a six-value step becomes "constraint" and "cost" of `info`.
 
-    constraint = cost - limit where `info` has none of its own, so that costs up to `limit` are safe; "cost" is then
-    what exceeds it. Put it innermost, around the six-value environment itself.
+    constraint = cost - limit where `info` has no constraint, so that costs up to `limit` are safe; "cost" is then the
+    excess. Make it the innermost wrapper, around the six-value environment itself.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], limit: float = 0.0) -> None:
@@ -171,7 +171,9 @@ class FromSixValueStep(gymnasium.Wrapper[Any, Any, Any, Any]):
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
         values: Any = self.env.step(action)
         if len(values) != 6:
-            raise EverystepError(f"the environment's step gives {len(values)} values, not six; use it as it is.")
+            raise EverystepError(
+                f"the environment's step returns {len(values)} values, not six; use it without this wrapper."
+            )
         obs, reward, cost, terminated, truncated, info = values
         if "constraint" not in info:
             g = signed(cost, lambda: f"the cost of a step is {cost}") - self.limit
@@ -196,6 +198,8 @@ def _problem(problem: Any, settings: dict[str, Any]) -> FiniteCMDP:
     if not isinstance(problem, FiniteCMDP):
         raise EverystepError(f"problem is {type(problem).__name__}; give an es.FiniteCMDP or the name of a problem.")
     if settings:
-        raise EverystepError(f"{next(iter(settings))} is no setting of an environment made of a FiniteCMDP; drop it.")
+        raise EverystepError(
+            f"{next(iter(settings))} is not a setting of an environment made from a FiniteCMDP; leave it out."
+        )
     problem.check()
     return problem

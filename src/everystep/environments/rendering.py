@@ -1,7 +1,7 @@
-"""What an episode in a problem looks like: as text, as a picture, in a window.
+"""An episode drawn: as text, as an image, in a window.
 
-A problem on a grid shows its map, any other a board of its states and the actions of the one it is in. What does not
-change is drawn once; a frame adds the agent, its trail and a line of words.
+A problem on a grid is drawn as its map, any other as a board of its states beside the actions of the current one. The
+background is drawn once; a frame adds the agent, its trail and a caption.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from everystep.errors import EverystepError
 from everystep.mdp.cmdp import FiniteCMDP, Grid
 from everystep.mdp.world import at_step
 
-FEW_ACTIONS = 12  # that are listed for a state
-NUMBERED = 144  # states up to this many carry their numbers
+FEW_ACTIONS = 12  # listed for a state
+NUMBERED = 144  # the most states whose tiles have numbers
 DPI = 100
 WINDOW_SENTENCE = (
     "render_mode is 'human', which needs pygame; install it with pip install 'gymnasium[toy-text]', or use 'rgb_array'."
@@ -25,7 +25,7 @@ WINDOW_SENTENCE = (
 
 
 class Moment(NamedTuple):
-    """What there is to show: the state x after h steps, the way there, and what the last step gave (None at first)."""
+    """One frame: the state x after h steps, the trail to it, and the last step's outcome (None before the first)."""
 
     h: int
     x: int
@@ -36,7 +36,7 @@ class Moment(NamedTuple):
 
 
 def caption(problem: FiniteCMDP, now: Moment) -> str:
-    """A line of words: where the agent is and what its last step gave."""
+    """Where the agent is, and the outcome of its last step."""
     place = f"after {now.h} of {problem.horizon} steps: {problem.describe(now.x)}"
     if now.action is None or now.cost is None:
         return place
@@ -64,7 +64,7 @@ def text(problem: FiniteCMDP, now: Moment) -> str:
 
 
 class Picture:
-    """Frames of a problem as (height, width, 3) bytes."""
+    """Draws frames of a problem as images (height, width, 3) of bytes."""
 
     def __init__(self, problem: FiniteCMDP) -> None:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -106,7 +106,7 @@ class Picture:
         )
         self.bars: Any = None
         if grid is None:
-            shade = "each tile a state: the redder, the more of its actions are unsafe"
+            shade = "each tile is a state; the redder, the more of its actions are unsafe"
             figure.text(edge / total[0], 0.1 / total[1], shade, fontsize=8, color=figures.INK)
             self.actions = place(board[0] + 1.35, bottom + 0.25, 1.25, board[1] - 0.55)
             self.bars = _bars(self.actions, problem)
@@ -163,7 +163,7 @@ class Window:
 
 
 def _letters(grid: Grid) -> list[str]:
-    """The rows of a map; where it has heights, tenths of them in place of plain cells."""
+    """The rows of a map; plain cells of a height map are digits, the height in tenths of its range."""
     if grid.heights is None:
         return list(grid.rows)
     low, high = grid.heights.min(), grid.heights.max()
@@ -179,14 +179,14 @@ def _constraints(problem: FiniteCMDP, now: Moment) -> np.ndarray:
 
 
 def _board(axes: Any, problem: FiniteCMDP, width: int, rows: int) -> None:
-    """States as tiles, the redder the larger the share of actions that are unsafe there."""
+    """States as tiles; the redder, the larger the share of unsafe actions."""
     from matplotlib.colors import LinearSegmentedColormap
 
     from everystep.experiments import figures
 
     shares = np.full(width * rows, np.nan)
     shares[: problem.states] = (problem.g > 0).any(0).mean((0, 2))
-    ramp = LinearSegmentedColormap.from_list("harm", ["#EAF2F8", figures.CELLS["H"]])
+    ramp = LinearSegmentedColormap.from_list("unsafe", ["#EAF2F8", figures.CELLS["H"]])
     axes.imshow(shares.reshape(rows, width), cmap=ramp, vmin=0, vmax=1)
     axes.set(xticks=np.arange(-0.5, width), yticks=np.arange(-0.5, rows), xticklabels=[], yticklabels=[])
     axes.tick_params(length=0)
@@ -200,7 +200,7 @@ def _board(axes: Any, problem: FiniteCMDP, width: int, rows: int) -> None:
 
 
 def _bars(axes: Any, problem: FiniteCMDP) -> Any:
-    """Bars for the mean constraints of the first actions, named at their left, right of the line unsafe."""
+    """Bars for the mean constraints of the first actions; a bar to the right of the line is unsafe."""
     from everystep.experiments import figures
 
     shown = min(problem.actions, FEW_ACTIONS)

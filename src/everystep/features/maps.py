@@ -1,7 +1,7 @@
-"""What features are: psi(x) of a state, crossed with actions, or phi(x, a) of both. Norm at most 1, a batch at a time.
+"""Feature maps: psi(x) of a state, crossed with actions, or phi(x, a) of both. Norm at most 1, for a batch at a time.
 
-Frozen arrays and numbers: saved as JSON and plain arrays and made again from them (`rebuild`), without pickle.
-How a person asks for them is in `features.py`.
+Frozen dataclasses of arrays and numbers, saved as JSON and plain arrays and read back (`rebuild`) without pickle. The
+functions that users call to ask for features are in `specs.py`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class OneHot(StateFeatures):
 
 @dataclass(frozen=True, eq=False)
 class StateTable(StateFeatures):
-    """psi(x) = values[x], as given."""
+    """psi(x) = values[x], from a table."""
 
     values: Float[np.ndarray, "S e"]
     sizes: tuple[int, ...]
@@ -79,7 +79,7 @@ class StateTable(StateFeatures):
 
 @dataclass(frozen=True, eq=False)
 class Intercept(StateFeatures):
-    """psi(x) = 1: a level common to all states."""
+    """psi(x) = 1: a constant common to all states."""
 
     @property
     def size(self) -> int:
@@ -111,14 +111,14 @@ class Fourier(StateFeatures):
 
 @dataclass(frozen=True, eq=False)
 class Centres(StateFeatures):
-    """psi_i(x) ~ exp(-|(x - c_i) / lengthscale|^2 / 2), divided by the norm of all, so that it is exactly 1.
+    """psi_i(x) ~ exp(-|(x - c_i) / lengthscale|^2 / 2), divided by its norm, so that the norm is exactly 1.
 
-    Divided by the norm rather than by the sum: then an untried state is equally wide wherever it is, however many
-    centres are near. |x|^2 is common to all i and so left out.
+    Divided by the norm rather than by the sum: then the width of an untried state is the same everywhere, however many
+    centres are near. |x|^2 is common to all i and therefore omitted.
     """
 
     scale: Scale
-    centres: Float[np.ndarray, "e o"]  # where observations are scaled to
+    centres: Float[np.ndarray, "e o"]  # in the scale [-1, 1]
     lengthscale: Float[np.ndarray, " o"]
 
     @property
@@ -134,7 +134,7 @@ class Centres(StateFeatures):
 
 @dataclass(frozen=True, eq=False)
 class Polynomial(StateFeatures):
-    """psi(x) = all products of at most `degree` coordinates, 1 among them, divided by sqrt(how many)."""
+    """psi(x) = all products of at most `degree` coordinates, including 1, divided by sqrt(their number)."""
 
     scale: Scale
     powers: Int[np.ndarray, "e o"]
@@ -155,9 +155,9 @@ class Polynomial(StateFeatures):
 class Tiles(StateFeatures):
     """Tile coding: in each of n tilings the one tile that holds x is 1 / sqrt(n), all others 0; norm exactly 1.
 
-    Tiling t is moved by (t (2 j + 1) / n mod 1) of a tile along coordinate j, so that tilings differ along every
-    direction; one more tile a coordinate holds what the move leaves over. Every tile is stored: nothing is hashed, no
-    two places share a feature by accident.
+    Tiling t is shifted by (t (2 j + 1) / n mod 1) of a tile along coordinate j, so that tilings differ along every
+    direction; one more tile per coordinate covers what the shift leaves over. Every tile is stored; without hashing, no
+    two tiles share a feature by accident.
     """
 
     scale: Scale
@@ -182,8 +182,8 @@ class Tiles(StateFeatures):
 
 
 @dataclass(frozen=True, eq=False)
-class OwnState(StateFeatures):
-    """psi(x) by a function of the user's, checked at every call."""
+class CustomStateFeatures(StateFeatures):
+    """psi(x) by a custom function, checked at every call."""
 
     function: Callable[[Any], Any]
     length: int
@@ -194,7 +194,7 @@ class OwnState(StateFeatures):
         return self.length
 
     def __call__(self, obs: np.ndarray) -> Float[np.ndarray, "n e"]:
-        return called(self.function, obs, (self.length,), self.cut)
+        return values_at(self.function, obs, (self.length,), self.cut)
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -203,7 +203,7 @@ class OwnState(StateFeatures):
 
 @dataclass(frozen=True, eq=False)
 class Joined(StateFeatures):
-    """Several one after another, divided by sqrt(how many)."""
+    """Several features concatenated, divided by sqrt(their number)."""
 
     parts: tuple[StateFeatures, ...]
 
@@ -236,15 +236,15 @@ class Features:
 
     def state(self, obs: np.ndarray) -> Float[np.ndarray, "n e"]:
         """psi(x), where phi is crossed with actions."""
-        raise EverystepError("these features are of (x, a) together; there are none of the state alone.")
+        raise EverystepError("these features depend on (x, a) jointly; there are none of the state alone.")
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What was scaled, divided or cut, in a sentence each."""
+        """What was scaled, divided or cut, one sentence each."""
         return ()
 
     def to_json(self) -> dict[str, Any]:
-        """All but the arrays, plain JSON."""
+        """Everything but the arrays, ready for JSON."""
         return _to_json(self)
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -254,7 +254,7 @@ class Features:
 
 @dataclass(frozen=True, eq=False)
 class Crossed(Features):
-    """phi(x, a) = e_a (x) psi(x): each action has a copy of psi of its own, so Lambda is one block for each."""
+    """phi(x, a) = e_a (x) psi(x): each action has its own copy of psi, so Lambda has one block per action."""
 
     psi: StateFeatures
     actions: int
@@ -280,7 +280,7 @@ class Crossed(Features):
 
 @dataclass(frozen=True, eq=False)
 class Table(Features):
-    """phi(x, a) = phi[x, a], as given."""
+    """phi(x, a) = phi[x, a], from a table."""
 
     phi: Float[np.ndarray, "S A d"]
     sizes: tuple[int, ...]
@@ -304,8 +304,8 @@ class Table(Features):
 
 
 @dataclass(frozen=True, eq=False)
-class Own(Features):
-    """phi(x, a) by a function of the user's, checked at every call."""
+class CustomFeatures(Features):
+    """phi(x, a) by a custom function, checked at every call."""
 
     function: Callable[[Any], Any]
     actions: int
@@ -317,7 +317,7 @@ class Own(Features):
         return self.length
 
     def __call__(self, obs: np.ndarray) -> Float[np.ndarray, "n A d"]:
-        return called(self.function, obs, (self.actions, self.length), self.cut)
+        return values_at(self.function, obs, (self.actions, self.length), self.cut)
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -336,65 +336,65 @@ def name_of(function: Callable[..., Any]) -> str:
     return getattr(function, "__name__", type(function).__name__)
 
 
-def called(function: Callable[[Any], Any], obs: np.ndarray, shape: tuple[int, ...], cut: bool) -> np.ndarray:
-    """A user's function at every observation of a batch, held to its shape and norm."""
+def values_at(function: Callable[[Any], Any], obs: np.ndarray, shape: tuple[int, ...], cut: bool) -> np.ndarray:
+    """A custom function at every observation of a batch; its shape and norm are checked."""
     out = np.zeros((len(obs), *shape))
     for i, x in enumerate(obs):
-        one = once(function, x)
-        if one.shape != shape:
+        value = value_at(function, x)
+        if value.shape != shape:
             raise EverystepError(
-                f"feature function {name_of(function)} gave shape {one.shape}; give {shape} for one observation."
+                f"feature function {name_of(function)} returned shape {value.shape}; return {shape} per observation."
             )
-        out[i] = one
+        out[i] = value
     norms = np.linalg.norm(out, axis=-1, keepdims=True)
     if cut:
         return out / np.maximum(norms, 1)
     if norms.max(initial=0) > 1 + ROUNDING:
         raise EverystepError(
-            f"feature function {name_of(function)} gave a norm of {norms.max():.6g}; it must be at most 1: divide by "
-            "the largest it can be, or say normalise=True to cut longer ones."
+            f"feature function {name_of(function)} returned a norm of {norms.max():.6g}; it must be at most 1: divide "
+            "by the largest possible norm, or pass normalise=True to cut longer ones."
         )
     return out
 
 
-def once(function: Callable[[Any], Any], x: Any) -> np.ndarray:
-    """What the function gives for one observation (o,), or for a whole number."""
+def value_at(function: Callable[[Any], Any], x: Any) -> np.ndarray:
+    """The function at one observation (o,), or at an integer."""
     x = int(x) if np.ndim(x) == 0 else x
     try:
-        one = np.asarray(function(x), np.float64)
+        value = np.asarray(function(x), np.float64)
     except Exception as error:
-        said = f"{type(error).__name__}: {error}".rstrip(": .")
-        raise EverystepError(f"feature function {name_of(function)} failed at observation {x} ({said}).") from error
-    if not np.isfinite(one).all():
+        reason = f"{type(error).__name__}: {error}".rstrip(": .")
+        raise EverystepError(f"feature function {name_of(function)} failed at observation {x} ({reason}).") from error
+    if not np.isfinite(value).all():
         raise EverystepError(
-            f"feature function {name_of(function)} gave {one[~np.isfinite(one)][0]} at observation {x}."
+            f"feature function {name_of(function)} returned {value[~np.isfinite(value)][0]} at observation {x}."
         )
-    return one
+    return value
 
 
-# --- saved and made again --------------------------------------------------------------------------------------------
+# --- saved and read back ---------------------------------------------------------------------------------------------
 _KINDS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
-        *(OneHot, StateTable, Intercept, Fourier, Centres, Polynomial, Tiles, OwnState, Joined),
-        *(Crossed, Table, Own, Scale),
+        *(OneHot, StateTable, Intercept, Fourier, Centres, Polynomial, Tiles, CustomStateFeatures, Joined),
+        *(Crossed, Table, CustomFeatures, Scale),
     )
 }
 
 
 def _to_json(part: Any) -> dict[str, Any]:
-    said: dict[str, Any] = {"kind": type(part).__name__}
+    content: dict[str, Any] = {"kind": type(part).__name__}
     for each in fields(part):
         value = getattr(part, each.name)
         if each.name == "parts":
-            said["parts"] = [_to_json(inner) for inner in value]
+            content["parts"] = [_to_json(inner) for inner in value]
         elif type(value).__name__ in _KINDS:
-            said[each.name] = _to_json(value)
+            content[each.name] = _to_json(value)
         elif each.name == "function":
-            said["function"] = name_of(value)
+            content["function"] = name_of(value)
         elif not isinstance(value, np.ndarray):
-            said[each.name] = list(value) if isinstance(value, tuple) else value
-    return said
+            content[each.name] = list(value) if isinstance(value, tuple) else value
+    return content
 
 
 def _arrays(part: Any, before: str = "") -> dict[str, np.ndarray]:
@@ -414,7 +414,7 @@ def _arrays(part: Any, before: str = "") -> dict[str, np.ndarray]:
 def rebuild(
     json: Mapping[str, Any], arrays: Mapping[str, np.ndarray], function: Callable[[Any], Any] | None = None
 ) -> Features:
-    """Features from what `to_json` and `arrays` gave. A user's function is not saved: give it again."""
+    """Features from the results of `to_json` and `arrays`. A custom function is not saved: pass it again."""
     try:
         made = _rebuild(json, arrays, function, "")
     except (KeyError, TypeError, AttributeError) as error:
@@ -432,7 +432,7 @@ def _rebuild(json: Mapping[str, Any], arrays: Mapping[str, np.ndarray], function
         if each.name == "function":
             if function is None:
                 raise EverystepError(
-                    f"features were made by a function of your own ({value}), which is not saved; give features= again."
+                    f"features were made by a custom function ({value}), which is not saved; give features= again."
                 )
             given["function"] = function
         elif each.name == "parts":

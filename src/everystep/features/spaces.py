@@ -1,10 +1,10 @@
-"""Observations as rows of numbers: what a gymnasium-like space says about them, and how they are scaled.
+"""Observations as rows of numbers: their bounds in a gymnasium-like space, and how they are scaled.
 
-    Discrete                                   a whole number, so a batch is (n,)
+    Discrete                                   an integer, so a batch is (n,)
     Box, MultiDiscrete, MultiBinary            (o,), flattened, so a batch is (n, o)
-    Tuple, Dict (in the order of its keys)     the parts one after another
+    Tuple, Dict (in the order of its keys)     the parts concatenated
 
-Spaces are known by what they carry (`n`, `nvec`, `low`, `spaces`), so gymnasium itself is not needed.
+Spaces are recognised by their attributes (`n`, `nvec`, `low`, `spaces`), so gymnasium itself is not needed.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from jaxtyping import Float
 
 from everystep.errors import EverystepError
 
-UNBOUNDED = 1e30  # some spaces write the largest float32 where they mean infinity
+UNBOUNDED = 1e30  # some spaces have the largest float32 in place of infinity
 
 
 @dataclass(frozen=True, eq=False)
 class Coordinates:
-    """The o numbers of an observation: their bounds (infinite where there are none), and of a list how many it has.
+    """The o numbers of an observation: their bounds (infinite where there are none), and the lengths of finite lists.
 
-    `sizes` is None unless every coordinate is a whole number counted from `low`; `single` says that an observation is
-    one such number instead of a vector.
+    `sizes` is None unless every coordinate is an integer counted from `low`; `single` is True if an observation is one
+    such integer instead of a vector.
     """
 
     low: Float[np.ndarray, " o"]
@@ -39,7 +39,7 @@ class Coordinates:
     def of(cls, space: Any) -> Coordinates:
         parts = list(_parts(space))
         if not parts:
-            raise EverystepError(f"observation space {space} holds no numbers; give one that does.")
+            raise EverystepError(f"observation space {space} has no numbers; give one that does.")
         low, high = (np.concatenate([part[i] for part in parts]).astype(np.float64) for i in (0, 1))
         low, high = np.where(low < -UNBOUNDED, -np.inf, low), np.where(high > UNBOUNDED, np.inf, high)
         whole = all(part[2] for part in parts)
@@ -49,12 +49,12 @@ class Coordinates:
 
     @property
     def first(self) -> tuple[int, ...]:
-        """What each list is counted from."""
+        """The first integer of each list."""
         return tuple(int(each) for each in self.low)
 
 
 def _parts(space: Any) -> Any:
-    """(low, high, whether whole numbers from a list) of every leaf of a space, in order."""
+    """(low, high, whether integers from a finite list) of every leaf of a space, in order."""
     if hasattr(space, "spaces"):
         inner = space.spaces
         for each in [inner[key] for key in sorted(inner)] if isinstance(inner, Mapping) else inner:
@@ -79,7 +79,7 @@ def _parts(space: Any) -> Any:
 
 
 def flatten(observation: Any) -> np.ndarray:
-    """An observation of any such space as a vector of numbers, or as one whole number where it is that."""
+    """An observation of any such space as a vector of numbers, or as one integer where it is one."""
     if isinstance(observation, Mapping):
         parts = [np.ravel(flatten(observation[key])) for key in sorted(observation)]
     elif isinstance(observation, tuple):
@@ -98,12 +98,12 @@ def flatten(observation: Any) -> np.ndarray:
 
 
 def rows(obs: np.ndarray, o: int) -> Float[np.ndarray, "n o"]:
-    """A batch of observations as (n, o) finite numbers; whole numbers (n,) are one column."""
+    """A batch of observations as (n, o) finite numbers; integers (n,) become one column."""
     x = np.asarray(obs, np.float64)
     x = x[:, None] if x.ndim == 1 and o == 1 else x
     if x.ndim != 2 or x.shape[1] != o:
         wanted = f"(n, {o})" if o > 1 else "(n,) or (n, 1)"
-        raise EverystepError(f"observations have shape {np.shape(obs)}; these features want {wanted}.")
+        raise EverystepError(f"observations have shape {np.shape(obs)}; these features need {wanted}.")
     if not np.isfinite(x).all():
         row, column = np.argwhere(~np.isfinite(x))[0]
         raise EverystepError(f"an observation is {x[row, column]} at coordinate {column}; it must be a finite number.")
@@ -111,8 +111,8 @@ def rows(obs: np.ndarray, o: int) -> Float[np.ndarray, "n o"]:
 
 
 def listed(obs: np.ndarray, sizes: tuple[int, ...], first: tuple[int, ...]) -> np.ndarray:
-    """A batch of whole numbers as places in one list, (n,): the last coordinate runs fastest."""
-    if len(sizes) == 1 and obs.ndim == 1 and obs.dtype == np.int64 and len(obs):  # most of acting on such a list
+    """A batch of integers as indices into one list, (n,): the last coordinate varies fastest."""
+    if len(sizes) == 1 and obs.ndim == 1 and obs.dtype == np.int64 and len(obs):  # the common case while acting
         place = obs - first[0]
         if place.min() >= 0 and place.max() < sizes[0]:
             return place
@@ -130,7 +130,7 @@ def listed(obs: np.ndarray, sizes: tuple[int, ...], first: tuple[int, ...]) -> n
 
 @dataclass(frozen=True, eq=False)
 class Scale:
-    """x -> 2 (x - low) / (high - low) - 1 in every coordinate, clipped to [-1, 1]; one that cannot vary becomes 0."""
+    """x -> 2 (x - low) / (high - low) - 1 in every coordinate, clipped to [-1, 1]; a constant coordinate becomes 0."""
 
     low: Float[np.ndarray, " o"]
     high: Float[np.ndarray, " o"]
@@ -142,7 +142,7 @@ class Scale:
 
     @property
     def remark(self) -> str:
-        """What was done to observations, in a sentence."""
+        """How observations were scaled, in a sentence."""
         if len(self.low) > 8:
             return f"{len(self.low)} coordinates of observations were scaled to [-1, 1] and clipped outside"
         ranges = ", ".join(f"{low:.4g} to {high:.4g}" for low, high in zip(self.low, self.high, strict=True))
@@ -150,7 +150,7 @@ class Scale:
 
 
 def scale(at: Coordinates, low: Any, high: Any, kind: str) -> Scale:
-    """The scale of a space, by `low` and `high` where given (a number, or one for each, None for the space's own)."""
+    """The scale of a space; `low` and `high` override its bounds (a number, or one per coordinate; None: no change)."""
     ends = []
     for name, own, given in (("low", at.low, low), ("high", at.high, high)):
         try:
@@ -162,7 +162,7 @@ def scale(at: Coordinates, low: Any, high: Any, kind: str) -> Scale:
     if len(open_ended):
         raise EverystepError(
             f"observations have no finite bounds at coordinate {', '.join(map(str, open_ended[:8]))}; give {kind} low= "
-            f"and high= ({len(at.low)} numbers each, None where the bound of the space will do)."
+            f"and high= ({len(at.low)} numbers each, None where the bound of the space applies)."
         )
     fixed_by_space = (at.low == at.high) & (ends[0] == ends[1])
     wrong = np.flatnonzero((ends[0] >= ends[1]) & ~fixed_by_space)

@@ -1,14 +1,14 @@
 """Features phi(x, a) of norm at most 1, for observations of any gymnasium-like space. NumPy only, a batch at a time.
 
-A person says what they want (a `Spec`); `bind` makes it for a space and a number of actions (`Features`):
+A `Spec` is what the user asks for; `bind` turns it into `Features` of a space and a number of actions:
 
     features = bind(fourier(size=100, lengthscale=0.5), env.observation_space, env.action_space.n)
-    features(obs)            obs (n, o), or (n,) whole numbers, to (n, A, d)
-    features.state(obs)      psi (n, e), where phi(x, a) = e_a (x) psi(x) is one block for each action: d = A e
+    features(obs)            obs (n, o), or (n,) integers, to (n, A, d)
+    features.state(obs)      psi (n, e), where phi(x, a) = e_a (x) psi(x) has one block per action: d = A e
 
-Continuous observations are scaled to [-1, 1] first, so length scales and bins mean the same in every coordinate. What
-is outside the bounds is clipped to them: features beyond what a person called the range would be guesses. `remarks`
-says what was scaled, divided or cut.
+Continuous observations are first scaled to [-1, 1], so that length scales and bins mean the same in every coordinate.
+Observations outside the bounds are clipped to them, because features beyond the declared range would be guesses.
+`remarks` reports what was scaled, divided or cut.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from everystep.features.maps import (
     ROUNDING,
     Centres,
     Crossed,
+    CustomFeatures,
+    CustomStateFeatures,
     Features,
     Fourier,
     Intercept,
     Joined,
     OneHot,
-    Own,
-    OwnState,
     Polynomial,
     StateFeatures,
     StateTable,
     Table,
     Tiles,
     name_of,
-    once,
     rebuild,
+    value_at,
 )
 from everystep.features.spaces import Coordinates, flatten
 
@@ -60,23 +60,23 @@ __all__ = [
     "table",
     "tiles",
 ]
-LARGEST = 20_000  # features of a state: beyond this matrices do not fit a computer, and a mistake is likelier
+LARGEST = 20_000  # features of a state; matrices of more do not fit into memory, and a mistake is likely
 
 
-# --- what a person asks for ------------------------------------------------------------------------------------------
+# --- specifications --------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Spec:
-    """Features to be: what was asked for. `bind` makes them for a space."""
+    """The features that a user asks for. `bind` makes them for a space."""
 
     kind: str
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        said = ", ".join(f"{key}={_said(value)}" for key, value in self.settings.items() if value is not None)
-        return f"{self.kind}({said})"
+        given = ", ".join(f"{key}={_as_text(value)}" for key, value in self.settings.items() if value is not None)
+        return f"{self.kind}({given})"
 
 
-def _said(value: Any) -> str:
+def _as_text(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"array{value.shape}"
     if isinstance(value, tuple) and value and isinstance(value[0], Spec):
@@ -85,12 +85,12 @@ def _said(value: Any) -> str:
 
 
 def one_hot() -> Spec:
-    """One feature for each (x, a), where observations are whole numbers from a list: nothing is shared."""
+    """One feature for each (x, a), where observations are integers from a finite list: nothing is shared."""
     return Spec("one_hot")
 
 
 def table(phi: Any, normalise: bool = False) -> Spec:
-    """Features in a table: (S, A, d), or (S, e) to be crossed with actions. `normalise` divides by the largest norm."""
+    """Features from a table: (S, A, d), or (S, e) crossed with actions. `normalise` divides by the largest norm."""
     try:
         array = np.array(phi, np.float64)
     except (TypeError, ValueError):
@@ -109,14 +109,14 @@ def fourier(
 ) -> Spec:
     """Random Fourier features of the RBF kernel: `size` frequencies, so 2 size features of a state.
 
-    lengthscale  a number, or one for each coordinate, where observations are scaled to [-1, 1]
+    lengthscale  a number, or one for each coordinate, in the scale [-1, 1]
     seed         of the frequencies; the same seed gives the same features
     low, high    bounds of observations (a number, or one for each coordinate; None: the space's own)
     constant     add a feature that is the same everywhere
     """
     size, seed = whole_number("size of fourier", size), whole_number("seed of fourier", seed, at_least=0)
-    said = {"size": size, "lengthscale": _lengths("fourier", lengthscale), "seed": seed, "low": low, "high": high}
-    return _with(constant, Spec("fourier", said))
+    settings = {"size": size, "lengthscale": _lengths("fourier", lengthscale), "seed": seed, "low": low, "high": high}
+    return _with(constant, Spec("fourier", settings))
 
 
 def centres(
@@ -124,10 +124,10 @@ def centres(
 ) -> Spec:
     """Radial basis functions around centres.
 
-    centres      how many along each coordinate (a number, or one for each), or the centres themselves, (n, o), in the
-                 units of observations
-    lengthscale  where observations are scaled to [-1, 1]; by default the distance of neighbouring centres of a grid,
-                 and 0.5 for centres given
+    centres      the number along each coordinate (one number, or one for each), or the centres themselves, (n, o), in
+                 the units of observations
+    lengthscale  in the scale [-1, 1]; by default the distance of neighbouring centres of a grid, and 0.5 for centres
+                 that are given
     """
     given = np.asarray(centres)
     if given.ndim < 2:
@@ -136,28 +136,28 @@ def centres(
         centres = given.astype(np.float64)
     else:
         raise EverystepError(f"centres has shape {given.shape}; give numbers along each coordinate, or (n, o) points.")
-    said = {"centres": centres, "lengthscale": lengthscale if lengthscale is None else _lengths("centres", lengthscale)}
-    return _with(constant, Spec("centres", {**said, "low": low, "high": high}))
+    lengths = lengthscale if lengthscale is None else _lengths("centres", lengthscale)
+    return _with(constant, Spec("centres", {"centres": centres, "lengthscale": lengths, "low": low, "high": high}))
 
 
 def polynomial(degree: int = 2, low: Any = None, high: Any = None) -> Spec:
-    """All products of at most `degree` coordinates (scaled to [-1, 1]), the constant 1 among them."""
+    """All products of at most `degree` coordinates (scaled to [-1, 1]), including the constant 1."""
     return Spec("polynomial", {"degree": whole_number("degree of polynomial", degree), "low": low, "high": high})
 
 
 def tiles(tilings: int = 8, bins: Any = 8, low: Any = None, high: Any = None, constant: bool = False) -> Spec:
     """Tile coding: `tilings` grids of `bins` tiles along each coordinate (a number, or one for each)."""
     counts = tuple(whole_number("bins of tiles", each) for each in np.atleast_1d(np.asarray(bins)))
-    said = {"tilings": whole_number("tilings of tiles", tilings), "bins": counts, "low": low, "high": high}
-    return _with(constant, Spec("tiles", said))
+    settings = {"tilings": whole_number("tilings of tiles", tilings), "bins": counts, "low": low, "high": high}
+    return _with(constant, Spec("tiles", settings))
 
 
 def function(f: Callable[[Any], Any], d: int | None = None, crossed: bool = False, normalise: bool = False) -> Spec:
     """Features by a function of one observation: f(obs) -> (A, d), or psi f(obs) -> (d,) with crossed=True.
 
-    f gets a vector (o,), or an int where observations are whole numbers: then it is called once for each of them and
-    kept as a table. d may be left out: f is then tried in the middle of the space. `normalise` divides a table by its
-    largest norm; elsewhere that norm is never known, so features longer than 1 are cut to length 1.
+    f receives a vector (o,), or an int where observations are integers: then it is called once for each of them and
+    stored as a table. If d is left out, f is called in the middle of the space. `normalise` divides a table by its
+    largest norm; for other observations that norm is unknown, so features longer than 1 are cut to length 1.
     """
     if not callable(f):
         raise EverystepError(f"f of function is {f!r}; give a function of one observation.")
@@ -166,9 +166,9 @@ def function(f: Callable[[Any], Any], d: int | None = None, crossed: bool = Fals
 
 
 def joined(*specs: Spec) -> Spec:
-    """Features of a state one after another, divided by sqrt(how many)."""
+    """Features of a state concatenated, divided by sqrt(their number)."""
     if not specs or not all(isinstance(each, Spec) for each in specs):
-        raise EverystepError("joined takes features such as joined(fourier(), polynomial(1)).")
+        raise EverystepError("joined takes features, such as joined(fourier(), polynomial(1)).")
     return Spec("joined", {"parts": specs})
 
 
@@ -191,18 +191,18 @@ def _lengths(kind: str, value: Any) -> Any:
 def bind(spec: Any, observation_space: Any, actions: int) -> Features:
     """Features for a space and a number of actions, from a `Spec`, an array (a table) or a function.
 
-    Features already made are taken as they are, if they are for as many actions.
+    `Features` are returned as they are, if they have the same number of actions.
     """
     actions = whole_number("actions", actions)
     if isinstance(spec, Features):
         if spec.actions != actions:
-            raise EverystepError(f"features are for {spec.actions} actions, there are {actions}; make them anew.")
+            raise EverystepError(f"features are for {spec.actions} actions, but there are {actions}; make them again.")
         return spec
     spec = table(spec) if isinstance(spec, np.ndarray) else spec
     spec = function(spec) if callable(spec) else spec
     if not isinstance(spec, Spec):
         raise EverystepError(
-            f"features are {spec!r}; give everystep.features.fourier(...), tiles(...), another of them, an array "
+            f"features are {spec!r}; give everystep.features.fourier(...), tiles(...), another of these, an array "
             "(S, A, d), or a function of one observation."
         )
     at = Coordinates.of(observation_space)
@@ -218,15 +218,15 @@ def bind(spec: Any, observation_space: Any, actions: int) -> Features:
 
 def _state(spec: Spec, at: Coordinates) -> StateFeatures:
     if spec.kind == "function" and not spec.settings["crossed"]:
-        raise EverystepError("a function in joined must give features of the state; say crossed=True.")
+        raise EverystepError("a function in joined must return features of the state; pass crossed=True.")
     return _MADE_BY[spec.kind](at, **spec.settings)
 
 
 def _whole(at: Coordinates, kind: str) -> tuple[int, ...]:
     if at.sizes is None:
         raise EverystepError(
-            f"{kind} needs observations that are whole numbers from a list (Discrete, MultiDiscrete, MultiBinary or a "
-            f"Tuple of them), the space is {at.space}; choose fourier, centres, tiles or polynomial."
+            f"{kind} needs observations that are integers from a finite list (Discrete, MultiDiscrete, MultiBinary or "
+            f"a Tuple of them), but the space is {at.space}; choose fourier, centres, tiles or polynomial."
         )
     return at.sizes
 
@@ -265,11 +265,13 @@ def _centres(at: Coordinates, centres: Any, lengthscale: Any, low: Any, high: An
     scale, o = spaces.scale(at, low, high, "centres"), len(at.low)
     if isinstance(centres, np.ndarray):
         if centres.shape[1] != o:
-            raise EverystepError(f"centres have {centres.shape[1]} coordinates, observations have {o}; give as many.")
+            raise EverystepError(
+                f"centres have {centres.shape[1]} coordinates, but observations have {o}; give centres with {o}."
+            )
         points, spacing = scale(centres), np.full(o, 0.5)
     else:
         counts = _fits("centres", "centres", centres, o)
-        _few("centres", math.prod(counts), "put fewer along a coordinate, or give the centres themselves")
+        _few("centres", math.prod(counts), "choose fewer along a coordinate, or give the centres themselves")
         along = [np.linspace(-1, 1, n) if n > 1 else np.zeros(1) for n in counts]
         points = np.stack(np.meshgrid(*along, indexing="ij"), -1).reshape(-1, o)
         spacing = np.array([2 / max(n - 1, 1) for n in counts])
@@ -294,19 +296,23 @@ def _tiles(at: Coordinates, tilings: int, bins: Any, low: Any, high: Any) -> Til
 
 
 def _shrunk(kind: str, values: np.ndarray, normalise: bool) -> tuple[np.ndarray, float]:
-    """Values with norms of at most 1, and what they were divided by."""
+    """Values with norms of at most 1, and the divisor."""
     top = float(np.linalg.norm(values, axis=-1).max())
     if top <= 1 + ROUNDING:
         return values, 1.0
     if not normalise:
-        raise EverystepError(f"{kind} has a norm of {top:.6g}; it must be at most 1: divide by it, or normalise=True.")
+        raise EverystepError(
+            f"{kind} has a norm of {top:.6g}; it must be at most 1: divide by it, or pass normalise=True."
+        )
     return values / top, top
 
 
 def _listed(at: Coordinates, kind: str, rows: int) -> tuple[int, ...]:
     sizes = _whole(at, kind)
     if rows != math.prod(sizes):
-        raise EverystepError(f"{kind} has {rows} rows, there are {math.prod(sizes)} observations; give one for each.")
+        raise EverystepError(
+            f"{kind} has {rows} rows, but there are {math.prod(sizes)} observations; give one row for each."
+        )
     return sizes
 
 
@@ -314,7 +320,7 @@ def _table(at: Coordinates, actions: int, phi: np.ndarray, normalise: bool, kind
     sizes = _listed(at, kind, len(phi))
     if phi.shape[1] != actions:
         wanted = (len(phi), actions, phi.shape[2])
-        raise EverystepError(f"{kind} has shape {phi.shape}, there are {actions} actions; give shape {wanted}.")
+        raise EverystepError(f"{kind} has shape {phi.shape}, but there are {actions} actions; give shape {wanted}.")
     values, divided_by = _shrunk(kind, phi, normalise)
     return Table(values, sizes, at.first, divided_by)
 
@@ -331,26 +337,28 @@ def _function(at: Coordinates, actions: int, f: Any, d: int | None, crossed: boo
     shape = _shape(at, f, (actions, d))
     if at.single:
         return _table(at, actions, _everywhere(at, f, shape), normalise, f"feature function {name_of(f)}")
-    return Own(f, actions, shape[1], normalise)
+    return CustomFeatures(f, actions, shape[1], normalise)
 
 
 def _state_function(at: Coordinates, f: Any, d: int | None, crossed: bool, normalise: bool) -> StateFeatures:
     shape = _shape(at, f, (d,))
     if at.single:
         return _state_table(at, _everywhere(at, f, shape), normalise, f"feature function {name_of(f)}")
-    return OwnState(f, shape[0], normalise)
+    return CustomStateFeatures(f, shape[0], normalise)
 
 
 def _shape(at: Coordinates, f: Any, wanted: tuple[int | None, ...]) -> tuple[int, ...]:
-    """The shape the function gives in the middle of the space, where it is not said; it must be as wanted."""
+    """The shape that the function returns in the middle of the space, unless it is given; it must match `wanted`."""
     if None not in wanted:
         return wanted  # type: ignore[return-value]
     low, high = np.maximum(at.low, -1e6), np.minimum(at.high, 1e6)
     middle = np.where(np.isfinite(at.low) & np.isfinite(at.high), (low + high) / 2, np.clip(0, at.low, at.high))
-    given = once(f, int(middle[0]) if at.single else middle).shape
+    given = value_at(f, int(middle[0]) if at.single else middle).shape
     if len(given) != len(wanted) or 0 in given or any(w not in (None, g) for w, g in zip(wanted, given, strict=True)):
         expected = f"({', '.join('d' if w is None else str(w) for w in wanted)}{',' * (len(wanted) == 1)})"
-        raise EverystepError(f"feature function {name_of(f)} gave shape {given}; give {expected} for one observation.")
+        raise EverystepError(
+            f"feature function {name_of(f)} returned shape {given}; return {expected} per observation."
+        )
     return given
 
 
@@ -358,10 +366,10 @@ def _everywhere(at: Coordinates, f: Any, shape: tuple[int, ...]) -> np.ndarray:
     every = np.arange(at.first[0], at.first[0] + _whole(at, "function")[0])
     out = np.zeros((len(every), *shape))
     for i, x in enumerate(every):
-        one = once(f, x)
-        if one.shape != shape:
-            raise EverystepError(f"feature function {name_of(f)} gave shape {one.shape} at {x}; it must give {shape}.")
-        out[i] = one
+        value = value_at(f, x)
+        if value.shape != shape:
+            raise EverystepError(f"feature function {name_of(f)} returned shape {value.shape} at {x}; return {shape}.")
+        out[i] = value
     return out
 
 

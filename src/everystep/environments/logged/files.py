@@ -1,8 +1,8 @@
 """Batches in files: Parquet, CSV, and npz without objects.
 
-A table has a row for each step and the columns observation (or observation_0, observation_1, ... for a vector), action,
-reward, cost (or cost_1, cost_2, ... for several constraints), next_observation (as observation), terminated, and step
-or episode or both. Other columns are left alone. An npz file holds arrays of these names, of any shape.
+A table has one row per step and the columns observation (or observation_0, observation_1, ... for a vector), action,
+reward, cost (or cost_1, cost_2, ... for several constraints), next_observation (like observation), terminated, and step
+or episode or both. Other columns are ignored. An npz file has arrays of these names, of any shape.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SEVERAL = {"observation": "observations", "next_observation": "next_observations
 
 
 def read(path: str | Path, action_count: int | None = None) -> Batch:
-    """A batch from a .parquet or .csv table, or from an .npz file with arrays named as the columns."""
+    """Read a batch from a .parquet or .csv table, or from an .npz file whose arrays are named like the columns."""
     file = Path(path)
     try:
         if file.suffix not in ENDINGS:
@@ -35,14 +35,14 @@ def read(path: str | Path, action_count: int | None = None) -> Batch:
         given |= {field: array for name, field in SEVERAL.items() if (array := _gathered(columns, name)) is not None}
         missing = [name for name in (*SEVERAL, *SINGLE) if (SEVERAL | SINGLE)[name] not in given]
         if missing and missing not in (["step"], ["episode"]):  # one of these two is enough
-            raise EverystepError(f"it has no column {missing[0]} (it has {', '.join(columns)}); give it one.")
+            raise EverystepError(f"it has no column {missing[0]} (it has {', '.join(columns)}); add it.")
         return Batch.of(**given, action_count=action_count)
     except EverystepError as error:
         raise EverystepError(f"log '{path}': {error}") from None
 
 
 def write(batch: Batch, path: str | Path) -> Path:
-    """The batch as a .parquet, .csv or .npz file that `read` gives back the same; written whole or not at all."""
+    """Write a .parquet, .csv or .npz file from which `read` returns an equal batch; whole or not at all."""
     file = Path(path)
     if file.suffix not in ENDINGS:
         raise EverystepError(f"log '{path}': it ends in '{file.suffix}'; choose {', '.join(ENDINGS)}.")
@@ -56,7 +56,9 @@ def write(batch: Batch, path: str | Path) -> Path:
         elif array.ndim == 2:
             columns |= {f"{name}_{i + (name == 'cost')}": column for i, column in enumerate(array.T)}
         else:
-            raise EverystepError(f"log '{path}': {field} have shape {array.shape}, which no table holds; write .npz.")
+            raise EverystepError(
+                f"log '{path}': {field} have shape {array.shape}, which a table cannot hold; write .npz."
+            )
     writer = {".npz": _write_npz, ".parquet": _write_parquet, ".csv": _write_csv}[file.suffix]
     try:
         files.write(file, lambda opened: writer(columns, opened))
@@ -73,7 +75,7 @@ def _read_table(path: Path) -> dict[str, np.ndarray]:
     import pyarrow.parquet as pq
 
     try:
-        with path.open("rb") as file:  # given a path, pyarrow would read meaning into the names of its folders
+        with path.open("rb") as file:  # given a path, pyarrow would interpret the names of its folders
             table = pq.read_table(file) if path.suffix == ".parquet" else pyarrow.csv.read_csv(file)
     except (pa.ArrowException, OSError) as error:
         reason = " ".join(str(error).split())[:120]
@@ -83,7 +85,7 @@ def _read_table(path: Path) -> dict[str, np.ndarray]:
         if not _wanted(name):
             continue
         if table.column_names.count(name) > 1:
-            raise EverystepError(f"it has {table.column_names.count(name)} columns {name}; give it one.")
+            raise EverystepError(f"it has {table.column_names.count(name)} columns {name}; keep one.")
         column = table.column(name)
         if column.null_count:
             raise EverystepError(f"{name} is empty in {column.null_count} rows; fill them or leave them out.")
@@ -92,7 +94,7 @@ def _read_table(path: Path) -> dict[str, np.ndarray]:
 
 
 def _write_npz(columns: Mapping[str, np.ndarray], file: BinaryIO) -> None:
-    np.savez_compressed(file, **columns)  # type: ignore[arg-type]
+    files.write_npz(file, columns.items(), compressed=True)
 
 
 def _write_parquet(columns: Mapping[str, np.ndarray], file: BinaryIO) -> None:
@@ -110,18 +112,18 @@ def _write_csv(columns: Mapping[str, np.ndarray], file: BinaryIO) -> None:
 
 
 def _wanted(column: str) -> bool:
-    """Whether it is one of ours: a log may hold more than is learnt from."""
+    """Whether a column belongs to a batch; a log may have others."""
     return column in SINGLE or column in SEVERAL or _numbered(column) in SEVERAL
 
 
 def _numbered(column: str) -> str:
-    """'cost' for cost_2; nothing for a column without a number."""
+    """'cost' for cost_2; '' for a column without a number."""
     name, _, number = column.rpartition("_")
     return name if number.isdigit() else ""
 
 
 def _gathered(columns: Mapping[str, np.ndarray], name: str) -> np.ndarray | None:
-    """The column `name`, or the columns name_0, name_1, ... (costs: from 1) side by side; None if there are neither."""
+    """The column `name`, or the columns name_0, name_1, ... (costs: from 1) stacked; None if there are neither."""
     numbered = [key for key in columns if _numbered(key) == name]
     if name in columns or not numbered:
         return columns.get(name)
@@ -129,6 +131,6 @@ def _gathered(columns: Mapping[str, np.ndarray], name: str) -> np.ndarray | None
     wanted = [f"{name}_{i}" for i in range(first, first + len(numbered))]
     if missing := [key for key in wanted if key not in numbered]:
         raise EverystepError(
-            f"it has no column {missing[0]} among {', '.join(sorted(numbered))}; number them in a row."
+            f"it has no column {missing[0]} among {', '.join(sorted(numbered))}; number them consecutively."
         )
     return np.stack([columns[key] for key in wanted], -1)

@@ -1,1 +1,1 @@
-"""Value and cost models on stored transitions, for environments whose states nobody lists in advance."""
+"""Value and cost models on stored transitions, for environments whose states cannot be listed."""
