@@ -185,7 +185,7 @@ def expected(case):
 def beliefs(agent, state, V_next):
     """Q and admitted actions of a plan, states first, and gamma and w at every step."""
     H = len(V_next)
-    admitted = algorithm.believed(agent, state.costs, state.k)
+    admitted = algorithm.cost_belief(agent, state.costs, state.k)
     fit = agent.values.fit(state.values, state.k)._replace(bonus=admitted.bonus)
     Q = jax.vmap(lambda h, V: agent.values.estimate(fit, h, V))(jnp.arange(H), V_next)
     gamma = state.costs.moment @ state.costs.gram.inverse

@@ -215,7 +215,7 @@ def beliefs(agent, state, words):
     fit = agent.values.fit(state.values, state.k)
     V_next = jnp.concatenate([info.V[1:], jnp.zeros((1, S))])
     Q = jax.vmap(lambda h, V: agent.values.estimate(fit, h, V))(jnp.arange(H), V_next)
-    ghat = algorithm.believed(agent, state.costs, state.k)
+    ghat = algorithm.cost_belief(agent, state.costs, state.k)
     states_first = lambda array: array.swapaxes(-1, -2)
     ghat = jnp.stack([at_step(ghat, h) for h in range(H)], 1)
     return plan.policy.argmax(1), info.V[0], states_first(Q), states_first(ghat)

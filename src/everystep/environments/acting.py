@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from everystep.environments.encoders import Encoder
-from everystep.lsvi.choices.basic import Choice
 from everystep.lsvi.choices.ties import TIE
+from everystep.lsvi.protocols import ScoringChoice
 from everystep.mdp import certificates
 
 
@@ -46,7 +46,7 @@ class ActingPlan:
     value_encoder: Encoder
     cost_encoder: Encoder
     price: np.ndarray
-    choice: Choice
+    choice: ScoringChoice
     optimism: float
     cap: float
     look_up: Callable[[int, np.ndarray], int | None] | None = None

@@ -21,7 +21,8 @@ from everystep.environments.acting import ActingPlan
 from everystep.environments.encoders import encoder_from_json
 from everystep.errors import EverystepError, whole_number
 from everystep.features.spaces import flatten
-from everystep.lsvi.choices.basic import Choice, Greedy, Penalised, Reacting
+from everystep.lsvi.choices.basic import Greedy, Penalised, Reacting
+from everystep.lsvi.protocols import ScoringChoice
 
 FORMAT = 2
 
@@ -149,7 +150,7 @@ def _plan_from_json(
     )
 
 
-def _choice_to_json(choice: Choice) -> dict[str, Any]:
+def _choice_to_json(choice: ScoringChoice) -> dict[str, Any]:
     """Greedy, or penalised with its `rectify`; a policy does not react within an episode."""
     choice = choice.choice if isinstance(choice, Reacting) else choice
     return (

@@ -23,7 +23,7 @@ import numpy as np
 from everystep.agents.model_syntax import WIDTH, Bonus, Regression
 from everystep.environments.models.linear import LinearPredictor
 from everystep.errors import EverystepError
-from everystep.lsvi.choices.basic import Choice
+from everystep.lsvi.protocols import ScoringChoice
 
 
 class RegressionData(NamedTuple):
@@ -53,7 +53,7 @@ class PlanningTask(NamedTuple):
     widths: list[np.ndarray]
     ghat: np.ndarray
     price: np.ndarray
-    choice: Choice
+    choice: ScoringChoice
     zero_reward: float
     cap: float
     beta: float

@@ -24,7 +24,7 @@ from everystep.environments import regressors
 from everystep.environments.acting import ActingPlan
 from everystep.environments.batch import Batch
 from everystep.environments.encoders import RegressionEncoder
-from everystep.environments.models.protocols import NO_SLOT, TransitionRows
+from everystep.environments.models.protocols import NO_SLOT, TransitionRows, stored_models
 from everystep.environments.resolve import ResolvedForTraining, StoredParts
 from everystep.errors import EverystepError
 from everystep.lsvi import algorithm, radii
@@ -61,7 +61,8 @@ def _plan(agent: Agent, state: State, word: Any, shape: tuple[int, int]) -> tupl
     """The backward pass over all slots: their actions (H, C), the predictors of both models, and the prices."""
     plan, info = algorithm.plan(agent, state, ties(word, *shape))
     fit = agent.values.fit(state.values, state.k)
-    values, costs = agent.values.predictor(fit, info.V, state.k), agent.costs.predictor(state.costs, state.k)
+    value_model, cost_model = stored_models(agent)
+    values, costs = value_model.predictor(fit, info.V, state.k), cost_model.predictor(state.costs, state.k)
     return _copied((plan.actions, values, costs, state.price))
 
 
@@ -76,7 +77,8 @@ _log_det = jax.jit(lambda agent, state: agent.values.log_det(state.values))
 @partial(jax.jit, donate_argnames="state")
 def _refresh(agent: Agent, state: State) -> State:
     """The inverses computed again; in place, like `_learn`."""
-    values, costs = agent.values.refreshed(state.values), agent.costs.refreshed(state.costs)
+    value_model, cost_model = stored_models(agent)
+    values, costs = value_model.refreshed(state.values), cost_model.refreshed(state.costs)
     return state._replace(values=values, costs=costs)
 
 
@@ -257,10 +259,11 @@ class StoredAgent:
                 f"a kernel on {self._points + more} transitions would take {size / 1e9:.1f} GB; use features "
                 "(everystep.features.fourier is the RBF kernel at a fixed size), or fewer episodes."
             )
+        value_model, cost_model = stored_models(self.agent)
         with jax.enable_x64(True):
             self.state = self.state._replace(
-                values=self.agent.values.enlarged(self.state.values, capacity),
-                costs=self.agent.costs.enlarged(self.state.costs, capacity),
+                values=value_model.enlarged(self.state.values, capacity),
+                costs=cost_model.enlarged(self.state.costs, capacity),
             )
         self._capacity = capacity
 
@@ -279,7 +282,7 @@ class StoredAgent:
         """A plan without the bonus on values, and with another `optimism` about costs if given."""
         agent, optimism = self.agent, self.resolved["optimism"] if optimism is None else optimism
         with jax.enable_x64(True):
-            values = agent.values._replace(radius=radii.Tuned(jnp.zeros(())))
+            values = stored_models(agent)[0]._replace(radius=radii.Tuned(jnp.zeros(())))
             agent = agent._replace(values=values, optimism=jnp.asarray(optimism, float))
         return replace(self._new_plan(agent, np.random.default_rng(0)), optimism=optimism)
 
@@ -325,7 +328,7 @@ class StoredAgent:
         """The same plan with regressors in place of the linear value model: both predictors, and the prices."""
         widths, ghat, bonus, costs, price = jax.tree.map(np.array, _inputs_of_regressors(agent, self.state))
         low, high = self.reward_scale
-        beta = float(agent.values.radius.beta)
+        beta = float(stored_models(agent)[0].radius.beta)
         slots = [
             encoder.inputs_of_all_actions(np.stack(each)) if each else np.zeros((encoder.actions, 0, 0))
             for each in self._slot_table.observations
@@ -367,8 +370,9 @@ def _inputs_of_regressors(agent: Agent, state: State) -> tuple[Any, ...]:
     """Widths (T, A, C) and ghat (T, m, A, C) at all slots, the predictors of both models, and the prices."""
     fit = agent.values.fit(state.values, state.k)
     V = jnp.zeros((state.price.shape[1], fit.width.shape[-1]))
-    bonus, costs = agent.values.predictor(fit, V, state.k), agent.costs.predictor(state.costs, state.k)
-    return _copied((fit.width, algorithm.believed(agent, state.costs, state.k), bonus, costs, state.price))
+    value_model, cost_model = stored_models(agent)
+    bonus, costs = value_model.predictor(fit, V, state.k), cost_model.predictor(state.costs, state.k)
+    return _copied((fit.width, algorithm.cost_belief(agent, state.costs, state.k), bonus, costs, state.price))
 
 
 def _placed(array: np.ndarray, place: np.ndarray, length: int, fill: Any) -> np.ndarray:

@@ -17,12 +17,11 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
-from everystep.lsvi import algorithm
-from everystep.lsvi import rowwise as rows
+from everystep.lsvi import algorithm, rowwise
 from everystep.lsvi.algorithm import Agent, Plan, State
 from everystep.lsvi.choices.ties import ties
-from everystep.lsvi.costs import gp
 from everystep.lsvi.episode import Episode
+from everystep.lsvi.protocols import FiniteCostModel
 from everystep.mdp import certificates, planner
 from everystep.mdp.world import AnyArray, Sizes, World, start_state, step
 
@@ -93,13 +92,13 @@ def evaluate(world: World, plan: Plan) -> tuple[Float[Array, " S"], Float[Array,
     H, _, S = plan.policy.shape
     policy, actions = plan.policy, plan.actions
 
-    # Value and violation are kept as one complex number: one result, so one pass that picks P_pi once (see lsvi.plan).
-    def backward(VC, h):
-        under_pi = partial(planner.under, policy[h]) if actions is None else partial(rows.picked, actions[h])
-        return lax.complex(*planner.policy_backup(world, h, under_pi, VC.real, VC.imag)), None
+    def backward(packed, h):
+        under_pi = partial(planner.under, policy[h]) if actions is None else partial(rowwise.picked, actions[h])
+        V, C = rowwise.unpack(packed)
+        return rowwise.pack(*planner.policy_backup(world, h, under_pi, V, C)), None
 
-    VC, _ = lax.scan(backward, jnp.zeros(S, complex), jnp.arange(H), reverse=True)
-    return VC.real, VC.imag
+    packed, _ = lax.scan(backward, jnp.zeros(S, complex), jnp.arange(H), reverse=True)
+    return rowwise.unpack(packed)
 
 
 def plan_anew(agent: Agent, world: World, state: State, tie: UInt32[Array, "H S"]) -> Planned:
@@ -281,15 +280,17 @@ def scan(
 
 def with_room(agent: Agent, sizes: Sizes, carries: Carry, episodes: int) -> Carry:
     """Room for so many episodes more in a cost model that grows, for many seeds at once. Not for compiled code."""
-    costs = gp.with_room(agent.costs, carries.agent.costs, episodes, sizes.horizon)
+    assert isinstance(agent.costs, FiniteCostModel)
+    costs = agent.costs.with_room(carries.agent.costs, episodes, sizes.horizon)
     return carries._replace(agent=carries.agent._replace(costs=costs))
 
 
 def shaped(agent: Agent, sizes: Sizes, carries: Carry, chunks: Sequence[int]) -> Carry:
     """A fresh carry made the shape it would have after chunks of so many episodes. Not for compiled code."""
+    assert isinstance(agent.costs, FiniteCostModel)
     for episodes in chunks:
         carries = with_room(agent, sizes, carries, episodes)
-        costs = gp.as_if_seen(agent.costs, carries.agent.costs, episodes, sizes.horizon)
+        costs = agent.costs.as_if_seen(carries.agent.costs, episodes, sizes.horizon)
         carries = carries._replace(agent=carries.agent._replace(costs=costs))
     return carries
 

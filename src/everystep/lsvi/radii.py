@@ -28,6 +28,11 @@ def iota(d: Any, horizon: Any, episodes: Any, p: Any, log: Callable[[Any], Any] 
     return log(2 * d * horizon * episodes / p)
 
 
+def with_bonus(width: Norms, bonus: Norms | None) -> Norms:
+    """A width of Q plus what the choice adds to it (`protocols.Choice.value_bonus`), if anything."""
+    return width if bonus is None else width + bonus
+
+
 class Tuned(NamedTuple):
     """beta ||phi||_{Lambda^-1}, for values and costs alike; beta sigma(y) with the variance of a Gaussian process."""
 

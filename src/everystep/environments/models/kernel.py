@@ -25,7 +25,7 @@ from jaxtyping import Array, Bool, Float, Int
 from everystep.environments.models.protocols import StoredSizes, TransitionRows, arrivals_by_step
 from everystep.kernels import Kernel, Point, diagonal, gram
 from everystep.lsvi.costs.estimate import CostEstimate
-from everystep.lsvi.radii import Radius, Scalar
+from everystep.lsvi.radii import Radius, Scalar, with_bonus
 from everystep.lsvi.regression.linalg import forward
 from everystep.mdp.world import at_step
 
@@ -213,6 +213,10 @@ class StoredKernelValues(NamedTuple):
     horizon: Scalar
     kernel: Any
 
+    @property
+    def learns_from_plans(self) -> bool:
+        return False
+
     def init(self, shape: PointShape, sizes: StoredSizes, reward_scale: tuple[float, float]) -> KernelValueState:
         zeros = jnp.zeros((sizes.steps, sizes.capacity))
         low, high = (jnp.asarray(each, float) for each in reward_scale)
@@ -253,8 +257,10 @@ class StoredKernelValues(NamedTuple):
     def log_det(self, state: KernelValueState) -> Float[Array, " T"]:
         return state.core.log_det
 
-    def fit(self, state: KernelValueState, k: Int[Array, ""]) -> KernelValueFit:
-        return KernelValueFit(state, self.radius.width(jnp.maximum(state.core.var, 0) / self.lam, k))
+    def fit(
+        self, state: KernelValueState, k: Int[Array, ""], bonus: Float[Array, "H A C"] | None = None
+    ) -> KernelValueFit:
+        return KernelValueFit(state, with_bonus(self.radius.width(jnp.maximum(state.core.var, 0) / self.lam, k), bonus))
 
     def whitened(self, fit: KernelValueFit, h: Int[Array, ""], V_next: Float[Array, " C"]) -> Float[Array, " C"]:
         """z = L^-1 (r + V_{h+1}(x')), rewards on the scale of [0, 1]."""

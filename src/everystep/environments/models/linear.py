@@ -32,7 +32,7 @@ from jaxtyping import Array, Float, Int
 
 from everystep.environments.models.protocols import StoredSizes, TransitionRows, arrivals_by_step
 from everystep.lsvi.costs.estimate import CostEstimate
-from everystep.lsvi.radii import Radius, Scalar
+from everystep.lsvi.radii import Radius, Scalar, with_bonus
 from everystep.lsvi.regression.linalg import forward
 from everystep.mdp.world import at_step
 
@@ -248,6 +248,10 @@ class StoredLinearValues(NamedTuple):
     cap: Scalar
     horizon: Scalar
 
+    @property
+    def learns_from_plans(self) -> bool:
+        return False
+
     def init(self, shape: FeatureShape, sizes: StoredSizes, reward_scale: tuple[float, float]) -> LinearValueState:
         T, C = sizes.steps, sizes.capacity
         B, e = shape.blocks, shape.e
@@ -293,10 +297,14 @@ class StoredLinearValues(NamedTuple):
     def log_det(self, state: LinearValueState) -> Float[Array, " T"]:
         return state.blocks.log_det.sum(1)
 
-    def fit(self, state: LinearValueState, k: Int[Array, ""]) -> LinearValueFit:
+    def fit(
+        self, state: LinearValueState, k: Int[Array, ""], bonus: Float[Array, "H A C"] | None = None
+    ) -> LinearValueFit:
         span = state.high - state.low
         known = (state.rewards - state.low * state.steps) / span
-        return LinearValueFit(state, known, -state.low / span, self.radius.width(_slot_norms(state), k))
+        return LinearValueFit(
+            state, known, -state.low / span, with_bonus(self.radius.width(_slot_norms(state), k), bonus)
+        )
 
     def weights(self, fit: LinearValueFit, h: Int[Array, ""], V_next: Float[Array, " C"]) -> Float[Array, "B e"]:
         """w_h, given V at the states that step h leads to."""

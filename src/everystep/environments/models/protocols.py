@@ -6,11 +6,14 @@ list of all states. `lsvi.algorithm` uses them like every other model; what foll
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
+
+from everystep.lsvi.algorithm import Agent
+from everystep.lsvi.protocols import CostModel, ValueModel
 
 NO_SLOT = np.iinfo(np.int32).max  # the slot of a next state that is not kept; beyond every capacity
 
@@ -70,44 +73,34 @@ class StoredModel(Protocol):
         ...
 
 
-class StoredValueModel(StoredModel, Protocol):
-    """A value model on stored data."""
+@runtime_checkable
+class StoredValueModel(StoredModel, ValueModel, Protocol):
+    """A value model on stored data: `init(shape, sizes, reward_scale)`, where `shape` is the encoder's."""
 
-    def init(self, shape: Any, sizes: StoredSizes, reward_scale: tuple[float, float]) -> Any:
-        """The state before the first episode; `shape` is the encoder's, rewards are scaled to [0, 1]."""
-        ...
-
-    def fit(self, state: Any, k: Any) -> Any:
-        """What one plan needs of the state."""
-        ...
-
-    def estimate(self, fit: Any, h: Any, V_next: Any) -> Any:
-        """Q_h (A, C) at all slots, clipped at `cap`."""
-        ...
-
-    def log_det(self, state: Any) -> Any:
-        """log det(Lambda_h / lam), (T,)."""
-        ...
+    @property
+    def radius(self) -> Any: ...
 
     def predictor(self, fit: Any, V: Any, k: Any) -> Any:
         """The predictor of a plan that ended with V (H, C)."""
         ...
 
+    def _replace(self, *, radius: Any) -> Any: ...
 
-class StoredCostModel(StoredModel, Protocol):
-    """A cost model on stored data."""
 
-    def init(self, shape: Any, sizes: StoredSizes) -> Any:
-        """The state before the first episode; `shape` is the encoder's."""
-        ...
-
-    def estimate(self, state: Any, k: Any) -> Any:
-        """Mean (T, m, A, C) and width (T, 1, A, C) at all slots."""
-        ...
+@runtime_checkable
+class StoredCostModel(StoredModel, CostModel, Protocol):
+    """A cost model on stored data: `init(shape, sizes)`, where `shape` is the encoder's."""
 
     def predictor(self, state: Any, k: Any) -> Any:
         """The predictor of the constraints; None for a model that never looks at costs."""
         ...
+
+
+def stored_models(agent: Agent) -> tuple[StoredValueModel, StoredCostModel]:
+    """The two models of an agent on stored data."""
+    assert isinstance(agent.values, StoredValueModel)
+    assert isinstance(agent.costs, StoredCostModel)
+    return agent.values, agent.costs
 
 
 def arrivals_by_step(T: int, rows: TransitionRows, arrived: Array) -> tuple[Array, Array]:

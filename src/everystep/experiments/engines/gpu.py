@@ -109,6 +109,7 @@ def scan_in_kernel(
     book = Book(row, row, row, rows_of, jax.ShapeDtypeStruct((n, K), jnp.int32), row)
     shape = (n, 2, gpu_kernel.groups(3, width), Sp, width)
     scratch = Scratch(jax.ShapeDtypeStruct(shape, float_), jax.ShapeDtypeStruct((n, sizes.horizon, Sp), jnp.int8))
+    assert isinstance(agent.values, Counts)
     numbers = jax.tree.map(
         lambda leaf: jnp.asarray(leaf).reshape(1), agent._replace(values=agent.values._replace(successors=None))
     )

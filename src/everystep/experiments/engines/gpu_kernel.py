@@ -32,6 +32,9 @@ from jax.experimental import pallas as pl
 from everystep.lsvi import rowwise
 from everystep.lsvi.algorithm import Agent
 from everystep.lsvi.choices.ties import tie_words, winner
+from everystep.lsvi.costs.counts import CountCosts
+from everystep.lsvi.protocols import PricedChoice
+from everystep.lsvi.values.counts import Counts
 from everystep.mdp.world import AnyArray, Sizes, weighted
 
 V_PI, C_PI = 1, 2  # columns of `Scratch.values`, after V
@@ -186,11 +189,15 @@ def plan(
 
     N = tuple(tuple(learnt.arrivals[seed, a, j, :] for j in range(J)) for a in range(A))
     n = tuple(sum(N[a]) for a in range(A))
-    fit = tuple(agent.values.optimistic_reward(n[a], learnt.rewards[seed, a, :], k) for a in range(A))
+    values, costs, choice = agent.values, agent.costs, agent.choice
+    assert isinstance(values, Counts)
+    assert isinstance(costs, CountCosts)
+    assert isinstance(choice, PricedChoice)
+    fit = tuple(values.optimistic_reward(n[a], learnt.rewards[seed, a, :], k) for a in range(A))
 
     def harm(a: int, i: int) -> AnyArray:
-        mean, width = agent.costs.interval(n[a], learnt.costs[seed, i, a, :], k)
-        return agent.choice.harm(agent.ghat(mean, width))
+        mean, width = costs.interval(n[a], learnt.costs[seed, i, a, :], k)
+        return choice.harm(agent.ghat(mean, width))
 
     harms = tuple(tuple(harm(a, i) for i in range(m)) for a in range(A))
 
@@ -201,9 +208,9 @@ def plan(
         h = H - 1 - steps_done
         found = (look_up(scratch.values, (seed, (h + 1) & 1), after[j], 3) for j in range(J))
         V_after, V_pi, C_pi = zip(*found, strict=True)
-        Q = tuple(agent.values.Q(weighted(N[a], V_after), *fit[a]) for a in range(A))
+        Q = tuple(values.Q(weighted(N[a], V_after), *fit[a]) for a in range(A))
         price = tuple(learnt.price[seed, i, h] for i in range(m))
-        score = tuple(agent.choice.scored(Q[a], harms[a], price) for a in range(A))  # eq. (11)
+        score = tuple(choice.scored(Q[a], harms[a], price) for a in range(A))  # eq. (11)
         tie = tie_words(word, (h * S + lane).astype(jnp.uint32))
         action = winner(score, tie).astype(jnp.int32) - 1
         scratch.actions[seed, h, :] = action.astype(scratch.actions.dtype)

@@ -1,11 +1,8 @@
-"""Choices: from Q, estimated costs and prices at a state to a distribution over its actions.
+"""Choices that maximise a score: greedy, penalised (eq. 11 of the paper), uniform, and choices that react.
 
-The action axis comes first; written so, the same lines serve one state and, with states last, all of them at once.
-
-`belief` is what a choice makes of the cost estimate once a plan: ghat itself, here.
-
-A deterministic choice returns a one-hot one, as booleans. Where several actions score the same, and untried ones always
-do, the run's own random priorities decide: taking the first would walk into the left wall for ever.
+The action axis comes first, so the same lines serve one state and, with states last, all states at once. A
+deterministic choice returns a one-hot policy, as booleans; `ties.best` breaks ties at random. The belief of these
+choices is ghat itself. `protocols.Choice` is the contract.
 """
 
 from __future__ import annotations
@@ -26,17 +23,19 @@ class Greedy(NamedTuple):
 
     @property
     def reacts(self) -> bool:
-        """Whether it is made again at every step of an episode."""
         return False
 
     def belief(self, ghat: Float[Array, "T m A S"], cost: Any) -> Float[Array, "T m A S"]:
         return ghat
 
+    def value_bonus(self, belief: Any) -> None:
+        return None
+
     def harm(self, ghat: AnyArray) -> AnyArray:
         return ghat
 
     def scored(self, Q: AnyArray, harm: AnyArray, price: AnyArray) -> AnyArray:
-        """What is maximised, of one action."""
+        """The score of one action."""
         return Q
 
     def __call__(
@@ -45,31 +44,33 @@ class Greedy(NamedTuple):
         return best(Q, tie)
 
     def score(self, Q: np.ndarray, ghat: np.ndarray, price: np.ndarray) -> np.ndarray:
-        """What is maximised, for NumPy arrays (A, n) and (m, A, n)."""
+        """The score of every action, for NumPy arrays (A, n) and (m, A, n)."""
         return Q
 
 
 class Penalised(NamedTuple):
     """a = argmax_a {Q(x, a) - sum_i Z_i [ghat_i(x, a)]_+}                                   (eq. 11 of the paper)
 
-    `rectify` 0 keeps the sign, Q - Z ghat: the Lagrangian (eq. 12), in which a safe action earns credit.
+    With `rectify` false the sign is kept, Q - Z ghat: the Lagrangian (eq. 12), in which a safe action earns credit.
     """
 
     rectify: Bool[Array, ""] | bool
 
     @property
     def reacts(self) -> bool:
-        """Whether it is made again at every step of an episode."""
         return False
 
     def belief(self, ghat: Float[Array, "T m A S"], cost: Any) -> Float[Array, "T m A S"]:
         return ghat
 
+    def value_bonus(self, belief: Any) -> None:
+        return None
+
     def harm(self, ghat: AnyArray) -> AnyArray:
         return jnp.where(self.rectify, jnp.maximum(ghat, 0), ghat)
 
     def scored(self, Q: AnyArray, harm: AnyArray, price: AnyArray) -> AnyArray:
-        """What is maximised, of one action: Q - sum_i Z_i harm_i."""
+        """The score of one action: Q - sum_i Z_i harm_i."""
         return Q - sum(price[i] * harm[i] for i in range(len(harm)))  # eq. (11)
 
     def __call__(
@@ -79,21 +80,23 @@ class Penalised(NamedTuple):
         return best(rowwise.each(score, Q, *self.harm(ghat)), tie)
 
     def score(self, Q: np.ndarray, ghat: np.ndarray, price: np.ndarray) -> np.ndarray:
-        """What is maximised, for NumPy arrays (A, n) and (m, A, n)."""
+        """The score of every action, for NumPy arrays (A, n) and (m, A, n)."""
         harm = np.maximum(ghat, 0) if self.rectify else ghat
         return np.asarray(self.scored(Q, harm, price))
 
 
 class Uniform(NamedTuple):
-    """All actions alike, whatever was learnt: a distribution, and a yardstick for agents that claim to learn."""
+    """Every action with the same probability, whatever was learnt: a baseline for agents that learn."""
 
     @property
     def reacts(self) -> bool:
-        """Whether it is made again at every step of an episode."""
         return False
 
     def belief(self, ghat: Float[Array, "T m A S"], cost: Any) -> Float[Array, "T m A S"]:
         return ghat
+
+    def value_bonus(self, belief: Any) -> None:
+        return None
 
     def __call__(
         self, Q: Float[Array, "A *S"], ghat: Float[Array, "m A *S"], price: Float[Array, " m"], tie: UInt32[Array, "*S"]
@@ -101,25 +104,27 @@ class Uniform(NamedTuple):
         return jnp.full_like(Q, 1 / len(Q))
 
     def score(self, Q: np.ndarray, ghat: np.ndarray, price: np.ndarray) -> np.ndarray:
-        """Alike for all, so that ties decide; for NumPy arrays (A, n) and (m, A, n)."""
+        """0 for every action, so that ties decide; for NumPy arrays (A, n) and (m, A, n)."""
         return np.zeros_like(Q)
 
 
 class Reacting(NamedTuple):
-    """The same choice made again at every step of the episode, with the newest estimate of costs and Q as planned.
+    """A choice made again at every step of the episode, with the newest cost estimate and Q as planned.
 
-    Algorithm 1 updates ghat inside its loop over steps; with one estimator for all steps that is felt at once.
+    Algorithm 1 updates ghat inside its loop over steps; with one estimator for all steps that has an effect at once.
     """
 
     choice: Penalised
 
     @property
     def reacts(self) -> bool:
-        """Whether it is made again at every step of an episode."""
         return True
 
     def belief(self, ghat: Float[Array, "T m A S"], cost: Any) -> Any:
         return self.choice.belief(ghat, cost)
+
+    def value_bonus(self, belief: Any) -> None:
+        return None
 
     def __call__(
         self, Q: Float[Array, "A *S"], ghat: Float[Array, "m A *S"], price: Float[Array, " m"], tie: UInt32[Array, "*S"]
@@ -127,8 +132,5 @@ class Reacting(NamedTuple):
         return self.choice(Q, ghat, price, tie)
 
     def score(self, Q: np.ndarray, ghat: np.ndarray, price: np.ndarray) -> np.ndarray:
-        """What is maximised, for NumPy arrays (A, n) and (m, A, n)."""
+        """The score of every action, for NumPy arrays (A, n) and (m, A, n)."""
         return self.choice.score(Q, ghat, price)
-
-
-Choice = Greedy | Penalised | Uniform | Reacting

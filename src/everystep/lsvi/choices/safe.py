@@ -1,12 +1,12 @@
-"""Choices that never leave what is surely safe: the safe set, and the safe mixture of actions.
+"""Choices that use certified actions only: the safe set, and the safe mixture of actions.
 
-Both go by the upper ends of cost intervals (`optimism` = -1), and rest on a known safe action in every state. Prices
-play no part. The same conventions as in `choices.py`.
+Both use the upper ends of the cost intervals (`optimism` = -1) and require a known safe action in every state. Prices
+have no effect. The conventions are those of `basic.py`.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, UInt32
@@ -20,16 +20,18 @@ from everystep.lsvi.costs.known_safe import SafeEstimate
 class SafeSet(NamedTuple):
     """a = argmax Q(x, a) over {a : upper end of g_i(x, a) <= 0 for every i}, the choice of SLUCB-QVI.
 
-    The set always holds a0(x), whose cost is told: its interval has no width.
+    The set always contains a0(x), whose cost is known: its interval has no width.
     """
 
     @property
     def reacts(self) -> bool:
-        """Whether it is made again at every step of an episode."""
         return False
 
     def belief(self, ghat: Float[Array, "T m A S"], cost: SafeEstimate) -> Float[Array, "T m A S"]:
         return ghat
+
+    def value_bonus(self, belief: Any) -> None:
+        return None
 
     def __call__(
         self, Q: Float[Array, "A *S"], ghat: Float[Array, "m A *S"], price: Float[Array, " m"], tie: UInt32[Array, "*S"]
@@ -38,28 +40,30 @@ class SafeSet(NamedTuple):
 
 
 class MixtureBelief(NamedTuple):
-    """Mean costs and what gives the width of a mixture, of all steps or of one: U, or its diagonal."""
+    """Mean costs, and U (or its diagonal), which gives the width of a mixture; at all steps or at one."""
 
     mean: Float[Array, "*T m A S"]
     U: Float[Array, "*T d A S"] | Float[Array, "*T A S"]
 
 
 class SafeMixture(NamedTuple):
-    """theta = argmax <Q(x), theta> over distributions whose expected cost is surely safe, the choice of RSLUCB-QVI:
+    """theta = argmax <Q(x), theta> over distributions whose expected cost is certified safe, the choice of RSLUCB-QVI:
 
-    <mean_i, theta> + ||E_theta[phi]||_{A_x^+} beta <= 0 for every i. Solved by `mixtures.py`. Where the best single
-    action is surely safe itself, that action is taken.
+    <mean_i, theta> + ||E_theta[phi]||_{A_x^+} beta <= 0 for every i. Solved by `cone_program.py`. Where the best single
+    action is certified safe itself, that action is taken.
     """
 
     safe: Bool[Array, "A S"]  # a0, one-hot
 
     @property
     def reacts(self) -> bool:
-        """Whether it is made again at every step of an episode."""
         return False
 
     def belief(self, ghat: Float[Array, "T m A S"], cost: SafeEstimate) -> MixtureBelief:
         return MixtureBelief(cost.mean, cost.width[:, 0] if cost.U is None else cost.U)
+
+    def value_bonus(self, belief: Any) -> None:
+        return None
 
     def __call__(
         self, Q: Float[Array, "A S"], belief: MixtureBelief, price: Float[Array, " m"], tie: UInt32[Array, " S"]
@@ -72,5 +76,5 @@ class SafeMixture(NamedTuple):
 
 
 def admitted(Q: Float[Array, "A *S"], upper: Float[Array, "m A *S"]) -> Float[Array, "A *S"]:
-    """Q where every constraint surely holds, else -inf."""
+    """Q where every constraint holds at the upper end, else -inf."""
     return jnp.where((upper <= 0).all(0), Q, -jnp.inf)

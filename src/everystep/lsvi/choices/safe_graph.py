@@ -59,7 +59,6 @@ class SafeGraph(NamedTuple):
 
     @property
     def reacts(self) -> bool:
-        """Whether it is made again at every step of an episode."""
         return False
 
     def belief(self, ghat: Float[Array, "T m A S"], cost: Any) -> Admitted:
@@ -79,6 +78,9 @@ class SafeGraph(NamedTuple):
 
         nothing_after = (jnp.ones(S, bool), jnp.zeros(S))
         return lax.scan(backward, nothing_after, jnp.arange(H), reverse=True)[1]
+
+    def value_bonus(self, belief: Admitted) -> Float[Array, "H A S"]:
+        return belief.bonus
 
     def _at_successors(self, states: Array) -> Array:
         """A number of every state looked up at the successors of each: (1, J, S)."""

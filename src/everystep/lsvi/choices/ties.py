@@ -14,7 +14,7 @@ from everystep.lsvi import rowwise
 from everystep.mdp.world import AnyArray
 
 TIE = 1e-9
-TIE_IN_SINGLE = 1e-5  # 1e-9 is less than single precision can tell apart; H steps of it leave some 1e-6
+TIE_IN_SINGLE = 1e-5  # single precision cannot resolve 1e-9; H steps of rounding amount to about 1e-6
 
 
 def best(score: Float[Array, "A *S"], tie: UInt32[Array, "*S"]) -> Bool[Array, "A *S"]:
@@ -26,8 +26,8 @@ def best(score: Float[Array, "A *S"], tie: UInt32[Array, "*S"]) -> Bool[Array, "
 def winner(score: AnyArray, tie: UInt32[Array, "*S"]) -> UInt32[Array, "*S"]:
     """The number of the best action, from 1; `score` is (A, *S) or its rows.
 
-    It is read off the highest priority itself, whose low bits name its action: exactly one, and faster than comparing
-    every action with it. In single precision scores within 1e-5 tie.
+    It is read off the highest priority, whose low bits are the number of its action: exactly one, and faster than
+    comparing every action with it. In single precision scores within 1e-5 tie.
     """
     A = len(score)
     top = rowwise.highest(score)
@@ -41,7 +41,7 @@ def winner(score: AnyArray, tie: UInt32[Array, "*S"]) -> UInt32[Array, "*S"]:
 
 
 def ties(word: UInt32[Array, ""], steps: int, states: int) -> UInt32[Array, "H S"]:
-    """A random-looking word for every (h, x), all from one random word an episode.
+    """A pseudo-random word for every (h, x), all from one random word per episode.
 
     A counter times an odd constant plus the word, through an invertible 32-bit mixer (the finaliser of MurmurHash3).
     """
@@ -49,7 +49,7 @@ def ties(word: UInt32[Array, ""], steps: int, states: int) -> UInt32[Array, "H S
 
 
 def tie_words(word: UInt32[Array, ""], counter: UInt32[Array, "*S"]) -> UInt32[Array, "*S"]:
-    """Those words at some (h, x), counted h S + x."""
+    """The words at some (h, x), where `counter` is h S + x."""
     x = counter * np.uint32(0x9E3779B9) + word
     x = (x ^ (x >> 16)) * np.uint32(0x85EBCA6B)
     x = (x ^ (x >> 13)) * np.uint32(0xC2B2AE35)
@@ -57,10 +57,10 @@ def tie_words(word: UInt32[Array, ""], counter: UInt32[Array, "*S"]) -> UInt32[A
 
 
 def priorities(tie: UInt32[Array, "*S"], actions: int) -> UInt32[Array, "A *S"]:
-    """The rank of every action where scores tie: the state's word times an odd number of each action's own.
+    """The priority of every action where scores tie: the word of the state times an odd number for each action.
 
     One product instead of a draw, which for all (h, x, a) would cost more than the rest of the plan; every action comes
-    first equally often (a test counts). The low bits name the action, so that no two are equal and none is 0.
+    first equally often (a test counts). The low bits are the number of the action, so no two are equal and none is 0.
     """
     one = lambda odd, name: _priority(tie, odd, name, actions)
     return rowwise.each(one, _odd_numbers(actions), _names(actions))
@@ -75,7 +75,7 @@ def _odd_numbers(actions: int) -> UInt32[np.ndarray, " A"]:
 
 
 def _name_bits(actions: int) -> np.uint32:
-    """A mask of as many low bits as hold the numbers 1 to `actions`."""
+    """A mask of the low bits that hold the numbers 1 to `actions`."""
     return np.uint32((1 << actions.bit_length()) - 1)
 
 

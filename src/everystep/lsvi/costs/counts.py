@@ -66,3 +66,9 @@ class CountCosts(NamedTuple):
 
     def capacity(self, sizes: Sizes) -> Capacity:
         return Capacity(float(sizes.states * sizes.actions))
+
+    def with_room(self, state: CountCostState, episodes: int, horizon: int) -> CountCostState:
+        return state
+
+    def as_if_seen(self, state: CountCostState, episodes: int, horizon: int) -> CountCostState:
+        return state

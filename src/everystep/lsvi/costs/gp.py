@@ -2,14 +2,13 @@
 
     ghat_h^k(y) = mean_h^k(y) - beta_h^k sigma_h^k(y),    y = (x, a)
 
-with the posterior of `parts/gp.py`. The same interface as the linear models: `init`, `update`, `estimate`, with a
-leading axis T of estimators (1 shared, H step-indexed). Departures from the paper: constraints that share a kernel
-share one covariance; the radius uses the realised information gain, never a maximum over all sets.
+with the posterior of `regression/gp_posterior.py`; `protocols.CostModel` is the contract. Departures from the paper:
+constraints that share a kernel share one covariance; the radius uses the realised information gain, never a maximum
+over all sets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -18,11 +17,10 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from everystep.kernels import Kernel, Point
-from everystep.lsvi.costs.counts import CountCosts
 from everystep.lsvi.costs.estimate import CostEstimate
 from everystep.lsvi.costs.lemmas import Capacity, LemmaModel
-from everystep.lsvi.costs.linear import LinearCosts
 from everystep.lsvi.episode import Episode
+from everystep.lsvi.protocols import FiniteCostModel
 from everystep.lsvi.radii import GPRadius, Scalar, factor_of_norm
 from everystep.lsvi.regression import gp_posterior
 from everystep.lsvi.regression.per_step import by_estimator, for_each, repeat
@@ -102,6 +100,12 @@ class GridGP(NamedTuple):
         gram = np.asarray(self.gram)
         return Capacity(None, np.linalg.eigvalsh(gram), float(gram.diagonal().max()))
 
+    def with_room(self, state: GridState, episodes: int, horizon: int) -> GridState:
+        return state
+
+    def as_if_seen(self, state: GridState, episodes: int, horizon: int) -> GridState:
+        return state
+
 
 class GrowingGP(NamedTuple):
     """On the points seen so far: O(n^2) an episode after n observations, whatever the number of states is.
@@ -157,11 +161,17 @@ class GrowingGP(NamedTuple):
     def capacity(self, sizes: Sizes) -> Capacity:
         return Capacity(None)
 
+    def with_room(self, state: gp_posterior.Growing, episodes: int, horizon: int) -> gp_posterior.Growing:
+        return gp_posterior.with_room(state, _observations(state, episodes, horizon))
+
+    def as_if_seen(self, state: gp_posterior.Growing, episodes: int, horizon: int) -> gp_posterior.Growing:
+        return gp_posterior.as_if_given(state, _observations(state, episodes, horizon))
+
 
 class EachCost(NamedTuple):
     """A model of its own for each constraint: counts for one, a Gaussian process for another."""
 
-    models: tuple[CountCosts | LinearCosts | GridGP | GrowingGP, ...]
+    models: tuple[FiniteCostModel, ...]
 
     def init(self, sizes: Sizes, steps: int) -> tuple[Any, ...]:
         return tuple(model.init(sizes._replace(constraints=1), steps) for model in self.models)
@@ -182,33 +192,18 @@ class EachCost(NamedTuple):
         own = zip(self.models, state, strict=True)
         return tuple(each for model, model_state in own for each in model.lemma_states(model_state))
 
+    def with_room(self, state: tuple[Any, ...], episodes: int, horizon: int) -> tuple[Any, ...]:
+        own = zip(self.models, state, strict=True)
+        return tuple(model.with_room(each, episodes, horizon) for model, each in own)
 
-def with_room(model: Any, state: Any, episodes: int, horizon: int) -> Any:
-    """A cost model's state with room for so many episodes more, if it is one that grows. Not for compiled code.
-
-    States of many seeds may be stacked along leading axes.
-    """
-    return _where_it_grows(gp_posterior.with_room, model, state, episodes, horizon)
-
-
-def as_if_seen(model: Any, state: Any, episodes: int, horizon: int) -> Any:
-    """The shape of a state after so many episodes more, which must have room, and none of their numbers."""
-    return _where_it_grows(gp_posterior.as_if_given, model, state, episodes, horizon)
+    def as_if_seen(self, state: tuple[Any, ...], episodes: int, horizon: int) -> tuple[Any, ...]:
+        own = zip(self.models, state, strict=True)
+        return tuple(model.as_if_seen(each, episodes, horizon) for model, each in own)
 
 
-def _where_it_grows(
-    change: Callable[[gp_posterior.Growing, int], gp_posterior.Growing],
-    model: Any,
-    state: Any,
-    episodes: int,
-    horizon: int,
-) -> Any:
-    if isinstance(model, EachCost):
-        each = zip(model.models, state, strict=True)
-        return tuple(_where_it_grows(change, one, own, episodes, horizon) for one, own in each)
-    if not isinstance(model, GrowingGP):
-        return state
-    return change(state, episodes * (horizon if state.gain.shape[-1] == 1 else 1))
+def _observations(state: gp_posterior.Growing, episodes: int, horizon: int) -> int:
+    """How many observations one estimator gets in `episodes` episodes: all steps if it is shared, else one each."""
+    return episodes * (horizon if state.gain.shape[-1] == 1 else 1)
 
 
 def _flat(points: Any) -> Any:

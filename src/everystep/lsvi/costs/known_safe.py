@@ -88,6 +88,12 @@ class ProjectedCounts(NamedTuple):
     def lemma_states(self, state: CountCostState) -> tuple[Any, ...]:
         return ()
 
+    def with_room(self, state: CountCostState, episodes: int, horizon: int) -> CountCostState:
+        return state
+
+    def as_if_seen(self, state: CountCostState, episodes: int, horizon: int) -> CountCostState:
+        return state
+
 
 class ProjectedCosts(NamedTuple):
     """Dense features: ridge regression of c, corrected at every state by what is told of it. See the module.
@@ -130,3 +136,9 @@ class ProjectedCosts(NamedTuple):
 
     def lemma_states(self, state: LinearCostState) -> tuple[Any, ...]:
         return ()
+
+    def with_room(self, state: LinearCostState, episodes: int, horizon: int) -> LinearCostState:
+        return state
+
+    def as_if_seen(self, state: LinearCostState, episodes: int, horizon: int) -> LinearCostState:
+        return state

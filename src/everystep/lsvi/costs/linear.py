@@ -75,3 +75,9 @@ class LinearCosts(NamedTuple):
 
     def capacity(self, sizes: Sizes) -> Capacity:
         return Capacity(float(self.phi.shape[-1]))
+
+    def with_room(self, state: LinearCostState, episodes: int, horizon: int) -> LinearCostState:
+        return state
+
+    def as_if_seen(self, state: LinearCostState, episodes: int, horizon: int) -> LinearCostState:
+        return state

@@ -111,3 +111,9 @@ class TripleCosts(NamedTuple):
 
     def lemma_states(self, state: TripleCostState) -> tuple[Any, ...]:
         return ()
+
+    def with_room(self, state: TripleCostState, episodes: int, horizon: int) -> TripleCostState:
+        return state
+
+    def as_if_seen(self, state: TripleCostState, episodes: int, horizon: int) -> TripleCostState:
+        return state

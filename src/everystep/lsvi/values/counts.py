@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int
 
 from everystep.lsvi import rowwise
 from everystep.lsvi.episode import Episode, step_index
-from everystep.lsvi.radii import Norms, Radius, Scalar
+from everystep.lsvi.radii import Norms, Radius, Scalar, with_bonus
 from everystep.mdp.world import Sizes, at_step, over_successors, weighted
 
 
@@ -58,14 +58,19 @@ class Counts(NamedTuple):
     cap: Scalar
     successors: Int[Array, "J S"] | None
 
+    @property
+    def learns_from_plans(self) -> bool:
+        return False
+
     def init(self, sizes: Sizes, steps: int) -> CountState:
         return nothing_counted(sizes, steps)
 
     def update(self, state: CountState, episode: Episode) -> CountState:
         return counted(state, episode)
 
-    def fit(self, state: CountState, k: Int[Array, ""]) -> CountFit:
-        return CountFit(state.arrivals, *self.optimistic_reward(over_successors(state.arrivals), state.rewards, k))
+    def fit(self, state: CountState, k: Int[Array, ""], bonus: Float[Array, "H A S"] | None = None) -> CountFit:
+        norm2, reward = self.optimistic_reward(over_successors(state.arrivals), state.rewards, k)
+        return CountFit(state.arrivals, norm2, with_bonus(reward, bonus))
 
     def optimistic_reward(self, n: Norms, rewards: Norms, k: Int[Array, ""]) -> tuple[Norms, Norms]:
         """1 / (n + lam), and sum r / (n + lam) + width: all of Q but the value of what comes after."""

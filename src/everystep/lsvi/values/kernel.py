@@ -32,7 +32,7 @@ from jaxtyping import Array, Float, Int
 
 from everystep.lsvi import rowwise
 from everystep.lsvi.episode import Episode
-from everystep.lsvi.radii import Radius, Scalar
+from everystep.lsvi.radii import Radius, Scalar, with_bonus
 from everystep.lsvi.regression import gp_posterior
 from everystep.lsvi.regression.per_step import by_estimator, for_each, repeat
 from everystep.lsvi.values.counts import CountState, counted, nothing_counted
@@ -65,6 +65,10 @@ class KernelValues(NamedTuple):
     gram: Float[Array, "N N"]
     point: Int[Array, "A S"]
 
+    @property
+    def learns_from_plans(self) -> bool:
+        return False
+
     def init(self, sizes: Sizes, steps: int) -> KernelState:
         return KernelState(nothing_counted(sizes, steps), repeat(self.gram, steps), jnp.zeros(steps))
 
@@ -77,8 +81,8 @@ class KernelValues(NamedTuple):
 
         return KernelState(counted(state.seen, episode), *for_each(one, state.cov, state.gain, i))
 
-    def fit(self, state: KernelState, k: Int[Array, ""]) -> KernelFit:
-        return KernelFit(state, self.radius.width(self.squared_norms(state), k))
+    def fit(self, state: KernelState, k: Int[Array, ""], bonus: Float[Array, "H A S"] | None = None) -> KernelFit:
+        return KernelFit(state, with_bonus(self.radius.width(self.squared_norms(state), k), bonus))
 
     def squared_norms(self, state: KernelState, V_next: Float[Array, "H S"] | None = None) -> Float[Array, "T A S"]:
         """diag C / lam at all (x, a), which is ||phi||^2_{Lambda^-1} where k = <phi, phi'>; it does not depend on V."""

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from everystep.lsvi.episode import Episode
-from everystep.lsvi.radii import Radius, Scalar
+from everystep.lsvi.radii import Radius, Scalar, with_bonus
 from everystep.lsvi.regression import linalg
 from everystep.mdp.world import Sizes, at_step
 
@@ -45,6 +45,10 @@ class Linear(NamedTuple):
     phi: Float[Array, "A S d"]
     norms: linalg.Watched | linalg.OnDemand = linalg.WATCHED
 
+    @property
+    def learns_from_plans(self) -> bool:
+        return False
+
     def init(self, sizes: Sizes, steps: int) -> LinearState:
         d = self.phi.shape[-1]
         fresh = linalg.fresh(self.phi, self.lam, self.norms)
@@ -63,8 +67,8 @@ class Linear(NamedTuple):
 
         return jax.vmap(one)(*state, X, y, x_next)
 
-    def fit(self, state: LinearState, k: Int[Array, ""]) -> LinearFit:
-        return LinearFit(state, self.radius.width(self.squared_norms(state), k))
+    def fit(self, state: LinearState, k: Int[Array, ""], bonus: Float[Array, "H A S"] | None = None) -> LinearFit:
+        return LinearFit(state, with_bonus(self.radius.width(self.squared_norms(state), k), bonus))
 
     def squared_norms(self, state: LinearState, V_next: Float[Array, "H S"] | None = None) -> Float[Array, "T A S"]:
         """||phi||^2_{Lambda^-1} at all (x, a), which does not depend on V."""

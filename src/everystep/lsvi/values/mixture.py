@@ -43,7 +43,7 @@ class MixtureFit(NamedTuple):
     w: Float[Array, "T d"]
     inverse: Float[Array, "T d d"]
     k: Int[Array, ""]
-    bonus: Float[Array, "H A S"] | None = None
+    bonus: Float[Array, "H A S"] | None
 
 
 class MixtureValues(NamedTuple):
@@ -84,9 +84,9 @@ class MixtureValues(NamedTuple):
 
         return for_each(one, *state, by_estimator(steps, X), by_estimator(steps, y))
 
-    def fit(self, state: MixtureState, k: Int[Array, ""]) -> MixtureFit:
+    def fit(self, state: MixtureState, k: Int[Array, ""], bonus: Float[Array, "H A S"] | None = None) -> MixtureFit:
         w = (state.gram.inverse * state.moment[:, None]).sum(-1)
-        return MixtureFit(w, state.gram.inverse, k)
+        return MixtureFit(w, state.gram.inverse, k, bonus)
 
     def log_det(self, state: MixtureState) -> Float[Array, " T"]:
         return state.gram.log_det

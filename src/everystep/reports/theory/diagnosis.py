@@ -35,6 +35,7 @@ from everystep.lsvi import algorithm
 from everystep.lsvi.algorithm import Agent, Plan, State
 from everystep.lsvi.episode import Episode
 from everystep.lsvi.loop import Metrics
+from everystep.lsvi.protocols import FiniteCostModel, FiniteValueModel
 from everystep.mdp import planner
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.mdp.world import World
@@ -81,6 +82,8 @@ class ProofProbe(NamedTuple):
         V_start = (plan.policy[0, :, episode.x[0]].astype(Q.dtype) * Q[0, :, episode.x[0]]).sum()
         cost = agent.costs.estimate(before.costs, before.k)
         width = jnp.broadcast_to(cost.width, cost.mean.shape)
+        assert isinstance(agent.values, FiniteValueModel)
+        assert isinstance(agent.costs, FiniteCostModel)
         value_norms = agent.values.squared_norms(before.values, plan.V_next)
         models = agent.costs.lemma_models
         earlier = list(zip(models, agent.costs.lemma_states(before.costs), strict=True))
@@ -108,7 +111,7 @@ def _by_step(table: Array, H: int) -> Array:
 def estimated_values(agent: Agent, state: State, plan: Plan) -> Float[Array, "H A S"]:
     """Q_h^k of a plan: the same backward pass, along the actions that the plan chose."""
     H, _, S = plan.policy.shape
-    fit, _ = algorithm.fitted(agent, state)
+    fit, _ = algorithm.fit_models(agent, state)
 
     def backward(V_next: Array, h: Array) -> tuple[Array, Array]:
         Q = agent.values.estimate(fit, h, V_next)

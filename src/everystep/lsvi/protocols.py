@@ -1,0 +1,162 @@
+"""The contracts of the four parts that an agent is composed of.
+
+Everything that code outside a part uses is a member here; `tests/lsvi/test_contract.py` checks every registered part.
+Parts are NamedTuples of hyper-parameters and constant arrays, so they are pytrees: changing a number compiles nothing.
+What a part remembers lives in its state, a pytree that only the part itself looks into.
+
+Shapes: T is 1 (one estimator shared over steps) or H (one for each step), m the number of constraints, A actions,
+S states. Episodes k and steps h count from 1 in equations; the arrays `h` below count from 0.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, UInt32
+
+if TYPE_CHECKING:
+    from everystep.lsvi.costs.lemmas import LemmaModel
+
+State: TypeAlias = Any  # what one part remembers
+Fit: TypeAlias = Any  # what a value model prepares for one plan
+Belief: TypeAlias = Any  # what a choice uses of the cost estimate at every step
+Policy: TypeAlias = Bool[Array, "A *S"] | Float[Array, "A *S"]  # one-hot as booleans, or probabilities
+
+
+@runtime_checkable
+class ValueModel(Protocol):
+    """The optimistic estimate of Q: lines 5 to 7 of Algorithm 1."""
+
+    @property
+    def learns_from_plans(self) -> bool:
+        """Whether `update` needs V_{h+1} of the plan in force (`Episode.V_next`)."""
+
+    def init(self, *args: Any, **kwargs: Any) -> State:
+        """The state before any data: `init(sizes, steps)` on a finite problem, where T = `steps`."""
+
+    def update(self, state: State, episode: Any) -> State:
+        """The state after one more episode."""
+
+    def fit(self, state: State, k: Int[Array, ""], bonus: Float[Array, "H A S"] | None = None) -> Fit:
+        """What does not depend on V: computed once per plan. `bonus` is added to Q before it is clipped."""
+
+    def estimate(self, fit: Fit, h: Int[Array, ""], V_next: Float[Array, " S"]) -> Float[Array, "A S"]:
+        """Q_h, given V_{h+1}."""
+
+    def log_det(self, state: State) -> Float[Array, " T"]:
+        """log det(Lambda_h / lam), how much was learnt: rare switching plans again when it has grown."""
+
+
+@runtime_checkable
+class FiniteValueModel(ValueModel, Protocol):
+    """A value model on a finite problem."""
+
+    def squared_norms(self, state: State, V_next: Float[Array, "H S"] | None = None) -> Float[Array, "T A S"]:
+        """||phi||^2_{Lambda^-1} at all (x, a), for `everystep theory`; `V_next` only matters where phi depends on V."""
+
+
+@runtime_checkable
+class CostEstimate(Protocol):
+    """An interval for each constraint at each (x, a): mean - width to mean + width. Models may add more fields."""
+
+    @property
+    def mean(self) -> Float[Array, "T m A S"]: ...
+    @property
+    def width(self) -> Float[Array, "T w A S"]:
+        """w is 1 where all constraints share one width, else m."""
+
+
+@runtime_checkable
+class CostModel(Protocol):
+    """The estimate of each constraint g and its width."""
+
+    def init(self, *args: Any, **kwargs: Any) -> State:
+        """The state before any data: `init(sizes, steps)` on a finite problem, where T = `steps`."""
+
+    def update(self, state: State, episode: Any) -> State:
+        """The state after one more episode, or one more step of an agent that reacts."""
+
+    def estimate(self, state: State, k: Int[Array, ""]) -> CostEstimate:
+        """The intervals before episode k."""
+
+
+@runtime_checkable
+class FiniteCostModel(CostModel, Protocol):
+    """A cost model on a finite problem, as an engine runs it."""
+
+    def with_room(self, state: State, episodes: int, horizon: int) -> State:
+        """The state with room for `episodes` more episodes: itself, unless its arrays grow with the data.
+
+        Not for compiled code. The states of many seeds may be stacked along leading axes.
+        """
+
+    def as_if_seen(self, state: State, episodes: int, horizon: int) -> State:
+        """A state of the shape it has after `episodes` more episodes, which it must have room for."""
+
+    @property
+    def lemma_models(self) -> tuple[LemmaModel, ...]:
+        """The regressions that the lemmas of the paper cover, for `everystep theory`: see `costs/lemmas.py`."""
+
+    def lemma_states(self, state: State) -> tuple[State, ...]:
+        """The states of `lemma_models`."""
+
+
+@runtime_checkable
+class Penalty(Protocol):
+    """The price Z on estimated violations, and how it grows."""
+
+    def init(self, constraints: int, horizon: int) -> Float[Array, "m H"]:
+        """Z^1."""
+
+    def update(
+        self, price: Float[Array, "*mH"], observed: Float[Array, "*mH"], k: Int[Array, ""]
+    ) -> Float[Array, "*mH"]:
+        """Z^{k+1} from Z^k and the costs observed in episode k."""
+
+
+@runtime_checkable
+class Choice(Protocol):
+    """From Q, estimated costs and prices at a state to a distribution over its actions."""
+
+    @property
+    def reacts(self) -> bool:
+        """Whether the choice is made again at every step of the episode, with the newest cost estimate."""
+
+    def belief(self, ghat: Float[Array, "T m A S"], cost: Any) -> Belief:
+        """What the choice uses of the cost estimate, computed once per plan: ghat itself for most choices."""
+
+    def value_bonus(self, belief: Belief) -> Float[Array, "H A S"] | None:
+        """What the value model adds to Q because of the cost estimate; None for most choices."""
+
+    def __call__(
+        self, Q: Float[Array, "A *S"], belief: Belief, price: Float[Array, " m"], tie: UInt32[Array, "*S"], /
+    ) -> Policy:
+        """The policy at one state or at all states of one step."""
+
+
+@runtime_checkable
+class ScoringChoice(Choice, Protocol):
+    """A choice that maximises a score: what agents on environments need, where states are not listed."""
+
+    def score(self, Q: np.ndarray, ghat: np.ndarray, price: np.ndarray) -> np.ndarray:
+        """The score of every action, for NumPy arrays (A, n) and (m, A, n)."""
+
+
+@runtime_checkable
+class PricedChoice(ScoringChoice, Protocol):
+    """A scoring choice written for one action, as the GPU kernel needs it."""
+
+    def harm(self, ghat: Any) -> Any:
+        """The part of the estimated cost that has a price."""
+
+    def scored(self, Q: Any, harm: Any, price: Any) -> Any:
+        """The score of one action."""
+
+
+@runtime_checkable
+class Regressor(Protocol):
+    """A regressor as scikit-learn defines it: the values of `es.regression`."""
+
+    def fit(self, X: Any, y: Any) -> Any: ...
+    def predict(self, X: Any) -> Any: ...
