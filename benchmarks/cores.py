@@ -30,12 +30,12 @@ def work(args: argparse.Namespace) -> None:
     seeds = list(range(args.seeds * len(args.cores)))
     prepared = experiment.prepare(problems.load(args.problem), ["lsvi-ae"], args.episodes, seeds)
     with jax.enable_x64(True):
-        cells = prepared.cells()
-        local.measure(cells, local.seed_batches(cells, seeds, args.episodes)[0], 0)
+        pairs = prepared.pairs
+        local.measure(pairs, local.seed_batches(pairs, seeds, args.episodes)[0], 0)
         print("ready", flush=True)
         sys.stdin.readline()
         began = time.perf_counter()
-        local.run(cells, seeds, args.episodes, lambda n: None)
+        local.run(pairs, seeds, args.episodes, lambda n: None)
         print(time.perf_counter() - began, flush=True)
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from everystep import problems
 from everystep.experiments import checkpoints, experiment, runner, work_units
-from everystep.experiments.checkpoints import Piece
+from everystep.experiments.checkpoints import WorkUnit
 from everystep.experiments.engines import local, ray
 
 TARGET = 0.20  # of the local time
@@ -42,16 +42,16 @@ def per_task(cluster: ray.Cluster, tasks: int = 300) -> float:
 
 
 def rows_a_second(rows: np.ndarray) -> float:
-    """How fast a driver takes finished pieces in and puts them on the disk, if it does nothing else."""
+    """How fast a driver takes finished work units in and puts them on the disk, if it does nothing else."""
     count = max(1, 2_000_000 // rows.size)
-    reached = local.Reached(rows.shape[1], None, np.zeros((len(rows), 100), np.int32))  # type: ignore[arg-type]
+    state = local.BatchState(rows.shape[1], None, np.zeros((len(rows), 100), np.int32))  # type: ignore[arg-type]
     bounds = np.zeros((len(rows), 1, 1, 4, 100))
-    ending = local.Ending(reached.visits_early, reached.visits_early, bounds, bounds, ())
+    final = local.FinalState(state.visits_early, state.visits_early, bounds, bounds, ())
     with tempfile.TemporaryDirectory() as folder:
         ledger = checkpoints.Ledger(Path(folder), {})
         began = time.perf_counter()
         for i in range(count):
-            ledger.advance(Piece(0, i * len(rows)), rows, 0, reached, ending)
+            ledger.advance(WorkUnit(0, i * len(rows)), rows, 0, state, final)
             ledger.commit_if_due()
         ledger.commit()
         spent = time.perf_counter() - began
@@ -88,15 +88,16 @@ def main() -> None:
     here, there = min(taken["local"]), min(taken["ray"])
     episodes = options.pieces * size * options.episodes
     with tempfile.TemporaryDirectory() as folder:
-        runner._begin(first, Path(folder), False, {}, None)
-        parcel = work_units.parcel(Path(folder) / runner.store.WORK)
+        request = {"agents": runner._recipes_as_json(first), "batch": size, "figures": False, "files": {}}
+        runner._begin(first, Path(folder), request)
+        sent = work_units.RunFiles.read(Path(folder) / runner.WORK)
     metrics = ("return", "value", "regret", "expected_violation", "violation", "unsafe_steps", "soft_violation")
     rows = np.zeros((size, options.episodes), [(name, "f8") for name in metrics])
     core = here * count  # seconds of all cores together
     print(f"{options.pieces} pieces of {size} seeds x {options.episodes} episodes, {count} workers; same files: {same}")
     print(f"starting Ray {starting:.1f} s; workers until they have compiled {warming:.1f} s (local {compiling:.1f} s)")
     print(f"a piece {core / options.pieces:.2f} s of a core; a seed-episode {core / episodes * 1e6:.1f} us")
-    print(f"an empty task {task * 1e3:.1f} ms; what is run {sum(map(len, parcel)) / 1024:.0f} kB")
+    print(f"an empty task {task * 1e3:.1f} ms; what is run {sum(map(len, sent)) / 1024:.0f} kB")
     print(f"a row {rows.itemsize} bytes on its way, {stored / episodes:.1f} in the finished file")
     print(f"a driver takes in {rows_a_second(rows) / 1e6:.1f} million rows/s")
     common.table("engine", [common.at_most("Ray over local", there / here - 1, TARGET, show=".3f")])

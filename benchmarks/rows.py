@@ -23,7 +23,7 @@ SEEDS, EPISODES, BATCH = 1000, 10_000, 2
 
 
 class MadeUp:
-    """As much of an `experiment.Outcome` as rows need."""
+    """As much of a `result.FinishedRun` as rows need."""
 
     def __init__(self, seeds: int, episodes: int) -> None:
         self.spec = {

@@ -29,17 +29,17 @@ def main() -> None:
     args = parser.parse_args()
     seeds = list(range(args.seeds))
     recipes = [agents.lsvi_ae(beta=float(beta)) for beta in np.linspace(0.1, 1.0, args.settings).round(3)]
-    cells = experiment.prepare(linear(), recipes, args.episodes, seeds).cells()
+    pairs = experiment.prepare(linear(), recipes, args.episodes, seeds).pairs
 
     def timed() -> tuple[float, list[local.Trace]]:
-        local.run(cells, seeds, args.episodes, lambda n: None)
+        local.run(pairs, seeds, args.episodes, lambda n: None)
         began = time.perf_counter()
-        traces = local.run(cells, seeds, args.episodes, lambda n: None)
+        traces = local.run(pairs, seeds, args.episodes, lambda n: None)
         return time.perf_counter() - began, traces
 
     with jax.enable_x64(True):
         beside, traces = timed()
-        with mock.patch.object(local, "groups", lambda cells: [(i,) for i in range(len(cells))]):
+        with mock.patch.object(local, "groups", lambda pairs: [(i,) for i in range(len(pairs))]):
             one_by_one, alone = timed()
     off = max(float(np.abs(a.metrics.value - b.metrics.value).max()) for a, b in zip(traces, alone, strict=True))
     print(f"{jax.devices()[0].device_kind}: {args.settings} settings x {args.seeds} seeds x {args.episodes} episodes")

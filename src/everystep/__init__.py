@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from everystep.environments.learner import Learner, train
     from everystep.environments.policy import Policy
     from everystep.errors import EverystepError
-    from everystep.experiments.experiment import Result, run
+    from everystep.experiments.experiment import run
+    from everystep.experiments.result import Result
     from everystep.mdp import planner
     from everystep.mdp.cmdp import Factored, FiniteCMDP, Known, Noise
 
@@ -58,7 +59,7 @@ _HOME = {
     "Learner": "environments.learner:Learner",
     "Noise": "mdp.cmdp:Noise",
     "Policy": "environments.policy:Policy",
-    "Result": "experiments.experiment:Result",
+    "Result": "experiments.result:Result",
     "agents": "agents",
     "features": "features",
     "gp": "agents.model_syntax:gp",

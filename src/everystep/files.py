@@ -144,6 +144,7 @@ def sweep(folder: Path) -> None:
 
 def make_folder(folder: Path) -> None:
     """Create a folder and those above it, and flush their names."""
+    _refuse_file(folder)
     new = [path for path in (folder.resolve(), *folder.resolve().parents) if not os.path.exists(path)]
     try:
         folder.resolve().mkdir(parents=True, exist_ok=True)
@@ -163,6 +164,11 @@ def cannot_write(folder: Path, error: OSError) -> EverystepError:
     )
 
 
+def _refuse_file(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise EverystepError(f"out '{folder}' is a file; choose a folder.")
+
+
 def _temporary(folder: Path) -> Path:
     return folder / f".everystep-{uuid.uuid4().hex[:12]}{PARTIAL}"
 
@@ -170,8 +176,7 @@ def _temporary(folder: Path) -> Path:
 def _temporary_for(folder: Path) -> Path:
     """A temporary name inside `folder` if it exists, otherwise in the nearest folder above it that does."""
     folder = folder.resolve()
-    if folder.exists() and not folder.is_dir():
-        raise EverystepError(f"out '{folder}' is a file; choose a folder.")
+    _refuse_file(folder)
     return _temporary(next(path for path in (folder, *folder.parents) if path.exists()))
 
 

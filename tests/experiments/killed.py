@@ -45,7 +45,7 @@ def run(out: Path, pipe, errors: Path, cache: Path, largest: int | None = None) 
     files.write = marked(pipe, "w", files.write, SLOW)
     os.fsync = marked(pipe, "f", os.fsync, SLOW / 3)
     os.replace = marked(pipe, "r", os.replace, SLOW)
-    run_folder.fill = marked(pipe, "p", run_folder.fill)
+    run_folder.write_results = marked(pipe, "p", run_folder.write_results)
     shutil.rmtree = marked(pipe, "d", shutil.rmtree)
     if largest is not None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -31,33 +31,33 @@ def as_on_a_gpu(monkeypatch):
     monkeypatch.setattr(local, "_together", lambda: True)
 
 
-def cells_of(problem, recipes, certify=False):
-    return experiment.prepare(problem, recipes, EPISODES, [0, 1, 2], certify=certify).cells()
+def pairs_of(problem, recipes, certify=False):
+    return experiment.prepare(problem, recipes, EPISODES, [0, 1, 2], certify=certify).pairs
 
 
 def test_agents_that_differ_in_numbers_alone_share_a_call(small, as_on_a_gpu):
     recipes = [*TOLD_APART, agents.lsvi(), agents.lsvi_ae(floor="sqrt"), agents.lsvi_ae(precision="float32")]
     fitted = agents.lsvi_ae(cost="gp(rbf(1, on=position)*categorical, fit=30)")
     with jax.enable_x64(True):
-        cells = cells_of(small, [*recipes, fitted.called("fitted"), fitted.called("fitted too")])
-        assert local.groups(cells)[0] == (0, 1, 3)  # the schedule of the floor is a number, too
-        assert (4,) in local.groups(cells)
-        assert local.groups(cells)[-2:] == [(5,), (6,)]
+        pairs = pairs_of(small, [*recipes, fitted.called("fitted"), fitted.called("fitted too")])
+        assert local.groups(pairs)[0] == (0, 1, 3)  # the schedule of the floor is a number, too
+        assert (4,) in local.groups(pairs)
+        assert local.groups(pairs)[-2:] == [(5,), (6,)]
 
 
 def test_on_a_cpu_each_agent_runs_by_itself(small, monkeypatch):
     monkeypatch.setattr(local, "_together", lambda: False)
-    assert local.groups(cells_of(small, TOLD_APART)) == [(0,), (1,)]
+    assert local.groups(pairs_of(small, TOLD_APART)) == [(0,), (1,)]
 
 
 def test_side_by_side_each_agent_does_what_it_does_alone(small):
-    cells = cells_of(small, TOLD_APART, certify=True)
-    beside = list(local.chunks(cells, SEEDS, EPISODES))
-    for i, cell in enumerate(cells):
-        for (reached, metrics), (reached_alone, metrics_alone) in zip(
-            beside, local.chunks([cell], SEEDS, EPISODES), strict=True
+    pairs = pairs_of(small, TOLD_APART, certify=True)
+    beside = list(local.chunks(pairs, SEEDS, EPISODES))
+    for i, pair in enumerate(pairs):
+        for (states, metrics), (states_alone, metrics_alone) in zip(
+            beside, local.chunks([pair], SEEDS, EPISODES), strict=True
         ):
-            together, alone = (reached[i], metrics[i]), (reached_alone[0], metrics_alone[0])
+            together, alone = (states[i], metrics[i]), (states_alone[0], metrics_alone[0])
             for a, b in zip(jax.tree.leaves(together), jax.tree.leaves(alone), strict=True):
                 np.testing.assert_allclose(a, b, 1e-12, 1e-12)
     assert np.abs(beside[-1][1][0].value - beside[-1][1][1].value).max() > 0.01

@@ -156,7 +156,7 @@ def test_a_full_disk_stops_the_run_with_a_sentence_and_room_lets_it_go_on(undist
         try:
             said = Child(out, cache).finish(code=1)
             assert "No space left on device" in said
-            assert f"`everystep resume {out}` goes on" in said
+            assert f"`everystep resume {out}` continues" in said
             subprocess.run(["mount", "-o", "remount,size=64m", str(place)], check=True)
             Child(out, cache).finish()
             assert contents(out) == files
@@ -229,14 +229,14 @@ def test_batches_do_not_show(prepared, whole, tmp_path, monkeypatch):
 def test_a_state_that_grows_is_reckoned_with(monkeypatch):
     pond = es.problems.from_map(("SF", "FG"), horizon=2)
     size = lambda cost, K: runner.local.bytes_of_a_seed(
-        experiment.prepare(pond, [es.agents.lsvi_ae(cost=cost)], K, 1).cells()[0], K
+        experiment.prepare(pond, [es.agents.lsvi_ae(cost=cost)], K, 1).pairs[0], K
     )
     assert size("counts", 500) == size("counts", 5000)
     assert size("gp(rbf(1, on=position), points=growing)", 5000) > 50 * size(
         "gp(rbf(1, on=position), points=growing)", 500
     )
     monkeypatch.setattr(runner, "MEMORY", 3_000_000)
-    monkeypatch.setattr(runner.local, "batch_size", lambda cells, seeds, K: 4096)
+    monkeypatch.setattr(runner.local, "batch_size", lambda pairs, seeds, K: 4096)
     assert runner.batch_size(experiment.prepare(pond, ["lsvi"], 1000, 9000)) == 33
 
 
@@ -278,7 +278,7 @@ def test_a_damaged_older_part_costs_only_the_pieces_in_it(often, prepared, whole
 
     with contextlib.suppress(Stopped):
         runner.resume(out, told)
-    assert "what was in it is run again" in capsys.readouterr().err
+    assert "its episodes are run again" in capsys.readouterr().err
     if run_folder.is_unfinished(out):
         runner.resume(out)
     assert contents(out) == whole
@@ -300,7 +300,7 @@ def test_another_version_is_not_mixed_in(often, prepared, tmp_path, monkeypatch)
     stop_after(3, prepared, out)
     told = experiment.versions() | {"jax": "9.9"}
     monkeypatch.setattr(experiment, "versions", lambda: told)
-    with pytest.raises(es.EverystepError, match="begun with another versions"):
+    with pytest.raises(es.EverystepError, match="begun with other versions"):
         runner.resume(out)
 
 
@@ -311,10 +311,10 @@ def test_what_is_run_is_sealed_like_its_results(name, often, prepared, tmp_path)
     asked = out / ".work" / name
     before = asked.read_bytes()
     asked.write_bytes(before + b" ")  # as readable as it was
-    with pytest.raises(es.EverystepError, match=f"{name}' was altered after the run was begun; put it back"):
+    with pytest.raises(es.EverystepError, match=f"{name}' was altered after the run was begun; restore it"):
         runner.resume(out)
     asked.write_bytes(before[: len(before) // 2])
-    with pytest.raises(es.EverystepError, match=r"cannot be read, so that nobody knows what was run"):
+    with pytest.raises(es.EverystepError, match=r"cannot be read, so the run is unknown"):
         runner.resume(out)
     asked.write_bytes(before)
     runner.resume(out)

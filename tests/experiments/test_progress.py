@@ -8,7 +8,7 @@ import pytest
 import everystep as es
 from everystep.cli import main
 from everystep.experiments import progress
-from everystep.experiments.runner import Step
+from everystep.experiments.runner import ChunkReport
 
 SPEC = {"agents": [{}, {}], "seeds": [0, 1], "episodes": 1000}
 
@@ -21,22 +21,22 @@ class Terminal(io.StringIO):
 def test_a_log_gets_a_line_now_and_then_with_what_is_left():
     clock = iter([0.0, 0.0, 20.0, 40.0, 40.0, 40.0, 40.0])
     stream = io.StringIO()
-    with progress._lines(SPEC, stream, lambda: next(clock)) as told:
-        told(Step("lsvi", 1000, violation=50.0, seeds_ended=1))
+    with progress._lines(SPEC, stream, lambda: next(clock)) as show:
+        show(ChunkReport("lsvi", 1000, violation=50.0, seeds_ended=1))
         assert stream.getvalue() == ""
-        told(Step("lsvi", 1000, violation=50.0, seeds_ended=1))
+        show(ChunkReport("lsvi", 1000, violation=50.0, seeds_ended=1))
     assert stream.getvalue() == (
-        "everystep: 50% of 4,000 episodes, 1 of 2 agents, lately 0.050 violation an episode, 40 s left\n"
+        "everystep: 50% of 4,000 episodes, 1 of 2 agents, recently 0.050 violations per episode, 40 s left\n"
     )
 
 
 def test_what_an_earlier_process_did_says_nothing_of_how_fast_this_one_is():
     clock = iter([0.0, 10.0, 10.0])
     counter = progress.Counter(SPEC, lambda: next(clock))
-    counter.add(Step("lsvi", 2000, seeds_ended=2, earlier=True))
+    counter.add(ChunkReport("lsvi", 2000, seeds_ended=2, earlier=True))
     assert counter.left is None
-    assert counter.harm is None
-    counter.add(Step("lsvi-ae", 1000, seeds_ended=1))
+    assert counter.violation is None
+    counter.add(ChunkReport("lsvi-ae", 1000, seeds_ended=1))
     assert counter.left == 10.0
     assert counter.agents_done == 1
 
@@ -44,14 +44,14 @@ def test_what_an_earlier_process_did_says_nothing_of_how_fast_this_one_is():
 def test_a_terminal_gets_bars_of_agents_and_episodes_with_the_violation(monkeypatch):
     monkeypatch.setattr(progress, "REFRESH", 0)
     stream = Terminal()
-    with progress.shown(SPEC, stream) as told:
-        told(Step("lsvi", 1000, earlier=True))
-        told(Step("lsvi", 1000, violation=250.0, seeds_ended=2))
-        told(Step("lsvi-ae", 500, violation=250.0))
+    with progress.shown(SPEC, stream) as show:
+        show(ChunkReport("lsvi", 1000, earlier=True))
+        show(ChunkReport("lsvi", 1000, violation=250.0, seeds_ended=2))
+        show(ChunkReport("lsvi-ae", 500, violation=250.0))
     assert " agents" in stream.getvalue()
     assert "2.50k/4.00k" in stream.getvalue()
     assert "1/2" in stream.getvalue()
-    assert "violation 0.2" in stream.getvalue()
+    assert "violations per episode 0.2" in stream.getvalue()
 
 
 RUN = ["run", "--problem", "bandit", "--agents", "lsvi", "--episodes", "5", "--seeds", "1", "--out", "out"]

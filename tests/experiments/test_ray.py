@@ -23,7 +23,7 @@ from everystep.agents import Recipe
 from everystep.cli import main
 from everystep.errors import EverystepError
 from everystep.experiments import checkpoints, config, experiment, run_folder, runner, work_units
-from everystep.experiments.checkpoints import Piece
+from everystep.experiments.checkpoints import WorkUnit
 from everystep.experiments.engines import ray as ray_engine
 
 needs_ray = pytest.mark.skipif(
@@ -153,16 +153,16 @@ def test_pieces_that_fail_do_not_keep_other_problems_from_running(tmp_path, monk
     )
     ran = []
 
-    def run(prepared, out, told, cluster):
+    def run(prepared, out, on_chunk, cluster):
         ran.append(out.name)
         if out.name == "pond":
             raise runner._failure(out, {"lsvi, seed 0": "ValueError: a bad day"}, 1)
 
     monkeypatch.setattr(runner, "run", run)
-    monkeypatch.setattr(main, "_print_summary", lambda out, remark: None)
+    monkeypatch.setattr(importlib.import_module("everystep.cli.run"), "print_summary", lambda out, remark: None)
     assert main.main(["run", str(path), "--out", str(tmp_path / "out")]) == 2
     assert ran == ["pond", "more"]
-    assert "1 of 1 pieces of" in (said := capsys.readouterr().err)
+    assert "1 of 1 work units of" in (said := capsys.readouterr().err)
     assert "lsvi, seed 0 (ValueError: a bad day)" in said
 
 
@@ -262,12 +262,12 @@ def test_when_nothing_goes_well_not_everything_is_tried():
 
 
 def test_a_machine_with_another_version_is_refused(prepared, tmp_path):
-    runner._begin(prepared, tmp_path, False, {}, None)
-    parcel = work_units.parcel(tmp_path / run_folder.WORK)
-    assert work_units.unpacked(parcel).prepared.spec == prepared.spec
+    runner._begin(prepared, tmp_path, {"agents": runner._recipes_as_json(prepared), "batch": 2})
+    parcel = work_units.RunFiles.read(tmp_path / run_folder.WORK)
+    assert work_units.units_from_files(parcel).prepared.spec == prepared.spec
     elsewhere = parcel._replace(versions=parcel.versions.replace('"jax": "', '"jax": "9'))
     with pytest.raises(EverystepError, match=r"has jax .*; install .* there"):
-        work_units.turn(elsewhere, Piece(0, 0), None, 0.0)
+        work_units.advance_unit(elsewhere, WorkUnit(0, 0), None, 0.0)
 
 
 # --- on the cluster ---------------------------------------------------------------------------------------------------
@@ -275,18 +275,18 @@ def test_a_machine_with_another_version_is_refused(prepared, tmp_path):
 def test_a_piece_that_fails_is_tried_again_and_then_named_while_the_others_finish(
     nodes, prepared, whole, tmp_path, monkeypatch, capsys
 ):
-    marks, bad, moody = tmp_path / "marks", Piece(1, 2), Piece(0, 0)
+    marks, bad, moody = tmp_path / "marks", WorkUnit(1, 2), WorkUnit(0, 0)
     marks.mkdir()
 
     def turn(parcel, piece, reached, seconds):
         (marks / f"{piece}@{uuid.uuid4().hex}").touch()
         if piece == bad or (piece == moody and len(list(marks.glob(f"{piece}@*"))) == 1):
             raise ValueError("a bad day")
-        return work_units.turn(parcel, piece, reached, 0.0)  # a chunk at a time: states travel
+        return work_units.advance_unit(parcel, piece, reached, 0.0)  # a chunk at a time: states travel
 
     out = tmp_path / "run"
-    monkeypatch.setattr(runner.pieces, "turn", turn)
-    with pytest.raises(EverystepError, match="1 of 6 pieces") as failure:
+    monkeypatch.setattr(work_units, "advance_unit", turn)
+    with pytest.raises(EverystepError, match="1 of 6 work units") as failure:
         runner.run(prepared, out, figures=False, cluster=nodes.spread)
     assert "lsvi-ae(beta=0.3), seeds 2 and 3 (ValueError: a bad day)" in str(failure.value)
     assert f"`everystep resume {out}`" in str(failure.value)
@@ -295,9 +295,9 @@ def test_a_piece_that_fails_is_tried_again_and_then_named_while_the_others_finis
     )
     assert len(begun(marks, bad)) == 3
     assert len(begun(marks, moody)) == 1 + 3
-    ledger = checkpoints.Ledger(out / run_folder.WORK, None)
-    assert [piece for piece in ledger.pieces() if ledger.finished(piece)] == [
-        piece for piece in work_units.Pieces(prepared, 2).every() if piece != bad
+    ledger = checkpoints.look(out / run_folder.WORK)
+    assert [piece for piece in ledger.units() if ledger.finished(piece)] == [
+        piece for piece in work_units.WorkUnits(prepared, 2).all() if piece != bad
     ]
     ledger.close()
 
@@ -336,8 +336,8 @@ def test_a_killed_driver_keeps_what_is_finished(nodes, prepared, whole, tmp_path
     out = tmp_path / "out" / "pond"
     told = ["run", str(tmp_path / "pond.toml"), "--out", str(out.parent)]
     program = (
-        "import sys; from everystep import checkpoint, cli; checkpoint.EVERY, checkpoint.COST = 0.0, 0;"
-        "sys.exit(cli.main(sys.argv[1:]))"
+        "import sys; from everystep.cli import main; from everystep.experiments import checkpoints;"
+        "checkpoints.EVERY, checkpoints.COST = 0.0, 0; sys.exit(main.main(sys.argv[1:]))"
     )
     driver = subprocess.Popen([sys.executable, "-c", program, *told], stderr=subprocess.PIPE, text=True)
     while not (out / run_folder.WORK / "checkpoint-000001.json").exists() and driver.poll() is None:
@@ -364,7 +364,7 @@ def test_killing_a_node_in_mid_run_costs_only_what_ran_on_it(nodes, prepared, wh
         (marks / f"{piece}@{here}").touch()
         if here == doomed:
             time.sleep(600)  # so that it is at work when it is killed
-        return work_units.turn(parcel, piece, reached, seconds)
+        return work_units.advance_unit(parcel, piece, reached, seconds)
 
     def kill():
         while not list(marks.glob(f"*@{doomed}")):
@@ -373,13 +373,13 @@ def test_killing_a_node_in_mid_run_costs_only_what_ran_on_it(nodes, prepared, wh
 
     killer = threading.Thread(target=kill)
     killer.start()
-    monkeypatch.setattr(runner.pieces, "turn", turn)
+    monkeypatch.setattr(work_units, "advance_unit", turn)
     runner.run(prepared, tmp_path / "run", figures=False, cluster=nodes.spread)
     killer.join()
     assert contents(tmp_path / "run") == whole
     were_there = {mark.name.split("@")[0] for mark in marks.glob(f"*@{doomed}")}
     elsewhere = {mark.name.split("@")[0] for mark in marks.glob(f"*@{nodes.head.node_id}")}
     assert were_there
-    assert elsewhere == {str(piece) for piece in work_units.Pieces(prepared, 2).every()}
+    assert elsewhere == {str(piece) for piece in work_units.WorkUnits(prepared, 2).all()}
     said = capsys.readouterr().err
     assert said.count("its worker was lost") == said.count("it is tried again") >= len(were_there)

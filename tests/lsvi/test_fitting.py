@@ -77,7 +77,7 @@ def test_a_run_fits_when_asked_and_reports_every_fit(tmp_path):
     lake = es.problems.from_map(("SFF", "FHF", "FFG"), horizon=5)
     cost = [es.gp("0.5*rbf(2, on=landing) + 0.5*categorical(on=landing)", fit=20)]
     result = es.run(lake, es.agents.lsvi_ae(cost=cost), episodes=50, seeds=[3, 4])
-    fits = result.fits["lsvi-ae"]
+    fits = result.kernel_fits["lsvi-ae"]
     assert [(fit["seed"], fit["after"], fit["model"]) for fit in fits] == [
         (3, 20, 1),
         (3, 40, 1),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from everystep.experiments.experiment import Result
+from everystep.experiments.result import Result
 from everystep.problems import frozen_lake
 from everystep.reports import reproduction
 

@@ -13,6 +13,7 @@ from everystep.cli import main
 from everystep.errors import EverystepError
 from everystep.experiments import experiment, rerun, statistics
 from everystep.experiments.reductions import WINDOW
+from everystep.experiments.result import Result
 from everystep.problems import from_map, frozen_lake, streaming
 from everystep.problems.grids import MOVES
 from everystep.web import assets, report, watch
@@ -233,7 +234,7 @@ def test_sixty_four_seeds_of_three_agents_fit_in_15_megabytes(tmp_path):
     prepared = experiment.prepare(frozen_lake(), ["lsvi-ae", "lsvi", "lsvi-primal"], K, 64)
     curves = {label: {name: rng.random((64, K)) for name in report.COLUMNS[:4]} for label in prepared.agents}
     visits = {f"{label}_500": np.zeros((64, 100)) for label in curves}
-    result = experiment.Result(prepared.problem, prepared.spec, curves, visits)
+    result = Result(prepared.problem, prepared.spec, curves, visits)
     np.savez(tmp_path / "visits.npz", **visits)
     (tmp_path / "summary.json").write_text(json.dumps(result.summary))
     when = watch.moments(K, report._frames_at_most(prepared.problem, 3))
@@ -252,7 +253,7 @@ def test_what_is_thinned_is_said(tmp_path):
     K = 3000
     prepared = experiment.prepare(streaming(), ["lsvi"], K, 70)
     curves = {"lsvi": {name: np.zeros((70, K)) for name in report.COLUMNS[:4]}}
-    charts, remarks = report._curves(experiment.Result(prepared.problem, prepared.spec, curves, {}))
+    charts, remarks = report._curves(Result(prepared.problem, prepared.spec, curves, {}))
     assert len(charts[0]["episodes"]) == 2000
     assert remarks == [
         "Means are drawn at 2,000 of 3,000 episodes.",

@@ -43,9 +43,9 @@ def run(options: argparse.Namespace) -> None:
         else:
             agents = None if options.agents is None else [Recipe(name) for name in split_names(options.agents)]
             prepared = comparison.prepare(agents, problems, seeds, episodes)
-        total = sum(each.spec["episodes"] * seeds * len(each.agents) for each in prepared.missing(out).values())
-        with progress_bar(total) as advance:
-            prepared.run(out, lambda step: advance(step.episodes))
+        missing = prepared.missing(out)
+        with progress_bar(missing.episodes) as advance:
+            missing.run(out, lambda chunk: advance(chunk.episodes))
     table = comparison.read(out)
     if not table.rows and table.unfinished:
         raise EverystepError(run_folder.how_to_finish(table.unfinished[0]))

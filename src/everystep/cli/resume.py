@@ -20,9 +20,9 @@ def run(options: argparse.Namespace) -> None:
     from everystep.experiments import config, progress, runner
 
     progress.check(options.log)
-    engine = config.Engine(options.engine or "local", options.address).checked()
+    engine = config.EngineChoice(options.engine or "local", options.address).checked()
     out = Path(options.folder)
-    runner.unfinished(out)
+    runner.check_unfinished(out)
     spec = runner.begun(out).spec
     with connected_cluster(engine) as cluster:
         run_with_progress(out, spec, partial(runner.resume, out, cluster=cluster), options.log)

@@ -61,13 +61,15 @@ def run(options: argparse.Namespace) -> None:
     }
 
     from everystep.experiments import config, progress, run_folder, runner
+    from everystep.experiments.run_folder import FolderState
 
     progress.check(options.log)
     runs = config.read(None if options.file is None else Path(options.file), _overrides(options, numbers))
     for out, prepared in runs.folders().items():
-        if run_folder.claim_for_work(out, prepared.spec):
+        found = run_folder.inspect(out, prepared.spec)
+        if found is FolderState.UNFINISHED:
             print_note(f"'{out}' holds this run, unfinished; it is continued.")
-        elif options.dry_run and run_folder.holds(out, prepared.spec):
+        elif found is FolderState.FINISHED and options.dry_run:
             print_note(f"'{out}' holds this run, finished; nothing would be run.")
         for remark in prepared.problem.remarks:
             print_note(remark)
@@ -77,16 +79,16 @@ def run(options: argparse.Namespace) -> None:
     failures = []
     with connected_cluster(runs.engine) as cluster:
         for i, (out, prepared) in enumerate(runs.folders().items()):
-            there = run_folder.holds(out, prepared.spec)
+            run_here = partial(runner.run, prepared, out, cluster=cluster)
             try:
-                run_with_progress(out, prepared.spec, partial(runner.run, prepared, out, cluster=cluster), options.log)
+                found = run_with_progress(out, prepared.spec, run_here, options.log)
             except EverystepError as error:
                 if not error.kept:
                     raise
                 failures.append(str(error))  # of some units: the other problems are still run
                 continue
             print("\n" if i else "", end="")
-            print_summary(out, "holds this run already: nothing was run" if there else "")
+            print_summary(out, "holds this run already: nothing was run" if found is FolderState.FINISHED else "")
     if failures:
         raise EverystepError(" ".join(failures))
 

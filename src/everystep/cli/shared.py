@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from everystep.experiments.config import Engine
+    from everystep.experiments.config import EngineChoice
     from everystep.experiments.engines.ray import Cluster
 
 _interrupted = threading.Event()
@@ -70,10 +70,10 @@ def run_progress(spec: dict[str, Any]) -> Iterator[Callable[[Any], None]]:
 
     with progress.shown(spec) as show:
 
-        def report(step: Any) -> None:
+        def report(chunk: Any) -> None:
             if _interrupted.is_set():
                 raise KeyboardInterrupt
-            show(step)
+            show(chunk)
 
         yield report
 
@@ -87,7 +87,7 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
 
 
 @contextmanager
-def connected_cluster(engine: Engine) -> Iterator[Cluster | None]:
+def connected_cluster(engine: EngineChoice) -> Iterator[Cluster | None]:
     """The cluster of an engine; None for this machine."""
     if engine.name == "local":
         yield None
@@ -107,10 +107,10 @@ def run_with_progress(
     try:
         with progress.logged(log, out) as write_log, run_progress(spec) as show:
 
-            def report(step: Any) -> None:
-                show(step)
+            def report(chunk: Any) -> None:
+                show(chunk)
                 if write_log is not None:
-                    write_log(step)
+                    write_log(chunk)
 
             return run(report)
     except KeyboardInterrupt:

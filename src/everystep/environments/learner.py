@@ -27,6 +27,7 @@ from everystep.environments.stored_agent import StoredAgent
 from everystep.errors import EverystepError, real_number, whole_number
 from everystep.experiments import run_folder
 from everystep.experiments.experiment import versions
+from everystep.experiments.result import episode_columns
 from everystep.features.spaces import Coordinates
 from everystep.features.specs import bind, one_hot
 from everystep.mdp.cmdp import FiniteCMDP
@@ -342,16 +343,15 @@ class Learner:
     def _add_row(self, builder: BatchBuilder, planned: bool) -> None:
         """One row of the table. Violations are those of the true means where the environment reports them."""
         g = np.stack(builder.mean_costs)
-        violation, m = np.maximum(g, 0), g.shape[1]
-        row = {
-            "return": sum(builder.rewards),
-            "length": len(builder),
-            "violation": violation.sum(),
-            **({f"violation_{i + 1}": violation[:, i].sum() for i in range(m)} if m > 1 else {}),
-            "unsafe_steps": int((violation > 0).any(1).sum()),
-            "soft_violation": g.sum(),
-            "planned": planned,
-        }
+        violation, earned = np.maximum(g, 0), sum(builder.rewards)
+        columns = episode_columns(
+            earned=earned,
+            violation=violation.sum(),
+            by_constraint=[each.sum() for each in violation.T],
+            unsafe_steps=int((violation > 0).any(1).sum()),
+            soft_violation=g.sum(),
+        )
+        row = {"return": earned, "length": len(builder)} | columns | {"planned": planned}
         for name, value in row.items():
             self._columns.setdefault(name, []).append(value)
 

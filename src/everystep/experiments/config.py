@@ -91,13 +91,13 @@ class Overrides(NamedTuple):
     settings: Sequence[SettingFlag] = ()
 
 
-class Engine(NamedTuple):
+class EngineChoice(NamedTuple):
     """Where a run is computed: on this machine, or on a Ray cluster by its address (None: Ray on this machine)."""
 
     name: str = "local"
     address: str | None = None
 
-    def checked(self) -> Engine:
+    def checked(self) -> EngineChoice:
         if self.name not in ENGINES:
             raise unknown("engine", self.name, ENGINES, f"There are {' and '.join(ENGINES)}.")
         if self.address is not None and self.name != "ray":
@@ -110,7 +110,7 @@ class RunList(NamedTuple):
 
     out: Path
     runs: dict[str, Experiment]
-    engine: Engine = Engine()
+    engine: EngineChoice = EngineChoice()
 
     def folders(self) -> dict[Path, Experiment]:
         return {self.out / name if name else self.out: run for name, run in self.runs.items()}
@@ -229,11 +229,11 @@ def _seeds(file: File, value: Any) -> int | list[int]:
     return file.whole("seeds", value)
 
 
-def _engine(file: File, content: Mapping[str, Any], flags: Overrides) -> Engine:
+def _engine(file: File, content: Mapping[str, Any], flags: Overrides) -> EngineChoice:
     given = {key: file.text_of(key, content[key]) for key in ("engine", "address") if key in content}
     if flags.engine == "local":
         given.pop("address", None)  # it belongs to the engine of the file
-    named = Engine(flags.engine or given.get("engine", "local"), flags.address or given.get("address"))
+    named = EngineChoice(flags.engine or given.get("engine", "local"), flags.address or given.get("address"))
     try:
         return named.checked()
     except EverystepError as error:

@@ -1,4 +1,4 @@
-"""What a run will cost, before it is run: time by a short probe, memory by the size of a state, disk by the rows."""
+"""The cost of a run before it is run: time by a short probe, memory by the size of a state, disk by the rows."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from everystep.experiments.experiment import Experiment
 from everystep.experiments.runner import BYTES_OF_A_ROW, batch_size
 from everystep.lsvi.loop import CHUNK
 
-PROBE = 0.3  # seconds of episodes that are measured of each agent, at least
+PROBE = 0.3  # seconds of episodes that are measured for each agent, at least
 
 
 class Estimate(NamedTuple):
-    """Of one agent on one problem. Seconds are those of one core, by a probe after compilation."""
+    """The cost of one agent on one problem. Seconds are those of one core, by a probe after compilation."""
 
     label: str
     compile_seconds: float
@@ -27,39 +27,39 @@ class Estimate(NamedTuple):
 
 
 def probe(prepared: Experiment) -> list[Estimate]:
-    """Each agent of an experiment for a moment, on its first seed."""
+    """Run each agent of an experiment for a moment, on its first seed."""
     estimates = []
     K = prepared.spec["episodes"]
     with jax.enable_x64(True):
-        for label, cell in zip(prepared.agents, prepared.cells(), strict=True):
-            size = local.batch_size([cell], len(prepared.spec["seeds"]), K)
+        for label, pair in zip(prepared.agents, prepared.pairs, strict=True):
+            size = local.batch_size([pair], len(prepared.spec["seeds"]), K)
             batch = local.in_batches(prepared.spec["seeds"][:1], 1)[0].repeat(size)
             began = time.perf_counter()
-            local.measure([cell], batch, 0)
+            local.measure([pair], batch, 0)
             compiled = time.perf_counter() - began
             count, spent = min(8, K), 0.0
             while True:
                 began = time.perf_counter()
-                local.measure([cell], batch, count)
+                local.measure([pair], batch, count)
                 spent = time.perf_counter() - began
                 if spent >= PROBE or count == min(CHUNK, K):
                     break
                 count = min(4 * count, CHUNK, K)
-            one = local.bytes_of_a_seed(cell, K)
-            grows = one > 1.5 * local.bytes_of_a_seed(cell, min(K, CHUNK))
+            one = local.bytes_of_a_seed(pair, K)
+            grows = one > 1.5 * local.bytes_of_a_seed(pair, min(K, CHUNK))
             estimates.append(Estimate(label, compiled, spent / (count * size), one, grows))
     return estimates
 
 
 def table(prepared: Experiment, estimates: list[Estimate]) -> list[list[str]]:
-    """A row for each agent: what it takes."""
+    """A row for each agent: its time and memory."""
     seeds, K = len(prepared.spec["seeds"]), prepared.spec["episodes"]
     return [
         [
             each.label,
             str(seeds),
             str(K),
-            duration(seconds(prepared, [each])) + (" or more: its state grows" if each.grows else ""),
+            duration(seconds(prepared, [each])) + (" or more, because its state grows" if each.grows else ""),
             f"{each.bytes_of_a_seed / 2**20:.1f} MB",
         ]
         for each in estimates
@@ -67,7 +67,7 @@ def table(prepared: Experiment, estimates: list[Estimate]) -> list[list[str]]:
 
 
 def seconds(prepared: Experiment, estimates: list[Estimate]) -> float:
-    """On all cores of this machine."""
+    """The time on all cores of this machine."""
     episodes = len(prepared.spec["seeds"]) * prepared.spec["episodes"]
     return sum(
         each.compile_seconds + episodes * each.seconds_per_episode / min(local.workers(), len(prepared.spec["seeds"]))
@@ -76,7 +76,7 @@ def seconds(prepared: Experiment, estimates: list[Estimate]) -> float:
 
 
 def memory(prepared: Experiment, estimates: list[Estimate]) -> int:
-    """Bytes: this process now, the states under way, and one batch of seeds with all its rows."""
+    """Bytes of memory: this process now, the states under way, and one batch of seeds with all its rows."""
     import resource
 
     size, K = batch_size(prepared), prepared.spec["episodes"]
@@ -86,12 +86,12 @@ def memory(prepared: Experiment, estimates: list[Estimate]) -> int:
 
 
 def disk(prepared: Experiment) -> int:
-    """Bytes, while the run is unfinished."""
+    """Bytes on the disk while the run is unfinished."""
     return int(np.prod([len(prepared.agents), len(prepared.spec["seeds"]), prepared.spec["episodes"], BYTES_OF_A_ROW]))
 
 
 def duration(spent: float) -> str:
-    """Seconds as people say them."""
+    """Seconds in a readable unit."""
     if spent < 90:
         return f"{spent:.0f} s"
     return f"{spent / 60:.0f} min" if spent < 5400 else f"{spent / 3600:.1f} h"

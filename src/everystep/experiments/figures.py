@@ -26,7 +26,7 @@ from everystep.mdp import planner
 from everystep.mdp.cmdp import FiniteCMDP, Grid
 
 if TYPE_CHECKING:
-    from everystep.experiments.experiment import Outcome, Result
+    from everystep.experiments.result import FinishedRun, Result
 
 # Okabe and Ito's palette; dashes tell agents apart in grey print.
 LOOKS = {"lsvi-ae": ("#0072B2", "-"), "lsvi": ("#D55E00", (0, (5, 2))), "lsvi-primal": ("#009E73", (0, (2, 1.5)))}
@@ -92,26 +92,26 @@ TWO_COLUMNS = Page(6.9, 2.6, False, PAPER, (".pdf", ".svg"))
 HALO = [Stroke(linewidth=2.2, foreground="white"), Normal()]  # keeps words legible on top of anything
 
 
-def write(outcome: Outcome, folder: Path) -> list[Path]:
+def write(run: FinishedRun, folder: Path) -> list[Path]:
     """All figures of a run; those of the map only for problems drawn on a grid."""
-    return _write(outcome, SCREEN, lambda name: folder / name)
+    return _write(run, SCREEN, lambda name: folder / name)
 
 
-def write_paper(outcome: Outcome, folder: Path) -> list[Path]:
+def write_paper(run: FinishedRun, folder: Path) -> list[Path]:
     """The same for a paper: each as wide as a column (`-single`) and as the page (`-double`)."""
-    single = _write(outcome, COLUMN, lambda name: folder / f"{name}-single")
-    return single + _write(outcome, TWO_COLUMNS, lambda name: folder / f"{name}-double")
+    single = _write(run, COLUMN, lambda name: folder / f"{name}-single")
+    return single + _write(run, TWO_COLUMNS, lambda name: folder / f"{name}-double")
 
 
-def _write(outcome: Outcome, page: Page, stem: Callable[[str], Path]) -> list[Path]:
-    problem, curves = outcome.problem, {label: each.bands for label, each in outcome.reduced.items()}
+def _write(run: FinishedRun, page: Page, stem: Callable[[str], Path]) -> list[Path]:
+    problem, curves = run.problem, {label: each.bands for label, each in run.reduced.items()}
     with mpl.rc_context(page.style):  # type: ignore[arg-type]
         drawn = {"learning": learning(problem, curves, page), "regret": regret(curves, page)}
         if problem.grid is not None:
-            after = outcome.spec["visits_after"]
-            visits = {label: outcome.visits[f"{label}_{CHUNK}"].mean(0) for label in curves}
+            after = run.spec["visits_after"]
+            visits = {label: run.visits[f"{label}_{CHUNK}"].mean(0) for label in curves}
             shown = [label for label in ("lsvi-ae", "lsvi-primal") if label in visits] or list(visits)[:2]
-            seeds = len(outcome.spec["seeds"])
+            seeds = len(run.spec["seeds"])
             heat = heatmap(problem.grid, {label: visits[label] for label in shown}, after, seeds, page)
             drawn |= ({} if page is TWO_COLUMNS else {"map": lake_map(problem, page)}) | {"heatmap": heat}
         return [path for name, figure in drawn.items() for path in save(figure, stem(name), page.endings)]

@@ -1,4 +1,4 @@
-"""How far a run is: bars on a terminal, now and then a line in a log, curves for TensorBoard if somebody asks."""
+"""The progress of a run: bars on a terminal, occasional lines in a log, and curves for TensorBoard on request."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from typing import Any, TextIO
 from everystep.errors import EverystepError, unknown
 from everystep.experiments import run_folder, tables
 from everystep.experiments.estimate import duration
-from everystep.experiments.runner import Step, Told
+from everystep.experiments.runner import ChunkReport, OnChunk
 
 EVERY = 30.0  # seconds between lines in a log
-REFRESH = 0.1  # and between pictures of a bar
-RECENT = 0.9  # how much the running means keep of what they were, at each chunk
+REFRESH = 0.1  # and between updates of a bar
+RECENT = 0.9  # the weight of the past in running means, per chunk
 LOGS = ("tensorboard",)
 
 
 class Counter:
-    """What was told so far. `harm` is the violation of an episode, the mean over recent chunks."""
+    """The totals of all reports. `violation` is the mean per episode over recent chunks."""
 
     def __init__(self, spec: Mapping[str, Any], now: Callable[[], float] = time.monotonic):
         self._now, self._began = now, now()
         self.agents, self.seeds = len(spec["agents"]), len(spec["seeds"])
         self.total = self.agents * self.seeds * spec["episodes"]
-        self.done, self.before, self.harm = 0, 0, None
+        self.done, self.before, self.violation = 0, 0, None
         self._ended: dict[str, int] = {}
 
-    harm: float | None
+    violation: float | None
 
-    def add(self, step: Step) -> None:
-        self.done += step.episodes
-        self._ended[step.label] = self._ended.get(step.label, 0) + step.seeds_ended
-        if step.earlier:
-            self.before += step.episodes
+    def add(self, report: ChunkReport) -> None:
+        self.done += report.episodes
+        self._ended[report.label] = self._ended.get(report.label, 0) + report.seeds_ended
+        if report.earlier:
+            self.before += report.episodes
             return
-        mean = step.violation / step.episodes
-        self.harm = mean if self.harm is None else RECENT * self.harm + (1 - RECENT) * mean
+        mean = report.violation / report.episodes
+        self.violation = mean if self.violation is None else RECENT * self.violation + (1 - RECENT) * mean
 
     @property
     def agents_done(self) -> int:
@@ -48,70 +48,72 @@ class Counter:
 
     @property
     def left(self) -> float | None:
-        """Seconds, if it goes on as it went in this process."""
+        """The remaining seconds at the speed of this process."""
         here = self.done - self.before
         return (self._now() - self._began) / here * (self.total - self.done) if here else None
 
     def line(self) -> str:
-        harm = "" if self.harm is None else f", lately {tables.number(self.harm)} violation an episode"
+        recent = "" if self.violation is None else f", recently {tables.number(self.violation)} violations per episode"
         left = "" if self.left is None else f", {duration(self.left)} left"
         share = f"{self.done / self.total:.0%} of {self.total:,} episodes"
-        return f"everystep: {share}, {self.agents_done} of {self.agents} agents{harm}{left}"
+        return f"everystep: {share}, {self.agents_done} of {self.agents} agents{recent}{left}"
 
 
 @contextmanager
-def shown(spec: Mapping[str, Any], stream: TextIO | None = None) -> Iterator[Told]:
-    """Tell what it yields whenever a chunk is done, from any thread."""
+def shown(spec: Mapping[str, Any], stream: TextIO | None = None) -> Iterator[OnChunk]:
+    """Yield a function to call with the report of every finished chunk, from any thread."""
     stream = sys.stderr if stream is None else stream
-    with _bars(spec, stream) if stream.isatty() else _lines(spec, stream) as told:
-        yield told
+    with _bars(spec, stream) if stream.isatty() else _lines(spec, stream) as show:
+        yield show
 
 
 @contextmanager
-def _bars(spec: Mapping[str, Any], stream: TextIO) -> Iterator[Told]:
+def _bars(spec: Mapping[str, Any], stream: TextIO) -> Iterator[OnChunk]:
     from tqdm import tqdm
 
     counter, lock = Counter(spec), threading.Lock()
-    looks: dict[str, Any] = {"leave": False, "file": stream, "mininterval": REFRESH, "miniters": 1}
+    options: dict[str, Any] = {"leave": False, "file": stream, "mininterval": REFRESH, "miniters": 1}
     with (
-        tqdm(total=counter.agents, unit=" agents", position=0, **looks) as agents,
-        tqdm(total=counter.total, unit=" episodes", unit_scale=True, position=1, **looks) as episodes,
+        tqdm(total=counter.agents, unit=" agents", position=0, **options) as agents,
+        tqdm(total=counter.total, unit=" episodes", unit_scale=True, position=1, **options) as episodes,
     ):
 
-        def told(step: Step) -> None:
+        def show(report: ChunkReport) -> None:
             with lock:
-                counter.add(step)
-                if step.earlier:
-                    episodes.initial += step.episodes  # it says nothing of how fast this process is
-                if counter.harm is not None:
-                    episodes.set_postfix_str(f"violation {tables.number(counter.harm)}", refresh=False)
-                episodes.update(step.episodes)
+                counter.add(report)
+                if report.earlier:
+                    episodes.initial += report.episodes  # which does not count for the speed of this process
+                if counter.violation is not None:
+                    episodes.set_postfix_str(
+                        f"violations per episode {tables.number(counter.violation)}", refresh=False
+                    )
+                episodes.update(report.episodes)
                 if counter.agents_done > agents.n:
                     agents.update(counter.agents_done - agents.n)
 
-        yield told
+        yield show
 
 
 @contextmanager
-def _lines(spec: Mapping[str, Any], stream: TextIO, now: Callable[[], float] = time.monotonic) -> Iterator[Told]:
+def _lines(spec: Mapping[str, Any], stream: TextIO, now: Callable[[], float] = time.monotonic) -> Iterator[OnChunk]:
     counter, lock = Counter(spec, now), threading.Lock()
     last = now()
 
-    def told(step: Step) -> None:
+    def show(report: ChunkReport) -> None:
         nonlocal last
         with lock:
-            counter.add(step)
+            counter.add(report)
             if now() - last >= EVERY:
                 last = now()
                 print(counter.line(), file=stream, flush=True)
 
-    yield told
+    yield show
 
 
 # --- TensorBoard ------------------------------------------------------------------------------------------------------
 @contextmanager
-def logged(kind: str | None, out: Path) -> Iterator[Told | None]:
-    """Also written for TensorBoard, in `out`-logs beside the run folder; curves over episodes when it is finished."""
+def logged(kind: str | None, out: Path) -> Iterator[OnChunk | None]:
+    """Write reports for TensorBoard to `out`-logs beside the run folder, and curves over episodes at the end."""
     if kind is None:
         yield None
         return
@@ -120,21 +122,21 @@ def logged(kind: str | None, out: Path) -> Iterator[Told | None]:
         seen: dict[str, int] = {}
         lock = threading.Lock()
 
-        def told(step: Step) -> None:
+        def show(report: ChunkReport) -> None:
             with lock:
-                seen[step.label] = seen.get(step.label, 0) + step.episodes
-                if not step.earlier:
-                    means = {"violation": step.violation, "value": step.value}
+                seen[report.label] = seen.get(report.label, 0) + report.episodes
+                if not report.earlier:
+                    means = {"violation": report.violation, "value": report.value}
                     for name, total in means.items():
-                        writer.add_scalar(f"running/{name}/{step.label}", total / step.episodes, seen[step.label])
+                        writer.add_scalar(f"running/{name}/{report.label}", total / report.episodes, seen[report.label])
 
-        yield told
+        yield show
         if not run_folder.is_unfinished(out):
             _curves(writer, out)
 
 
 def check(kind: str | None) -> None:
-    """Refuse a kind of log that there is not, or whose package is not there, before any work."""
+    """Refuse an unknown kind of log, or one whose package is missing, before any work."""
     if kind is not None and kind not in LOGS:
         raise unknown("log", kind, LOGS, f"--log takes {', '.join(LOGS)}.")
     if kind is not None:
@@ -146,7 +148,7 @@ def _package() -> Any:
         import tensorboardX
     except ImportError:
         raise EverystepError(
-            "--log tensorboard needs the package tensorboardX; install it with `pip install 'everystep[logs]'`."
+            "--log tensorboard requires the package tensorboardX; install it with `pip install 'everystep[logs]'`."
         ) from None
     return tensorboardX
 
@@ -162,12 +164,12 @@ def _writer(kind: str, out: Path) -> Iterator[Any]:
 
 
 def log_folder(out: Path) -> Path:
-    """Beside the run folder, which holds nothing but the run."""
+    """The folder of logs: beside the run folder, which holds only the run."""
     return out.resolve().with_name(out.resolve().name + "-logs")
 
 
 def _curves(writer: Any, out: Path) -> None:
-    """Means over seeds, by episode, at as many as a figure would show."""
+    """Write means over seeds by episode, at the episodes that a figure shows."""
     from everystep.experiments import reductions
 
     for label, curves in run_folder.read_curves(out, ("return", "violation")).items():

@@ -1,7 +1,7 @@
-"""What tables and figures need of the rows of a run, taken from batches of seeds, so that nobody holds all rows.
+"""The numbers and curves that tables and figures show, from batches of seeds: not all rows need be in memory.
 
-A batch is the columns of some seeds, (seeds, K) each. What is taken of a seed depends on that seed alone: any batches
-give the same numbers.
+A batch is the columns of some seeds, (seeds, K) each. The numbers of a seed depend on that seed alone: any batches give
+the same numbers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from everystep.experiments import statistics
 
 FINAL = 100  # "final" is the mean over this many last episodes
 WINDOW = 50  # episodes in a moving average
-POINTS = 2000  # of a curve that are drawn at most: more cannot be seen, and resampling them takes memory
+POINTS = 2000  # of a curve, at most: more cannot be seen, and resampling them takes memory
 DRAWN = {
     "return": lambda curves: statistics.moving_average(curves["return"], WINDOW),
     "violation": lambda curves: statistics.moving_average(curves["violation"], WINDOW),
@@ -27,21 +27,21 @@ Batch = Mapping[str, np.ndarray]
 
 
 class Bands(NamedTuple):
-    """The curves of one agent as they are drawn: at some episodes, a mean over seeds with its interval each."""
+    """The curves of one agent as they are drawn: means over seeds with their intervals at some episodes."""
 
     episodes: np.ndarray
     curves: dict[str, statistics.Interval]
 
 
 class Reduced(NamedTuple):
-    """One agent: numbers of each seed, (seeds,) each, and curves to draw."""
+    """One agent: the numbers of each seed, (seeds,) each, and the curves to draw."""
 
     samples: dict[str, np.ndarray]
     bands: Bands
 
 
 def samples(curves: Batch) -> dict[str, np.ndarray]:
-    """The numbers of each seed that are summed up over seeds."""
+    """The numbers of each seed whose means over seeds are reported."""
     return {
         "final_value": statistics.last(curves["value"], FINAL),
         "final_violation": statistics.last(curves["violation"], FINAL),
@@ -53,12 +53,12 @@ def samples(curves: Batch) -> dict[str, np.ndarray]:
 
 
 def shown_episodes(K: int) -> np.ndarray:
-    """Which episodes of K are drawn, counted from 0."""
+    """The episodes of K that are drawn, counted from 0."""
     return np.unique(np.linspace(0, K - 1, POINTS).astype(int)) if K > POINTS else np.arange(K)
 
 
 def reduced(batches: Iterable[Batch]) -> Reduced:
-    """One agent's samples and bands; in memory at a time: a batch, and the points drawn of all seeds."""
+    """The samples and bands of one agent; memory holds one batch, and the drawn points of all seeds."""
     numbers, points, shown = [], [], np.arange(0)
     for batch in batches:
         shown = shown_episodes(batch["value"].shape[1])

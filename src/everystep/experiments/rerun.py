@@ -1,6 +1,6 @@
-"""A run folder turned back into the experiment it came from: the same agents, settings and seeds, ready to run again.
+"""A run folder as the experiment it came from: the same agents, settings and seeds, ready to run again.
 
-Runs are decided by their spec and their seeds, so what a folder did not write down is found out by running it again.
+A run is determined by its spec and its seeds, so what a folder does not hold is found by running it again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from everystep.agents.resolve.costs import fingerprint
 from everystep.agents.settings import SETTINGS
 from everystep.errors import EverystepError
 from everystep.experiments import run_folder
-from everystep.experiments.experiment import Experiment, Result, prepare
+from everystep.experiments.experiment import Experiment, prepare
+from everystep.experiments.result import Result
 from everystep.files import read_npz
 from everystep.mdp.cmdp import FiniteCMDP
 
@@ -30,7 +31,7 @@ NEEDED = ("regret", "value", "violation")
 
 @dataclass(frozen=True)
 class Run:
-    """A run folder as far as it can be run again: its problem, its spec, and the columns (seeds, K) of each agent."""
+    """What is read of a run folder: its problem, its spec, and columns (seeds, K) of each agent."""
 
     folder: Path
     problem: FiniteCMDP
@@ -38,7 +39,7 @@ class Run:
     curves: dict[str, dict[str, np.ndarray]]
 
     def again(self, seeds: int) -> Experiment:
-        """The same experiment on the first so many of its seeds; an error says what keeps it from being the same."""
+        """The same experiment on the first `seeds` of its seeds; raises if it would not be the same."""
         prepared = prepare(
             self.problem,
             [self._recipe(agent) for agent in self.spec["agents"]],
@@ -54,36 +55,36 @@ class Run:
                         self._not_kept(key, old["label"])
                         if _is_hash(kept)
                         else EverystepError(
-                            f"'{self.folder}' has {key} = {kept} for {old['label']}, which is now read as {value}; "
+                            f"'{self.folder}' has {key} = {kept} for {old['label']}, now resolved to {value}; "
                             f"{self._other_version()}"
                         )
                     )
         if now["problem"] != then["problem"]:
-            raise EverystepError(f"'{self.folder}' holds a problem other than the one it ran; {self._other_version()}")
+            raise EverystepError(f"'{self.folder}' holds another problem than the one it ran; {self._other_version()}")
         return prepared
 
     def result(self) -> Result:
-        """The folder as a result, with the columns that were read: what figures and pages are made from."""
+        """The columns that were read as a result, from which figures and pages are made."""
         try:
             visits = read_npz(self.folder / "visits.npz", lambda key: True)
         except EverystepError:
             raise EverystepError(
-                f"'{self.folder}' has no visits.npz that can be read; run it again elsewhere."
+                f"'{self.folder}' has no readable visits.npz; run it again into another folder."
             ) from None
         return Result(self.problem, self.spec, self.curves, visits)
 
     def check(self, label: str, value: np.ndarray, violation: np.ndarray) -> None:
-        """That an agent run again, (seeds, K), did what the folder says it did, up to rounding."""
+        """Raise unless an agent that was run again, (seeds, K), did what the folder recorded, up to rounding."""
         kept = self.curves[label]
         for name, new in (("value", value), ("violation", violation)):
             if not np.allclose(new, kept[name][: len(new)], rtol=0, atol=1e-9):
                 raise EverystepError(
-                    f"'{self.folder}' run again gives another {name} of {label}; {self._other_version()}"
+                    f"'{self.folder}' run again gives a different {name} of {label}; {self._other_version()}"
                 )
 
     def _not_kept(self, key: str, label: str) -> EverystepError:
         return EverystepError(
-            f"'{self.folder}' cannot be run again: {key} of {label} was given from Python and is not kept in the "
+            f"'{self.folder}' cannot be run again: {key} of {label} was passed from Python and is not stored in the "
             "folder; use everystep.diagnosis from Python instead."
         )
 
@@ -93,7 +94,7 @@ class Run:
 
     def _recipe(self, agent: dict[str, Any]) -> Recipe:
         label = agent["label"]
-        # What is written in other words than it is set by (lists, hashes) is decided anew; `again` compares.
+        # What is recorded in another form than it is set by (lists, hashes) is resolved again; `again` compares.
         settings = {
             key: value for key, value in agent["settings"].items() if key == "features" or _can_be_set(key, value)
         }
@@ -101,10 +102,10 @@ class Run:
             settings["features"] = self._features(label, settings["features"])
         return Recipe(agent["agent"], settings).called(label)
 
-    def _features(self, label: str, said: str) -> Any:
+    def _features(self, label: str, recorded: str) -> Any:
         own = self.problem.features
-        if said == "one-hot" or (own is not None and said == fingerprint(own)):
-            return said if said == "one-hot" else AUTO
+        if recorded == "one-hot" or (own is not None and recorded == fingerprint(own)):
+            return recorded if recorded == "one-hot" else AUTO
         try:
             return read_npz(self.folder / "features.npz", lambda key: key == f"{label}_features")[f"{label}_features"]
         except (EverystepError, KeyError):
@@ -122,19 +123,19 @@ def _can_be_set(key: str, value: Any) -> bool:
 
 
 def _is_hash(value: Any) -> bool:
-    """Whether a setting is written down as the hash of an array, or of a kernel of one's own."""
+    """Whether a setting is recorded as the hash of an array or of a custom kernel."""
     return isinstance(value, str) and re.search(r"#[0-9a-f]+|^[0-9x]+:[0-9a-f]+$|#[0-9x]+:", value) is not None
 
 
 def read(folder: Path, columns: Sequence[str] = NEEDED) -> Run:
-    """A run folder with these columns, or the sentence that says why it is none."""
-    run_folder.finished(folder)
+    """A run folder with these columns; raises if it is none."""
+    run_folder.refuse_unfinished(folder)
     if not (folder / "spec.json").is_file():
-        raise EverystepError(f"'{folder}' holds no run; give the folder that `everystep run` wrote.")
+        raise EverystepError(f"'{folder}' holds no run; give a folder written by `everystep run`.")
     try:
         spec = run_folder.read_spec(folder)
         problem = problems.from_arrays(folder / "problem.npz")
         curves = run_folder.read_curves(folder, columns)
-    except Exception:  # what a damaged file raises is written nowhere
+    except Exception:  # the errors of damaged files are not documented
         raise EverystepError(f"'{folder}' has files that cannot be read; run it again into another folder.") from None
     return Run(folder, problem, spec, curves)

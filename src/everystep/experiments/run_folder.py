@@ -3,10 +3,10 @@
 episodes.parquet  a row for each agent, seed and episode      spec.json     everything needed to run it again
 summary.json      means over seeds with intervals             problem.npz   the problem itself, as arrays
 visits.npz        visits of each state, after 500 and at the end  figures/  PNG and SVG
-features.npz      features given to an agent from Python, if any were
-certificates.npz  the ends of every cost interval at the end    kernels.json  fitted kernels, if any were fitted
+features.npz      features passed to an agent from Python, if any
+certificates.npz  the ends of every cost interval at the end    kernels.json  fitted kernels, if any
 
-While a run is not finished its folder holds .work/ (see `checkpoint.py`), and nobody reads anything else there.
+The folder of an unfinished run holds .work/ (see checkpoints.py), and nothing else in it is read.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,26 +22,46 @@ import numpy as np
 
 from everystep import files
 from everystep.errors import EverystepError
-from everystep.experiments import experiment
+from everystep.experiments.result import episode_table
 from everystep.files import PARTIAL, write_npz
 from everystep.mdp.arrays import save_problem
 
 if TYPE_CHECKING:
-    from everystep.experiments.experiment import Outcome
+    from everystep.experiments.result import FinishedRun
 
 WORK = ".work"
 ROWS = 2**17  # of a row group, at most: whole seeds where they fit
 
 
-def claim(out: Path, spec: dict[str, Any]) -> None:
-    """Refuse a folder that cannot be written, or that holds anything but this very run, before any work is done."""
+class FolderState(Enum):
+    """What a folder holds of a run."""
+
+    NEW = "nothing"
+    UNFINISHED = "an unfinished run"
+    FINISHED = "the finished run"
+
+
+def inspect(out: Path, spec: dict[str, Any]) -> FolderState:
+    """What a folder holds of the run with this spec. Refuse one that holds anything else, or that is a file."""
     try:
+        if out.exists() and not out.is_dir():
+            raise EverystepError(f"out '{out}' is a file; choose a folder.")
+        if is_unfinished(out):
+            _refuse_another(out, out / WORK, spec)
+            return FolderState.UNFINISHED
         if out.is_dir() and any(not path.name.endswith(PARTIAL) for path in out.iterdir()):
-            finished(out)
             _refuse_another(out, out, spec)
+            return FolderState.FINISHED
     except OSError as error:
         raise files.cannot_write(out, error) from None
+    return FolderState.NEW
+
+
+def claim(out: Path, spec: dict[str, Any]) -> None:
+    """Refuse a folder that cannot be written, or that holds anything but this run finished, before any work is done."""
     files.check_writable(out)
+    refuse_unfinished(out)
+    inspect(out, spec)
 
 
 def _refuse_another(out: Path, where: Path, spec: dict[str, Any]) -> None:
@@ -51,39 +72,19 @@ def _refuse_another(out: Path, where: Path, spec: dict[str, Any]) -> None:
         raise EverystepError(f"out '{out}' already holds {kind}; choose another folder, or remove it.")
 
 
-def claim_for_work(out: Path, spec: dict[str, Any]) -> bool:
-    """Refuse a folder that cannot be worked in, or holds anything but this very run; whether it is unfinished there."""
-    try:
-        if out.exists() and not out.is_dir():
-            raise EverystepError(f"out '{out}' is a file; choose a folder.")
-        if is_unfinished(out):
-            _refuse_another(out, out / WORK, spec)
-            return True
-        if out.is_dir() and any(not path.name.endswith(PARTIAL) for path in out.iterdir()):
-            _refuse_another(out, out, spec)
-    except OSError as error:
-        raise files.cannot_write(out, error) from None
-    return False
-
-
 def is_unfinished(folder: Path) -> bool:
-    """Whether a run was begun in this folder and has not come to its end."""
+    """Whether a run was begun in this folder and is not finished."""
     return (folder / WORK).is_dir()
 
 
-def finished(folder: Path) -> None:
-    """Nothing if no run in this folder waits to be finished, else the error that says how to finish it."""
+def refuse_unfinished(folder: Path) -> None:
+    """Raise if a folder holds an unfinished run; the error names the command that finishes it."""
     if is_unfinished(folder):
         raise EverystepError(how_to_finish(folder))
 
 
 def how_to_finish(folder: Path) -> str:
     return f"'{folder}' holds an unfinished run; `everystep resume {folder}` finishes it."
-
-
-def holds(out: Path, spec: dict[str, Any]) -> bool:
-    """Whether a folder holds this very run already, whole: nothing half-written is ever there."""
-    return not is_unfinished(out) and (out / "spec.json").is_file() and same_run(read_spec(out), spec)
 
 
 def read_spec(folder: Path) -> dict[str, Any]:
@@ -103,7 +104,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_curves(folder: Path, columns: Sequence[str]) -> dict[str, dict[str, np.ndarray]]:
-    """Columns of episodes.parquet as (seeds, K), by agent; those that an agent does not have are left out."""
+    """Columns of episodes.parquet as (seeds, K), by agent, without those that an agent does not have."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -136,22 +137,28 @@ def folder(out: Path, spec: dict[str, Any]) -> Iterator[Path]:
         yield partial
 
 
-def fill(outcome: Outcome, folder: Path, figures: bool = True) -> None:
-    """Everything a finished experiment holds, as files in an existing folder; rows pass through in batches of seeds."""
-    write_episodes(outcome, folder / "episodes.parquet")
-    write_npz(folder / "visits.npz", outcome.visits.items(), compressed=True)
-    save_problem(outcome.problem, folder / "problem.npz")
-    if outcome.features:
-        save_features(outcome.features, folder)
-    if outcome.certificates:
-        write_npz(folder / "certificates.npz", outcome.certificates.items(), compressed=True)
-    texts = {"summary.json": outcome.summary, "spec.json": outcome.spec}
-    for name, content in (texts | ({"kernels.json": outcome.fits} if outcome.fits else {})).items():
-        write_json(folder / name, content)
+def fill(run: FinishedRun, folder: Path, figures: bool = True) -> None:
+    """Write everything a finished run holds into an existing folder."""
+    save_problem(run.problem, folder / "problem.npz")
+    write_json(folder / "spec.json", run.spec)
+    write_results(run, folder, figures)
+
+
+def write_results(run: FinishedRun, folder: Path, figures: bool = True) -> None:
+    """Write what was computed; columns pass through memory in batches of seeds."""
+    write_episodes(run, folder / "episodes.parquet")
+    write_npz(folder / "visits.npz", run.visits.items(), compressed=True)
+    write_json(folder / "summary.json", run.summary)
+    if run.features:
+        save_features(run.features, folder)
+    if run.certificates:
+        write_npz(folder / "certificates.npz", run.certificates.items(), compressed=True)
+    if run.kernel_fits:
+        write_json(folder / "kernels.json", run.kernel_fits)
     if figures:
         from everystep.experiments import figures as draw
 
-        draw.write(outcome, folder / "figures")
+        draw.write(run, folder / "figures")
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -159,27 +166,27 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def save_features(features: Mapping[str, np.ndarray], folder: Path) -> None:
-    """features.npz: those given to agents from Python."""
-    kept = {f"{label}_features": phi for label, phi in features.items()}
-    write_npz(folder / "features.npz", kept.items(), compressed=True)
+    """features.npz: the features passed to agents from Python."""
+    arrays = {f"{label}_features": phi for label, phi in features.items()}
+    write_npz(folder / "features.npz", arrays.items(), compressed=True)
 
 
-def write_episodes(outcome: Outcome, path: Path) -> None:
+def write_episodes(run: FinishedRun, path: Path) -> None:
     """episodes.parquet: rows by agent, seed and episode, in row groups whose sizes depend on the spec alone."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    spec = outcome.spec
+    spec = run.spec
     labels, seeds, K = [each["label"] for each in spec["agents"]], spec["seeds"], spec["episodes"]
-    first = {label: next(iter(outcome.batches(label))) for label in labels}
-    none_of = lambda label: {name: curve[:0] for name, curve in first[label].items()}
-    schema = pa.unify_schemas([experiment.rows(spec, label, [], none_of(label)).schema for label in labels])
+    first = {label: next(iter(run.batches(label))) for label in labels}
+    empty = lambda label: {name: column[:0] for name, column in first[label].items()}
+    schema = pa.unify_schemas([episode_table(spec, label, [], empty(label)).schema for label in labels])
     with pq.ParquetWriter(path, schema, compression="zstd", write_page_checksum=True) as file:
         for label in labels:
             done = 0
-            for group in _regrouped(outcome.batches(label), max(1, ROWS // K)):
+            for group in _regrouped(run.batches(label), max(1, ROWS // K)):
                 n = len(next(iter(group.values())))
-                table = experiment.rows(spec, label, seeds[done : done + n], group)
+                table = episode_table(spec, label, seeds[done : done + n], group)
                 # an agent without cost models has no labels
                 columns = [
                     table[field.name] if field.name in table.column_names else pa.nulls(len(table), field.type)
@@ -190,7 +197,7 @@ def write_episodes(outcome: Outcome, path: Path) -> None:
 
 
 def _regrouped(batches: Iterable[Mapping[str, np.ndarray]], size: int) -> Iterator[dict[str, np.ndarray]]:
-    """The same seeds in groups of `size`; the last may be smaller."""
+    """The same seeds in groups of `size`; the last group may be smaller."""
     waiting: list[Mapping[str, np.ndarray]] = []
     count = 0
 
@@ -211,6 +218,6 @@ def _regrouped(batches: Iterable[Mapping[str, np.ndarray]], size: int) -> Iterat
 
 
 def same_run(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether two specs ask for the same work; versions may differ."""
+    """Whether two specs define the same run; versions may differ."""
     strip = lambda spec: {key: value for key, value in json.loads(json.dumps(spec)).items() if key != "versions"}
     return bool(strip(one) == strip(other))

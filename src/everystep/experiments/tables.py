@@ -1,4 +1,4 @@
-"""Tables for a terminal: summaries in, text out."""
+"""Tables for the terminal: summaries in, text out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ COLUMNS = ("final_value", "final_violation", "total_violation", "total_regret")
 
 
 def summary(content: Mapping[str, Any]) -> str:
-    """The summary of a run: one line an agent, means over seeds with their intervals."""
+    """The summary of a run: one line per agent, means over seeds with their intervals."""
     problem = content["problem"]
     rows = [
         [label, *(_interval(numbers[column]) for column in COLUMNS)] for label, numbers in content["agents"].items()
@@ -25,7 +25,7 @@ def summary(content: Mapping[str, Any]) -> str:
             "",
             aligned([head, *rows]),
             "",
-            f"final: mean over the last {min(FINAL, content['episodes'])} episodes; "
+            f"final: mean over the last {min(FINAL, content['episodes'])} episodes; total: sum over all episodes; "
             "in brackets: 95 % bootstrap interval over seeds",
             *(_plans(label, numbers["plans"]) for label, numbers in content["agents"].items() if "plans" in numbers),
             *(f"note: {remark}" for remark in content["remarks"]),
@@ -44,19 +44,19 @@ def certificates(content: Mapping[str, Mapping[str, Any]], seeds: int) -> str:
         ]
         for label, each in content.items()
     ]
-    head = ["agent", "safe", "unsafe", "unknown", "false", "seeds with a false one now", "confidence"]
+    head = ["agent", "safe", "unsafe", "unknown", "false", "seeds with a false label", "confidence"]
     return "\n".join(
         [
             aligned([head, *rows]),
             "",
-            "actions (h, x, a) by label at the end of the run, mean over seeds; false by the true costs",
-            "p: all labels of a seed, at all times, hold with probability at least 1 - p; heuristic: no such promise",
+            "actions (h, x, a) by label at the end of the run, mean over seeds; false according to the true costs",
+            "p: all labels of a seed, at all times, hold with probability at least 1 - p; heuristic: no guarantee",
         ]
     )
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Columns made equally wide: the first to the left, the others to the right; a rule under the head."""
+    """Columns of equal width, the first aligned left and the others right, with a rule under the head."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     cells = [
         [cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))]
@@ -67,13 +67,13 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
 
 
 def markdown(rows: Sequence[Sequence[str]]) -> str:
-    """The same as a table of Markdown."""
+    """The same as a Markdown table."""
     line = lambda cells: f"| {' | '.join(cells)} |"
     return "\n".join([line(rows[0]), line(["---"] * len(rows[0])), *map(line, rows[1:])])
 
 
 def interval(numbers: Any) -> str:
-    """A mean with its interval, as `stats.Interval` has them."""
+    """A mean with its interval, from a `statistics.Interval`."""
     return _interval({key: float(value) for key, value in numbers._asdict().items()})
 
 
@@ -86,5 +86,5 @@ def _interval(numbers: Mapping[str, float]) -> str:
 
 
 def number(value: float) -> str:
-    """A number short enough to read: three digits that matter, no exponent."""
+    """A short number: three significant digits, no exponent."""
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.3f}"

@@ -1,7 +1,7 @@
-"""An experiment cut into pieces, one agent on a batch of seeds each, and what a piece says after every chunk.
+"""An experiment divided into work units, one agent on a batch of seeds each, and what a unit returns per chunk.
 
-A process elsewhere gets a `Parcel`, the files of .work that say what is run, makes the same experiment from it, and
-hands back the rows of a piece and where it stands (`turn`). It reads and writes no folder of the run.
+A process on another machine receives `RunFiles`, the files of .work that define the run, makes the same experiment from
+them, and returns the rows of a unit and its state (`advance_unit`). It neither reads nor writes the run folder.
 """
 
 from __future__ import annotations
@@ -24,33 +24,38 @@ from everystep import problems
 from everystep.agents.registry import Recipe
 from everystep.errors import EverystepError
 from everystep.experiments import experiment, run_folder
-from everystep.experiments.checkpoints import Piece
+from everystep.experiments.checkpoints import REQUEST_FILES, WorkUnit
 from everystep.experiments.engines import local
 from everystep.experiments.experiment import Experiment
+from everystep.experiments.result import recorded_columns
 from everystep.lsvi.loop import Metrics
 from everystep.mdp import planner
 from everystep.mdp.cmdp import FiniteCMDP
 
 
 class Chunk(NamedTuple):
-    """Some episodes of a piece, after `start` of them: rows (seeds, episodes), and where it stands or how it ended."""
+    """Some episodes of a unit, after `start` of them: rows (seeds, episodes), and its state or its final state."""
 
     start: int
     rows: np.ndarray
-    reached: local.Reached
-    ending: local.Ending | None
+    state: local.BatchState
+    final: local.FinalState | None
 
 
 @dataclass(frozen=True)
-class Pieces:
-    """All pieces of an experiment with `size` seeds each. Call it with 64-bit numbers on."""
+class WorkUnits:
+    """All units of an experiment with `size` seeds each."""
 
     prepared: Experiment
     size: int
 
-    @cached_property
-    def cells(self) -> list[local.Cell]:
-        return self.prepared.cells()
+    @property
+    def pairs(self) -> list[local.AgentOnProblem]:
+        return self.prepared.pairs
+
+    @property
+    def episodes(self) -> int:
+        return int(self.prepared.spec["episodes"])
 
     @cached_property
     def optimal(self) -> np.ndarray:
@@ -64,112 +69,107 @@ class Pieces:
     def batches(self) -> list[np.ndarray]:
         return local.in_batches(self.prepared.spec["seeds"], self.size)
 
-    def every(self) -> list[Piece]:
-        return [Piece(i, j * self.size) for i in range(len(self.labels)) for j in range(len(self.batches))]
+    def all(self) -> list[WorkUnit]:
+        return [unit for i in range(len(self.labels)) for unit in self.of_agent(i)]
 
-    def seeds(self, piece: Piece) -> np.ndarray:
-        """Those that run; the last batch is filled up."""
-        return self.batches[piece.first // self.size]
+    def of_agent(self, agent: int) -> list[WorkUnit]:
+        return [WorkUnit(agent, i * self.size) for i in range(len(self.batches))]
 
-    def real(self, piece: Piece) -> int:
-        """How many of them are asked for."""
-        return min(self.size, len(self.prepared.spec["seeds"]) - piece.first)
+    def seeds(self, unit: WorkUnit) -> np.ndarray:
+        """The seeds that run; the last batch is filled up."""
+        return self.batches[unit.first // self.size]
 
-    def named(self, piece: Piece) -> str:
-        """As people say it: the agent and its seeds."""
-        *others, last = map(str, self.seeds(piece)[: self.real(piece)])
+    def seed_count(self, unit: WorkUnit) -> int:
+        """How many of them belong to the experiment."""
+        return min(self.size, len(self.prepared.spec["seeds"]) - unit.first)
+
+    def name(self, unit: WorkUnit) -> str:
+        """The agent and its seeds, for a message."""
+        *others, last = map(str, self.seeds(unit)[: self.seed_count(unit)])
         seeds = f"seeds {', '.join(others)} and {last}" if others else f"seed {last}"
-        return f"{self.labels[piece.cell]}, {seeds}"
+        return f"{self.labels[unit.agent]}, {seeds}"
 
-    def chunks(self, pieces: Sequence[Piece], since: Sequence[local.Since]) -> Iterator[list[Chunk]]:
-        """Pieces of the same seeds side by side, a chunk of episodes at a time, from where they stand."""
-        cells, K = [self.cells[piece.cell] for piece in pieces], self.prepared.spec["episodes"]
-        for reached, metrics in local.chunks(cells, self.seeds(pieces[0]), K, since):
-            yield [self._chunk(*each) for each in zip(pieces, reached, metrics, strict=True)]
+    def chunks(self, units: Sequence[WorkUnit], restore: Sequence[local.Restore]) -> Iterator[list[Chunk]]:
+        """Units of the same seeds side by side, a chunk of episodes at a time, from their present states."""
+        pairs = [self.pairs[unit.agent] for unit in units]
+        for states, metrics in local.chunks(pairs, self.seeds(units[0]), self.episodes, restore):
+            yield [self._chunk(*each) for each in zip(units, states, metrics, strict=True)]
 
-    def _chunk(self, piece: Piece, reached: local.Reached, metrics: Metrics) -> Chunk:
-        cell, real, seeds = self.cells[piece.cell], self.real(piece), self.seeds(piece)
-        has_costs = self.prepared.has_costs(self.labels[piece.cell])
-        curves = experiment.columns(metrics, self.optimal, has_costs)
-        rows = as_records({name: column[:real] for name, column in curves.items()})
-        ends = reached.done == self.prepared.spec["episodes"]
-        ending = _real(local.ending(cell, reached), real, seeds) if ends else None
-        return Chunk(reached.done - rows.shape[1], rows, reached, ending)
+    def _chunk(self, unit: WorkUnit, state: local.BatchState, metrics: Metrics) -> Chunk:
+        count, has_costs = self.seed_count(unit), self.prepared.has_costs(self.labels[unit.agent])
+        columns = recorded_columns(metrics, self.optimal, has_costs)
+        rows = as_records({name: column[:count] for name, column in columns.items()})
+        final = None
+        if state.done == self.episodes:
+            final = local.final_state(self.pairs[unit.agent], state).first_seeds(count, self.seeds(unit))
+        return Chunk(state.done - rows.shape[1], rows, state, final)
 
 
-def as_records(curves: Mapping[str, np.ndarray]) -> np.ndarray:
+def as_records(columns: Mapping[str, np.ndarray]) -> np.ndarray:
     """Columns of one shape as one array with fields."""
-    shape = next(iter(curves.values())).shape
-    records = np.empty(shape, [(name, column.dtype) for name, column in curves.items()])
-    for name, column in curves.items():
+    shape = next(iter(columns.values())).shape
+    records = np.empty(shape, [(name, column.dtype) for name, column in columns.items()])
+    for name, column in columns.items():
         records[name] = column
     return records
 
 
-def _real(ending: local.Ending, count: int, batch: np.ndarray) -> local.Ending:
-    """Without the seeds that filled up the last batch."""
-    seeds = {int(seed) for seed in batch[:count]}
-    fits = {(fit.seed, fit.after, fit.model): fit for fit in ending.fits if fit.seed in seeds}
-    arrays = {name: array[:count] for name, array in ending._asdict().items() if name != "fits"}
-    return local.Ending(**arrays, fits=tuple(fits[key] for key in sorted(fits)))
+def from_request(spec: Mapping[str, Any], agents: list[dict[str, Any]], problem: FiniteCMDP) -> Experiment:
+    """The experiment from which a spec and the agents of a request were written."""
+    recipes = [Recipe(each["name"], each["settings"], each["alias"]) for each in agents]
+    return experiment.prepare(problem, recipes, spec["episodes"], spec["seeds"], certify=bool(spec.get("certify")))
 
 
-# --- in a process elsewhere -------------------------------------------------------------------------------------------
-class Parcel(NamedTuple):
-    """What is run, as it lies in .work, and the versions it is run with (JSON)."""
+def versions() -> dict[str, str]:
+    """The versions on which the bits of a result depend."""
+    return {name: version for name, version in experiment.versions().items() if name != "python"}
+
+
+# --- in a process on another machine ----------------------------------------------------------------------------------
+class RunFiles(NamedTuple):
+    """The files in .work that define a run, and the versions it was begun with (JSON)."""
 
     spec: bytes
     request: bytes
     problem: bytes
     versions: str
 
-
-def parcel(work: Path) -> Parcel:
-    spec, request, problem = ((work / name).read_bytes() for name in ("spec.json", "request.json", "problem.npz"))
-    return Parcel(spec, request, problem, json.dumps(versions()))
-
-
-def versions() -> dict[str, str]:
-    """Those that decide the bits of a result."""
-    return {name: version for name, version in experiment.versions().items() if name != "python"}
-
-
-def again(spec: Mapping[str, Any], agents: list[dict[str, Any]], problem: FiniteCMDP) -> Experiment:
-    """The experiment that a spec and the agents of a request were written from."""
-    recipes = [Recipe(each["name"], each["settings"], each["alias"]) for each in agents]
-    return experiment.prepare(problem, recipes, spec["episodes"], spec["seeds"], certify=bool(spec.get("certify")))
+    @classmethod
+    def read(cls, work: Path) -> RunFiles:
+        spec, request, problem = ((work / name).read_bytes() for name in REQUEST_FILES)
+        return cls(spec, request, problem, json.dumps(versions()))
 
 
 @lru_cache(maxsize=1)
-def unpacked(parcel: Parcel) -> Pieces:
-    """The same pieces as where it was packed, or the error that says why they would not be."""
-    for name, version in json.loads(parcel.versions).items():
+def units_from_files(run: RunFiles) -> WorkUnits:
+    """The units of the process that read these files; raises if they would differ here."""
+    for name, version in json.loads(run.versions).items():
         if (here := versions()[name]) != version:
             raise EverystepError(f"{platform.node()} has {name} {here}, the run {version}; install {version} there.")
-    spec, request = json.loads(parcel.spec), json.loads(parcel.request)
+    spec, request = json.loads(run.spec), json.loads(run.request)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "problem.npz"
-        path.write_bytes(parcel.problem)
-        prepared = again(spec, request["agents"], problems.from_arrays(path))
+        path.write_bytes(run.problem)
+        prepared = from_request(spec, request["agents"], problems.from_arrays(path))
     if not run_folder.same_run(prepared.spec, spec):
-        raise EverystepError(f"{platform.node()} reads the settings otherwise; install the same everystep there.")
-    return Pieces(prepared, request["batch"])
+        raise EverystepError(f"{platform.node()} resolves the settings differently; install the same everystep there.")
+    return WorkUnits(prepared, request["batch"])
 
 
-def turn(parcel: Parcel, piece: Piece, reached: local.Reached | None, seconds: float) -> Chunk:
-    """Go on with a piece until it ends, or to the end of a chunk after so many seconds. All arrays are NumPy's."""
+def advance_unit(run: RunFiles, unit: WorkUnit, state: local.BatchState | None, seconds: float) -> Chunk:
+    """Continue a unit to its end, or to the end of the chunk in which `seconds` have passed. All arrays are NumPy's."""
     began, chunks = time.monotonic(), []
-    on_device = lambda shaped: reached and reached._replace(carry=jax.tree.map(jnp.asarray, reached.carry))
+    on_device = lambda shaped: state and state._replace(carry=jax.tree.map(jnp.asarray, state.carry))
     with jax.enable_x64(True):
-        for [chunk] in unpacked(parcel).chunks([piece], [on_device]):
-            chunks.append(chunk._replace(reached=_light(chunk)))
+        for [chunk] in units_from_files(run).chunks([unit], [on_device]):
+            chunks.append(chunk._replace(state=_state_to_send(chunk)))
             if time.monotonic() - began >= seconds:
                 break
     rows = np.concatenate([chunk.rows for chunk in chunks], 1)
     return chunks[-1]._replace(start=chunks[0].start, rows=rows)
 
 
-def _light(chunk: Chunk) -> local.Reached:
-    """Nobody goes on from the end, so its state need not travel."""
-    carry: Any = None if chunk.ending else jax.tree.map(np.asarray, chunk.reached.carry)
-    return chunk.reached._replace(carry=carry)
+def _state_to_send(chunk: Chunk) -> local.BatchState:
+    """A finished unit never continues, so its carry is dropped."""
+    carry: Any = None if chunk.final else jax.tree.map(np.asarray, chunk.state.carry)
+    return chunk.state._replace(carry=carry)

@@ -78,7 +78,7 @@ def _has(agent: dict[str, Any], bounds: dict[str, np.ndarray]) -> bool:
 
 def read(folder: Path) -> Certified:
     """The certificates of a run folder."""
-    run_folder.finished(folder)
+    run_folder.refuse_unfinished(folder)
     if not (folder / "spec.json").is_file():
         raise EverystepError(f"'{folder}' holds no run; give the folder that `everystep run` wrote.")
     try:

@@ -22,6 +22,7 @@ from everystep import files, problems
 from everystep.agents.registry import REGISTERED, Recipe, lsvi_ae
 from everystep.errors import EverystepError, unknown
 from everystep.experiments import config, experiment, reductions, run_folder, runner, statistics, tables
+from everystep.experiments.run_folder import FolderState
 from everystep.mdp.cmdp import FiniteCMDP
 
 LEFT_OUT = "left_out.json"
@@ -69,18 +70,22 @@ class Prepared(NamedTuple):
     runs: dict[str, experiment.Experiment]
     left_out: dict[str, dict[str, str]]
 
-    def missing(self, out: Path) -> dict[str, experiment.Experiment]:
-        """Those whose run folder is not there yet."""
-        return {name: run for name, run in self.runs.items() if not run_folder.holds(out / name, run.spec)}
+    def missing(self, out: Path) -> Prepared:
+        """The runs that are not finished in `out`; a folder that holds another run is refused."""
+        found = {name: run_folder.inspect(out / name, run.spec) for name, run in self.runs.items()}
+        runs = {name: run for name, run in self.runs.items() if found[name] is not FolderState.FINISHED}
+        return Prepared(runs, self.left_out)
 
-    def run(self, out: Path, told: runner.Told | None = None) -> None:
-        """Do what is missing or unfinished; a folder with another run of that problem is refused before any work."""
-        missing = self.missing(out)
-        for name, run in missing.items():
-            run_folder.claim_for_work(out / name, run.spec)
-        for name, run in missing.items():
+    @property
+    def episodes(self) -> int:
+        """Episodes over all runs, agents and seeds, for the progress bar."""
+        return sum(run.spec["episodes"] * len(run.spec["seeds"]) * len(run.agents) for run in self.runs.values())
+
+    def run(self, out: Path, on_chunk: runner.OnChunk | None = None) -> None:
+        """Run everything into folders in `out`."""
+        for name, run in self.runs.items():
             left_out = json.dumps(self.left_out[name], indent=2) + "\n"
-            runner.run(run, out / name, told, figures=False, files={LEFT_OUT: left_out})
+            runner.run(run, out / name, on_chunk, figures=False, texts={LEFT_OUT: left_out})
 
 
 def prepare(

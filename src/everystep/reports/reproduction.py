@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from everystep.agents import registry
 from everystep.experiments import figures, run_folder, tables
-from everystep.experiments.experiment import Experiment, Result, prepare
+from everystep.experiments.experiment import Experiment, prepare
+from everystep.experiments.result import Result
 from everystep.problems import frozen_lake
 
 AGENTS = ("lsvi-ae", "lsvi", "lsvi-primal")

@@ -19,7 +19,8 @@ import numpy as np
 from everystep import __version__, files
 from everystep.errors import EverystepError
 from everystep.experiments import figures, reductions, rerun, run_folder, tables
-from everystep.experiments.experiment import Experiment, Result
+from everystep.experiments.experiment import Experiment
+from everystep.experiments.result import Result
 from everystep.mdp import planner
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.web import assets, watch

@@ -21,7 +21,8 @@ from jax import lax
 from jaxtyping import Array, Float, Int, UInt8, UInt32
 
 from everystep.experiments.engines import local
-from everystep.experiments.experiment import Experiment, columns
+from everystep.experiments.experiment import Experiment
+from everystep.experiments.result import recorded_columns
 from everystep.lsvi import algorithm, loop
 from everystep.lsvi.algorithm import Agent, Plan, State
 from everystep.lsvi.choices.ties import ties
@@ -166,9 +167,9 @@ class Player:
         self._harm = self.problem.g.clip(min=0).sum(0)  # (T, S, A)
         with jax.enable_x64(True):
             built = experiment.agents[label].build()
-            self._cell = local.Cell(self.problem, built, WayWatch(), experiment.certify)
+            self._cell = local.AgentOnProblem(self.problem, built, WayWatch(), experiment.certify)
             self._job = self._cell.job()
-            self._reached = local.beginning(self._cell, 1)
+            self._reached = local.initial_state(self._cell, 1)
 
     @property
     def done(self) -> int:
@@ -187,16 +188,16 @@ class Player:
                 )
                 parts.append(metrics)
             metrics = jax.tree.map(lambda *each: np.concatenate(each, 1)[0], *parts)
-            recorded = columns(metrics, self._optimal, self.has_costs)
+            recorded = recorded_columns(metrics, self._optimal, self.has_costs)
             for name in SUMMED:
                 self._totals[name] += float(recorded[name].sum())
             frame = self._frame(self._violations(first, metrics.watched))
         return Stretch(recorded, metrics.watched.price), frame
 
-    def ending(self) -> local.Ending:
+    def ending(self) -> local.FinalState:
         """What is kept of the run so far beside its columns."""
         with jax.enable_x64(True):
-            return local.ending(self._cell, self._reached)
+            return local.final_state(self._cell, self._reached)
 
     def _nothing(self) -> Stretch:
         H, m = self.problem.horizon, self.problem.constraints

@@ -163,8 +163,8 @@ def diagnose(experiment: Experiment, progress: Callable[[int], None] | None = No
     problem = experiment.problem
     probe = ProofProbe.from_problem(problem)
     with jax.enable_x64(True):
-        cells = [local.Cell(problem, each.build(), probe) for each in experiment.agents.values()]
-        traces = local.run(cells, experiment.spec["seeds"], experiment.spec["episodes"], progress or (lambda n: None))
+        pairs = [pair._replace(watch=probe, certify=False) for pair in experiment.pairs]
+        traces = local.run(pairs, experiment.spec["seeds"], experiment.spec["episodes"], progress or (lambda n: None))
     return {
         label: Diagnosed(each, trace.metrics, trace.metrics.watched)
         for (label, each), trace in zip(experiment.agents.items(), traces, strict=True)

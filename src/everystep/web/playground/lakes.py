@@ -69,7 +69,7 @@ class SoFar(NamedTuple):
 
     episodes: int
     curves: Mapping[str, Mapping[str, np.ndarray]]
-    endings: Mapping[str, local.Ending]
+    endings: Mapping[str, local.FinalState]
 
 
 def exported(wish: Wish, so_far: SoFar) -> bytes:

@@ -351,7 +351,7 @@ def looks(labels: Sequence[str]) -> list[dict[str, str]]:
 def _shape(prepared: Experiment, label: str) -> Hashable:
     """What an agent's programs depend on."""
     with jax.enable_x64(True):
-        cell = local.Cell(prepared.problem, prepared.agents[label].build())
+        cell = local.AgentOnProblem(prepared.problem, prepared.agents[label].build())
     return cell.structure(), prepared.problem.sizes
 
 
