@@ -1,7 +1,7 @@
 """The player of a report as an animated picture: `python docs/film.py out/paper/report.html docs/figures/player.webp`.
 
-The report is opened in headless Chromium and photographed at some of its moments; `make figures` does so. Needs the
-extra `dev` and Debian's package chromium.
+Opens the report in headless Chromium and records some frames of its player. `make figures` runs it. It needs the extra
+`dev` and Chromium.
 """
 
 import argparse
@@ -20,16 +20,16 @@ main > section { padding: 8px 14px 14px; border: 0; }
 .transport input[type=range] { order: 0 !important; }
 """
 
-options = argparse.ArgumentParser(description=__doc__)
-options.add_argument("report")
-options.add_argument("out")
-options.add_argument("--chromium", default="/usr/bin/chromium")
-told = options.parse_args()
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("report")
+parser.add_argument("out")
+parser.add_argument("--chromium", default="/usr/bin/chromium")
+options = parser.parse_args()
 
 with sync_playwright() as driver:
-    browser = driver.chromium.launch(executable_path=told.chromium, args=["--no-sandbox", "--disable-gpu"])
+    browser = driver.chromium.launch(executable_path=options.chromium, args=["--no-sandbox", "--disable-gpu"])
     page = browser.new_page(viewport={"width": WIDTH, "height": 800}, color_scheme="light")
-    page.goto(Path(told.report).resolve().as_uri())
+    page.goto(Path(options.report).resolve().as_uri())
     page.add_style_tag(content=ONLY_THE_PLAYER)
     last = int(page.locator("#moment").get_attribute("max") or 0)
     moments = sorted({round(i * last / (SHOTS - 1)) for i in range(SHOTS)})
@@ -42,6 +42,13 @@ with sync_playwright() as driver:
 
 times = [MILLISECONDS] * (len(shots) - 1) + [3000]
 shots[0].save(
-    told.out, save_all=True, append_images=shots[1:], duration=times, loop=0, quality=72, method=6, minimize_size=True
+    options.out,
+    save_all=True,
+    append_images=shots[1:],
+    duration=times,
+    loop=0,
+    quality=72,
+    method=6,
+    minimize_size=True,
 )
-print(f"{told.out}: {len(shots)} moments, {Path(told.out).stat().st_size / 1e6:.2f} MB")
+print(f"{options.out}: {len(shots)} moments, {Path(options.out).stat().st_size / 1e6:.2f} MB")
