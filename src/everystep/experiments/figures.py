@@ -1,7 +1,7 @@
-"""Figures: arrays in, matplotlib out. The same colour for the same agent everywhere, safe for colour-blind readers.
+"""Figures: arrays in, matplotlib out. An agent has the same colour everywhere, safe for colour-blind readers.
 
-Every figure holds one idea. For a screen it is written as PNG and SVG; for a paper as PDF and SVG, as wide as one
-column or two, all of it in lines and with its fonts inside. Bands are 95 % bootstrap intervals over seeds.
+Every figure shows one idea. For the screen it is written as PNG and SVG; for a paper as PDF and SVG, one or two columns
+wide, as vector graphics with embedded fonts. Bands are 95 % bootstrap intervals over seeds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from everystep.mdp.cmdp import FiniteCMDP, Grid
 if TYPE_CHECKING:
     from everystep.experiments.result import FinishedRun, Result
 
-# Okabe and Ito's palette; dashes tell agents apart in grey print.
+# The palette of Okabe and Ito; dashes distinguish agents in grey print.
 LOOKS = {"lsvi-ae": ("#0072B2", "-"), "lsvi": ("#D55E00", (0, (5, 2))), "lsvi-primal": ("#009E73", (0, (2, 1.5)))}
 SPARE = (("#CC79A7", "-"), ("#E69F00", "-."), ("#56B4E9", "-"), ("#000000", ":"))
 TITLES = {
@@ -64,14 +64,14 @@ PAPER = STYLE | {
     "xtick.labelsize": 7,
     "ytick.labelsize": 7,
     "lines.linewidth": 1.2,
-    "pdf.fonttype": 42,  # TrueType inside the file, as publishers ask for; matplotlib's own default is Type 3
+    "pdf.fonttype": 42,  # embedded TrueType, which publishers require; matplotlib's default is Type 3
     "ps.fonttype": 42,
-    "svg.fonttype": "path",  # outlines, so that no font is needed
+    "svg.fonttype": "path",  # outlines, which need no font
 }
 
 
 class Page(NamedTuple):
-    """Where a figure goes: its width and the height of a panel in inches, how panels stand, its style, its files."""
+    """A page format: width of a figure and height of a panel in inches, arrangement of panels, style and file types."""
 
     width: float
     height: float
@@ -89,16 +89,16 @@ class Page(NamedTuple):
 SCREEN = Page(9.6, 3.9, False, STYLE, (".png", ".svg"))
 COLUMN = Page(3.35, 2.2, True, PAPER, (".pdf", ".svg"))
 TWO_COLUMNS = Page(6.9, 2.6, False, PAPER, (".pdf", ".svg"))
-HALO = [Stroke(linewidth=2.2, foreground="white"), Normal()]  # keeps words legible on top of anything
+HALO = [Stroke(linewidth=2.2, foreground="white"), Normal()]  # keeps text legible on any background
 
 
 def write(run: FinishedRun, folder: Path) -> list[Path]:
-    """All figures of a run; those of the map only for problems drawn on a grid."""
+    """Write all figures of a run; those of the map only for problems drawn on a grid."""
     return _write(run, SCREEN, lambda name: folder / name)
 
 
 def write_paper(run: FinishedRun, folder: Path) -> list[Path]:
-    """The same for a paper: each as wide as a column (`-single`) and as the page (`-double`)."""
+    """Write the same for a paper: each one column wide (`-single`) and two columns wide (`-double`)."""
     single = _write(run, COLUMN, lambda name: folder / f"{name}-single")
     return single + _write(run, TWO_COLUMNS, lambda name: folder / f"{name}-double")
 
@@ -121,7 +121,7 @@ UNDATED: dict[str, dict[str, Any]] = {".svg": {"Date": None}, ".pdf": {"Creation
 
 
 def save(figure: Figure, stem: Path, endings: Sequence[str] = SCREEN.endings) -> list[Path]:
-    """`stem`.png and `stem`.svg, or other endings: the same bytes for the same data."""
+    """Write `stem`.png and `stem`.svg, or other endings: the same bytes for the same data."""
     stem.parent.mkdir(parents=True, exist_ok=True)
     paths = [stem.with_name(stem.name + ending) for ending in endings]
     for path, ending in zip(paths, endings, strict=True):
@@ -138,7 +138,7 @@ def learning(problem: FiniteCMDP, curves: Mapping[str, Bands], page: Page = SCRE
     reference(left, safe, f"safe optimum {safe:.2f}")
     if free > safe + 1e-6:
         reference(left, free, f"unconstrained {free:.2f}")
-    left.set(title="Reward per episode", xlabel="episode", ylabel=f"mean of the last {WINDOW} episodes")
+    left.set(title="Return per episode", xlabel="episode", ylabel=f"mean of the last {WINDOW} episodes")
     right.set(title="Hard violation per episode", xlabel="episode", ylabel=f"mean of the last {WINDOW} episodes")
     from_zero(right)
     name_ends(left)
@@ -160,7 +160,7 @@ def regret(curves: Mapping[str, Bands], page: Page = SCREEN) -> Figure:
     right.set(
         title="Cumulative hard violation",
         xlabel="episode",
-        ylabel="logarithmic above 10" if far_apart else "sum over steps of max(g, 0)",
+        ylabel="log scale above 10" if far_apart else "sum over steps of max(g, 0)",
     )
     from_zero(right)
     name_ends(left)
@@ -169,11 +169,11 @@ def regret(curves: Mapping[str, Bands], page: Page = SCREEN) -> Figure:
 
 
 def lake_map(problem: FiniteCMDP, page: Page = SCREEN) -> Figure:
-    """The map of a lake or a terrain, with the way the safe optimum most likely goes."""
+    """The map of a lake or a terrain, with the most likely path of the safe optimum."""
     assert problem.grid is not None
     width, rows = problem.grid.width, len(problem.grid.rows)
     shape = min(max(rows / width, 0.4), 2.5)
-    side = 4.4 if page is SCREEN else COLUMN.width  # a map needs no more than one column
+    side = 4.4 if page is SCREEN else COLUMN.width  # a map fits in one column
     figure = Figure(figsize=(side, side * shape + 0.2), layout="constrained")
     axes = figure.subplots()
     cells(axes, problem.grid, fill=True, in_lines=page is not SCREEN)
@@ -182,7 +182,7 @@ def lake_map(problem: FiniteCMDP, page: Page = SCREEN) -> Figure:
     axes.plot(*np.transpose(path), color=INK, linewidth=2, zorder=1.5, solid_capstyle="round")
     shade = "" if problem.grid.heights is None else "; darker = higher"
     worth = f"value {best.value:.3f} in {problem.horizon} steps"
-    axes.set_title(f"The likeliest way of the safe optimum\n({worth}{shade})")
+    axes.set_title(f"The most likely path of the safe optimum\n({worth}{shade})")
     return figure
 
 
@@ -205,15 +205,15 @@ def heatmap(grid: Grid, visits: Mapping[str, np.ndarray], after: int, seeds: int
     if page is not SCREEN:
         assert bar.solids is not None
         bar.solids.set(rasterized=False, edgecolor="face")
-    bar.set_label(f"mean visits of a cell, 0.1 and fewer at the {'left' if narrow else 'bottom'}")
-    lines = "" if grid.heights is None else "; lines of equal height"
-    words = f"Visits after {after} episodes, mean of {seeds} seeds (darker = fewer{lines})"
+    bar.set_label(f"mean visits per cell (0.1 or fewer at the {'left' if narrow else 'bottom'})")
+    lines = "" if grid.heights is None else "; contours of height"
+    words = f"Visits after {after} episodes, mean over {seeds} seeds (darker = fewer{lines})"
     figure.suptitle(textwrap.fill(words, 45 if narrow else 120), fontsize=mpl.rcParams["axes.titlesize"])
     return figure
 
 
 def write_literal(main: Result, longer: Result, folder: Path) -> list[Path]:
-    """The step-indexed Algorithm 1 beside the shared one: exact value and violation per episode, log episodes."""
+    """The step-indexed Algorithm 1 beside the shared one: exact value and violation per episode, on a log axis."""
     with mpl.rc_context(STYLE):  # type: ignore[arg-type]
         figure = Figure(figsize=(9.6, 3.9), layout="constrained")
         left, right = figure.subplots(1, 2)
@@ -234,7 +234,7 @@ def write_literal(main: Result, longer: Result, folder: Path) -> list[Path]:
                 axes.fill_between(
                     episode[thin], interval.low[thin], interval.high[thin], color=colour, alpha=0.22, linewidth=0
                 )
-            axes.set(xscale="log", xlabel="episode (logarithmic)", xlim=(1, longer.spec["episodes"]))
+            axes.set(xscale="log", xlabel="episode (log scale)", xlim=(1, longer.spec["episodes"]))
         reference(left, planner.solve(main.problem).value, "safe optimum")
         left.set(title="Value of the policy", ylabel=f"mean of the last {WINDOW} episodes")
         right.set(title="Hard violation per episode", ylabel=f"mean of the last {WINDOW} episodes")
@@ -244,29 +244,29 @@ def write_literal(main: Result, longer: Result, folder: Path) -> list[Path]:
         return save(figure, folder / "literal")
 
 
-# --- the pieces figures are made of ----------------------------------------------------------------------------------
+# --- building blocks --------------------------------------------------------------------------------------------------
 def title(label: str, width: int = 26) -> str:
-    """How an agent is called in a figure: on at most two lines that fit beside it."""
+    """The name of an agent in a figure, on at most two lines that fit beside it."""
     lines = textwrap.wrap(TITLES.get(label, label), width, break_long_words=False)
     shown = [line if len(line) <= width else line[: width - 3] + "..." for line in lines[:2]]
     return "\n".join([*shown[:-1], shown[-1] + (" ..." if len(lines) > 2 else "")])
 
 
 def looks(labels: Sequence[str]) -> dict[str, tuple[str, Any]]:
-    """A colour and a dash for each agent: its own if it has one."""
+    """A colour and a dash for each agent: those registered for it, or spare ones."""
     spare = iter(SPARE * (1 + len(labels) // len(SPARE)))
     return {label: LOOKS[label] if label in LOOKS else next(spare) for label in labels}
 
 
 def bands(axes: Axes, curves: Mapping[str, np.ndarray]) -> None:
-    """A curve with its interval for each agent; (seeds, K) each."""
+    """Draw a curve with its interval for each agent; (seeds, K) each."""
     shown = shown_episodes(len(next(iter(curves.values()))[0]))
     over_seeds = lambda samples: statistics.mean_over_seeds(samples[:, shown], np.random.default_rng(0), resamples=1000)
     draw(axes, {label: Bands(shown + 1, {"": over_seeds(each)}) for label, each in curves.items()}, "")
 
 
 def draw(axes: Axes, curves: Mapping[str, Bands], name: str) -> None:
-    """One of the curves of each agent, with its interval."""
+    """Draw one of the curves of each agent, with its interval."""
     for label, (colour, dash) in looks(list(curves)).items():
         episode, interval = curves[label].episodes, curves[label].curves[name]
         axes.plot(episode, interval.mean, color=colour, linestyle=dash, label=title(label))
@@ -275,8 +275,8 @@ def draw(axes: Axes, curves: Mapping[str, Bands], name: str) -> None:
 
 
 def name_ends(axes: Axes, apart: float = 0.075) -> None:
-    """Names beside the right ends of curves, moved apart where they would overlap. Call it when limits are final."""
-    axes.get_xlim(), axes.get_ylim()  # asking settles the limits, which the next line needs and does not ask for
+    """Write names beside the right ends of curves, moved apart where they overlap. Call it when limits are final."""
+    axes.get_xlim(), axes.get_ylim()  # reading them updates the limits, which the next line uses
     to_fraction = axes.transData + axes.transAxes.inverted()
     curves = [line for line in axes.get_lines() if not str(line.get_label()).startswith("_")]
     height = lambda line: float(to_fraction.transform((1, np.asarray(line.get_ydata())[-1]))[1])
@@ -297,12 +297,12 @@ def name_ends(axes: Axes, apart: float = 0.075) -> None:
 
 
 def from_zero(axes: Axes) -> None:
-    """Start the vertical axis at zero, with room above it even if nothing ever happened."""
+    """Start the vertical axis at zero, with space above it even if all values are zero."""
     axes.set_ylim(0, max(axes.get_ylim()[1], 1e-3))
 
 
 def reference(axes: Axes, value: float, name: str) -> None:
-    """A thin line to compare with, named on it."""
+    """Draw a thin reference line with its name."""
     axes.axhline(value, color=FAINT, linewidth=0.8, zorder=0)
     axes.annotate(
         name, (0.01, value), xycoords=("axes fraction", "data"), xytext=(0, 2), textcoords="offset points",
@@ -311,7 +311,7 @@ def reference(axes: Axes, value: float, name: str) -> None:
 
 
 def cells(axes: Axes, grid: Grid, fill: bool, in_lines: bool = False) -> None:
-    """The cells of a map: letters on S, G and H, filled or outlined; a ground of heights where it has them."""
+    """Draw the cells of a map: letters on S, G and H, filled or outlined; heights as a background where it has them."""
     height, width = len(grid.rows), grid.width
     if grid.heights is not None:
         ground(axes, grid.heights, fill, in_lines)
@@ -332,7 +332,7 @@ def cells(axes: Axes, grid: Grid, fill: bool, in_lines: bool = False) -> None:
 
 
 def shades(axes: Axes, numbers: np.ndarray, in_lines: bool, **look: Any) -> Any:
-    """Numbers as shades of cells: pixels, or squares that a printer can enlarge."""
+    """Draw numbers as shades of cells: as pixels, or as vector graphics."""
     if not in_lines:
         return axes.imshow(numbers, **look)
     edges = [np.arange(n + 1) - 0.5 for n in numbers.shape]
@@ -340,7 +340,7 @@ def shades(axes: Axes, numbers: np.ndarray, in_lines: bool, **look: Any) -> Any:
 
 
 def ground(axes: Axes, heights: np.ndarray, fill: bool, in_lines: bool = False) -> None:
-    """Heights as shades of earth under thin contours; contours alone over what is drawn already."""
+    """Draw heights as shades under thin contours, or the contours alone."""
     if fill:
         shades(axes, heights, in_lines, cmap=EARTH)
     levels = np.linspace(heights.min(), heights.max(), 9)[1:-1]

@@ -30,7 +30,7 @@ def mean_over_seeds(
 
 
 def moving_average(curves: np.ndarray, window: int) -> np.ndarray:
-    """The mean of the last `window` values along the last axis (of all so far, before there are as many)."""
+    """The mean of the last `window` values along the last axis (of all values so far, where there are fewer)."""
     total = np.cumsum(np.asarray(curves, float), axis=-1)
     n = total.shape[-1]
     before = np.concatenate([np.zeros((*total.shape[:-1], 1)), total], -1)[
@@ -45,18 +45,18 @@ def last(curves: np.ndarray, window: int = 100) -> np.ndarray:
 
 
 class Paired(NamedTuple):
-    """A mean difference over pairs with its interval, and how often chance alone gives one as large."""
+    """A mean difference over pairs with its interval and its p-value."""
 
     difference: Interval
     p: float
 
 
 def paired(ours: np.ndarray, theirs: np.ndarray, rng: np.random.Generator, flips: int = 10_000) -> Paired:
-    """ours - theirs over seeds that met the same world, with the two-sided p-value of a sign-flip test.
+    """ours - theirs over seeds with the same draws of the world, with the two-sided p-value of a sign-flip test.
 
-    If neither were better, each difference would have either sign alike: p is the share of sign patterns whose mean is
-    at least as far from 0 as the one seen, that one among them. All 2^n patterns where they are few, else `flips`
-    drawn ones.
+    If neither were better, both signs of each difference would be equally likely: p is the share of sign patterns whose
+    mean is at least as far from 0 as the observed one, which is among them. All 2^n patterns are used where they are
+    few, otherwise `flips` random ones.
     """
     d = np.asarray(ours, float) - np.asarray(theirs, float)
     n = len(d)
@@ -69,7 +69,7 @@ def paired(ours: np.ndarray, theirs: np.ndarray, rng: np.random.Generator, flips
 
 
 class Exponent(NamedTuple):
-    """How fast a sum grows, like k ** value, and its bootstrap interval."""
+    """The exponent of growth of a sum, like k ** value, with its bootstrap interval."""
 
     value: float
     low: float
@@ -86,9 +86,9 @@ def growth_exponent(
 ) -> Exponent:
     """The slope of log(cumulative sum) on log k over the episodes after a share `after` of all, from (seeds, K).
 
-    The mean over seeds is summed up over episodes and read at `points` episodes equally far apart in log k; the slope
-    is the least-squares one: 1 for what is paid in every episode alike, 1/2 for sqrt(k), 0 for what has ended. The
-    interval is a percentile bootstrap over seeds, each resample fitted anew. NaN where nothing positive was summed up.
+    The mean over seeds is summed over episodes and read at `points` episodes equally spaced in log k; the slope is the
+    least-squares one: 1 for a constant cost per episode, 1/2 for sqrt(k), 0 for a cost that has ended. The interval is
+    a percentile bootstrap over seeds, with a new fit for each resample. NaN where the sum is not positive.
     """
     sums = np.cumsum(np.asarray(curves, float), axis=-1)
     K = sums.shape[1]
@@ -101,7 +101,8 @@ def power(
 ) -> Exponent:
     """The least-squares slope of log(mean over seeds) on log x, from (seeds, len(x)): what grows like x ** value.
 
-    The interval is a percentile bootstrap over seeds, each resample fitted anew. NaN where a mean is not positive.
+    The interval is a percentile bootstrap over seeds, with a new fit for each resample. NaN where a mean is not
+    positive.
     """
     n = len(samples)
     weights = rng.multinomial(n, np.full(n, 1 / n), size=resamples) / n

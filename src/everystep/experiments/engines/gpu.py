@@ -1,13 +1,13 @@
-"""Many seeds of an agent on counts, in one GPU kernel: `drive.scan_seeds` said as `episode_kernel`.
+"""Many seeds of an agent on counts in one GPU kernel: `loop.scan_seeds` implemented by gpu_kernel.py.
 
-What is the same: draws, ties, formulas, the carry and the metrics that come back. What differs is rounding, by the way
-a compiler joins products and sums: so episodes are the same unless two scores differ by about the tolerance of ties. In
-single precision (64-bit numbers off) draws are other ones, here and in the plain path alike, and scores within 1e-5
-tie instead of 1e-9: compared with double precision statistics agree, not seeds.
+Draws, ties, formulas, the carry and the metrics are those of `loop.scan_seeds`. Only rounding differs, because the
+compiler combines products and sums differently: episodes agree unless two scores differ by about the tolerance of
+ties. In single precision (64-bit numbers off) the draws are different ones, in both implementations, and scores within
+1e-5 tie instead of 1e-9: compared with double precision, statistics agree, individual seeds do not.
 
-The kernel is for agents on counts that are shared over steps, with costs on counts, planning every episode, penalised
-or greedy; and for stationary worlds with few successors and actions. `fits` says whether one is; for others, and
-without a GPU, `scan_seeds` is the plain one.
+The kernel supports agents on counts that are shared over steps, with costs on counts, a plan in every episode, and a
+penalised or greedy choice; and stationary worlds with few successors and actions. `supports` tests for them; for all
+others, and without a GPU, `scan_seeds` calls `loop.scan_seeds`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from jax.experimental import pallas as pl
 from everystep.agents.registry import Built, Recipe, recipe
 from everystep.experiments.engines import gpu_kernel
 from everystep.experiments.engines.gpu_kernel import Book, Chance, Learnt, Scratch, Tables
+from everystep.experiments.engines.protocol import Scan
 from everystep.lsvi import loop
 from everystep.lsvi.algorithm import State
 from everystep.lsvi.choices.basic import Greedy, Penalised
@@ -35,13 +36,13 @@ from everystep.lsvi.values.counts import Counts, CountState
 from everystep.mdp.cmdp import Factored, FiniteCMDP
 from everystep.mdp.world import FEW, AnyArray, Sizes, World, start_state
 
-EPISODES = 100  # in one call of the kernel: draws of a few hundred bytes an episode are made before it
+EPISODES = 100  # per call of the kernel: the draws, a few hundred bytes per episode, are made before it
 
 MOST_WARPS = 16
 
 
 class Layout(NamedTuple):
-    """How a program is laid out: threads / 32 (0: a thread for each state), and how many numbers are loaded at once.
+    """The layout of a program: threads / 32 (0: a thread per state), and how many numbers are loaded at once.
 
     width is 1, 2 or 4; 0 stands for 16 bytes. `interpret` runs the kernel as plain JAX, for tests.
     """
@@ -55,7 +56,7 @@ LAYOUT = Layout()
 
 
 class Sums(NamedTuple):
-    """A run added up on the device: over seeds (K,) for each episode, over episodes (n,) for each seed."""
+    """The sums of a run, computed on the device: over seeds (K,) for each episode, over episodes (n,) for each seed."""
 
     by_episode: Metrics
     by_seed: Metrics
@@ -130,7 +131,7 @@ def scan_in_kernel(
 
 
 def _triton() -> Any:
-    """The back end of Pallas, or None where this JAX has it no longer."""
+    """The Triton back end of Pallas, or None where this version of JAX lacks it."""
     try:
         return importlib.import_module("jax.experimental.pallas.triton")
     except ImportError:
@@ -140,7 +141,7 @@ def _triton() -> Any:
 def _call(
     sizes: Sizes, layout: Layout, n: int, given: Any, before: Learnt, book: Book, scratch: Scratch
 ) -> tuple[Learnt, Book, Scratch]:
-    """`run_seed` over the grid of seeds; `before` is taken over as the first result, in place."""
+    """`run_seed` over the grid of seeds; `before` is updated in place and returned as the first result."""
     triton = _triton()
     inputs, tree_in = jax.tree.flatten((given, before))
     shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), before)
@@ -167,7 +168,7 @@ def _call(
 
 
 def _filled(array: AnyArray, states: int) -> AnyArray:
-    """States, the last axis, filled up with zeros to as many as a program has lanes."""
+    """The last axis, states, padded with zeros to the number of lanes of a program."""
     return jnp.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, gpu_kernel.lanes(states) - states)])
 
 
@@ -184,7 +185,7 @@ def _tables(world: World, sizes: Sizes, width: int) -> Tables:
 
 
 def all_draws(world: World, sizes: Sizes, carries: Carry, seeds: AnyArray, capacity: int) -> Chance:
-    """The draws of `drive.draws`, of all seeds and episodes of a call."""
+    """The draws of `loop.draws` for all seeds and episodes of a call."""
 
     def one(seed: AnyArray, k: AnyArray) -> Chance:
         draw = loop.draws(world, sizes, seed, k)
@@ -209,7 +210,7 @@ def _learnt(carries: Carry, sizes: Sizes) -> Learnt:
 
 
 def _carried(carries: Carry, sizes: Sizes, before: Learnt, after: Learnt, count: AnyArray) -> Carry:
-    """The carry as plain code knows it. New arrivals at (x, a) are visits of it."""
+    """The carry of `loop`. New arrivals at (x, a) are its visits."""
     S, state = sizes.states, carries.agent
     new = (after.arrivals - before.arrivals).sum(2)[..., :S]
     shared = lambda leaf: leaf[:, None, ..., :S]
@@ -222,16 +223,16 @@ def _carried(carries: Carry, sizes: Sizes, before: Learnt, after: Learnt, count:
     return Carry(learnt, carries.visits + new.sum(1).astype(jnp.int32))
 
 
-# --- whole runs, added up on the device ----------------------------------------------------------------------------
+# --- sums of whole runs, computed on the device -----------------------------------------------------------------------
 def run(
     problem: FiniteCMDP,
     agent: str | Recipe,
     seeds: AnyArray,
     episodes: int,
     capacity: int = EPISODES,
-    scan: Any = scan_seeds,
+    scan: Scan = scan_seeds,
 ) -> Sums:
-    """All seeds side by side for so many episodes, in the precision of the agent; only sums leave the device."""
+    """All seeds side by side for `episodes` episodes, in the precision of the agent; only sums leave the device."""
     with jax.enable_x64(True):
         built = recipe(agent).resolve(problem, episodes).build()
     with jax.enable_x64(built.precision == "float64"):
@@ -239,9 +240,9 @@ def run(
 
 
 def chunks(
-    problem: FiniteCMDP, built: Built, seeds: AnyArray, episodes: int, capacity: int = EPISODES, scan: Any = scan_seeds
+    problem: FiniteCMDP, built: Built, seeds: AnyArray, episodes: int, capacity: int = EPISODES, scan: Scan = scan_seeds
 ) -> Iterator[Sums]:
-    """The sums of `capacity` episodes at a time, in whatever precision is switched on."""
+    """The sums of `capacity` episodes at a time, in the precision that is switched on."""
     job = Job(built.agent, problem.world, problem.sizes, built.share_values, built.share_costs)
     job = jax.tree.map(in_precision, job)
     seeds = jnp.asarray(np.asarray(seeds, np.uint32))
@@ -253,14 +254,14 @@ def chunks(
 
 
 def in_precision(leaf: AnyArray) -> AnyArray:
-    """In 32 bits where 64-bit numbers are off: by way of NumPy, because an array of JAX would keep its 64."""
+    """In 32 bits where 64-bit numbers are off: through NumPy, because an array of JAX would keep its 64."""
     array = np.asarray(leaf)
     return jnp.asarray(array.astype(jax.dtypes.canonicalize_dtype(array.dtype)))
 
 
 @jax.jit
 def sums(metrics: Metrics) -> Sums:
-    """Of metrics (n, K, ...), over seeds and over episodes."""
+    """The sums of metrics (n, K, ...) over seeds and over episodes."""
     return Sums(jax.tree.map(lambda leaf: leaf.sum(0), metrics), jax.tree.map(lambda leaf: leaf.sum(1), metrics))
 
 

@@ -1,21 +1,21 @@
-"""Episodes of one seed as one program of a GPU kernel (Pallas, Triton): plan, exact value, act, learn, again.
+"""Episodes of one seed as one program of a GPU kernel (Pallas, Triton): plan, exact value, act, learn, repeat.
 
-Compiled plainly, an episode is some hundred small kernels, each of which reads and writes all seeds' tables in the
-GPU's memory. Here a program of the grid is a seed. Its counts are read once an episode and then stay in registers, one
-lane for each state, through all H steps of
+Compiled by XLA, an episode is about a hundred small kernels, each of which reads and writes the tables of all seeds in
+the memory of the GPU. Here a program of the grid is a seed. Its counts are read once per episode and then stay in
+registers, one lane per state, through all H steps of
 
     Q_h(a) = min{optimistic reward + norm2 sum_j N(a, j) V_{h+1}(x_j), cap}
     a_h = argmax_a {Q_h(a) - Z_h harm(a)},   V_h = Q_h(a_h)
-    V^pi_h = r(a_h) + sum_j P(a_h, j) V^pi_{h+1}(x_j),   and C^pi_h alike with max(g, 0) in place of r
+    V^pi_h = r(a_h) + sum_j P(a_h, j) V^pi_{h+1}(x_j),   and C^pi_h likewise with max(g, 0) in place of r
 
-after which H steps are acted and what they showed is added to the tables, number by number. Formulas are those of
-the parts (`Counts`, `CountCosts`, the choice, the penalty), traced a second time.
+Then it acts for H steps and adds what it observes to the tables, number by number. The formulas are those of the parts
+(`Counts`, `CountCosts`, the choice, the penalty), traced a second time.
 
-Why it is written as it is. Triton works on blocks of 2^n lanes: states are filled up to that, and an array (A, J, S) is
-A J blocks, because it has no look-up of one row of a block. Nor can it look up lanes of a block by number, so V goes
-through memory: it is stored, and read at the successors from the cache nearest to the processor; `barrier` keeps the
-threads of a program in step. What is looked up together lies together, 16 bytes of it, and is one load. Numbers of one
-step (x, a, the draw) are scalars; stores of scalars are made by one thread, which also reads what it has stored itself.
+Constraints on the implementation. Triton works on blocks of 2^n lanes: states are padded to that, and an array
+(A, J, S) is A J blocks, because Triton cannot look up one row of a block. Nor can it look up lanes of a block by
+number, so V goes through memory: it is stored, and read at the successors from the nearest cache; `barrier`
+synchronizes the threads of a program. Numbers that are looked up together are adjacent, 16 bytes of them, and are one
+load. Numbers of one step (x, a, the draw) are scalars; scalars are stored by one thread, which also reads them back.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ from everystep.lsvi.values.counts import Counts
 from everystep.mdp.world import AnyArray, Sizes, weighted
 
 V_PI, C_PI = 1, 2  # columns of `Scratch.values`, after V
-FIRST = np.int32(0)  # loops count in 32 bits, whatever numbers are
+FIRST = np.int32(0)  # loops count in 32 bits in any precision
 
 
 class Tables(NamedTuple):
-    """The world as a program looks it up; states last, filled up to Sp, and everything the same at every step."""
+    """The world as a program looks it up: states last, padded to Sp, everything stationary."""
 
     successors: AnyArray  # (J, Sp)
     outlook: AnyArray  # (A, groups, Sp, width): P of each successor, r, and sum_i max(g_i, 0)
     cumulative: AnyArray  # (A, J, Sp)
     g: AnyArray  # (m, A, Sp)
-    reward: AnyArray  # (A, J, Sp), as seen on arrival
+    reward: AnyArray  # (A, J, Sp), as observed on arrival
     cost: AnyArray  # (m, A, J, Sp)
 
 
 class Chance(NamedTuple):
-    """The draws of n seeds and K episodes; noise is what is added, None where there is none."""
+    """The draws of n seeds and K episodes; noise is the amount that is added, None without noise."""
 
     start: AnyArray  # (n, K), the state x_1
     tie_word: AnyArray  # (n, K)
@@ -63,7 +63,7 @@ class Chance(NamedTuple):
 
 
 class Learnt(NamedTuple):
-    """What a seed knows: counts N(a, j, x), sums of rewards and of costs, prices."""
+    """What a seed has learnt: counts N(a, j, x), sums of rewards and of costs, prices."""
 
     arrivals: AnyArray  # (n, A, J, Sp)
     rewards: AnyArray  # (n, A, Sp)
@@ -72,7 +72,7 @@ class Learnt(NamedTuple):
 
 
 class Book(NamedTuple):
-    """What is written down of n seeds and K episodes: see `drive.Metrics`."""
+    """What is recorded of n seeds and K episodes: see `loop.Metrics`."""
 
     earned: AnyArray
     value: AnyArray
@@ -83,7 +83,7 @@ class Book(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Where lanes meet: V, V^pi and C^pi of this step and the one after; the actions of the plan."""
+    """Memory shared by the lanes: V, V^pi and C^pi of this step and the next; the actions of the plan."""
 
     values: AnyArray  # (n, 2, groups, Sp, width)
     actions: AnyArray  # (n, H, Sp)
@@ -95,14 +95,14 @@ def lanes(states: int) -> int:
 
 
 def groups(columns: int, width: int) -> int:
-    """How many groups of `width` hold so many columns."""
+    """How many groups of `width` hold `columns` columns."""
     return -(-columns // width)
 
 
 def look_up(table: AnyArray, before: tuple[Any, ...], lane: AnyArray, columns: int) -> tuple[AnyArray, ...]:
     """The numbers of each lane in a table (..., groups, Sp, width), as a block for each column.
 
-    Numbers of a group are neighbours, and with a width of 16 bytes are loaded by one instruction.
+    The numbers of a group are adjacent; a width of 16 bytes is loaded by one instruction.
     """
     width = table.shape[-1]
     if width == 1:
@@ -148,7 +148,7 @@ def run_seed(
     book: Book,
     scratch: Scratch,
 ) -> None:
-    """One program: `count` episodes of the seed it is named after. Arrays are references; `learnt` is changed."""
+    """One program: `count` episodes of the seed of its number. Arrays are references; `learnt` is updated."""
     seed = pl.program_id(0)
     settings: Agent = jax.tree.map(lambda leaf: leaf[0], agent)  # numbers now
 
@@ -181,7 +181,7 @@ def plan(
     learnt: Learnt,
     scratch: Scratch,
 ) -> None:
-    """The backward pass: actions of all (h, x) into scratch, and at its row 0 what they are worth from every x."""
+    """The backward pass: writes the actions of all (h, x), and V^pi and C^pi from every x, to `scratch`."""
     S, A, J, H, m = sizes
     Sp = scratch.values.shape[-2]
     lane = lax.iota(jnp.int32, Sp)
@@ -235,7 +235,7 @@ def act_and_learn(
     book: Book,
     scratch: Scratch,
 ) -> None:
-    """H steps from the start of episode i; each is added to what is learnt at once, for the plan is made."""
+    """H steps from the start of episode i. Each is added to `learnt` at once, because the plan is fixed by then."""
     _, _, J, H, m = sizes
     dtype = book.earned.dtype
     none = jnp.zeros((), dtype)

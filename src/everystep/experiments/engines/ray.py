@@ -1,9 +1,8 @@
-"""The Ray engine: work spread over the machines of a cluster. What is lost is done again, what fails is named.
+"""The Ray engine: jobs spread over the machines of a cluster. Lost work is repeated, failures are reported by name.
 
-It knows nothing of agents: a job is anything that can be told apart from others, and `work` is a function that goes on
-with one of them for a while, somewhere. Jobs travel in handfuls of about a second, so that small ones spend little of
-their time on the way. Ray moves functions, arguments and results between its own processes, pickled; nothing of that
-reaches a folder of everystep.
+It knows nothing of agents: a job is any hashable value, and `work` is a function that continues one for a while on some
+worker. Jobs are sent in handfuls of about a second, so that small ones spend little time on transfer. Ray pickles
+functions, arguments and results between its own processes; none of that reaches a run folder.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ from everystep.errors import EverystepError
 
 HANDFUL = 1.0  # seconds of work in one task, where jobs are small: Ray spends milliseconds on each
 TASKS = 200  # that a driver sends in a second, at most: on more workers than that handfuls are larger
-TURN = 30.0  # seconds after which a long job reports where it stands: that much is lost with its worker
+TURN = 30.0  # seconds after which a long job reports its state: that much is lost with its worker
 TRIES = 3  # of a job that fails
-LOSSES = 10  # of workers under one job, before it is taken for their cause
-HOPELESS = 10  # so many jobs failed and none went well: the fault is not in them
+LOSSES = 10  # of workers during one job, before the job is taken for the cause
+HOPELESS = 10  # this many jobs failed and none succeeded: the jobs are not the cause
 J = TypeVar("J")  # a job
 S = TypeVar("S")  # where it stands
 R = TypeVar("R")  # what it hands back
@@ -34,7 +33,7 @@ Work = Callable[[Any, J, S | None, float], R]
 
 
 class Failed(NamedTuple):
-    """What a job raised, in words."""
+    """The error of a job, as text."""
 
     reason: str
 
@@ -52,9 +51,9 @@ class Tasks(NamedTuple, Generic[J, S, R]):
     work:   goes on with a job on a worker: (shared, job, where it stands, seconds) -> result
     shared: what every job needs; it is sent to a machine once
     jobs:   in the order they should be begun
-    stands: where a job stands, None at its beginning
-    take:   told what came of a turn of a job, here; whether the job is finished
-    named:  a job as people say it
+    stands: the state of a job, None at its beginning
+    take:   called in this process with each result of a job; returns whether the job is finished
+    named:  the name of a job in messages
     """
 
     work: Work[J, S, R]
@@ -85,7 +84,7 @@ def connected(address: str | None = None) -> Iterator[Cluster]:
 
     Who is connected already stays so, afterwards too.
     """
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a run tells nobody of itself
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no usage statistics are sent
     try:
         import ray
     except ImportError:
@@ -163,7 +162,7 @@ class _Spreading(Generic[J, S, R]):
     def _next(self, slots: int, seconds: float) -> list[J]:
         if self._alone:
             return [self._alone.popleft()]
-        fair = -(-len(self._waiting) // (4 * slots))  # so that nobody is left with much when the others are done
+        fair = -(-len(self._waiting) // (4 * slots))  # so that no worker is left with many jobs at the end
         quick = int(seconds / self._quickest) if self._quickest > 0 else fair
         return [self._waiting.popleft() for _ in range(min(len(self._waiting), max(1, min(fair, quick))))]
 
@@ -225,7 +224,7 @@ def _handful(work: Work[J, S, R], shared: Any, jobs: Sequence[tuple[J, S | None]
         began = time.monotonic()
         try:
             results.append(work(shared, job, state, TURN))
-        except Exception as error:  # whatever it is, it is told to whoever waits for the job
+        except Exception as error:  # any error is reported to the caller of the job
             results.append(Failed(_reason(error)))
         seconds.append(time.monotonic() - began)
     return Handful(results, seconds)
