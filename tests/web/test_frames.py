@@ -69,7 +69,7 @@ def test_labels_at_the_end_are_those_the_run_writes_down(result, films):
 
 def test_an_agent_that_judges_no_costs_has_no_labels(films):
     assert films["lsvi"].frames[-1].labels is None
-    assert films["lsvi"].frames[-1].told()["labels"] is None
+    assert films["lsvi"].frames[-1].to_json()["labels"] is None
 
 
 def test_prices_start_where_the_penalty_starts(films):

@@ -1,4 +1,4 @@
-"""The playground, as a visitor meets it: the real server, and where there is one a real browser."""
+"""The playground: the real server, and a real browser where there is one."""
 
 import asyncio
 import contextlib
@@ -131,47 +131,47 @@ def test_too_many_messages_in_a_second_end_the_conversation_with_a_sentence(port
     with conversation(port) as wire:
         wire.recv()
         for _ in range(protocol.MESSAGES_PER_SECOND + 1):
-            wire.send('{"do": "pause"}')
-        said = [json.loads(wire.recv(timeout=10))["sentence"] for _ in range(protocol.MESSAGES_PER_SECOND + 1)]
-        assert said[0] == "nothing was started yet; press run first."
-        assert said[-1].startswith("more than 60 messages came in a second")
+            wire.send('{"command": "pause"}')
+        sentences = [json.loads(wire.recv(timeout=10))["sentence"] for _ in range(protocol.MESSAGES_PER_SECOND + 1)]
+        assert sentences[0] == "nothing was started yet; press run first."
+        assert sentences[-1].startswith("the page sent more than 60 messages in a second")
 
 
 def test_more_visitors_than_the_server_takes_are_asked_to_come_back(port):
     with contextlib.ExitStack() as visits:
         for _ in range(protocol.VISITORS):
             wire = visits.enter_context(conversation(port))
-            assert json.loads(wire.recv(timeout=10))["say"] == "hello"
+            assert json.loads(wire.recv(timeout=10))["event"] == "hello"
         late = visits.enter_context(conversation(port))
         assert "try again later" in json.loads(late.recv(timeout=10))["sentence"]
 
 
 # --- a session --------------------------------------------------------------------------------------------------------
 class Wire:
-    """A page that takes every frame at once and remembers what it was told."""
+    """A page that receives every frame at once and keeps all messages."""
 
     def __init__(self):
-        self.said, self.files, self.session = [], [], None
+        self.messages, self.files, self.session = [], [], None
 
     async def send_text(self, data):
-        self.said.append(json.loads(data))
-        if self.said[-1]["say"] == "frame":
+        self.messages.append(json.loads(data))
+        if self.messages[-1]["event"] == "frame":
             await asyncio.sleep(0)
-            await self.session.heard(json.dumps({"do": "shown", "frame": self.said[-1]["frame"]}))
+            await self.session.receive(json.dumps({"command": "received", "frame": self.messages[-1]["frame"]}))
 
     async def send_bytes(self, data):
         self.files.append(data)
 
-    async def until(self, say, count=1):
-        while sum(each["say"] == say for each in self.said) < count:
+    async def until(self, event, count=1):
+        while sum(each["event"] == event for each in self.messages) < count:
             await asyncio.sleep(0.01)
 
     def columns(self, run):
-        told = [each["agents"] for each in self.said if each["say"] == "frame" and each["run"] == run]
-        names = told[0]["lsvi"]["curves"]
+        frames = [each["agents"] for each in self.messages if each["event"] == "frame" and each["run"] == run]
+        names = frames[0]["lsvi"]["curves"]
         return {
-            label: {name: np.concatenate([each[label]["curves"][name] for each in told]) for name in names}
-            for label in told[0]
+            label: {name: np.concatenate([each[label]["curves"][name] for each in frames]) for name in names}
+            for label in frames[0]
         }
 
 
@@ -183,9 +183,9 @@ def test_a_session_paused_stepped_and_restarted_has_the_numbers_of_the_command(a
     monkeypatch.setattr(figures, "write", lambda outcome, folder: [])
 
     async def visit():
-        wire, workshop = Wire(), sessions.Workshop()
-        wire.session = session = sessions.Session(wire, workshop)
-        do = lambda name, **fields: session.heard(json.dumps({"do": name, **fields}))
+        wire, workers = Wire(), sessions.SharedWorkers()
+        wire.session = session = sessions.Session(wire, workers)
+        do = lambda name, **fields: session.receive(json.dumps({"command": name, **fields}))
         await do("speed", rate=2000)
         await do("start", settings=SETTINGS | {"name": "lake"})
         await do("pause")
@@ -197,20 +197,20 @@ def test_a_session_paused_stepped_and_restarted_has_the_numbers_of_the_command(a
         await do("speed", rate=1000)
         await do("export")
         await do("play")  # while the export is made
-        await wire.until("over")
+        await wire.until("finished")
         while not wire.files:
             await asyncio.sleep(0.01)
         await do("restart")
-        await wire.until("over", 2)
+        await wire.until("finished", 2)
         await do("export")
         while len(wire.files) < 2:
             await asyncio.sleep(0.01)
         await session.close()
-        workshop.close()
+        workers.close()
         return wire
 
     wire = asyncio.run(visit())
-    assert [each["say"] for each in wire.said].count("paused") == 2  # said once each, whatever else was asked
+    assert [each["event"] for each in wire.messages].count("paused") == 2  # sent once each, whatever else was requested
     first, again = wire.columns(1), wire.columns(2)
     assert set(first["lsvi"]) == set(sessions.CURVES)
     assert len(first["lsvi"]["value"]) == EPISODES
@@ -232,49 +232,49 @@ def test_a_session_paused_stepped_and_restarted_has_the_numbers_of_the_command(a
 def test_nothing_is_exported_before_something_was_run_or_while_it_runs():
     async def visit():
         wire = Wire()
-        session = sessions.Session(wire, sessions.Workshop())
+        session = sessions.Session(wire, sessions.SharedWorkers())
         for name in ("export", "restart", "step", "play"):
-            await session.heard(json.dumps({"do": name}))
-        return [each["sentence"] for each in wire.said]
+            await session.receive(json.dumps({"command": name}))
+        return [each["sentence"] for each in wire.messages]
 
     export, *others = asyncio.run(visit())
     assert export == "nothing was run yet; run at least one episode before you export."
     assert set(others) == {"nothing was started yet; press run first."}
 
 
-def test_a_compilation_nobody_waits_for_is_not_begun(monkeypatch):
-    monkeypatch.setattr(sessions, "_shape", lambda prepared, label: label)
+def test_a_compilation_without_waiting_sessions_is_not_started(monkeypatch):
+    monkeypatch.setattr(sessions, "_program_structure", lambda prepared, label: label)
     go, begun = threading.Event(), []
     monkeypatch.setattr(sessions, "_compile", lambda prepared, label: (begun.append(label), go.wait()))
 
     async def visit():
-        workshop = sessions.Workshop()
-        waiting = [asyncio.create_task(workshop.ready(None, label)) for label in "abcd"]
-        waiting.append(asyncio.create_task(workshop.ready(None, "d")))
-        while len(begun) < 2 or len(workshop._programs) < 4 or workshop._programs["d"].awaited < 2:
+        workers = sessions.SharedWorkers()
+        waiting = [asyncio.create_task(workers.ensure_compiled(None, label)) for label in "abcd"]
+        waiting.append(asyncio.create_task(workers.ensure_compiled(None, "d")))
+        while len(begun) < 2 or len(workers._programs) < 4 or workers._programs["d"].waiting < 2:
             await asyncio.sleep(0.01)
         for task in waiting[:4]:
             task.cancel()
         await asyncio.gather(*waiting[:4], return_exceptions=True)
         go.set()
         await waiting[4]
-        workshop.close()
-        return set(workshop._programs)
+        workers.close()
+        return set(workers._programs)
 
     assert asyncio.run(visit()) == {"a", "b", "d"}
     assert sorted(begun) == ["a", "b", "d"]
 
 
-def test_a_mistake_of_the_server_is_said_and_does_not_end_the_conversation(monkeypatch, capsys):
-    monkeypatch.setattr(sessions.lakes, "examined", lambda wish: 1 / 0)
+def test_an_error_of_the_server_is_reported_and_does_not_end_the_session(monkeypatch, capsys):
+    monkeypatch.setattr(sessions.lakes, "check", lambda request: 1 / 0)
 
     async def visit():
         wire = Wire()
-        session = sessions.Session(wire, sessions.Workshop())
-        await session.heard(json.dumps({"do": "check", "number": 1, "settings": {}}))
-        return wire.said
+        session = sessions.Session(wire, sessions.SharedWorkers())
+        await session.receive(json.dumps({"command": "check", "number": 1, "settings": {}}))
+        return wire.messages
 
-    assert "the server made a mistake (ZeroDivisionError)" in asyncio.run(visit())[0]["sentence"]
+    assert "the server failed (ZeroDivisionError)" in asyncio.run(visit())[0]["sentence"]
     assert "ZeroDivisionError" in capsys.readouterr().err
 
 
@@ -282,10 +282,10 @@ def test_a_slow_agent_gets_shorter_stretches_and_a_quick_one_the_speed_asked_for
     pace = sessions.Pace()
     assert pace.episodes(2000) == 1
     for _ in range(40):
-        pace.took(10, 0.001)
+        pace.record(10, 0.001)
     assert pace.episodes(2000) == 100
     assert pace.episodes(1) == 1
-    pace.took(10, 1.0)
+    pace.record(10, 1.0)
     assert pace.episodes(2000) == 1
 
 
@@ -306,8 +306,8 @@ def test_the_command_takes_another_port_if_one_is_taken_and_ends_well_on_control
         play.send_signal(signal.SIGINT)
         out, error = play.communicate(timeout=60)
     assert play.returncode == 0
-    assert out == "everystep playground: ended.\n"
-    assert error == f"note: port {words[-1]} is taken; this is another.\n"
+    assert out == "everystep playground: stopped.\n"
+    assert error == f"note: port {words[-1]} is taken; another one was chosen.\n"
 
 
 # --- a real browser ---------------------------------------------------------------------------------------------------
@@ -319,17 +319,17 @@ def browser():
 
 @pytest.fixture
 def tab(browser, port):
-    """Opens tabs; no page may have said anything on its console."""
+    """Opens tabs; no page may write to its console."""
     contexts, complaints = [], []
 
-    def opened(wish=None):
+    def opened(request=None):
         context = browser.new_context(viewport={"width": 1280, "height": 900})
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda message: complaints.append(message.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("dialog", lambda dialog: complaints.append(dialog.message))
-        page.goto(f"http://127.0.0.1:{port}/{'#' + linked(wish) if wish else ''}")
+        page.goto(f"http://127.0.0.1:{port}/{'#' + linked(request) if request else ''}")
         page.wait_for_selector("body[data-connected]")
         return page
 
@@ -339,11 +339,11 @@ def tab(browser, port):
     assert complaints == []
 
 
-def linked(wish):
+def linked(request):
     """Settings as a link holds them."""
     import base64
 
-    return base64.urlsafe_b64encode(json.dumps(wish).encode()).decode().rstrip("=")
+    return base64.urlsafe_b64encode(json.dumps(request).encode()).decode().rstrip("=")
 
 
 def press(page, cell):
@@ -393,20 +393,20 @@ def test_paint_a_hazard_run_pause_and_run_again(tab, as_run):
     in_phase(page, "paused")
     at_speed(page, 10)
     page.click("#pause")
-    in_phase(page, "over")
+    in_phase(page, "finished")
     first = numbers(page)
     assert same(first, as_run)
-    harm = {label: np.array(columns["violation"]) for label, columns in first.items()}
-    assert harm["lsvi-ae"].sum() > 0
-    assert harm["lsvi-ae"][EPISODES // 2 :].sum() == 0  # LSVI-AE has stopped
-    assert harm["lsvi"][-20:].min() >= 0
-    assert harm["lsvi"][EPISODES // 2 :].mean() > 0.5  # LSVI goes on
+    violations = {label: np.array(columns["violation"]) for label, columns in first.items()}
+    assert violations["lsvi-ae"].sum() > 0
+    assert violations["lsvi-ae"][EPISODES // 2 :].sum() == 0  # LSVI-AE has stopped
+    assert violations["lsvi"][-20:].min() >= 0
+    assert violations["lsvi"][EPISODES // 2 :].mean() > 0.5  # LSVI does not stop
     shown = page.locator("#lanes .lane").all_inner_texts()
-    assert f"{int(harm['lsvi'].sum())}" in shown[1]
+    assert f"{int(violations['lsvi'].sum())}" in shown[1]
     assert "0.00 each" in shown[0]
     page.click("#restart")
     until(page, "everystep.run() === 2")
-    in_phase(page, "over")
+    in_phase(page, "finished")
     assert same(numbers(page), as_run)
     assert page.evaluate("document.documentElement.scrollWidth") <= 1280
 
@@ -426,7 +426,7 @@ def test_an_infeasible_map_is_explained_on_the_map_and_a_second_tab_does_not_not
     page.wait_for_selector("#status.bad")
     assert "no safe action" in page.inner_text("#status")
     in_phase(page, "idle")
-    in_phase(other, "over")
+    in_phase(other, "finished")
     assert len(numbers(other)["lsvi"]["value"]) == EPISODES
     assert numbers(page) == {}
 
@@ -437,22 +437,22 @@ def test_a_map_called_script_is_shown_as_text(tab):
     until(page, "document.getElementById('name').value.startsWith('<')")
     page.click("#run")
     until(page, "document.getElementById('lanes').children.length === 2")
-    in_phase(page, "over")
+    in_phase(page, "finished")
     assert page.locator("img").count() == 0
     assert page.locator("script:not([src])").count() == 0
 
 
 def test_settings_are_shared_as_a_link_and_as_a_file(tab, tmp_path):
     given = {"beta": 0.5, "optimism": 0.5, "share_costs": False}
-    wish = SETTINGS | {"slip": 0.25, "name": "my lake", "settings": given}
-    page = tab(wish)
+    request = SETTINGS | {"slip": 0.25, "name": "my lake", "settings": given}
+    page = tab(request)
     until(page, "document.getElementById('name').value === 'my lake'")
     page.click("#copy-link")
     until(page, "location.hash.length > 20")
     with page.expect_download() as saved:
         page.click("#save-file")
     saved.value.save_as(tmp_path / "lake.json")
-    assert json.loads((tmp_path / "lake.json").read_text()) == wish
+    assert json.loads((tmp_path / "lake.json").read_text()) == request
     other = tab()
     other.set_input_files("#file", tmp_path / "lake.json")
     until(other, "document.getElementById('name').value === 'my lake'")
@@ -473,7 +473,7 @@ def test_a_link_that_holds_no_settings_is_refused_and_the_page_goes_on(tab, held
     page = tab(held)
     page.wait_for_selector("#status.bad")
     assert sentence in page.inner_text("#status")
-    until(page, "document.getElementById('verdict').textContent.includes('Best safe value')")
+    until(page, "document.getElementById('verdict').textContent.includes('Safe optimum')")
     assert page.evaluate("({}).x === undefined")
     assert page.is_enabled("#run")
 

@@ -16,7 +16,7 @@ from everystep.experiments.reductions import WINDOW
 from everystep.experiments.result import Result
 from everystep.problems import from_map, frozen_lake, streaming
 from everystep.problems.grids import MOVES
-from everystep.web import assets, report, watch
+from everystep.web import assets, charts, report, watch
 
 NAME = "<script>alert(1)</script>"
 EPISODES, SEEDS = 60, 3
@@ -181,9 +181,9 @@ def test_agents_and_scales_are_switched(page):
     until(page, "document.querySelector('[data-chart=violation]').data.every((e) => !e.name.match(/lsvi($| )/))")
     assert "lsvi-ae" in names()
     page.check('[data-agent="lsvi"]')
-    page.check('[name="scale"][value="log"]')
+    page.check('[name="curves-scale"][value="log"]')
     until(page, "document.querySelector('[data-chart=violation]').layout.yaxis.type === 'log'")
-    page.check('[name="scale"][value="linear"]')
+    page.check('[name="curves-scale"][value="linear"]')
 
 
 @pytest.mark.parametrize("width", [360, 768])
@@ -196,15 +196,28 @@ def test_nothing_overflows_on_a_narrow_screen_in_the_dark(page, width):
     assert page.complaints == []
 
 
-def test_prices_are_told_of_agents_that_have_one(content):
-    assert set(content["prices"]) == {"lsvi-ae"}
-    assert len(content["prices"]["lsvi-ae"]["z"][0]) == 8
+def test_agents_that_have_a_price_have_a_chart_of_it(content):
+    (price,) = (panel for panel in content["charts"] if panel["section"] == "price")
+    assert (price["name"], price["agent"]) == ("price-lsvi-ae", "lsvi-ae")
+    assert len(price["z"][0]) == 8
+
+
+def test_one_record_more_is_one_chart_more(folder, monkeypatch):
+    def visited(inputs):
+        return [charts.Panel(None, charts.learning_curve("return", inputs)[0].content)]
+
+    record = charts.Chart("mine", "curves", "A chart of <mine>", "Its caption.", "episode", "number", visited)
+    monkeypatch.setattr(charts, "CHARTS", (*charts.CHARTS, record))
+    text = report.page(rerun.read(folder, report.COLUMNS), report.FirstSeed({}, []))
+    assert "A chart of &lt;mine&gt;" in text
+    assert "Its caption." in text
+    assert 'data-chart="mine"' in text
 
 
 def test_a_run_that_cannot_be_repeated_has_a_page_without_a_player(folder):
     kept = rerun.read(folder, report.COLUMNS)
     other = {label: {**curves, "value": curves["value"] + 1} for label, curves in kept.curves.items()}
-    shown = report.shot(replace(kept, curves=other), no_bar)
+    shown = report.run_first_seed(replace(kept, curves=other), no_bar)
     assert shown.films == {}
     assert "run again gives another value of lsvi-ae" in shown.remarks[0]
     text = report.page(kept, shown)
@@ -224,7 +237,7 @@ def test_a_folder_that_holds_no_run_is_refused(tmp_path, capsys):
     assert "holds no run; give the folder that `everystep run` wrote." in capsys.readouterr().err
 
 
-def test_a_page_that_cannot_be_written_is_said(folder):
+def test_a_page_that_cannot_be_written_is_refused(folder):
     with pytest.raises(EverystepError, match=r"nowhere.*cannot be written"):
         report.write(folder, no_bar, folder / "nowhere" / "page.html", player=False)
 
@@ -244,21 +257,22 @@ def test_sixty_four_seeds_of_three_agents_fit_in_15_megabytes(tmp_path):
     )  # fmt: skip
     film = watch.Film([frame(k) for k in when], {}, rng.random((K, 1, 15)))
     run = rerun.Run(tmp_path, prepared.problem, prepared.spec, curves)
-    text = report.page(run, report.Films(dict.fromkeys(curves, film), []))
+    text = report.page(run, report.FirstSeed(dict.fromkeys(curves, film), []))
     assert len(when) > 100
     assert len(text.encode()) < 15e6
 
 
-def test_what_is_thinned_is_said(tmp_path):
+def test_the_page_reports_what_was_thinned(tmp_path):
     K = 3000
     prepared = experiment.prepare(streaming(), ["lsvi"], K, 70)
     curves = {"lsvi": {name: np.zeros((70, K)) for name in report.COLUMNS[:4]}}
-    charts, remarks = report._curves(Result(prepared.problem, prepared.spec, curves, {}))
-    assert len(charts[0]["episodes"]) == 2000
-    assert remarks == [
+    inputs = charts.ChartInputs(Result(prepared.problem, prepared.spec, curves, {}), {})
+    (panel,) = charts.learning_curve("return", inputs)
+    assert len(panel.content["episodes"]) == 2000
+    assert charts.thinning_remarks(inputs) == [
         "Means are drawn at 2,000 of 3,000 episodes.",
         "Single seeds are drawn at 250 of 3,000 episodes.",
-        "Single seeds are the first 64 of 70; means and intervals are of all.",
+        "Single seeds are the first 64 of 70; means and intervals use all seeds.",
     ]
 
 

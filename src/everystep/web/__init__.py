@@ -1,4 +1,5 @@
 """Pages for a browser.
 
-assets.py (scripts, templates, Plotly), report.py (the report of a run), watch.py (frames of a run), playground/.
+assets.py (scripts, templates, Plotly), report.py (the report of a run), charts.py (its charts, one record each),
+watch.py (frames of a run), playground/.
 """

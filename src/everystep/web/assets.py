@@ -1,8 +1,8 @@
-"""What pages are made of: our own scripts and styles, templates, and Plotly from its package.
+"""The parts of pages: our scripts and styles, templates, and Plotly from its package.
 
-A page that must open from a disk holds everything inside it. Our scripts are ES modules; put into one page they are
-one module, from which the lines that import and the word export are left out: so each `import` is one line, and
-names at the top of modules that share a page differ.
+A page that opens from the disk holds everything it needs. Our scripts are ES modules; such a page joins them to one
+module, without imports and exports. This requires that each `import` is one line, and that top-level names differ
+between modules that share a page.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ def static(name: str) -> str:
 
 
 def plotly_script() -> str:
-    """Plotly's own script, as its package has it."""
+    """Plotly's script, from its package."""
     return (resources.files(plotly) / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
 
 
 def one_module(names: Sequence[str]) -> str:
-    """Our modules as one, in this order."""
+    """Our modules joined to one, in this order."""
     text = "\n".join(static(name) for name in names)
     text = re.sub(r"^import .*$\n?", "", text, flags=re.MULTILINE)
     return re.sub(r"^export (?=class|function|const|async)", "", text, flags=re.MULTILINE)
 
 
 def as_json(content: Any) -> Markup:
-    """Any content for <script type="application/json">: no text in it can end the script or begin another element."""
+    """Content for <script type="application/json">, escaped so that no text in it can end the element."""
     text = json.dumps(content, separators=(",", ":"), allow_nan=False)
     return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
 
 
-def page(template: str, told: Mapping[str, Any]) -> str:
-    """A template filled in; everything told is escaped, unless it is Markup."""
+def page(template: str, context: Mapping[str, Any]) -> str:
+    """Render a template; all values are escaped, except Markup."""
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(lambda name: (HERE / "templates" / name).read_text(encoding="utf-8")),
         autoescape=True,
@@ -52,17 +52,17 @@ def page(template: str, told: Mapping[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template(template).render(told)
+    return environment.get_template(template).render(context)
 
 
 def inlined(text: str) -> Markup:
-    """A script or a style of ours, or Plotly's, for the inside of its element."""
+    """A trusted script or style as the content of its element."""
     assert not re.search(r"</(script|style)|<!--", text, flags=re.IGNORECASE)
     return Markup(text)
 
 
 def looks(labels: Sequence[str]) -> list[dict[str, str]]:
-    """How agents look on a page: as in every figure."""
+    """The titles, colours and dashes of agents, the same as in every figure."""
     from everystep.experiments import figures
 
     return [
@@ -72,7 +72,7 @@ def looks(labels: Sequence[str]) -> list[dict[str, str]]:
 
 
 def _dash(dash: Any) -> str:
-    """A dash of matplotlib as Plotly says it."""
+    """A dash of matplotlib in Plotly's notation."""
     if isinstance(dash, str):
         return {"-": "solid", "-.": "dashdot", ":": "dot", "--": "dash"}[dash]
     return ",".join(f"{2 * length:g}px" for length in dash[1])

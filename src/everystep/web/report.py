@@ -1,8 +1,9 @@
 """`everystep report DIR`: a run folder as one page that opens from the disk, without a network.
 
-Curves are those of figures.py: means over seeds of episodes.parquet with their intervals. What the folder did not write
-down (where an agent went, what it planned and certified, the prices Z) comes from running its first seed again, checked
-against the folder. Where there is too much to show, fewer points are put into the page, and it says so.
+The learning curves are those of figures.py: means over seeds of episodes.parquet with their confidence intervals. The
+folder does not hold the trajectories, the plans and the prices Z of single episodes; they come from running the first
+seed again, which is checked against the folder. Where there is too much to show, the page holds fewer points and
+reports it. charts.py lists the charts.
 """
 
 from __future__ import annotations
@@ -20,44 +21,33 @@ from everystep import __version__, files
 from everystep.errors import EverystepError
 from everystep.experiments import figures, reductions, rerun, run_folder, tables
 from everystep.experiments.experiment import Experiment
-from everystep.experiments.result import Result
 from everystep.mdp import planner
 from everystep.mdp.cmdp import FiniteCMDP
-from everystep.web import assets, watch
+from everystep.web import assets, charts, watch
 
 COLUMNS = ("return", "value", "regret", "violation", "planned")
-SEEDS_DRAWN = 64  # single seeds as faint lines, at most
-POINTS_OF_SEEDS = 16_000  # of all of an agent's seeds together
-FRAMES = 120  # of the player, at most
+FRAMES = 120  # the largest number in the player
 BYTES_OF_FRAMES = 5 * 2**20  # of all agents together
 FEWEST_FRAMES = 12
-VIOLATIONS = 5_000  # of an agent that the player marks, at most
-PRICE_POINTS = 400
-
-CHARTS = (
-    ("return", "Reward per episode", f"mean of the last {reductions.WINDOW}", False),
-    ("violation", "Hard violation per episode", f"mean of the last {reductions.WINDOW}", True),
-    ("cumulative_regret", "Cumulative regret", "against the safe optimum", False),
-    ("cumulative_violation", "Cumulative hard violation", "sum of max(g, 0)", True),
-)
+VIOLATIONS = 5_000  # the largest number of unsafe steps that the player marks for one agent
 
 Bar = Callable[[int], AbstractContextManager[Callable[[int], None]]]
 
 
-class Films(NamedTuple):
-    """The first seed run again: the film of each agent and what was left out; or why there is none."""
+class FirstSeed(NamedTuple):
+    """The first seed, run again: a film of each agent, and remarks on what they leave out or why there are none."""
 
     films: dict[str, watch.Film]
     remarks: list[str]
 
 
 def write(folder: Path, bar: Bar, out: Path | None = None, player: bool = True) -> Path:
-    """Write the report of a run folder (DIR/report.html) and return its path. `bar(total)` shows episodes done."""
+    """Write the report of a run folder (DIR/report.html) and return its path. `bar(total)` is a progress bar."""
     run = rerun.read(folder, COLUMNS)
-    text = page(run, shot(run, bar) if player else Films({}, ["The player was left out (--no-player)."]))
+    first_seed = run_first_seed(run, bar) if player else FirstSeed({}, ["The player was left out (--no-player)."])
     out = out or folder / "report.html"
     try:
-        files.write_text(out, text)
+        files.write_text(out, page(run, first_seed))
     except OSError as error:
         raise EverystepError(
             f"out '{out}' cannot be written ({error.strerror or error}); choose a file in a folder you may write to."
@@ -65,25 +55,23 @@ def write(folder: Path, bar: Bar, out: Path | None = None, player: bool = True) 
     return out
 
 
-def page(run: rerun.Run, shown: Films) -> str:
-    """The page, whole."""
-    result, summary = run.result(), run_folder.read_json(run.folder / "summary.json")
-    curves, remarks = _curves(result)
-    looks = assets.looks([each["label"] for each in run.spec["agents"]])
+def page(run: rerun.Run, first_seed: FirstSeed) -> str:
+    """The complete page."""
+    summary = run_folder.read_json(run.folder / "summary.json")
+    looks = assets.looks([agent["label"] for agent in run.spec["agents"]])
     scene = watch.scene(run.problem)
+    films = first_seed.films
+    page_charts = charts.for_page(charts.ChartInputs(run.result(), films), looks)
     content = {
         "episodes": run.spec["episodes"],
         "agents": looks,
-        "curves": curves,
+        "charts": page_charts.content,
         "scene": scene,
-        "films": {
-            label: [frame.told() for frame in _with_few_marks(film.frames)] for label, film in shown.films.items()
-        }
+        "films": {label: [frame.to_json() for frame in _with_few_marks(film.frames)] for label, film in films.items()}
         if scene
         else {},
-        "prices": _prices(shown.films),
     }
-    scripts = ["board.js", "curves.js", "report.js"]
+    no_map = ["There is no player, because the problem is not drawn on a grid."]
     return assets.page(
         "report.html",
         {
@@ -92,31 +80,25 @@ def page(run: rerun.Run, shown: Films) -> str:
             "run_line": _run_line(run.spec),
             "remarks": run.spec["remarks"],
             "has_map": scene is not None,
-            "map_words": _map_words(scene) if scene else "",
+            "map_caption": _map_caption(scene) if scene else "",
             "picture": None if scene else _picture(run.problem),
             "looks": looks,
-            "agents": [_agent(each, look) for each, look in zip(run.spec["agents"], looks, strict=True)],
+            "agents": [_agent(agent, look) for agent, look in zip(run.spec["agents"], looks, strict=True)],
             "versions": run.spec.get("versions", {}),
             "summary": _summary_rows(summary, looks),
             "final": min(reductions.FINAL, run.spec["episodes"]),
             "certificates": _certificate_rows(summary, looks),
             "seeds": len(run.spec["seeds"]),
-            "charts": [{"name": name, "title": title} for name, title, _, _ in CHARTS],
-            "prices": [look for look in looks if look["label"] in content["prices"]],
-            "price_remark": f"Drawn at {PRICE_POINTS} of {K:,} episodes."
-            if (K := run.spec["episodes"]) > PRICE_POINTS
-            else "",
+            "sections": page_charts.sections,
+            "below_player": page_charts.below_player,
             "has_player": bool(content["films"]),
             "first_seed": run.spec["seeds"][0],
             "horizon": run.problem.horizon,
-            "curve_remarks": remarks,
-            "player_remarks": shown.remarks
-            if scene or not shown.films
-            else ["There is no player, because the problem is not drawn on a grid."],
+            "player_remarks": first_seed.remarks if scene or not films else no_map,
             "content": assets.as_json(content),
             "style": assets.inlined("\n".join(assets.static(name) for name in ("page.css", "board.css", "report.css"))),
             "plotly": assets.inlined(assets.plotly_script()),
-            "script": assets.inlined(assets.one_module(scripts)),
+            "script": assets.inlined(assets.one_module(["board.js", "curves.js", "report.js"])),
             "version": __version__,
         },
     )
@@ -125,43 +107,43 @@ def page(run: rerun.Run, shown: Films) -> str:
 # --- what was run -----------------------------------------------------------------------------------------------------
 def _run_line(spec: Mapping[str, Any]) -> str:
     seeds, agents = spec["seeds"], spec["agents"]
-    many = lambda n, what: f"{n:,} {what}{'' if n == 1 else 's'}"
+    number_of = lambda n, noun: f"{n:,} {noun}{'' if n == 1 else 's'}"
     return ", ".join(
-        [many(len(agents), "agent"), many(len(seeds), "seed"), many(spec["episodes"], "episode") + " each"]
+        [number_of(len(agents), "agent"), number_of(len(seeds), "seed"), number_of(spec["episodes"], "episode")]
     )
 
 
 def _seeds(seeds: list[int]) -> str:
-    in_a_row = len(seeds) > 2 and seeds == list(range(seeds[0], seeds[0] + len(seeds)))
-    if in_a_row:
+    consecutive = len(seeds) > 2 and seeds == list(range(seeds[0], seeds[0] + len(seeds)))
+    if consecutive:
         return f"{seeds[0]} to {seeds[-1]}"
     return ", ".join(map(str, seeds[:12])) + (f" and {len(seeds) - 12:,} more" if len(seeds) > 12 else "")
 
 
 def _facts(problem: FiniteCMDP, summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    told = summary["problem"]
+    optima = summary["problem"]
     return [
         ("States", f"{problem.states:,}"),
         ("Actions", f"{problem.actions:,}"),
         ("Horizon H", f"{problem.horizon}"),
         ("Constraints", f"{problem.constraints}"),
-        ("Unsafe pairs (x, a)", f"{1 - watch.really_safe(problem)[~problem.exempt].mean():.1%}"),
-        ("Safe optimum", f"{told['optimal_value']:.4f}"),
-        ("Optimum without the constraint", f"{told['unconstrained_value']:.4f}"),
+        ("Unsafe state-action pairs", f"{1 - watch.truly_safe(problem)[~problem.exempt].mean():.1%}"),
+        ("Safe optimum", f"{optima['optimal_value']:.4f}"),
+        ("Unconstrained optimum", f"{optima['unconstrained_value']:.4f}"),
     ]
 
 
-def _map_words(scene: Mapping[str, Any]) -> str:
-    hatched = "Hatched: hazards. " if scene["hazards"] else ""
-    shade = "The greener, the higher. " if scene["heights"] else ""
+def _map_caption(scene: Mapping[str, Any]) -> str:
+    hazards = "Hatched: hazards. " if scene["hazards"] else ""
+    heights = "Darker green: higher. " if scene["heights"] else ""
     return (
-        f"The map. {hatched}{shade}S is the start, G a goal; a cross marks an action that is unsafe there, towards "
-        "where it goes; the dotted line is the likeliest way of the safe optimum."
+        f"The map. {hazards}{heights}S: start. G: goal. A cross marks an unsafe action, on the side of its direction. "
+        "Dotted: the most likely path of the safe optimal policy."
     )
 
 
 def _picture(problem: FiniteCMDP) -> str:
-    """A problem without a map as its tiles: a PNG as a data address."""
+    """A problem without a map as tiles: a PNG in a data URL."""
     from matplotlib.image import imsave
 
     from everystep.environments import rendering
@@ -172,14 +154,16 @@ def _picture(problem: FiniteCMDP) -> str:
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode("ascii")
 
 
-def _agent(each: Mapping[str, Any], look: Mapping[str, str]) -> dict[str, Any]:
-    said = lambda value: ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-    p = each.get("confidence")
+def _agent(agent: Mapping[str, Any], look: Mapping[str, str]) -> dict[str, Any]:
+    as_text = lambda value: ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    p = agent.get("confidence")
     return {
         "look": look,
-        "name": each["agent"],
-        "settings": [(key, said(value)) for key, value in each["settings"].items()],
-        "confidence": "radii carry no probability" if p is None else f"cost intervals hold with probability {1 - p:g}",
+        "name": agent["agent"],
+        "settings": [(key, as_text(value)) for key, value in agent["settings"].items()],
+        "confidence": "cost intervals are a heuristic"
+        if p is None
+        else f"all cost intervals hold with probability {1 - p:g}",
     }
 
 
@@ -196,102 +180,41 @@ def _summary_rows(summary: Mapping[str, Any], looks: list[dict[str, str]]) -> li
 
 
 def _certificate_rows(summary: Mapping[str, Any], looks: list[dict[str, str]]) -> list[dict[str, Any]]:
-    said = summary.get("certificates", {})
+    certificates = summary.get("certificates", {})
     return [
         {
             "look": look,
-            "cells": [tables.number(said[look["label"]][key]) for key in ("safe", "unsafe", "unknown", "false")],
-            "promise": "heuristic" if said[look["label"]]["p"] is None else f"p = {said[look['label']]['p']:g}",
+            "cells": [tables.number(own[key]) for key in ("safe", "unsafe", "unknown", "false")],
+            "confidence": "heuristic" if own["p"] is None else f"p = {own['p']:g}",
         }
         for look in looks
-        if look["label"] in said
+        if (own := certificates.get(look["label"]))
     ]
 
 
-# --- curves -----------------------------------------------------------------------------------------------------------
-def floats(array: np.ndarray, kind: str = "<f8") -> str:
-    """Numbers as base64 of little-endian floats."""
-    return base64.b64encode(np.ascontiguousarray(array, np.dtype(kind)).tobytes()).decode("ascii")
-
-
-def _curves(result: Result) -> tuple[list[dict[str, Any]], list[str]]:
-    """The charts, and what was left out of them."""
-    n, K = len(result.seeds), result.spec["episodes"]
-    seeds = min(n, SEEDS_DRAWN)
-    points = max(POINTS_OF_SEEDS // seeds, 2)
-    thin = _thinned(K, points)
-    shown = reductions.shown_episodes(K)
-    optima = planner.solve(result.problem).value, planner.solve(result.problem, safe=False).value
-    lines = [{"value": optima[0], "name": f"safe optimum {optima[0]:.2f}"}]
-    if optima[1] > optima[0] + 1e-6:
-        lines.append({"value": optima[1], "name": f"unconstrained {optima[1]:.2f}"})
-    single = {
-        label: {name: curve(batch) for name, curve in reductions.DRAWN.items()}
-        for label, batch in ((label, _first(curves, seeds)) for label, curves in result.curves.items())
-    }
-    charts = []
-    for name, title, y, from_zero in CHARTS:
-        bands = {label: each.bands.curves[name] for label, each in result.reduced.items()}
-        charts.append(
-            {
-                "name": name,
-                "title": title,
-                "y": y,
-                "fromZero": from_zero,
-                "references": lines if name == "return" else [],
-                "episodes": (shown + 1).tolist(),
-                "bands": {
-                    label: {end: floats(getattr(band, end)) for end in ("mean", "low", "high")}
-                    for label, band in bands.items()
-                },
-                "seedX": (thin + 1).tolist(),
-                "seeds": {label: floats(each[name][:, thin], "<f4") for label, each in single.items()},
-            }
-        )
-    remarks = []
-    if len(shown) < K:
-        remarks.append(f"Means are drawn at {len(shown):,} of {K:,} episodes.")
-    if len(thin) < K:
-        remarks.append(f"Single seeds are drawn at {len(thin):,} of {K:,} episodes.")
-    if seeds < n:
-        remarks.append(f"Single seeds are the first {seeds} of {n:,}; means and intervals are of all.")
-    return charts, remarks
-
-
-def _thinned(K: int, points: int) -> np.ndarray:
-    """So many of K episodes at most, evenly spread, counted from 0."""
-    return np.unique(np.linspace(0, K - 1, min(points, K)).round().astype(int))
-
-
-def _first(curves: Mapping[str, np.ndarray], seeds: int) -> dict[str, np.ndarray]:
-    return {name: curve[:seeds] for name, curve in curves.items()}
-
-
-# --- the first seed again ---------------------------------------------------------------------------------------------
-def shot(run: rerun.Run, bar: Bar) -> Films:
-    """The first seed of every agent, run again and watched."""
-    K, labels = run.spec["episodes"], [each["label"] for each in run.spec["agents"]]
+# --- the first seed, run again ---------------------------------------------------------------------------------------
+def run_first_seed(run: rerun.Run, bar: Bar) -> FirstSeed:
+    """Run the first seed of every agent again and record frames."""
+    K, labels = run.spec["episodes"], [agent["label"] for agent in run.spec["agents"]]
     try:
         again = run.again(1)
         when = watch.moments(K, _frames_at_most(run.problem, len(labels)))
         with bar(K * len(labels)) as advanced:
             films = {label: _film(run, again, label, when, advanced) for label in labels}
     except EverystepError as error:
-        return Films(
-            {}, [f"There is no player and there are no prices, because the run could not be repeated: {error}"]
-        )
+        return FirstSeed({}, [f"There is no player and no price chart, because the run could not be repeated: {error}"])
     remarks = []
     if len(when) < K + 1:
         remarks.append(
-            f"{len(when)} moments of {K:,} episodes are shown, closer together at the beginning; "
-            "every unsafe step in between is marked at the next."
+            f"{len(when)} of {K + 1:,} moments are shown, more of them early in the run; "
+            "every unsafe step in between is marked at the next moment."
         )
     for label, film in films.items():
-        if (many := sum(len(frame.violations) for frame in film.frames)) > VIOLATIONS:
+        if (unsafe := sum(len(frame.violations) for frame in film.frames)) > VIOLATIONS:
             remarks.append(
-                f"{figures.TITLES.get(label, label)} took {many:,} unsafe steps; the first {VIOLATIONS:,} are marked."
+                f"{figures.TITLES.get(label, label)} took {unsafe:,} unsafe steps; the first {VIOLATIONS:,} are marked."
             )
-    return Films(films, remarks)
+    return FirstSeed(films, remarks)
 
 
 def _film(
@@ -303,29 +226,14 @@ def _film(
 
 
 def _frames_at_most(problem: FiniteCMDP, agents: int) -> int:
-    one = 4 * (problem.horizon + problem.actions) * problem.states / 3 + 5 * problem.states
-    return int(np.clip(BYTES_OF_FRAMES / (agents * one), FEWEST_FRAMES, FRAMES))
+    bytes_of_one = 4 * (problem.horizon + problem.actions) * problem.states / 3 + 5 * problem.states
+    return int(np.clip(BYTES_OF_FRAMES / (agents * bytes_of_one), FEWEST_FRAMES, FRAMES))
 
 
-def _with_few_marks(film: list[watch.Frame]) -> list[watch.Frame]:
-    """The frames with the first so many violations."""
+def _with_few_marks(frames: list[watch.Frame]) -> list[watch.Frame]:
+    """The frames with the first VIOLATIONS unsafe steps."""
     left, kept = VIOLATIONS, []
-    for frame in film:
+    for frame in frames:
         kept.append(frame._replace(violations=frame.violations[:left]))
         left -= len(kept[-1].violations)
     return kept
-
-
-def _prices(films: Mapping[str, watch.Film]) -> dict[str, Any]:
-    """Z_h^k of agents that have a price: a line for each constraint and step."""
-    told = {}
-    for label, film in films.items():
-        K, m, H = film.prices.shape
-        if not film.prices.any():
-            continue
-        thin = _thinned(K, PRICE_POINTS)
-        told[label] = {
-            "x": (thin + 1).tolist(),
-            "z": [[floats(film.prices[thin, i, h]) for h in range(H)] for i in range(m)],
-        }
-    return told

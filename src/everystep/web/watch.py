@@ -1,11 +1,11 @@
-"""An agent watched while it learns, frame by frame: where it went, what it plans and certifies, where it did harm.
+"""Frames of an agent as it learns: visited states, its plan, its certificates, and its unsafe steps.
 
-A Scene is what stays (the map); a Frame is one agent after k episodes. Both are ready for JSON and are all that a page
-needs to draw a problem on a grid. They come from the run itself: the engine is paused (`local.advance`), and a watcher
-hands out the way of every episode, so the numbers are those of `everystep run`, bit for bit.
+A scene is the fixed part (the map); a Frame is one agent after k episodes. Both are ready for JSON and hold all that a
+page needs to draw a problem on a grid. They come from the run itself: the engine is paused (`local.advance`), and a
+probe returns the trajectory of every episode, so the numbers are those of `everystep run`, bit for bit.
 
-What a frame shows after k episodes: visits of all k; the plan and the labels that follow from them, which is what the
-agent goes by in episode k + 1; and the unsafe steps since the frame before.
+A frame after k episodes shows the visits of all k episodes; the plan and the labels that follow from them, which the
+agent uses in episode k + 1; and the unsafe steps since the previous frame.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from everystep.mdp.cmdp import FiniteCMDP
 from everystep.mdp.world import Sizes, World, at_step
 
 UNKNOWN, SAFE, UNSAFE = 0, 1, 2  # of an action in a frame
-MIXED = 255  # in place of an action, where a plan mixes several
+MIXED = 255  # in place of an action, where a plan is a distribution over several
 DIRECTIONS = {(0, -1): "left", (1, 0): "down", (0, 1): "right", (-1, 0): "up", (0, 0): "stay"}
 SUMMED = ("return", "regret", "violation", "unsafe_steps")
 
 
-# --- what stays -------------------------------------------------------------------------------------------------------
+# --- the fixed part ---------------------------------------------------------------------------------------------------
 def scene(problem: FiniteCMDP) -> dict[str, Any] | None:
-    """The map of a problem, its actions as directions, what is truly safe, and the likeliest way of the safe optimum.
+    """The map of a problem, its actions as directions, the truly safe actions, and the most likely optimal safe path.
 
-    None for a problem that is not drawn on a grid. Names are as the problem has them: whoever shows them escapes them.
+    None for a problem that is not drawn on a grid. Names are not escaped here: the page does that.
     """
     if problem.grid is None:
         return None
     best, letters = planner.solve(problem), "".join(problem.grid.rows)
-    having = lambda letter: [x for x, each in enumerate(letters) if each == letter]
+    cells_with = lambda letter: [x for x, found in enumerate(letters) if found == letter]
     heights = problem.grid.heights
     moves = _moves(problem)
     names = problem.action_names or [DIRECTIONS[move] for move in moves]
@@ -58,26 +58,26 @@ def scene(problem: FiniteCMDP) -> dict[str, Any] | None:
         "height": len(problem.grid.rows),
         "horizon": problem.horizon,
         "starts": np.flatnonzero(planner.start_distribution(problem) > 0).tolist(),
-        "goals": having("G"),
-        "hazards": having("H"),
-        "walls": having("#"),
+        "goals": cells_with("G"),
+        "hazards": cells_with("H"),
+        "walls": cells_with("#"),
         "heights": None if heights is None else np.asarray(heights, float).ravel().tolist(),
         "actions": [
             {"name": name, "down": down, "right": right} for name, (down, right) in zip(names, moves, strict=True)
         ],
-        "safe": packed(really_safe(problem)),
+        "safe": base64_bytes(truly_safe(problem)),
         "route": planner.likeliest_way(problem, best),
         "optimal_value": best.value,
     }
 
 
-def really_safe(problem: FiniteCMDP) -> np.ndarray:
+def truly_safe(problem: FiniteCMDP) -> np.ndarray:
     """(S, A): 1 where g <= 0 at every step for every constraint, else 0."""
     return np.asarray((problem.g <= 0).all((0, 1)), np.uint8)
 
 
 def _moves(problem: FiniteCMDP) -> list[tuple[int, int]]:
-    """Where each action goes, (down, right): what it does in most of the cells where it does anything."""
+    """The direction of each action, (down, right): its most frequent move among the cells where it moves."""
     assert problem.grid is not None
     width, A = problem.grid.width, problem.actions
     here = np.arange(problem.states)
@@ -96,18 +96,18 @@ def _moves(problem: FiniteCMDP) -> list[tuple[int, int]]:
     return moves
 
 
-def packed(array: np.ndarray) -> str:
+def base64_bytes(array: np.ndarray) -> str:
     """Small whole numbers as base64 of bytes, in order."""
     return base64.b64encode(np.ascontiguousarray(array, np.uint8).tobytes()).decode("ascii")
 
 
-# --- what changes -----------------------------------------------------------------------------------------------------
+# --- one agent --------------------------------------------------------------------------------------------------------
 class Frame(NamedTuple):
     """One agent after `episode` episodes.
 
-    visits (S,), policy (H, S): the action of the plan, MIXED where none is likelier than not; labels (S, A), None of an
-    agent that judges no costs; violations: the unsafe steps since the frame before, each (episode, h, x, a, sum over
-    constraints of max(g, 0)), episode and h from 1; totals since the first episode.
+    visits (S,); policy (H, S): the action of the plan, MIXED where no action has a probability above 1/2; labels
+    (S, A), None for agents without a cost model; violations: the unsafe steps since the previous frame, each (episode,
+    h, x, a, sum over constraints of max(g, 0)), episode and h from 1; totals since the first episode.
     """
 
     episode: int
@@ -117,44 +117,46 @@ class Frame(NamedTuple):
     violations: list[tuple[int, int, int, int, float]]
     totals: dict[str, float]
 
-    def told(self) -> dict[str, Any]:
-        """Ready for JSON; policy and labels are base64 of bytes."""
+    def to_json(self) -> dict[str, Any]:
+        """Policy and labels are base64 of bytes."""
         return {
             "episode": self.episode,
             "visits": self.visits.tolist(),
-            "policy": packed(self.policy),
-            "labels": None if self.labels is None else packed(self.labels),
-            "violations": [list(each) for each in self.violations],
+            "policy": base64_bytes(self.policy),
+            "labels": None if self.labels is None else base64_bytes(self.labels),
+            "violations": [list(violation) for violation in self.violations],
             "totals": self.totals,
         }
 
 
-class Stretch(NamedTuple):
-    """Some episodes of one agent: its recorded columns, (n,) each, and Z_h before each of them, (n, m, H)."""
+class Segment(NamedTuple):
+    """Consecutive episodes of one agent: its recorded columns, (n,) each, and Z_h before each episode, (n, m, H)."""
 
     columns: dict[str, np.ndarray]
     prices: np.ndarray
 
 
-class Way(NamedTuple):
-    """Where an episode went, what was done there, and the price on harm before it."""
+class Trajectory(NamedTuple):
+    """The states and actions of an episode, and the price before it."""
 
     x: Int[Array, " H"]
     a: Int[Array, " H"]
     price: Float[Array, "m H"]
 
 
-class WayWatch(NamedTuple):
-    """Hands out what the run computes anyway (see `drive.run_episode`)."""
+class TrajectoryProbe(NamedTuple):
+    """Returns what the run computes anyway (see `loop.run_episode`)."""
 
-    def __call__(self, agent: Agent, world: World, before: State, after: State, plan: Plan, episode: Episode) -> Way:
-        return Way(episode.x, episode.a, before.price)
+    def __call__(
+        self, agent: Agent, world: World, before: State, after: State, plan: Plan, episode: Episode
+    ) -> Trajectory:
+        return Trajectory(episode.x, episode.a, before.price)
 
 
 class Player:
-    """One agent of an experiment on one seed, advanced as far as one wishes at a time.
+    """One agent of an experiment on one seed, advanced by any number of episodes at a time.
 
-    It may be used from any thread, by one at a time. Agents of the same structure share their compiled programs.
+    It may be used from any thread, but by one thread at a time. Agents of equal structure share compiled programs.
     """
 
     def __init__(self, experiment: Experiment, label: str, seed: int) -> None:
@@ -164,10 +166,10 @@ class Player:
         self._optimal = planner.solve(self.problem).V[0]
         self._seeds = np.asarray([seed], np.uint32)
         self._totals = dict.fromkeys(SUMMED, 0.0)
-        self._harm = self.problem.g.clip(min=0).sum(0)  # (T, S, A)
+        self._violation = self.problem.g.clip(min=0).sum(0)  # (T, S, A)
         with jax.enable_x64(True):
             built = experiment.agents[label].build()
-            self._cell = local.AgentOnProblem(self.problem, built, WayWatch(), experiment.certify)
+            self._cell = local.AgentOnProblem(self.problem, built, TrajectoryProbe(), experiment.certify)
             self._job = self._cell.job()
             self._reached = local.initial_state(self._cell, 1)
 
@@ -175,46 +177,47 @@ class Player:
     def done(self) -> int:
         return self._reached.done
 
-    def advance(self, count: int) -> tuple[Stretch, Frame]:
-        """`count` episodes more, or as many as are left; none shows what there is now."""
+    def advance(self, count: int) -> tuple[Segment, Frame]:
+        """Run `count` more episodes, or as many as are left; 0 returns the present frame."""
         until, first = min(self.done + count, self.episodes), self.done
         parts: list[loop.Metrics] = []
         with jax.enable_x64(True):
             while self.done < until or not parts:
                 if self.done == self.episodes or count == 0:
-                    return self._nothing(), self._frame([])
+                    return self._no_episodes(), self._frame([])
                 [self._reached], [metrics] = local.advance(
                     [self._cell], [self._job], [self._reached], self._seeds, until, self.episodes
                 )
                 parts.append(metrics)
-            metrics = jax.tree.map(lambda *each: np.concatenate(each, 1)[0], *parts)
+            metrics = jax.tree.map(lambda *leaves: np.concatenate(leaves, 1)[0], *parts)
             recorded = recorded_columns(metrics, self._optimal, self.has_costs)
             for name in SUMMED:
                 self._totals[name] += float(recorded[name].sum())
             frame = self._frame(self._violations(first, metrics.watched))
-        return Stretch(recorded, metrics.watched.price), frame
+        return Segment(recorded, metrics.watched.price), frame
 
     def ending(self) -> local.FinalState:
-        """What is kept of the run so far beside its columns."""
+        """What a run folder keeps besides the columns, as of now."""
         with jax.enable_x64(True):
             return local.final_state(self._cell, self._reached)
 
-    def _nothing(self) -> Stretch:
+    def _no_episodes(self) -> Segment:
         H, m = self.problem.horizon, self.problem.constraints
-        return Stretch({}, np.zeros((0, m, H)))
+        return Segment({}, np.zeros((0, m, H)))
 
-    def _violations(self, first: int, way: Way) -> list[tuple[int, int, int, int, float]]:
-        steps = np.arange(self.problem.horizon) if len(self._harm) > 1 else np.zeros(self.problem.horizon, int)
-        harm = self._harm[steps, way.x, way.a]  # (n, H)
+    def _violations(self, first: int, path: Trajectory) -> list[tuple[int, int, int, int, float]]:
+        steps = np.arange(self.problem.horizon) if len(self._violation) > 1 else np.zeros(self.problem.horizon, int)
+        violation = self._violation[steps, path.x, path.a]  # (n, H)
         return [
-            (first + int(k) + 1, int(h) + 1, int(way.x[k, h]), int(way.a[k, h]), float(harm[k, h]))
-            for k, h in zip(*np.nonzero(harm), strict=True)
+            (first + int(k) + 1, int(h) + 1, int(path.x[k, h]), int(path.a[k, h]), float(violation[k, h]))
+            for k, h in zip(*np.nonzero(violation), strict=True)
         ]
 
     def _frame(self, violations: list[tuple[int, int, int, int, float]]) -> Frame:
         carry = self._reached.carry
         with self._cell.in_precision():
-            policy, labels = _shown(self._job.agent, self._job.world, self.problem.sizes, carry, self._seeds[0])
+            agent, world = self._job.agent, self._job.world
+            policy, labels = _plan_and_labels(agent, world, self.problem.sizes, carry, self._seeds[0])
         return Frame(
             self.done,
             np.asarray(carry.visits)[0],
@@ -226,32 +229,32 @@ class Player:
 
 
 def _plan_ahead(agent: Agent, world: World, sizes: Sizes, carry: Carry, seed: UInt32[Array, ""]) -> Plan:
-    """The plan that the coming episode will go by."""
+    """The plan of the coming episode."""
     word = loop.draws(world, sizes, seed, carry.agent.k).tie_word
-    anew = lambda: algorithm.plan(agent, carry.agent, ties(word, sizes.horizon, sizes.states))[0]
+    plan_now = lambda: algorithm.plan(agent, carry.agent, ties(word, sizes.horizon, sizes.states))[0]
     if carry.planned is None:
-        return anew()
-    return lax.cond(loop.is_due(agent, carry), anew, lambda: carry.planned.plan)  # type: ignore[union-attr]
+        return plan_now()
+    return lax.cond(loop.is_due(agent, carry), plan_now, lambda: carry.planned.plan)  # type: ignore[union-attr]
 
 
-def _look(
+def _traced_plan_and_labels(
     agent: Agent, world: World, sizes: Sizes, carries: Carry, seed: UInt32[Array, ""]
 ) -> tuple[UInt8[Array, "H S"], UInt8[Array, "S A"]]:
-    """What the only seed of `carries` goes by: its actions, and the worst label of each over steps."""
+    """The coming plan of the only seed in `carries`: its actions, and the worst label of each pair over steps."""
     carry = jax.tree.map(lambda leaf: leaf[0], carries)
     plan = _plan_ahead(agent, world, sizes, carry, seed)
-    mixed = lambda: jnp.where(plan.policy.max(1) > 0.5, plan.policy.argmax(1), MIXED)
-    actions = mixed() if plan.actions is None else plan.actions
+    likeliest = lambda: jnp.where(plan.policy.max(1) > 0.5, plan.policy.argmax(1), MIXED)
+    actions = likeliest() if plan.actions is None else plan.actions
     label = certificates.labels(*loop.bounds(agent, carry.agent))  # (T, A, S)
     unsafe, safe = (label == certificates.UNSAFE).any(0), (label == certificates.SAFE).all(0)
     worst = jnp.where(unsafe, UNSAFE, jnp.where(safe, SAFE, UNKNOWN))
     return actions.astype(jnp.uint8), worst.T.astype(jnp.uint8)
 
 
-_shown = jax.jit(_look, static_argnames="sizes")
+_plan_and_labels = jax.jit(_traced_plan_and_labels, static_argnames="sizes")
 
 
-# --- a run as a film --------------------------------------------------------------------------------------------------
+# --- films of runs ----------------------------------------------------------------------------------------------------
 class Film(NamedTuple):
     """One agent's run on one seed: its frames, all its columns (K,), and Z_h before each episode (K, m, H)."""
 
@@ -261,19 +264,19 @@ class Film(NamedTuple):
 
 
 def moments(episodes: int, at_most: int) -> list[int]:
-    """After which episodes to take a frame: from 0 to the last, closer together at the beginning (quadratic)."""
+    """The episodes after which to take a frame: from 0 to the last, denser at the beginning (quadratic)."""
     spread = np.linspace(0, 1, max(at_most, 2)) ** 2 * episodes
     return [int(k) for k in np.unique(np.ceil(spread))]
 
 
 def film(player: Player, when: Sequence[int], advanced: Callable[[int], None] | None = None) -> Film:
-    """A run from its beginning to its end, with frames after these episodes; `advanced(n)` is told of n more."""
-    shots = []
+    """A run from its beginning to its end, with frames after these episodes; `advanced(n)` is called after n more."""
+    parts = []
     for until in when:
         before = player.done
-        shots.append(player.advance(until - before))
+        parts.append(player.advance(until - before))
         if advanced is not None:
             advanced(player.done - before)
-    recorded = [stretch.columns for stretch, _ in shots if stretch.columns]
-    joined = {name: np.concatenate([each[name] for each in recorded]) for name in recorded[0]}
-    return Film([frame for _, frame in shots], joined, np.concatenate([stretch.prices for stretch, _ in shots]))
+    recorded = [segment.columns for segment, _ in parts if segment.columns]
+    joined = {name: np.concatenate([columns[name] for columns in recorded]) for name in recorded[0]}
+    return Film([frame for _, frame in parts], joined, np.concatenate([segment.prices for segment, _ in parts]))

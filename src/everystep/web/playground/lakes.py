@@ -1,4 +1,4 @@
-"""A visitor's wish as a problem and an experiment, what is to be said of its map, and a run as a zipped folder."""
+"""A visitor's request as a problem and an experiment, the check of its map, and a run as a zipped folder."""
 
 from __future__ import annotations
 
@@ -20,82 +20,85 @@ from everystep.experiments.experiment import Experiment
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.problems.frozen_lake import from_map
 from everystep.web import watch
-from everystep.web.playground.protocol import Wish
+from everystep.web.playground.protocol import PlaygroundRequest
 
-STAMP = (1980, 1, 1, 0, 0, 0)  # of files in a zip: the same run is the same bytes
-
-
-def problem(wish: Wish) -> FiniteCMDP:
-    """The lake, or the sentence that says what is wrong with its map."""
-    return from_map(wish.rows, horizon=wish.horizon, name=wish.name, slip=wish.slip)
+TIMESTAMP = (1980, 1, 1, 0, 0, 0)  # of files in a zip, so that equal runs give equal bytes
 
 
-def prepared(wish: Wish, episodes: int | None = None) -> Experiment:
-    """What `everystep run` would prepare with this map, these settings, and this one seed."""
-    recipes = [Recipe(name, _settings(name, wish.settings)) for name in wish.agents]
-    return experiment.prepare(problem(wish), recipes, episodes or wish.episodes, seeds=[wish.seed])
+def lake(request: PlaygroundRequest) -> FiniteCMDP:
+    """The problem; raises EverystepError if its map is not valid."""
+    return from_map(request.rows, horizon=request.horizon, name=request.name, slip=request.slip)
 
 
-def _settings(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Those that the agent has; one that must be told a safe action in every state is told the safest."""
-    agent = REGISTERED[name]
-    told = {"safe_action": "safest"} if agent.told else {}
-    return told | config.accepted_settings(name, given)
+def prepare(request: PlaygroundRequest, episodes: int | None = None) -> Experiment:
+    """The experiment that `everystep run` would prepare with this map, these settings and this seed."""
+    recipes = [Recipe(name, _settings_of(name, request.settings)) for name in request.agents]
+    return experiment.prepare(lake(request), recipes, episodes or request.episodes, seeds=[request.seed])
 
 
-def examined(wish: Wish) -> dict[str, Any]:
-    """What is to be said of a map before it is run: its scene; or why it cannot be, and which cells are why."""
-    read = {"settings": wish._asdict()}
+def required_settings(agent: str) -> dict[str, Any]:
+    """Settings that an agent requires on any lake: a known safe action in every state, if it needs one."""
+    return {"safe_action": "safest"} if REGISTERED[agent].told else {}
+
+
+def _settings_of(agent: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The required settings of an agent, and those of the given ones that it has."""
+    return required_settings(agent) | config.accepted_settings(agent, given)
+
+
+def check(request: PlaygroundRequest) -> dict[str, Any]:
+    """The scene of a map, or the reason why it cannot be run and the cells that cause it."""
+    settings = {"settings": request._asdict()}
     try:
-        lake = problem(wish)
+        problem = lake(request)
     except InfeasibleError as error:
         cells = list(error.states)
-        return {"say": "infeasible", **read, "sentence": _explained(len(cells)), "cells": cells}
+        return {"event": "infeasible", **settings, "sentence": _infeasible_sentence(len(cells)), "cells": cells}
     except EverystepError as error:
-        return {"say": "infeasible", **read, "sentence": str(error), "cells": []}
-    return {"say": "scene", **read, "scene": watch.scene(lake), "remarks": list(lake.remarks)}
+        return {"event": "infeasible", **settings, "sentence": str(error), "cells": []}
+    return {"event": "scene", **settings, "scene": watch.scene(problem), "remarks": list(problem.remarks)}
 
 
-def _explained(cells: int) -> str:
-    which, them = ("The marked cell has", "it") if cells == 1 else (f"The {cells} marked cells have", "each")
+def _infeasible_sentence(cells: int) -> str:
+    subject, them = ("The marked cell has", "it") if cells == 1 else (f"The {cells} marked cells have", "each")
     return (
-        f"{which} no safe action: every move from there aims at a hazard, so that no agent could keep the constraint "
+        f"{subject} no safe action: every move from there aims at a hazard, so no agent can satisfy the constraint "
         f"there (Assumption 1). Give {them} a way out."
     )
 
 
-class SoFar(NamedTuple):
-    """What agents did in their first `episodes` episodes, by label."""
+class PartialRun(NamedTuple):
+    """The first `episodes` episodes of a run, by the labels of its agents."""
 
     episodes: int
     curves: Mapping[str, Mapping[str, np.ndarray]]
     endings: Mapping[str, local.FinalState]
 
 
-def exported(wish: Wish, so_far: SoFar) -> bytes:
-    """The run folder of a run so far, as a zip file; made in a folder that is removed again.
+def export(request: PlaygroundRequest, partial: PartialRun) -> bytes:
+    """The run folder of a run so far, as a zip file.
 
-    A run that was cut short is the run of so many episodes only where no setting looks at their number: else it is
-    refused with a sentence.
+    A partial run equals a run of that many episodes only if no setting depends on their number; otherwise the export is
+    refused.
     """
-    done, curves, endings = so_far
+    done, curves, endings = partial
     if done < 1:
         raise EverystepError("nothing was run yet; run at least one episode before you export.")
-    ran, whole = prepared(wish, done), prepared(wish)
+    short, full = prepare(request, done), prepare(request)
     with jax.enable_x64(True):
-        for label in whole.agents:
-            leaves = [jax.tree.leaves(each.agents[label].build().agent) for each in (ran, whole)]
+        for label in full.agents:
+            leaves = [jax.tree.leaves(run.agents[label].build().agent) for run in (short, full)]
             if not all(np.array_equal(one, other) for one, other in zip(*leaves, strict=True)):
                 raise EverystepError(
-                    f"the settings of {label} depend on the number of episodes; let all {wish.episodes} run to export."
+                    f"the settings of {label} depend on the number of episodes; run all {request.episodes} to export."
                 )
     rows = {label: {name: column[None] for name, column in columns.items()} for label, columns in curves.items()}
-    result = ran.result(rows, endings)
+    result = short.result(rows, endings)
     with tempfile.TemporaryDirectory(prefix="everystep-") as private:
         folder = Path(private) / "run"
-        with run_folder.folder(folder, ran.spec) as partial:
-            run_folder.fill(result, partial)
-        (folder / "map.txt").write_text("\n".join(wish.rows) + "\n", encoding="utf-8")
+        with run_folder.folder(folder, short.spec) as unfinished:
+            run_folder.fill(result, unfinished)
+        (folder / "map.txt").write_text("\n".join(request.rows) + "\n", encoding="utf-8")
         return _zipped(folder)
 
 
@@ -103,7 +106,7 @@ def _zipped(folder: Path) -> bytes:
     memory = io.BytesIO()
     with zipfile.ZipFile(memory, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-            info = zipfile.ZipInfo(f"everystep-run/{path.relative_to(folder).as_posix()}", STAMP)
+            info = zipfile.ZipInfo(f"everystep-run/{path.relative_to(folder).as_posix()}", TIMESTAMP)
             info.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(info, path.read_bytes())
     return memory.getvalue()

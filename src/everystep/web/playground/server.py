@@ -1,8 +1,8 @@
-"""`everystep play`: a small server for one's own machine.
+"""`everystep play`: a small server for the user's own machine.
 
-It answers GET for a fixed list of files, held in memory, and one WebSocket. It refuses whatever else a browser may be
-tricked into sending: other hosts' names (so that a name which is made to point at this machine is of no use), other
-origins, bodies, long messages. No address that a browser sends is ever looked up on the disk.
+It answers GET for a fixed list of files, held in memory, and one WebSocket. It refuses everything else that another
+site could make a browser send: other host names (against DNS rebinding), other origins, bodies, long messages. No path
+from a browser is ever looked up on the disk.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from everystep.web import assets
 from everystep.web.playground import protocol
 
 if TYPE_CHECKING:
-    from everystep.web.playground.sessions import Session, Workshop
+    from everystep.web.playground.sessions import Session, SharedWorkers
 
 PORT = 8765
-COMPILING = "everystep-compile"  # how threads are called that may still be busy at the end
+COMPILING = "everystep-compile"  # the name of threads that may still be busy at the end
 TRY_AGAIN_LATER, TOO_MUCH = 1013, 1008
 STATIC = (
     *("board.js", "curves.js", "play.js", "painting.js", "form.js", "sharing.js", "lanes.js"),
@@ -61,15 +61,15 @@ HEADERS = {
 
 
 class Hosts(NamedTuple):
-    """The names under which this server may be asked for: how it was bound decides."""
+    """The host names that this server accepts, which depend on the address it is bound to."""
 
     host: str
     port: int
 
     def accepts(self, name: str) -> bool:
-        """Whether a Host header names this server: a loopback name, the name it was bound to, or, bound to all
+        """Whether a Host header names this server: a loopback name, the name it is bound to, or, if it is bound to all
         addresses, any address; always with the right port."""
-        if self.port == 80 and not name.endswith(":80"):  # which browsers leave out
+        if self.port == 80 and not name.endswith(":80"):  # browsers omit it
             name += ":80"
         bare, _, port = name.rpartition(":")
         if not bare or port != str(self.port):
@@ -94,8 +94,8 @@ class Hosts(NamedTuple):
             return False
 
 
-class Gate:
-    """Refuses what no page of ours sends, before anything looks at it; puts the same headers on all answers."""
+class RequestFilter:
+    """Refuses requests that the playground's page never sends, before they are parsed; adds headers to all answers."""
 
     def __init__(self, app: ASGIApp, hosts: Hosts) -> None:
         self.app, self.hosts = app, hosts
@@ -117,13 +117,13 @@ class Gate:
     def _refusal(self, scope: Scope, headers: dict[str, str]) -> tuple[int, str] | None:
         host, origin = headers.get("host", ""), headers.get("origin")
         if not self.hosts.accepts(host):
-            return 421, "This server does not go by that name; open the address that `everystep play` printed."
+            return 421, "This server does not have that name; open the address that `everystep play` printed."
         if (origin is None and scope["type"] == "websocket") or (origin is not None and origin != f"http://{host}"):
-            return 403, "This server answers its own page only, no other origin."
+            return 403, "This server accepts requests of its own page only, not of other origins."
         if scope["type"] == "http" and scope["method"] not in ("GET", "HEAD"):
             return 405, "This server answers GET only."
         if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
-            return 413, "This server takes no request with a body."
+            return 413, "This server accepts no request with a body."
         return None
 
 
@@ -137,8 +137,8 @@ def _with_headers(send: Send) -> Send:
     return sending
 
 
-class Line:
-    """A socket to a visitor who may be gone: then nobody minds what is sent."""
+class QuietSocket:
+    """A socket that ignores what is sent after the visitor has disconnected."""
 
     def __init__(self, socket: WebSocket) -> None:
         self._socket = socket
@@ -152,10 +152,10 @@ class Line:
             await self._socket.send_bytes(data)
 
 
-class LateWorkshop:
-    """What makes agents learn: imported while the first page is on its way, because that takes as long as the page.
+class LateWorkers:
+    """The shared workers, imported in the background, because importing the engine takes as long as the first page.
 
-    warm: as soon as somebody comes it compiles for the lake that the page opens with.
+    warm: compile the agents of the default request when the first visitor connects.
     """
 
     def __init__(self, warm: bool) -> None:
@@ -163,17 +163,17 @@ class LateWorkshop:
         self._tasks: list[asyncio.Task[None]] = []
 
     def load(self) -> None:
-        self._loading = asyncio.ensure_future(asyncio.to_thread(_workshop))
+        self._loading = asyncio.ensure_future(asyncio.to_thread(_shared_workers))
 
-    async def session(self, line: Line) -> Session:
-        workshop = await asyncio.shield(self._loading)
+    async def session(self, connection: QuietSocket) -> Session:
+        workers = await asyncio.shield(self._loading)
 
         from everystep.web.playground.sessions import Session
 
         if self._warm:
             self._warm = False
-            self._tasks.append(asyncio.create_task(workshop.warm()))
-        return Session(line, workshop)
+            self._tasks.append(asyncio.create_task(workers.compile_defaults()))
+        return Session(connection, workers)
 
     async def close(self) -> None:
         (await self._loading).close()
@@ -181,39 +181,37 @@ class LateWorkshop:
             task.cancel()
 
 
-def _workshop() -> Workshop:
-    from everystep.web.playground.sessions import Workshop
+def _shared_workers() -> SharedWorkers:
+    from everystep.web.playground.sessions import SharedWorkers
 
-    return Workshop(COMPILING)
+    return SharedWorkers(COMPILING)
 
 
 def application(hosts: Hosts, warm: bool = True) -> ASGIApp:
-    """The server as an ASGI application; `warm`: it compiles for the paper's lake as soon as somebody comes."""
-    late = LateWorkshop(warm)
+    """The server as an ASGI application; `warm`: compile the default agents when the first visitor connects."""
+    late = LateWorkers(warm)
     visitors: set[object] = set()
 
-    async def converse(socket: WebSocket) -> None:
+    async def serve_visitor(socket: WebSocket) -> None:
         await socket.accept()
         if len(visitors) >= protocol.VISITORS:
-            sentence = (
-                f"{protocol.VISITORS} visitors are here already, which is all this server takes; try again later."
-            )
-            await socket.send_json({"say": "refused", "sentence": sentence})
+            sentence = f"{protocol.VISITORS} visitors are connected, the limit of this server; try again later."
+            await socket.send_json({"event": "refused", "sentence": sentence})
             await socket.close(TRY_AGAIN_LATER, sentence)
             return
         visitors.add(socket)
         session: Session | None = None
         try:
-            session = await late.session(Line(socket))
+            session = await late.session(QuietSocket(socket))
             await session.greet()
             while True:
                 message = await socket.receive()
                 if message["type"] == "websocket.disconnect":
                     break
-                await session.heard(message.get("text") or message.get("bytes") or "")
+                await session.receive(message.get("text") or message.get("bytes") or "")
         except EverystepError as error:
             with contextlib.suppress(WebSocketDisconnect, RuntimeError):
-                await socket.send_json({"say": "refused", "sentence": str(error)})
+                await socket.send_json({"event": "refused", "sentence": str(error)})
                 await socket.close(TOO_MUCH, "too many messages")
         finally:
             visitors.discard(socket)
@@ -227,8 +225,8 @@ def application(hosts: Hosts, warm: bool = True) -> ASGIApp:
         await late.close()
 
     routes = [Route(path, _answer(content, kind)) for path, (content, kind) in files().items()]
-    app = Starlette(routes=[*routes, WebSocketRoute("/learn", converse)], lifespan=lifespan)
-    return Gate(app, hosts)
+    app = Starlette(routes=[*routes, WebSocketRoute("/learn", serve_visitor)], lifespan=lifespan)
+    return RequestFilter(app, hosts)
 
 
 def _answer(content: bytes, kind: str) -> Any:
@@ -239,7 +237,7 @@ def _answer(content: bytes, kind: str) -> Any:
 
 
 def files() -> dict[str, tuple[bytes, str]]:
-    """Everything there is to fetch, by its address, with its type: read once, from the packages themselves."""
+    """All files that the server offers, by path, with their media types; read once."""
     page = assets.page("play.html", {"version": __version__, "limits": protocol.LIMITS})
     texts = {name: assets.static(name) for name in STATIC}
     texts |= {"": page, "plotly.min.js": assets.plotly_script()}
@@ -248,34 +246,34 @@ def files() -> dict[str, tuple[bytes, str]]:
 
 
 def listening(host: str, port: int | None) -> socket.socket:
-    """A socket at this port, or at a free one if it is taken."""
+    """A socket at this port, or at a free port if it is taken."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port or PORT, type=socket.SOCK_STREAM)[0]
     except OSError as error:
         raise EverystepError(
-            f"host is '{host}', which cannot be found ({error.strerror}); leave it at 127.0.0.1."
+            f"host is '{host}', which cannot be resolved ({error.strerror}); leave it at 127.0.0.1."
         ) from None
     for number in (address[1], 0):
-        ear = socket.socket(family, socket.SOCK_STREAM)
-        ear.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            ear.bind((address[0], number, *address[2:]))
-            return ear
+            listener.bind((address[0], number, *address[2:]))
+            return listener
         except OSError as error:
-            ear.close()
+            listener.close()
             if error.errno == errno.EACCES:
                 raise EverystepError(
-                    f"port is {port or PORT}, where you may not listen ({error.strerror}); choose one above 1023."
+                    f"port is {port or PORT}, which needs more permissions ({error.strerror}); choose one above 1023."
                 ) from None
             if number == 0:
                 raise EverystepError(
-                    f"host is '{host}', where nothing can listen ({error.strerror}); leave it at 127.0.0.1."
+                    f"host is '{host}', which is no address of this machine ({error.strerror}); leave it at 127.0.0.1."
                 ) from None
     raise AssertionError
 
 
 def configuration(app: ASGIApp) -> uvicorn.Config:
-    """Quiet, and with limits on what it reads."""
+    """No log, and limits on what is read."""
     return uvicorn.Config(
         app, log_level="error", ws="websockets-sansio", ws_max_size=protocol.MESSAGE_BYTES,
         ws_per_message_deflate=False, timeout_graceful_shutdown=2, server_header=False,
@@ -283,7 +281,7 @@ def configuration(app: ASGIApp) -> uvicorn.Config:
 
 
 class _Server(uvicorn.Server):
-    """Says where it is once it answers."""
+    """Calls `when_started` once it answers."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -296,23 +294,23 @@ class _Server(uvicorn.Server):
 def serve(host: str, port: int | None, browser: bool) -> None:
     """Serve until Ctrl-C."""
     host = host or "127.0.0.1"
-    with listening(host, port) as ear:
-        hosts = Hosts(host, ear.getsockname()[1])
+    with listening(host, port) as listener:
+        hosts = Hosts(host, listener.getsockname()[1])
         shown = "127.0.0.1" if hosts.host == "0.0.0.0" else "[::1]" if hosts.host == "::" else host
         address = f"http://{f'[{shown}]' if ':' in shown and '[' not in shown else shown}:{hosts.port}/"
         config = configuration(application(hosts))
         server = _Server(config)
 
-        def tell() -> None:
+        def announce() -> None:
             if port is not None and hosts.port != port:
-                print(f"note: port {port} is taken; this is another.", file=sys.stderr)
+                print(f"note: port {port} is taken; another one was chosen.", file=sys.stderr)
             if not hosts.loopback:
-                print("note: everybody who can reach this machine can use this server.", file=sys.stderr)
-            print(f"everystep playground: {address}   (Ctrl-C ends it)", flush=True)
+                print("note: everyone who can reach this machine can use this server.", file=sys.stderr)
+            print(f"everystep playground: {address}   (Ctrl-C stops it)", flush=True)
             if browser:
                 threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
-        server.when_started = tell
+        server.when_started = announce
         with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):
-            server.run([ear])
-        print("everystep playground: ended.", flush=True)
+            server.run([listener])
+        print("everystep playground: stopped.", flush=True)

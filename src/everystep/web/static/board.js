@@ -1,15 +1,15 @@
 // @ts-check
 /**
- * The map of a problem on a grid as SVG, and on it what a frame says of one agent:
+ * The map of a problem on a grid as SVG, and one frame of an agent on it:
  *
- *   shade    how often a cell was visited (logarithmic)      arrow   what the plan does there at the chosen step
- *   marks    one an action, at that side of the cell: dot certified safe, cross certified unsafe, ring unknown
- *   bolts    unsafe steps, at the side they went to: bright those since the frame before, pale the earlier ones
+ *   shade    number of visits of a cell (logarithmic)        arrow   action of the plan at the chosen step
+ *   marks    one per action, on the side of its direction: dot certified safe, cross certified unsafe, ring unknown
+ *   bolts    unsafe steps, on the side of their direction: bright since the previous frame, pale before
  *
- * Colours are CSS variables (see board.css), so that dark mode needs no code. Nothing is ever put in as HTML.
+ * Colours are CSS variables (see board.css), so dark mode needs no code. No text is ever inserted as HTML.
  *
  * Events on the element of the board: "look" {cell, or null} under the pointer or the cursor, and, if `interactive`,
- * "cell" {cell, drag} when a cell is pressed or drawn over, or chosen with Enter or Space; the arrow keys move the cursor.
+ * "cell" {cell, drag} when a cell is pressed, dragged over, or chosen with Enter or Space; the arrow keys move the cursor.
  */
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -43,8 +43,8 @@ function shape(name, attributes, parent) {
   return element;
 }
 
-/** Unsafe steps so far by state and action, added up frame by frame. */
-export class Harm {
+/** The number of unsafe steps so far by state and action, summed over frames. */
+export class ViolationCounts {
   /** @param {Scene} scene */
   constructor(scene) {
     this.actions = scene.actions.length;
@@ -62,7 +62,7 @@ export class Board {
    * @param {HTMLElement} element where to draw
    * @param {Scene} scene
    * @param {{label?: string, interactive?: boolean, most?: number, truth?: boolean}} [options]
-   *   `most`: visits at the darkest shade; `truth`: cross the actions that are unsafe, until a frame is shown
+   *   `most`: visits at the darkest shade; `truth`: cross out the unsafe actions, until a frame is shown
    */
   constructor(element, scene, options = {}) {
     this.element = element;
@@ -73,8 +73,8 @@ export class Board {
     this.arrowsShown = true;
     /** @type {Frame | null} */
     this.frame = null;
-    /** @type {Harm | null} */
-    this.harm = null;
+    /** @type {ViolationCounts | null} */
+    this.unsafe = null;
     element.classList.add("board");
     this.svg = /** @type {SVGSVGElement} */ (shape("svg", {}));
     element.append(this.svg);
@@ -82,11 +82,11 @@ export class Board {
     this.setScene(scene);
   }
 
-  /** Draw another map (or the same one, changed). What a frame said is forgotten. @param {Scene} scene */
+  /** Draw another map, or a changed one, without a frame. @param {Scene} scene */
   setScene(scene) {
     this.scene = scene;
     this.frame = null;
-    this.harm = null;
+    this.unsafe = null;
     this.cursor = Math.min(this.cursor, scene.width * scene.height - 1);
     const { svg } = this;
     svg.replaceChildren();
@@ -112,15 +112,15 @@ export class Board {
       labels: scene.actions.map(() => -1),
     }));
     this.#route();
-    this.#lie();
+    this.#terrain();
     this.cursorBox = shape("rect", { class: "cursor", width: UNIT, height: UNIT, rx: 3 }, svg);
     this.#placeCursor();
   }
 
-  /** Show a frame; `harm` holds the unsafe steps of all frames up to it. @param {Frame} frame @param {Harm} [harm] */
-  show(frame, harm) {
+  /** Show a frame; `unsafe` counts the unsafe steps of all frames up to it. @param {Frame} frame @param {ViolationCounts} [unsafe] */
+  show(frame, unsafe) {
     this.frame = frame;
-    this.harm = harm ?? null;
+    this.unsafe = unsafe ?? null;
     this.cells?.forEach((cell) => cell.style.setProperty("--height", "0"));
     this.#name();
     this.redraw();
@@ -140,7 +140,7 @@ export class Board {
     this.redraw();
   }
 
-  /** Mark cells for which there is something to say, such as "no safe action". @param {number[]} cells */
+  /** Mark cells, such as those without a safe action. @param {number[]} cells */
   setNotes(cells) {
     this.notes?.replaceChildren();
     for (const x of cells) {
@@ -149,29 +149,29 @@ export class Board {
     }
   }
 
-  /** What there is to say of a cell. @param {number} x @returns {string} */
+  /** A description of a cell. @param {number} x @returns {string} */
   describe(x) {
     const scene = /** @type {Scene} */ (this.scene);
     const kind = { S: "start", G: "goal", H: "hazard", "#": "wall" }[this.#letter(x)] ?? "free";
     const place = `Row ${Math.floor(x / scene.width) + 1}, column ${(x % scene.width) + 1} (${kind})`;
     const { frame } = this;
     if (!frame || kind === "wall") return place;
-    const said = [place, `${frame.visits[x]} visits`];
+    const facts = [place, `${frame.visits[x]} visits`];
     const action = scene.actions[this.#policy()[this.#at(x)]];
-    said.push(`plan at step ${this.step}: ${action ? action.name : "a mixture"}`);
+    facts.push(`plan at step ${this.step}: ${action ? action.name : "a distribution"}`);
     const labels = this.#labels();
     const A = scene.actions.length;
     if (labels) {
       for (const i of [1, 2]) {
         const names = scene.actions.filter((_, a) => labels[x * A + a] === i).map((each) => each.name);
-        if (names.length) said.push(`certified ${LABELS[i]}: ${names.join(", ")}`);
+        if (names.length) facts.push(`certified ${LABELS[i]}: ${names.join(", ")}`);
       }
     }
-    if (this.harm) {
-      const times = scene.actions.reduce((sum, _, a) => sum + (this.harm?.times[x * A + a] ?? 0), 0);
-      if (times) said.push(`${times} unsafe ${times === 1 ? "step" : "steps"} from here so far`);
+    if (this.unsafe) {
+      const times = scene.actions.reduce((sum, _, a) => sum + (this.unsafe?.times[x * A + a] ?? 0), 0);
+      if (times) facts.push(`${times} unsafe ${times === 1 ? "step" : "steps"} from here so far`);
     }
-    return `${said.join(" · ")}.`;
+    return `${facts.join(" · ")}.`;
   }
 
   redraw() {
@@ -202,10 +202,10 @@ export class Board {
         }
       }
     });
-    this.#strike();
+    this.#drawBolts();
   }
 
-  // --- pieces ---------------------------------------------------------------------------------------------------------
+  // --- parts ----------------------------------------------------------------------------------------------------------
   /** @param {number} x */
   #letter(x) {
     const scene = /** @type {Scene} */ (this.scene);
@@ -225,7 +225,7 @@ export class Board {
     return frame.marks;
   }
 
-  /** Where (step, x) is in the policy. @param {number} x */
+  /** The index of (step, x) in the policy. @param {number} x */
   #at(x) {
     const scene = /** @type {Scene} */ (this.scene);
     return (Math.min(this.step, scene.horizon) - 1) * scene.width * scene.height + x;
@@ -237,7 +237,7 @@ export class Board {
     return { left: (x % width) * UNIT, top: Math.floor(x / width) * UNIT };
   }
 
-  /** The place `far` from the middle of a cell towards where an action goes. @param {number} x @param {number} a @param {number} far */
+  /** The point at distance `far` from the centre of a cell, in the direction of an action. @param {number} x @param {number} a @param {number} far */
   #side(x, a, far) {
     const { left, top } = this.#corner(x);
     const { down, right } = /** @type {Scene} */ (this.scene).actions[a];
@@ -281,8 +281,8 @@ export class Board {
     return cell;
   }
 
-  /** The lie of the land: heights as shades of earth, and what is truly unsafe; a frame covers both. */
-  #lie() {
+  /** Heights as shades, and the truly unsafe actions; a frame hides both. */
+  #terrain() {
     const scene = /** @type {Scene} */ (this.scene);
     const { heights } = scene;
     if (heights) {
@@ -327,13 +327,13 @@ export class Board {
     mark.setAttribute("d", MARKS[label]);
   }
 
-  #strike() {
+  #drawBolts() {
     const scene = /** @type {Scene} */ (this.scene);
     this.bolts?.replaceChildren();
     const A = scene.actions.length;
     const recent = new Set((this.frame?.violations ?? []).map(([, , x, a]) => x * A + a));
     const pairs = new Set(recent);
-    this.harm?.times.forEach((times, at) => times && pairs.add(at));
+    this.unsafe?.times.forEach((times, at) => times && pairs.add(at));
     for (const at of pairs) {
       const { transform } = this.#side(Math.floor(at / A), at % A, 11.6);
       const [kind, size] = recent.has(at) ? ["bolt recent", 1.2] : ["bolt", 0.8];
@@ -348,11 +348,11 @@ export class Board {
   }
 
   /** @param {string} name @param {object} detail */
-  #tell(name, detail) {
+  #dispatch(name, detail) {
     this.element.dispatchEvent(new CustomEvent(name, { detail, bubbles: true }));
   }
 
-  /** The cell at a place on the screen, or null. @param {PointerEvent} event @returns {number | null} */
+  /** The cell at a point on the screen, or null. @param {PointerEvent} event @returns {number | null} */
   #under(event) {
     const scene = /** @type {Scene} */ (this.scene);
     const box = this.svg.getScreenCTM();
@@ -373,7 +373,7 @@ export class Board {
       last = cell;
       this.cursor = cell;
       this.#placeCursor();
-      this.#tell("cell", { cell, drag });
+      this.#dispatch("cell", { cell, drag });
     };
     svg.addEventListener("pointerdown", (event) => {
       if (this.options.interactive && event.button === 0) {
@@ -381,11 +381,11 @@ export class Board {
         svg.setPointerCapture(event.pointerId);
         press(event, false);
       }
-      this.#tell("look", { cell: this.#under(event) });
+      this.#dispatch("look", { cell: this.#under(event) });
     });
     svg.addEventListener("pointermove", (event) => {
       if (drawing) press(event, true);
-      this.#tell("look", { cell: this.#under(event) });
+      this.#dispatch("look", { cell: this.#under(event) });
     });
     const stop = () => {
       drawing = false;
@@ -393,13 +393,13 @@ export class Board {
     };
     svg.addEventListener("pointerup", stop);
     svg.addEventListener("pointercancel", stop);
-    svg.addEventListener("pointerleave", () => this.#tell("look", { cell: null }));
+    svg.addEventListener("pointerleave", () => this.#dispatch("look", { cell: null }));
     svg.addEventListener("keydown", (event) => {
       const scene = /** @type {Scene} */ (this.scene);
       if (!this.options.interactive) return;
       if (event.key === "Enter" || event.key === " ") {
         event.preventDefault();
-        this.#tell("cell", { cell: this.cursor, drag: false });
+        this.#dispatch("cell", { cell: this.cursor, drag: false });
         return;
       }
       const move = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
@@ -410,7 +410,7 @@ export class Board {
       const j = inside((this.cursor % scene.width) + move[1], scene.width);
       this.cursor = i * scene.width + j;
       this.#placeCursor();
-      this.#tell("look", { cell: this.cursor });
+      this.#dispatch("look", { cell: this.cursor });
     });
   }
 }

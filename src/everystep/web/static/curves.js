@@ -1,24 +1,24 @@
 // @ts-check
 /**
- * Curves of several agents in one chart: a thin layer over Plotly that knows agents, bands, faint lines of single seeds,
- * linear and logarithmic axes, and the reader's colour scheme. Changes are collected and drawn once an animation frame.
+ * Curves of several agents in one chart: a thin layer over Plotly for agents, bands, thin lines of single seeds, linear
+ * and logarithmic axes, and the colour scheme. Changes are collected and drawn once per animation frame.
  */
 
-/** Whether the reader wants a dark page. */
+/** Whether the user prefers a dark page. */
 export const dark = window.matchMedia("(prefers-color-scheme: dark)");
 
-/** Some hues of the palette are too dark on a dark page, and two blues would then be one. @type {Record<string, string>} */
+/** Lighter hues for a dark page; they keep the two blues apart. @type {Record<string, string>} */
 const LIGHTER = { "#0072B2": "#4DA8E0", "#D55E00": "#F08A3C", "#009E73": "#2FC79A", "#56B4E9": "#C4E6FB", "#000000": "#F0F2F5" };
 
-/** The colour of an agent on the page as it is now. @param {string} colour */
+/** The colour of an agent in the present colour scheme. @param {string} colour */
 export function onPage(colour) {
   return dark.matches ? LIGHTER[colour.toUpperCase()] ?? colour : colour;
 }
 
-/** How long Plotly's dashes are drawn and left out, in a swatch. @type {Record<string, string>} */
+/** Lengths of Plotly's dashes and gaps, in a swatch. @type {Record<string, string>} */
 const DASHES = { dash: "6px,3px", dot: "2px,2px", dashdot: "6px,2px" };
 
-/** A piece of an agent's curve beside its name: colour, and dash for whoever cannot tell colours.
+/** Show an agent's colour and dash in the swatch beside its name.
  * @param {HTMLElement} swatch @param {string} colour @param {string} dash */
 export function dress(swatch, colour, dash) {
   swatch.style.setProperty("--agent", onPage(colour));
@@ -30,18 +30,18 @@ export function dress(swatch, colour, dash) {
 }
 
 /** @param {string} colour #rrggbb @param {number} alpha */
-function clear(colour, alpha) {
+function transparent(colour, alpha) {
   const channel = (/** @type {number} */ at) => parseInt(colour.slice(at, at + 2), 16);
   return `rgba(${channel(1)},${channel(3)},${channel(5)},${alpha})`;
 }
 
-/** Numbers that came as base64 of little-endian floats. @param {string} text @param {"f8" | "f4"} kind */
+/** Numbers from base64 of little-endian floats. @param {string} text @param {"f8" | "f4"} kind */
 export function floats(text, kind) {
   const raw = Uint8Array.from(atob(text), (each) => each.charCodeAt(0));
   return kind === "f8" ? new Float64Array(raw.buffer) : new Float32Array(raw.buffer);
 }
 
-/** Draw again when an element gets another width. @param {HTMLElement} element @param {() => void} draw */
+/** Redraw when the width of an element changes. @param {HTMLElement} element @param {() => void} draw */
 export function onWidth(element, draw) {
   let width = element.clientWidth;
   const watcher = new ResizeObserver(() => {
@@ -54,8 +54,8 @@ export function onWidth(element, draw) {
 }
 
 /**
- * A layout of Plotly that looks like the page.
- * @param {{x: string, y: string, log: boolean, height: number, fromZero?: boolean}} told
+ * A layout of Plotly in the style of the page.
+ * @param {{x: string, y: string, log: boolean, height: number, fromZero?: boolean}} options
  */
 export function theme({ x, y, log, height, fromZero = false }) {
   const ink = dark.matches ? "#d7dce2" : "#2b3036";
@@ -83,7 +83,7 @@ export function theme({ x, y, log, height, fromZero = false }) {
   };
 }
 
-/** Draw a chart, as wide as its element is now. @param {HTMLElement} element @param {object[]} traces @param {object} layout */
+/** Draw a chart at the present width of its element. @param {HTMLElement} element @param {object[]} traces @param {object} layout */
 export function drawn(element, traces, layout) {
   const config = { displaylogo: false, displayModeBar: false, doubleClick: "reset" };
   Plotly.react(element, traces, { ...layout, width: element.clientWidth }, config);
@@ -116,7 +116,7 @@ export class Curves {
     this.watcher = onWidth(element, this.redrawn);
   }
 
-  /** Let go of the page: nothing is drawn any more. */
+  /** Remove the chart from the page and stop listening. */
   end() {
     dark.removeEventListener("change", this.redrawn);
     this.watcher.disconnect();
@@ -124,13 +124,13 @@ export class Curves {
     Plotly.purge(this.element);
   }
 
-  /** A mean, with its interval if it has one. @param {string} label @param {Band} band */
+  /** Set a mean, with its interval if it has one. @param {string} label @param {Band} band */
   setBand(label, band) {
     this.bands.set(label, band);
     this.draw();
   }
 
-  /** All seeds of an agent as one faint line, broken by NaN. @param {string} label @param {Numbers} x @param {Numbers} y */
+  /** Set all seeds of an agent as one thin line, with NaN between seeds. @param {string} label @param {Numbers} x @param {Numbers} y */
   setSeeds(label, x, y) {
     this.seeds.set(label, { x, y });
     this.draw();
@@ -155,7 +155,7 @@ export class Curves {
     this.draw();
   }
 
-  /** Draw at the next animation frame, once for all changes until then. */
+  /** Draw at the next animation frame, once for all changes before it. */
   draw() {
     if (this.waiting) return;
     this.waiting = true;
@@ -172,7 +172,7 @@ export class Curves {
       ...this.seeds.get(label),
       name: `${label} seeds`,
       mode: "lines",
-      line: { color: clear(onPage(colour), 0.16), width: 0.8 },
+      line: { color: transparent(onPage(colour), 0.16), width: 0.8 },
       hoverinfo: "skip",
       connectgaps: false,
     }));
@@ -182,7 +182,7 @@ export class Curves {
       const edge = { x: band.x, mode: "lines", line: { width: 0 }, hoverinfo: "skip" };
       return [
         { ...edge, y: band.low, name: `${label} low` },
-        { ...edge, y: band.high, name: `${label} high`, fill: "tonexty", fillcolor: clear(onPage(colour), 0.22) },
+        { ...edge, y: band.high, name: `${label} high`, fill: "tonexty", fillcolor: transparent(onPage(colour), 0.22) },
       ];
     });
     const means = shown.flatMap(({ label, title, colour, dash }) => {
@@ -215,15 +215,15 @@ export class Curves {
       })),
       annotations: references.map(({ value, name }, i) => ({
         text: plain(name), xref: "paper", x: 0, xanchor: "left", showarrow: false,
-        yanchor: i < references.length - 1 ? "top" : "bottom", // the lowest comes first: two that are close stay apart
+        yanchor: i < references.length - 1 ? "top" : "bottom", // the lowest comes first, so two close labels do not overlap
         y: this.log ? Math.log10(value) : value, font: { size: 11 },
-        bgcolor: clear(dark.matches ? "#1c2128" : "#ffffff", 0.8), borderpad: 1, // legible on top of curves
+        bgcolor: transparent(dark.matches ? "#1c2128" : "#ffffff", 0.8), borderpad: 1, // legible on top of curves
       })),
     };
   }
 }
 
-/** A text in which Plotly finds no markup of its own. @param {string} text */
+/** Escape a text for Plotly, which interprets some markup. @param {string} text */
 export function plain(text) {
   return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 }

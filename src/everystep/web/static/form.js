@@ -1,5 +1,5 @@
 // @ts-check
-/** The form of settings: filled from a wish, read as one. What is left empty is `auto` and is not sent. */
+/** The form of settings, filled from a request and read as one. Empty fields mean `auto` and are not sent. */
 
 import { dress } from "./curves.js";
 
@@ -8,10 +8,10 @@ const WIDTHS = /** @type {const} */ (["beta", "lam", "beta_cost", "lam_cost"]);
 const SHARED = /** @type {const} */ (["share_values", "share_costs"]);
 /** @type {Record<string, string>} */
 const COST_NAMES = {
-  auto: "counts, each move by itself",
-  gp: "Gaussian process, by landing cell",
-  "gp(rbf(2, on=landing))": "Gaussian process, smooth in landing",
-  "gp(rbf(2, on=position)*categorical)": "Gaussian process, smooth in place",
+  auto: "counts, each state-action pair separately",
+  gp: "Gaussian process, equal for moves to the same cell",
+  "gp(rbf(2, on=landing))": "Gaussian process, smooth over target cells",
+  "gp(rbf(2, on=position)*categorical)": "Gaussian process, smooth over positions",
 };
 
 export class Form {
@@ -38,18 +38,19 @@ export class Form {
       dress(swatch, colour, dash);
       const name = document.createElement("span");
       name.textContent = title;
-      const said = document.createElement("small");
-      said.textContent = needs === "nothing" ? summary : `${summary}; is told ${needs}`;
-      row.append(input, swatch, name, said);
+      const about = document.createElement("small");
+      about.textContent = needs === "nothing" ? summary : `${summary}; requires ${needs}`;
+      row.append(input, swatch, name, about);
       this.agents.append(row);
     }
+    for (const [name, help] of Object.entries(hello.settings)) this.#input(name).title = help;
     for (const model of hello.cost_models) this.#select("cost").add(new Option(COST_NAMES[model] ?? model, model));
   }
 
-  /** @param {Wish} wish */
-  write(wish) {
-    for (const name of NUMBERS) this.#input(name).value = String(wish[name]);
-    const { settings } = wish;
+  /** @param {PlaygroundRequest} request */
+  write(request) {
+    for (const name of NUMBERS) this.#input(name).value = String(request[name]);
+    const { settings } = request;
     const text = (/** @type {number | "auto" | undefined} */ value) => (value === undefined || value === "auto" ? "" : String(value));
     for (const name of WIDTHS) this.#input(name).value = text(settings[name]);
     for (const name of SHARED) {
@@ -60,11 +61,11 @@ export class Form {
     this.#select("cost").value = settings.cost ?? "auto";
     this.#select("known_safe").value = settings.known_safe ?? "none";
     this.#input("react").checked = settings.react ?? false;
-    for (const box of this.#boxes()) box.checked = wish.agents.includes(box.value);
+    for (const box of this.#boxes()) box.checked = request.agents.includes(box.value);
     this.#show();
   }
 
-  /** All but the map. @returns {Omit<Wish, "name" | "rows">} */
+  /** Everything except the map. @returns {Omit<PlaygroundRequest, "name" | "rows">} */
   read() {
     const number = (/** @type {string} */ name) => this.#input(name).valueAsNumber;
     /** @type {Settings} */

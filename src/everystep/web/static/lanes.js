@@ -1,21 +1,32 @@
 // @ts-check
 /**
- * The agents side by side: a board and running totals each, and curves of all. Numbers are kept as they come; what is
- * drawn is the newest of them, at most once an animation frame.
+ * The agents side by side: each has a board and running totals, and charts compare all. Every number is kept; the newest
+ * is drawn, at most once per animation frame.
  */
 
-import { Board, Harm } from "./board.js";
+import { Board, ViolationCounts } from "./board.js";
 import { Curves, dress, onPage } from "./curves.js";
 
-const LATELY = 20; // episodes over which harm and reward are averaged
-const LATEST_HARM = `harm, last ${LATELY}`;
-const LATEST_REWARD = `reward, last ${LATELY}`;
-const CHART_EVERY = 200; // milliseconds: a chart takes ten times as long to draw as a board, so they take turns
-const POINTS = 300; // of a curve while it grows: a chart is hardly wider
+const WINDOW = 20; // episodes in a moving average
+const CHART_EVERY = 200; // milliseconds: a chart takes ten times as long to draw as a board, so charts take turns
+const POINTS = 300; // of a growing curve: a chart is hardly wider
+
+/** The charts, one record each. @type {{key: string, title: string, caption: string, fromZero: boolean, curve: (lane: Lane) => number[]}[]} */
 const CHARTS = [
-  { key: "value", title: "Value of the plan", note: "exact; dotted: the best safe one" },
-  { key: "lately", title: "Harm of an episode", note: `mean of the last ${LATELY}` },
-  { key: "harm", title: "Harm in all", note: "since the first episode" },
+  { key: "value", title: "Value of the policy", caption: "exact; dotted: safe optimum", fromZero: false, curve: (lane) => lane.columns.value },
+  {
+    key: "recent", title: "Violations per episode", caption: `mean of the last ${WINDOW} episodes`, fromZero: true,
+    curve: (lane) => lane.recentMeans,
+  },
+  { key: "total", title: "Total violations", caption: "cumulative", fromZero: true, curve: (lane) => lane.totals },
+];
+
+/** The numbers below each board, one record each. @type {{name: string, violation: boolean, text: (lane: Lane) => string}[]} */
+const NUMBERS = [
+  { name: "total violations", violation: true, text: (lane) => short(lane.totals.at(-1) ?? 0) },
+  { name: "violations per episode", violation: true, text: (lane) => (lane.recentMeans.at(-1) ?? 0).toFixed(2) },
+  { name: "mean return so far", violation: false, text: (lane) => (lane.sumOf("return") / lane.totals.length).toFixed(2) },
+  { name: "cumulative regret", violation: false, text: (lane) => lane.sumOf("regret").toFixed(1) },
 ];
 
 /** @param {string} tag @param {string} [text] @param {string} [name] */
@@ -26,11 +37,9 @@ function element(tag, text = "", name = "") {
   return made;
 }
 
-/** @param {number[]} numbers */
-const sum = (numbers) => numbers.reduce((total, each) => total + each, 0);
 const short = (/** @type {number} */ number) => (Number.isInteger(number) ? String(number) : number.toFixed(2));
 
-/** Which curve is whose. @param {Look[]} looks */
+/** The names, colours and dashes of the agents. @param {Look[]} looks */
 function legend(looks) {
   const row = element("p", "", "legend");
   for (const { title, colour, dash } of looks) {
@@ -47,28 +56,26 @@ class Lane {
   /** @param {HTMLElement} parent @param {Look} look @param {Scene} scene */
   constructor(parent, look, scene) {
     this.look = look;
-    this.harm = new Harm(scene);
+    this.unsafe = new ViolationCounts(scene);
     /** @type {Columns} */
     this.columns = { return: [], value: [], regret: [], violation: [], expected_violation: [], unsafe_steps: [] };
-    /** @type {number[]} */
-    this.lately = [];
-    /** @type {number[]} */
-    this.total = [];
+    /** @type {number[]} violations per episode, mean of the last WINDOW */
+    this.recentMeans = [];
+    /** @type {number[]} cumulative violations */
+    this.totals = [];
     /** @type {LaneFrame | null} */
     this.newest = null;
-    /** @type {Violation[]} since the frame that was drawn */
-    this.recent = [];
+    /** @type {Violation[]} since the last drawn frame */
+    this.newViolations = [];
     const card = element("article", "", "card lane");
     card.style.setProperty("--colour", onPage(look.colour));
     const board = element("div");
     this.numbers = element("dl");
-    this.cells = Object.fromEntries(
-      ["harm in all", LATEST_HARM, "reward in all", LATEST_REWARD].map((name) => {
-        const value = element("dd", "–", name.startsWith("harm") ? "harm" : "");
-        this.numbers.append(element("dt", name), value);
-        return [name, value];
-      }),
-    );
+    this.cells = NUMBERS.map(({ name, violation }) => {
+      const value = element("dd", "–", violation ? "violation" : "");
+      this.numbers.append(element("dt", name), value);
+      return value;
+    });
     card.append(element("h3", look.title), board, this.numbers);
     parent.append(card);
     this.board = new Board(board, scene, { label: look.title, interactive: true });
@@ -80,28 +87,27 @@ class Lane {
       this.columns[/** @type {keyof Columns} */ (name)].push(...values);
     }
     for (const violation of frame.curves.violation ?? []) {
-      this.total.push((this.total.at(-1) ?? 0) + violation);
-      const k = this.total.length;
-      const before = k > LATELY ? this.total[k - 1 - LATELY] : 0;
-      this.lately.push((this.total[k - 1] - before) / Math.min(k, LATELY));
+      this.totals.push((this.totals.at(-1) ?? 0) + violation);
+      const k = this.totals.length;
+      const before = k > WINDOW ? this.totals[k - 1 - WINDOW] : 0;
+      this.recentMeans.push((this.totals[k - 1] - before) / Math.min(k, WINDOW));
     }
-    this.harm.add(frame.violations);
-    this.recent.push(...frame.violations);
+    this.unsafe.add(frame.violations);
+    this.newViolations.push(...frame.violations);
     this.newest = frame;
+  }
+
+  /** The sum of a column since the first episode. @param {"return" | "regret"} column */
+  sumOf(column) {
+    return this.newest?.totals[column] ?? 0;
   }
 
   draw() {
     if (!this.newest) return;
-    this.board.show({ ...this.newest, violations: this.recent }, this.harm);
-    this.recent = [];
-    const { return: earned } = this.columns;
-    const few = Math.min(earned.length, LATELY);
-    if (!few) return;
-    const rewards = sum(earned.slice(-few)) / few;
-    this.cells["harm in all"].textContent = short(this.total.at(-1) ?? 0);
-    this.cells[LATEST_HARM].textContent = `${(this.lately.at(-1) ?? 0).toFixed(2)} each`;
-    this.cells["reward in all"].textContent = this.newest.totals.return.toFixed(1);
-    this.cells[LATEST_REWARD].textContent = `${rewards.toFixed(2)} each`;
+    this.board.show({ ...this.newest, violations: this.newViolations }, this.unsafe);
+    this.newViolations = [];
+    if (!this.totals.length) return;
+    NUMBERS.forEach(({ text }, i) => (this.cells[i].textContent = text(this)));
   }
 }
 
@@ -115,15 +121,15 @@ export class Lanes {
     this.charts = new Map();
     this.run = 0;
     this.waiting = false;
-    this.charted = 0; // when a chart was drawn
-    this.turn = 0; // whose turn it is
+    this.charted = 0; // time of the last drawn chart
+    this.turn = 0; // the next chart to draw
     this.shown = 0; // frames drawn on the boards
     this.layers = { arrows: true, marks: true, route: true };
     this.step = 1;
     at.lanes.addEventListener("look", (event) => this.#read(event));
   }
 
-  /** Begin a run: fresh boards, empty curves. @param {Ready} ready */
+  /** Begin a run with new boards and empty curves. @param {Ready} ready */
   begin(ready) {
     this.run = ready.run;
     this.at.lanes.replaceChildren();
@@ -133,15 +139,15 @@ export class Lanes {
     this.lanes = new Map(ready.agents.map((look) => [look.label, new Lane(this.at.lanes, look, ready.scene)]));
     const best = ready.scene.optimal_value;
     this.charts = new Map(
-      CHARTS.map(({ key, title, note }) => {
+      CHARTS.map(({ key, title, caption, fromZero }) => {
         const card = element("section", "", "card");
         const heading = element("h3", `${title} `);
-        heading.append(element("small", note));
+        heading.append(element("small", caption));
         const chart = element("div");
         card.append(heading, chart);
         this.at.charts.append(card);
         const references = key === "value" && best !== null ? [{ value: best, name: "" }] : [];
-        return [key, new Curves(chart, ready.agents, { title, height: 240, fromZero: key !== "value", references })];
+        return [key, new Curves(chart, ready.agents, { title, height: 240, fromZero, references })];
       }),
     );
     this.setLayers(this.layers);
@@ -162,29 +168,28 @@ export class Lanes {
     });
   }
 
-  /** Bring all charts up to date, with every episode. */
+  /** Draw all charts with every episode. */
   chart() {
-    for (const key of this.charts.keys()) this.#chart(key, Infinity);
+    for (const record of CHARTS) this.#draw(record, Infinity);
   }
 
   #chartNext() {
-    const keys = [...this.charts.keys()];
-    this.turn = (this.turn + 1) % keys.length;
-    this.#chart(keys[this.turn], POINTS);
+    this.turn = (this.turn + 1) % CHARTS.length;
+    this.#draw(CHARTS[this.turn], POINTS);
   }
 
-  /** @param {string} key @param {number} points at most, evenly spread, the newest among them */
-  #chart(key, points) {
+  /** @param {typeof CHARTS[number]} record @param {number} points the largest number, evenly spread, with the newest */
+  #draw({ key, curve: curveOf }, points) {
     this.charted = performance.now();
     for (const [label, lane] of this.lanes) {
-      const curve = { value: lane.columns.value, lately: lane.lately, harm: lane.total }[key] ?? [];
+      const curve = curveOf(lane);
       const stride = Math.max(1, Math.ceil(curve.length / points));
       const shown = Array.from({ length: Math.ceil(curve.length / stride) }, (_, i) => curve.length - 1 - i * stride).reverse();
       this.charts.get(key)?.setBand(label, { x: shown.map((i) => i + 1), mean: shown.map((i) => curve[i]) });
     }
   }
 
-  /** All numbers of the run so far, as the server sent them. @returns {Record<string, Columns>} */
+  /** All numbers of the run so far, as received. @returns {Record<string, Columns>} */
   numbers() {
     return Object.fromEntries([...this.lanes].map(([label, lane]) => [label, lane.columns]));
   }

@@ -1,5 +1,5 @@
 // @ts-check
-/** The lake that a visitor paints: a board, tools to paint with, its size, and some maps to begin with. */
+/** The editor of the lake: a board, painting tools, the size, and example maps. */
 
 import { Board } from "./board.js";
 
@@ -19,25 +19,25 @@ const ACTIONS = [
 /** @type {Record<string, string[]>} */
 const MAPS = {
   "a cliff": ["FFFFFFFFFF", "FFFFFFFFFF", "FFFFFFFFFF", "SHHHHHHHHG"],
-  "two ways round": ["FFFFFFF", "FHHHHHF", "S#####G", "FHFFFHF", "FFFHFFF"],
+  "two ways around": ["FFFFFFF", "FHHHHHF", "S#####G", "FHFFFHF", "FFFHFFF"],
   "a room with doors": ["SFF#FFFF", "FFF#FHFF", "FFFFFFHF", "FHF#FFFF", "##F#F###", "FFFFFFFF", "FFH#FHFF", "FFF#FFFG"],
   "open ice": ["SFFFFFFF", ...Array(6).fill("FFFFFFFF"), "FFFFFFFG"],
 };
 
-/** The scene of a map about which the server has said nothing yet. @param {string[]} rows @returns {Scene} */
+/** The scene of a map that the server has not checked yet. @param {string[]} rows @returns {Scene} */
 function sketch(rows) {
   const letters = rows.join("");
-  const having = (/** @type {string} */ letter) => [...letters].flatMap((each, x) => (each === letter ? [x] : []));
+  const cellsWith = (/** @type {string} */ letter) => [...letters].flatMap((found, x) => (found === letter ? [x] : []));
   return {
-    name: "", rows, width: rows[0].length, height: rows.length, horizon: 1, starts: having("S"), goals: having("G"),
-    hazards: having("H"), walls: having("#"), heights: null, actions: ACTIONS, safe: "", route: [], optimal_value: null,
+    name: "", rows, width: rows[0].length, height: rows.length, horizon: 1, starts: cellsWith("S"), goals: cellsWith("G"),
+    hazards: cellsWith("H"), walls: cellsWith("#"), heights: null, actions: ACTIONS, safe: "", route: [], optimal_value: null,
   };
 }
 
 export class Painting {
   /**
    * @param {{editor: HTMLElement, tools: HTMLElement, preset: HTMLSelectElement, rows: HTMLInputElement, columns: HTMLInputElement}} at
-   * @param {() => void} changed called when the visitor has changed the map
+   * @param {() => void} changed called after a change of the map
    */
   constructor(at, changed) {
     this.at = at;
@@ -57,14 +57,14 @@ export class Painting {
     for (const input of [at.rows, at.columns]) input.addEventListener("change", () => this.#resize());
   }
 
-  /** @param {Wish} paper the paper's lake @param {number} side */
+  /** @param {PlaygroundRequest} paper the paper's lake @param {number} side */
   offer(paper, side) {
     this.side = side;
     this.maps = { "the paper's lake": paper.rows, ...MAPS };
     for (const name of Object.keys(this.maps)) this.at.preset.add(new Option(name, name));
   }
 
-  /** Draw these rows. @param {string[]} rows */
+  /** Show these rows. @param {string[]} rows */
   set(rows) {
     this.rows = [...rows];
     this.at.rows.value = String(rows.length);
@@ -72,12 +72,12 @@ export class Painting {
     this.board.setScene(sketch(this.rows));
   }
 
-  /** What the server found in the map as it is. @param {Scene} scene */
+  /** Show the checked map. @param {Scene} scene */
   understood(scene) {
     this.board.setScene(scene);
   }
 
-  /** Cells that keep the map from being run. @param {number[]} cells */
+  /** Mark the cells that make the map infeasible. @param {number[]} cells */
   marked(cells) {
     this.board.setScene(sketch(this.rows));
     this.board.setNotes(cells);
@@ -94,13 +94,13 @@ export class Painting {
     const width = this.rows[0].length;
     const cells = [...this.rows.join("")];
     if (cells[cell] === this.tool) return;
-    if (this.tool === "S") cells.forEach((letter, x) => letter === "S" && (cells[x] = "F")); // there is one start
+    if (this.tool === "S") cells.forEach((letter, x) => letter === "S" && (cells[x] = "F")); // a map has one start
     cells[cell] = this.tool;
     this.at.preset.value = "";
     this.#alter(this.rows.map((_, i) => cells.slice(i * width, (i + 1) * width).join("")));
   }
 
-  /** What is cut off is gone; what is new is ice, and start and goal stay if they can. */
+  /** Crop the map or add ice; a start and a goal are restored if they were cropped. */
   #resize() {
     const whole = (/** @type {HTMLInputElement} */ input) => Math.min(Math.max(Math.round(Number(input.value)) || 1, 1), this.side);
     const [height, width] = [whole(this.at.rows), whole(this.at.columns)];

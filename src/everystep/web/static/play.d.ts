@@ -1,4 +1,4 @@
-/** What the playground's server says (see sessions.py), and what a visitor sets (see protocol.py). */
+/** The messages of the playground's server (see sessions.py), and a visitor's request (see protocol.py). */
 
 interface Settings {
   beta?: number | "auto";
@@ -13,7 +13,7 @@ interface Settings {
   react?: boolean;
 }
 
-interface Wish {
+interface PlaygroundRequest {
   name: string;
   rows: string[];
   slip: number;
@@ -35,33 +35,36 @@ interface Limits {
   message_bytes: number;
 }
 
-interface Choosable extends Look {
+interface AgentOffer extends Look {
   needs: string;
   summary: string;
+  /** settings that it requires on any lake */
+  required: Record<string, string>;
 }
 
-/** The columns of the episodes since the frame before, an array each. */
+/** The columns of the episodes since the previous frame. */
 type Columns = Record<"return" | "value" | "regret" | "violation" | "expected_violation" | "unsafe_steps", number[]>;
 
 type LaneFrame = Frame & { curves: Partial<Columns> };
 
-type Hello = { say: "hello"; limits: Limits; agents: Choosable[]; cost_models: string[]; defaults: Wish };
+type Hello = { event: "hello"; limits: Limits; agents: AgentOffer[]; settings: Record<string, string>; cost_models: string[];
+  defaults: PlaygroundRequest };
 type Verdict =
-  | { say: "scene"; number: number; settings: Wish; scene: Scene; remarks: string[] }
-  | { say: "infeasible"; number: number; run?: number; settings: Wish; sentence: string; cells: number[] };
+  | { event: "scene"; number: number; settings: PlaygroundRequest; scene: Scene; remarks: string[] }
+  | { event: "infeasible"; number: number; run?: number; settings: PlaygroundRequest; sentence: string; cells: number[] };
 type Ready = {
-  say: "ready"; run: number; settings: Wish; scene: Scene; remarks: string[]; agents: Look[]; episodes: number;
+  event: "ready"; run: number; settings: PlaygroundRequest; scene: Scene; remarks: string[]; agents: Look[]; episodes: number;
   frames: Record<string, LaneFrame>;
 };
 
-type Said =
+type ServerMessage =
   | Hello
   | Verdict
-  | { say: "refused"; run?: number; sentence: string }
-  | { say: "preparing"; run: number; agents: string[] }
+  | { event: "refused"; run?: number; sentence: string }
+  | { event: "preparing"; run: number; agents: string[] }
   | Ready
-  | { say: "frame"; run: number; frame: number; episode: number; agents: Record<string, LaneFrame> }
-  | { say: "paused"; run: number; episode: number }
-  | { say: "over"; run: number; episode: number }
-  | { say: "exporting" }
-  | { say: "exported"; name: string; bytes: number };
+  | { event: "frame"; run: number; frame: number; episode: number; agents: Record<string, LaneFrame> }
+  | { event: "paused"; run: number; episode: number }
+  | { event: "finished"; run: number; episode: number }
+  | { event: "exporting" }
+  | { event: "exported"; name: string; bytes: number };

@@ -1,5 +1,5 @@
 // @ts-check
-/** The playground: what the visitor does goes to the server, what the server says is shown. */
+/** The playground: sends the visitor's commands to the server and shows its messages. */
 
 import { Form } from "./form.js";
 import { Lanes } from "./lanes.js";
@@ -7,7 +7,7 @@ import { Painting } from "./painting.js";
 import { asFile, command, download, link, linked } from "./sharing.js";
 
 const SPEEDS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000];
-const SETTLED = 200; // milliseconds without a change before the map is checked
+const CHECK_DELAY = 200; // milliseconds without a change before the map is checked
 
 /** @template {HTMLElement} T @param {string} id @param {new () => T} kind @returns {T} */
 function part(id, kind) {
@@ -36,21 +36,23 @@ const socket = new WebSocket(`ws://${location.host}/learn`);
 socket.binaryType = "arraybuffer";
 
 const state = {
-  /** @type {"idle" | "preparing" | "playing" | "paused" | "over"} */
+  /** @type {"idle" | "preparing" | "playing" | "paused" | "finished"} */
   phase: "idle",
-  /** @type {"idle" | "playing" | "paused" | "over"} what it was before a run was asked for */
+  /** @type {"idle" | "playing" | "paused" | "finished"} the phase before a run was requested */
   before: "idle",
   episodes: 1,
   episode: 0,
-  checks: 0, // sent so far
-  opening: -1, // the check whose settings are to fill the form
-  bytes: 16_384, // of a message, at most; the server says
-  stepping: false, // one episode was asked for, and is not here yet
+  checks: 0, // the number sent so far
+  opening: -1, // the check whose settings will fill the form
+  bytes: 16_384, // the largest message; the server sends its limit
+  stepping: false, // one episode was requested and has not arrived
   /** @type {number | undefined} */
   timer: undefined,
+  /** @type {AgentOffer[]} */
+  agents: [],
   exported: "",
   /** @type {{at: number, episode: number}[]} of the last second */
-  paced: [],
+  recent: [],
 };
 
 // --- to the server ----------------------------------------------------------------------------------------------------
@@ -59,31 +61,31 @@ function send(message) {
   if (socket.readyState === WebSocket.OPEN) socket.send(JSON.stringify(message));
 }
 
-/** @returns {Wish} */
-function wished() {
+/** @returns {PlaygroundRequest} */
+function currentRequest() {
   return { name: input("name").value, rows: painting.rows, ...form.read() };
 }
 
-/** Ask what is to be said of settings. @param {unknown} settings @param {boolean} opening whether they came from outside */
+/** Have the server check settings. @param {unknown} settings @param {boolean} opening whether they come from a link or a file */
 function check(settings, opening = false) {
   if (opening && new Blob([JSON.stringify(settings)]).size > state.bytes - 100) {
-    say(`These are no settings: they take more than ${state.bytes} bytes.`, true);
+    showStatus(`These settings take more than ${state.bytes} bytes and are refused.`, true);
     return;
   }
   state.checks += 1;
   if (opening) state.opening = state.checks;
-  send({ do: "check", number: state.checks, settings });
+  send({ command: "check", number: state.checks, settings });
 }
 
 function changed() {
-  part("command", HTMLElement).textContent = command(wished());
+  part("command", HTMLElement).textContent = command(currentRequest(), state.agents);
   clearTimeout(state.timer);
-  state.timer = setTimeout(() => check(wished()), SETTLED);
+  state.timer = setTimeout(() => check(currentRequest()), CHECK_DELAY);
 }
 
 // --- from the server --------------------------------------------------------------------------------------------------
 /** @param {string} sentence @param {boolean} bad */
-function say(sentence, bad = false) {
+function showStatus(sentence, bad = false) {
   status.textContent = sentence;
   status.classList.toggle("bad", bad);
 }
@@ -95,9 +97,9 @@ function enter(phase) {
   const begun = phase === "playing" || phase === "paused";
   button("pause").disabled = !begun;
   button("pause").textContent = phase === "paused" ? "Continue" : "Pause";
-  button("step").disabled = phase === "preparing" || phase === "over";
+  button("step").disabled = phase === "preparing" || phase === "finished";
   button("restart").disabled = phase === "idle" || phase === "preparing";
-  button("export").disabled = !(phase === "over" || (phase === "paused" && state.episode > 0));
+  button("export").disabled = !(phase === "finished" || (phase === "paused" && state.episode > 0));
   document.body.dataset.phase = phase;
 }
 
@@ -105,171 +107,172 @@ function enter(phase) {
 function reached(episode) {
   state.episode = episode;
   const now = performance.now();
-  state.paced = [...state.paced.filter(({ at }) => now - at < 1000), { at: now, episode }];
-  const [first] = state.paced;
+  state.recent = [...state.recent.filter(({ at }) => now - at < 1000), { at: now, episode }];
+  const [first] = state.recent;
   const rate = now > first.at ? ((episode - first.episode) * 1000) / (now - first.at) : 0;
-  const pace = state.phase === "playing" && rate > 0 ? `, ${Math.round(rate)} a second` : "";
+  const pace = state.phase === "playing" && rate > 0 ? `, ${Math.round(rate)} per second` : "";
   part("progress", HTMLProgressElement).value = episode / state.episodes;
   part("episode", HTMLOutputElement).value = `episode ${episode} of ${state.episodes}${pace}`;
 }
 
-/** @param {Wish} wish */
-function fill(wish) {
-  painting.set(wish.rows);
-  input("name").value = wish.name;
-  form.write(wish);
-  part("command", HTMLElement).textContent = command(wished());
+/** @param {PlaygroundRequest} request */
+function fill(request) {
+  painting.set(request.rows);
+  input("name").value = request.name;
+  form.write(request);
+  part("command", HTMLElement).textContent = command(currentRequest(), state.agents);
 }
 
-/** @param {Verdict} said */
-function judged(said) {
-  if (said.number === state.opening) fill(said.settings);
-  else if (said.number !== state.checks) return; // the visitor has gone on painting
-  verdict.classList.toggle("bad", said.say === "infeasible");
-  if (said.say === "infeasible") {
-    painting.marked(said.cells);
-    verdict.textContent = said.sentence;
+/** @param {Verdict} message */
+function showVerdict(message) {
+  if (message.number === state.opening) fill(message.settings);
+  else if (message.number !== state.checks) return; // the map has changed since
+  verdict.classList.toggle("bad", message.event === "infeasible");
+  if (message.event === "infeasible") {
+    painting.marked(message.cells);
+    verdict.textContent = message.sentence;
   } else {
-    painting.understood(said.scene);
-    const worth = said.scene.optimal_value === null ? "" : `Best safe value ${said.scene.optimal_value.toFixed(3)} (dotted).`;
-    verdict.textContent = [worth, ...said.remarks].join(" ");
+    painting.understood(message.scene);
+    const worth = message.scene.optimal_value === null ? "" : `Safe optimum ${message.scene.optimal_value.toFixed(3)} (dotted).`;
+    verdict.textContent = [worth, ...message.remarks].join(" ");
   }
 }
 
-/** Whether it is said of the run that is shown, and no other was asked for since. @param {{run: number}} said */
-function current(said) {
-  return said.run === lanes.run && state.phase !== "preparing";
+/** Whether a message is about the run on display, and no other run was requested since. @param {{run: number}} message */
+function current(message) {
+  return message.run === lanes.run && state.phase !== "preparing";
 }
 
-/** A run cannot begin. @param {string} sentence */
-function stopped(sentence) {
-  say(sentence, true);
+/** A run cannot start. @param {string} sentence */
+function runRefused(sentence) {
+  showStatus(sentence, true);
   enter("idle");
 }
 
-/** @param {Said} said */
-function heard(said) {
-  switch (said.say) {
+/** @param {ServerMessage} message */
+function receive(message) {
+  switch (message.event) {
     case "hello": {
-      state.bytes = said.limits.message_bytes;
-      form.offer(said);
-      painting.offer(said.defaults, said.limits.side);
+      state.bytes = message.limits.message_bytes;
+      state.agents = message.agents;
+      form.offer(message);
+      painting.offer(message.defaults, message.limits.side);
       const shared = linked(location.hash);
-      if (shared === undefined) say("The link holds no settings that can be read; this is the paper's lake.", true);
-      else say("Ready.");
-      fill(said.defaults);
-      check(said.defaults);
+      if (shared === undefined) showStatus("The settings in the link cannot be read; this is the paper's lake.", true);
+      else showStatus("Ready.");
+      fill(message.defaults);
+      check(message.defaults);
       if (shared) check(shared, true);
       document.body.dataset.connected = "yes";
-      ready();
+      enableRunning();
       break;
     }
     case "scene":
-      judged(said);
+      showVerdict(message);
       break;
     case "infeasible":
-      if (said.run === undefined) judged(said);
-      else stopped(said.sentence);
+      if (message.run === undefined) showVerdict(message);
+      else runRefused(message.sentence);
       break;
     case "refused":
-      if (said.run !== undefined) stopped(said.sentence);
+      if (message.run !== undefined) runRefused(message.sentence);
       else {
-        say(said.sentence, true);
+        showStatus(message.sentence, true);
         if (state.opening === state.checks) {
-          state.opening = -1; // what came from outside is not taken: what is on the page is still there
-          check(wished());
+          state.opening = -1; // keep the settings of the page
+          check(currentRequest());
         }
-        if (state.phase === "preparing") enter(state.before); // what ran before goes on
+        if (state.phase === "preparing") enter(state.before); // the previous run continues
       }
       break;
     case "preparing":
-      say(`Compiling ${said.agents.length === 1 ? "the agent" : `${said.agents.length} agents`} for this size, horizon and model: some seconds, once.`);
+      showStatus(`Compiling ${message.agents.length === 1 ? "the agent" : `${message.agents.length} agents`} for this size, horizon and model: a few seconds, once.`);
       break;
     case "ready":
-      state.episodes = said.episodes;
-      state.paced = [];
+      state.episodes = message.episodes;
+      state.recent = [];
       part("empty", HTMLElement).hidden = true;
       part("running", HTMLElement).hidden = false;
-      input("plan-step").max = String(said.scene.horizon);
-      lanes.begin(said);
+      input("plan-step").max = String(message.scene.horizon);
+      lanes.begin(message);
       enter("playing");
       reached(0);
-      say([`Learning on “${said.scene.name}”, seed ${said.settings.seed}.`, ...said.remarks].join(" "));
+      showStatus([`Learning on “${message.scene.name}”, seed ${message.settings.seed}.`, ...message.remarks].join(" "));
       break;
     case "frame":
-      if (said.run === lanes.run) {
-        lanes.take(said.agents);
-        reached(said.episode);
+      if (message.run === lanes.run) {
+        lanes.take(message.agents);
+        reached(message.episode);
         state.stepping = false;
       }
-      send({ do: "shown", frame: said.frame });
+      send({ command: "received", frame: message.frame });
       break;
     case "paused":
-      if (!current(said)) break;
+      if (!current(message)) break;
       enter("paused");
-      reached(said.episode);
+      reached(message.episode);
       lanes.chart();
-      say("Paused.");
+      showStatus("Paused.");
       break;
-    case "over":
-      if (!current(said)) break;
-      enter("over");
-      reached(said.episode);
+    case "finished":
+      if (!current(message)) break;
+      enter("finished");
+      reached(message.episode);
       lanes.chart();
-      say("All episodes are run.");
+      showStatus("All episodes are done.");
       break;
     case "exporting":
-      say("Making the run folder, with its figures …");
+      showStatus("Writing the run folder with its figures …");
       break;
     case "exported":
-      state.exported = said.name;
-      say(`Exported: ${said.name}, ${Math.ceil(said.bytes / 1024)} KB.`);
+      state.exported = message.name;
+      showStatus(`Exported: ${message.name}, ${Math.ceil(message.bytes / 1024)} KB.`);
       break;
   }
 }
 
 socket.addEventListener("message", ({ data }) => {
-  if (typeof data === "string") heard(JSON.parse(data));
+  if (typeof data === "string") receive(JSON.parse(data));
   else download(state.exported, new Blob([data], { type: "application/zip" }));
 });
 socket.addEventListener("close", ({ reason }) => {
   enter("idle");
   for (const id of ["run", "step", "restart", "export"]) button(id).disabled = true;
-  say(`The server has gone${reason ? `: ${reason}` : ""}. Start it again and reload this page.`, true);
+  showStatus(`The connection to the server is closed${reason ? `: ${reason}` : ""}. Start the server again and reload this page.`, true);
 });
 
 // --- from the visitor -------------------------------------------------------------------------------------------------
 function start() {
   clearTimeout(state.timer);
-  check(wished());
+  check(currentRequest());
   state.before = state.phase === "preparing" ? "idle" : state.phase;
   enter("preparing");
-  say("Preparing …");
-  send({ do: "start", settings: wished() });
+  showStatus("Preparing …");
+  send({ command: "start", settings: currentRequest() });
 }
 
 button("run").addEventListener("click", start);
 button("pause").addEventListener("click", () => {
-  const going = state.phase === "paused";
-  send({ do: going ? "play" : "pause" });
-  if (!going) return;
+  const resume = state.phase === "paused";
+  send({ command: resume ? "play" : "pause" });
+  if (!resume) return;
   enter("playing");
-  say("Going on.");
+  showStatus("Continued.");
 });
 button("step").addEventListener("click", () => {
-  if (state.stepping) return; // a key that is held down asks more often than episodes come
+  if (state.stepping) return; // a key held down repeats faster than episodes run
   if (state.phase === "idle") {
     start();
-    send({ do: "pause" });
+    send({ command: "pause" });
   }
   state.stepping = true;
-  send({ do: "step" });
+  send({ command: "step" });
 });
 button("restart").addEventListener("click", () => {
   enter("preparing");
-  send({ do: "restart" });
+  send({ command: "restart" });
 });
-button("export").addEventListener("click", () => send({ do: "export" }));
+button("export").addEventListener("click", () => send({ command: "export" }));
 
 const speed = input("speed");
 speed.max = String(SPEEDS.length - 1);
@@ -279,18 +282,18 @@ const showSpeed = () => {
 };
 speed.addEventListener("input", () => {
   showSpeed();
-  send({ do: "speed", rate: SPEEDS[Number(speed.value)] });
+  send({ command: "speed", rate: SPEEDS[Number(speed.value)] });
 });
 showSpeed();
 
-/** Plotly is large and comes late, and so does the engine: until both are there, there is a lake to paint. */
-function ready() {
+/** Enable the run buttons when Plotly, which is large, and the engine are loaded; the lake can be painted before. */
+function enableRunning() {
   const missing = document.readyState !== "complete" || !document.body.dataset.connected || socket.readyState !== WebSocket.OPEN;
   button("run").disabled = missing;
   button("step").disabled = missing;
 }
-window.addEventListener("load", ready);
-if (window.matchMedia("(max-width: 900px)").matches) part("more", HTMLDetailsElement).open = false; // run comes first there
+window.addEventListener("load", enableRunning);
+if (window.matchMedia("(max-width: 900px)").matches) part("more", HTMLDetailsElement).open = false; // shows the run button without scrolling
 input("name").addEventListener("input", changed);
 input("plan-step").addEventListener("input", () => lanes.setStep(Math.max(1, input("plan-step").valueAsNumber || 1)));
 for (const layer of ["arrows", "marks", "route"]) {
@@ -300,16 +303,16 @@ for (const layer of ["arrows", "marks", "route"]) {
 }
 
 button("copy-link").addEventListener("click", async () => {
-  const address = link(wished());
+  const address = link(currentRequest());
   history.replaceState(null, "", address);
   try {
     await navigator.clipboard.writeText(address);
-    say("The link is copied.");
+    showStatus("The link is copied.");
   } catch {
-    say("The link is in the address bar.");
+    showStatus("The link is in the address bar.");
   }
 });
-button("save-file").addEventListener("click", () => download("lake.json", asFile(wished())));
+button("save-file").addEventListener("click", () => download("lake.json", asFile(currentRequest())));
 button("open-file").addEventListener("click", () => input("file").click());
 input("file").addEventListener("change", async () => {
   const [file] = input("file").files ?? [];
@@ -319,14 +322,14 @@ input("file").addEventListener("change", async () => {
     if (file.size > state.bytes) throw new Error();
     check(JSON.parse(await file.text()), true);
   } catch {
-    say(`The file holds no settings: it must be JSON of at most ${state.bytes} bytes, as this page saves it.`, true);
+    showStatus(`The file cannot be read: it must be JSON of at most ${state.bytes} bytes, as this page saves it.`, true);
   }
 });
 window.addEventListener("hashchange", () => {
   const shared = linked(location.hash);
   if (shared) check(shared, true);
-  else if (shared === undefined) say("The link holds no settings that can be read.", true);
+  else if (shared === undefined) showStatus("The settings in the link cannot be read.", true);
 });
 
-/** For the console: all numbers of the run, which run it is, and how many frames were drawn. */
+/** For the console: all numbers of the run, its number, and the number of drawn frames. */
 Object.assign(window, { everystep: { numbers: () => lanes.numbers(), run: () => lanes.run, frames: () => lanes.shown } });

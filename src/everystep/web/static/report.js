@@ -1,14 +1,16 @@
 // @ts-check
-/** The report: what Python put into the page as JSON, on boards and charts. */
-import { ARROW, BOLT, Board, Harm, MARKS } from "./board.js";
+/** The report: boards and charts from the JSON in the page. charts.py lists the charts; `STYLES` draws them. */
+import { ARROW, BOLT, Board, MARKS, ViolationCounts } from "./board.js";
 import { Curves, dark, dress, drawn, floats, onPage, onWidth, plain, theme } from "./curves.js";
 
 /**
- * @typedef {{name: string, title: string, y: string, fromZero: boolean, references: {value: number, name: string}[],
- *   episodes: number[], bands: Record<string, {mean: string, low: string, high: string}>, seedX: number[],
- *   seeds: Record<string, string>}} Chart
- * @typedef {{episodes: number, agents: Look[], curves: Chart[], scene: Scene | null, films: Record<string, Frame[]>,
- *   prices: Record<string, {x: number[], z: string[][]}>}} Content
+ * @typedef {{name: string, section: string, title: string, style: "curves" | "steps" | "timeline", x: string, y: string,
+ *   fromZero: boolean}} Axes
+ * @typedef {Axes & {references: {value: number, name: string}[], episodes: number[],
+ *   bands: Record<string, {mean: string, low: string, high: string}>, seedX: number[], seeds: Record<string, string>}} CurvesPanel
+ * @typedef {Axes & {agent: string, episodes: number[], z: string[][]}} StepsPanel
+ * @typedef {{episodes: number, agents: Look[], charts: Axes[], scene: Scene | null, films: Record<string, Frame[]>}} Content
+ * @typedef {{setLog(log: boolean): void, setShown?(agent: string, shown: boolean): void, setSeedsShown?(shown: boolean): void}} Drawn
  */
 
 /** @param {string} id @returns {HTMLElement} */
@@ -35,8 +37,8 @@ function colourSwatches() {
   }
 }
 
-/** Rows of equal length as one line, broken by NaN between them. @param {number[]} x @param {Numbers} rows */
-function broken(x, rows) {
+/** Rows of equal length as one line, with NaN between rows. @param {number[]} x @param {Numbers} rows */
+function joinedRows(x, rows) {
   const n = x.length;
   const seeds = rows.length / n;
   const across = new Float64Array(seeds * (n + 1)).fill(NaN);
@@ -50,80 +52,89 @@ function broken(x, rows) {
   return { across, up };
 }
 
-/** @param {string} name of radio buttons @param {(log: boolean) => void} chosen */
-function onScale(name, chosen) {
-  for (const radio of /** @type {NodeListOf<HTMLInputElement>} */ (document.querySelectorAll(`[name="${name}"]`))) {
-    radio.addEventListener("change", () => chosen(radio.value === "log"));
+// --- charts -----------------------------------------------------------------------------------------------------------
+/** All agents in one chart: means, intervals and single seeds. @param {HTMLElement} element @param {CurvesPanel} panel @returns {Drawn} */
+function drawCurves(element, panel) {
+  const chart = new Curves(element, agents, panel);
+  for (const { label } of agents) {
+    const { mean, low, high } = panel.bands[label];
+    chart.setBand(label, { x: panel.episodes, mean: floats(mean, "f8"), low: floats(low, "f8"), high: floats(high, "f8") });
+    const { across, up } = joinedRows(panel.seedX, floats(panel.seeds[label], "f4"));
+    chart.setSeeds(label, across, up);
   }
+  return chart;
 }
 
-// --- curves -----------------------------------------------------------------------------------------------------------
-function learningCurves() {
-  const charts = content.curves.map((told) => {
-    const chart = new Curves(marked("chart", told.name), agents, told);
-    for (const { label } of agents) {
-      const { mean, low, high } = told.bands[label];
-      chart.setBand(label, { x: told.episodes, mean: floats(mean, "f8"), low: floats(low, "f8"), high: floats(high, "f8") });
-      const { across, up } = broken(told.seedX, floats(told.seeds[label], "f4"));
-      chart.setSeeds(label, across, up);
-    }
-    return chart;
-  });
-  onScale("scale", (log) => charts.forEach((chart) => chart.setLog(log)));
-  const singles = input("single-seeds");
-  singles.addEventListener("change", () => charts.forEach((chart) => chart.setSeedsShown(singles.checked)));
-  for (const box of /** @type {NodeListOf<HTMLInputElement>} */ (document.querySelectorAll("[data-agent]"))) {
-    box.addEventListener("change", () => charts.forEach((chart) => chart.setShown(box.dataset.agent ?? "", box.checked)));
-  }
-}
-
-/** A hue from step 1 to the last, told apart by colour-blind readers: lightness changes all the way. @param {number} share */
+/** A hue from step 1 to the last; lightness changes monotonically, for colour-blind readers. @param {number} share */
 function ofStep(share) {
   return `hsl(${250 - 190 * share} ${55 + 25 * share}% ${(dark.matches ? 68 : 32) + (dark.matches ? 8 : 16) * share}%)`;
 }
 
-function prices() {
+/** One agent: a line for each constraint and step, and their means. @param {HTMLElement} element @param {StepsPanel} panel @returns {Drawn} */
+function drawSteps(element, panel) {
   let log = false;
-  const ramp = document.getElementById("steps");
-  ramp?.style.setProperty("background", `linear-gradient(90deg, ${[0, 0.25, 0.5, 0.75, 1].map(ofStep).join(",")})`);
-  const draws = Object.entries(content.prices).map(([label, { x, z }]) => {
-    const element = marked("price", label);
-    const lines = z.map((steps) => steps.map((each) => floats(each, "f8")));
-    const { colour } = /** @type {Look} */ (agents.find((agent) => agent.label === label));
-    const draw = () => {
-      const traces = lines.flatMap((steps, i) => {
-        const which = lines.length > 1 ? `, constraint ${i + 1}` : "";
-        const hovertemplate = "episode %{x}: %{y:.4~g}";
-        const each = steps.map((y, h) => ({
-          x,
-          y,
-          mode: "lines",
-          opacity: 0.55,
-          line: { width: 1.2, color: ofStep(steps.length > 1 ? h / (steps.length - 1) : 0) },
-          name: `step ${h + 1}${which}`,
-          hovertemplate,
-        }));
-        const mean = x.map((_, k) => steps.reduce((sum, y) => sum + y[k], 0) / steps.length);
-        const bold = { x, y: mean, mode: "lines", line: { width: 2.6, color: onPage(colour) }, name: `mean${which}`, hovertemplate };
-        return [...each, bold];
+  const { episodes } = panel;
+  const lines = panel.z.map((steps) => steps.map((numbers) => floats(numbers, "f8")));
+  const { colour } = /** @type {Look} */ (agents.find((agent) => agent.label === panel.agent));
+  const draw = () => {
+    const traces = lines.flatMap((steps, i) => {
+      const which = lines.length > 1 ? `, constraint ${i + 1}` : "";
+      const hovertemplate = "episode %{x}: %{y:.4~g}";
+      const thin = steps.map((y, h) => ({
+        x: episodes,
+        y,
+        mode: "lines",
+        opacity: 0.55,
+        line: { width: 1.2, color: ofStep(steps.length > 1 ? h / (steps.length - 1) : 0) },
+        name: `step ${h + 1}${which}`,
+        hovertemplate,
+      }));
+      const mean = episodes.map((_, k) => steps.reduce((sum, y) => sum + y[k], 0) / steps.length);
+      const line = { width: 2.6, color: onPage(colour) };
+      return [...thin, { x: episodes, y: mean, mode: "lines", line, name: `mean${which}`, hovertemplate }];
+    });
+    const layout = theme({ x: panel.x, y: panel.y, log, height: 300, fromZero: panel.fromZero });
+    drawn(element, traces, { ...layout, hovermode: "closest" });
+  };
+  draw();
+  onWidth(element, draw);
+  dark.addEventListener("change", draw);
+  return {
+    setLog(chosen) {
+      log = chosen;
+      draw();
+    },
+  };
+}
+
+/** How panels are drawn, by style. The player draws timelines itself. @type {Record<string, (element: HTMLElement, panel: any) => Drawn>} */
+const STYLES = { curves: drawCurves, steps: drawSteps };
+
+/** Draw all charts, and connect the controls of their sections. */
+function drawCharts() {
+  const ramp = `linear-gradient(90deg, ${[0, 0.25, 0.5, 0.75, 1].map(ofStep).join(",")})`;
+  for (const element of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(".ramp.steps"))) {
+    element.style.setProperty("background", ramp);
+  }
+  const panels = content.charts.filter(({ style }) => style in STYLES);
+  const charts = panels.map((panel) => ({ section: panel.section, chart: STYLES[panel.style](marked("chart", panel.name), panel) }));
+  for (const controls of document.querySelectorAll("[data-controls]")) {
+    const own = charts.filter(({ section }) => section === /** @type {HTMLElement} */ (controls).dataset.controls);
+    for (const input of controls.querySelectorAll("input")) {
+      input.addEventListener("change", () => {
+        for (const { chart } of own) {
+          if (input.type === "radio") chart.setLog(input.value === "log");
+          else if (input.dataset.agent !== undefined) chart.setShown?.(input.dataset.agent, input.checked);
+          else chart.setSeedsShown?.(input.checked);
+        }
       });
-      const layout = theme({ x: "episode k", y: "Z", log, height: 300 });
-      drawn(element, traces, { ...layout, hovermode: "closest" });
-    };
-    draw();
-    onWidth(element, draw);
-    dark.addEventListener("change", draw);
-    return draw;
-  });
-  onScale("price-scale", (chosen) => {
-    log = chosen;
-    draws.forEach((draw) => draw());
-  });
+    }
+  }
 }
 
 // --- the player -------------------------------------------------------------------------------------------------------
 /** @param {Scene} map @param {Violation} violation */
-function told(map, [episode, h, x, a, amount]) {
+function describeViolation(map, [episode, h, x, a, amount]) {
   const place = `row ${Math.floor(x / map.width) + 1}, column ${(x % map.width) + 1}`;
   return `episode ${episode}, step ${h}: ${place}, ${map.actions[a].name} (g = ${amount.toPrecision(3)})`;
 }
@@ -141,24 +152,24 @@ function player(map) {
   });
   const slider = input("moment");
   slider.max = String(last);
-  const when = momentsOfHarm(map, films);
+  const timeline = drawTimeline(map, films);
 
   /** @param {number} at */
   const show = (at) => {
     const moment = Math.min(Math.max(at, 0), last);
     slider.value = String(moment);
     const { episode } = content.films[films[0].label][moment];
-    const words = `after ${episode.toLocaleString("en")} of ${content.episodes.toLocaleString("en")} episodes`;
-    byId("now").textContent = words;
-    slider.setAttribute("aria-valuetext", words);
+    const text = `after ${episode.toLocaleString("en")} of ${content.episodes.toLocaleString("en")} episodes`;
+    byId("now").textContent = text;
+    slider.setAttribute("aria-valuetext", text);
     for (const { label, board, totals } of boards) {
       const film = content.films[label];
-      const harm = new Harm(map);
-      for (const frame of film.slice(0, moment + 1)) harm.add(frame.violations);
-      board.show(film[moment], harm);
+      const counts = new ViolationCounts(map);
+      for (const frame of film.slice(0, moment + 1)) counts.add(frame.violations);
+      board.show(film[moment], counts);
       showTotals(totals, film[moment], film[Math.max(moment - 1, 0)]);
     }
-    when.mark(episode);
+    timeline.mark(episode);
   };
 
   let timer = 0;
@@ -185,18 +196,18 @@ function player(map) {
   play.addEventListener("click", () => (timer ? stop() : start()));
   slider.addEventListener("input", () => goTo(Number(slider.value)));
   byId("back").addEventListener("click", () => goTo(Number(slider.value) - 1));
-  byId("forth").addEventListener("click", () => goTo(Number(slider.value) + 1));
-  byId("next-harm").addEventListener("click", () => {
+  byId("forward").addEventListener("click", () => goTo(Number(slider.value) + 1));
+  byId("next-unsafe").addEventListener("click", () => {
     const now = Number(slider.value);
-    const harmful = (/** @type {number} */ at) => films.some(({ label }) => content.films[label][at].violations.length > 0);
+    const isUnsafe = (/** @type {number} */ at) => films.some(({ label }) => content.films[label][at].violations.length > 0);
     for (let at = now + 1; at <= last; at += 1) {
-      if (harmful(at)) {
+      if (isUnsafe(at)) {
         goTo(at);
         return;
       }
     }
   });
-  when.onPick((episode) => goTo(content.films[films[0].label].findIndex((frame) => frame.episode >= episode)));
+  timeline.onPick((episode) => goTo(content.films[films[0].label].findIndex((frame) => frame.episode >= episode)));
   const step = /** @type {HTMLSelectElement} */ (/** @type {unknown} */ (byId("step")));
   step.addEventListener("change", () => boards.forEach(({ board }) => board.setStep(Number(step.value))));
   for (const layer of ["arrows", "marks", "route"]) {
@@ -211,7 +222,7 @@ function player(map) {
     });
   }
   legend();
-  show(last); // what became of everybody; Play starts at the beginning
+  show(last); // the final moment; Play starts at the beginning
 }
 
 /** @param {HTMLElement} list @param {Frame} frame @param {Frame} before */
@@ -219,57 +230,60 @@ function showTotals(list, { episode, totals }, before) {
   const number = (/** @type {number} */ value, digits = 0) =>
     value.toLocaleString("en", { maximumFractionDigits: 1, minimumFractionDigits: digits });
   const rows = [
-    ["harm in all", number(totals.violation)],
-    ["harm just now", number(totals.violation - before.totals.violation)],
-    ["reward an episode so far", number(episode ? totals.return / episode : 0, 1)],
+    ["total violations", number(totals.violation)],
+    ["new violations", number(totals.violation - before.totals.violation)],
+    ["mean return so far", number(episode ? totals.return / episode : 0, 1)],
   ];
   list.replaceChildren(
     ...rows.map(([key, value]) => {
       const row = document.createElement("div");
       const term = document.createElement("dt");
-      const said = document.createElement("dd");
+      const definition = document.createElement("dd");
       term.textContent = key;
-      said.textContent = value;
-      row.append(term, said);
+      definition.textContent = value;
+      row.append(term, definition);
       return row;
     }),
   );
 }
 
-const MOMENTS_ACROSS = 1000; // of the picture of unsafe steps: more columns than pixels show nothing more
+const TIMELINE_COLUMNS = 1000; // the largest number; more columns than pixels are not visible
 
-/** Every unsafe step by episode and step, agents above each other. @param {Scene} map @param {Look[]} films */
-function momentsOfHarm(map, films) {
-  const element = byId("when");
-  const room = 0.8;
+/** Every unsafe step by episode and step, one row for each agent. @param {Scene} map @param {Look[]} films */
+function drawTimeline(map, films) {
+  const panel = /** @type {Axes} */ (content.charts.find(({ style }) => style === "timeline"));
+  const element = marked("chart", panel.name);
+  element.setAttribute("role", "figure");
+  element.setAttribute("aria-label", panel.title);
+  const rowHeight = 0.8;
   let now = 0;
   let listening = false;
   /** @type {(episode: number) => void} */
   let pick = () => {};
   const height = 60 + 64 * films.length;
   const all = films.map(({ label }) => content.films[label].flatMap((frame) => frame.violations));
-  // An image: thousands of markers would take a second to draw.
-  const width = Math.ceil(content.episodes / MOMENTS_ACROSS);
+  // An image, because thousands of markers would take a second to draw.
+  const width = Math.ceil(content.episodes / TIMELINE_COLUMNS);
   const columns = Math.ceil(content.episodes / width);
   const across = Array.from({ length: columns }, (_, i) => (i + 0.5) * width + 0.5);
   const images = all.map((violations) => {
     const times = Array.from({ length: map.horizon }, () => new Array(columns).fill(null));
-    const words = Array.from({ length: map.horizon }, () => new Array(columns).fill(""));
+    const texts = Array.from({ length: map.horizon }, () => new Array(columns).fill(""));
     for (const each of violations) {
       const [row, column] = [each[1] - 1, Math.floor((each[0] - 1) / width)];
       times[row][column] = (times[row][column] ?? 0) + 1;
-      words[row][column] = words[row][column] ? `${times[row][column]} unsafe steps, the last: ${told(map, each)}` : told(map, each);
+      texts[row][column] = texts[row][column] ? `${times[row][column]} unsafe steps, the last: ${describeViolation(map, each)}` : describeViolation(map, each);
     }
-    return { times, words };
+    return { times, texts };
   });
   const draw = () => {
     const traces = films.map(({ label, colour }, row) => ({
       type: "heatmap",
       name: label,
       x: across,
-      y: Array.from({ length: map.horizon }, (_, h) => films.length - 1 - row + (room * (h + 0.5)) / map.horizon),
+      y: Array.from({ length: map.horizon }, (_, h) => films.length - 1 - row + (rowHeight * (h + 0.5)) / map.horizon),
       z: images[row].times,
-      text: images[row].words,
+      text: images[row].texts,
       zmin: 0,
       zmax: 1,
       colorscale: [[0, onPage(colour)], [1, onPage(colour)]],
@@ -277,7 +291,7 @@ function momentsOfHarm(map, films) {
       hoverongaps: false,
       hovertemplate: "%{text}<extra></extra>",
     }));
-    const layout = theme({ x: "episode", y: "", log: false, height });
+    const layout = theme({ x: panel.x, y: panel.y, log: false, height });
     const line = { type: "line", yref: "paper", y0: 0, y1: 1, x0: now, x1: now, line: { width: 1.5, color: layout.font.color } };
     drawn(element, traces, {
       ...layout,
@@ -286,7 +300,7 @@ function momentsOfHarm(map, films) {
       yaxis: {
         ...layout.yaxis,
         range: [-0.08, films.length],
-        tickvals: films.map((_, row) => films.length - 1 - row + room / 2),
+        tickvals: films.map((_, row) => films.length - 1 - row + rowHeight / 2),
         ticktext: films.map(({ title }) => shortened(title)),
         showgrid: false,
         zeroline: false,
@@ -321,13 +335,13 @@ function shortened(title) {
   return plain(title.length > 18 ? `${title.slice(0, 17)}…` : title);
 }
 
-/** The marks of the board, each beside what it means. */
+/** The marks of the board with their meanings. */
 function legend() {
   const list = byId("legend");
-  const entry = (/** @type {Element | null} */ mark, /** @type {string} */ words) => {
+  const entry = (/** @type {Element | null} */ mark, /** @type {string} */ meaning) => {
     const item = document.createElement("li");
     if (mark) item.append(mark);
-    item.append(words);
+    item.append(meaning);
     list.append(item);
   };
   const picture = (/** @type {string} */ d, /** @type {string} */ kind, zoom = 1) => {
@@ -350,15 +364,14 @@ function legend() {
   entry(picture(MARKS[1], "mark safe", 2), "certified safe");
   entry(picture(MARKS[2], "mark unsafe", 2), "certified unsafe");
   entry(picture(MARKS[0], "mark unknown", 2), "unknown");
-  entry(picture(BOLT, "bolt recent"), "unsafe step (pale: before this moment)");
+  entry(picture(BOLT, "bolt recent"), "unsafe step (pale: at an earlier moment)");
 }
 
 dark.addEventListener("change", colourSwatches);
 colourSwatches();
-learningCurves();
+drawCharts();
 if (scene) {
   const map = document.getElementById("map");
   if (map) new Board(map, scene, { label: "The problem", truth: true });
   if (Object.keys(content.films).length) player(scene);
 }
-prices();

@@ -1,26 +1,26 @@
 // @ts-check
-/** Settings as a link, as a file, and as a command. What comes back from a link or a file is checked by the server. */
+/** A request as a link, as a file, and as a command. The server checks what comes from a link or a file. */
 
-/** The link that opens this page with these settings. @param {Wish} wish */
-export function link(wish) {
-  const raw = new TextEncoder().encode(JSON.stringify(wish));
+/** The link that opens this page with these settings. @param {PlaygroundRequest} request */
+export function link(request) {
+  const raw = new TextEncoder().encode(JSON.stringify(request));
   const text = btoa(String.fromCharCode(...raw)).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
   return `${location.origin}${location.pathname}#${text}`;
 }
 
-/** What the fragment of a link holds; null of none, undefined of one that holds nothing. @param {string} fragment @returns {unknown} */
+/** The content of a link's fragment; null without a fragment, undefined if it cannot be read. @param {string} fragment @returns {unknown} */
 export function linked(fragment) {
   const text = fragment.replace(/^#/, "");
   if (!text) return null;
   try {
-    const raw = Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (each) => each.charCodeAt(0));
+    const raw = Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (letter) => letter.charCodeAt(0));
     return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(raw)) ?? undefined;
   } catch {
     return undefined;
   }
 }
 
-/** Hand the visitor a file. @param {string} name @param {Blob} content */
+/** Offer a file for download. @param {string} name @param {Blob} content */
 export function download(name, content) {
   const anchor = document.createElement("a");
   anchor.href = URL.createObjectURL(content);
@@ -29,23 +29,30 @@ export function download(name, content) {
   setTimeout(() => URL.revokeObjectURL(anchor.href), 10_000);
 }
 
-/** @param {Wish} wish */
-export function asFile(wish) {
-  return new Blob([`${JSON.stringify(wish, null, 2)}\n`], { type: "application/json" });
+/** @param {PlaygroundRequest} request */
+export function asFile(request) {
+  return new Blob([`${JSON.stringify(request, null, 2)}\n`], { type: "application/json" });
 }
 
-/** What to type to run the same without a browser. @param {Wish} wish @returns {string} */
-export function command(wish) {
+/**
+ * The command that runs the same without a browser.
+ * @param {PlaygroundRequest} request
+ * @param {AgentOffer[]} agents
+ * @returns {string}
+ */
+export function command(request, agents) {
   const quoted = (/** @type {unknown} */ value) => (/^[\w.=-]+$/.test(String(value)) ? String(value) : `'${value}'`);
-  const told = wish.agents.filter((name) => /^r?slucb-qvi$/.test(name)).map((name) => `--set ${name}.safe_action=safest`);
-  const set = Object.entries(wish.settings).map(([key, value]) => `--set ${quoted(`${key}=${value}`)}`);
-  const usual = wish.slip === 0.1;
+  const required = agents
+    .filter(({ label }) => request.agents.includes(label))
+    .flatMap(({ label, required: own }) => Object.entries(own).map(([key, value]) => `--set ${label}.${key}=${value}`));
+  const set = Object.entries(request.settings).map(([key, value]) => `--set ${quoted(`${key}=${value}`)}`);
+  const usual = request.slip === 0.1;
   const problem = usual ? "map.txt" : "problem.npz";
   const lines = [
-    `everystep run --problem ${problem}${usual ? ` --horizon ${wish.horizon}` : ""}`,
-    `  --agents ${wish.agents.join(",")} --episodes ${wish.episodes}`,
-    `  --seeds 1 --seed0 ${wish.seed} ${[...told, ...set, "--out out/mine"].join(" ")}`,
+    `everystep run --problem ${problem}${usual ? ` --horizon ${request.horizon}` : ""}`,
+    `  --agents ${request.agents.join(",")} --episodes ${request.episodes}`,
+    `  --seeds 1 --seed0 ${request.seed} ${[...required, ...set, "--out out/mine"].join(" ")}`,
   ];
-  const hint = usual ? "# map.txt holds the rows of the map:" : "# problem.npz is in the exported run folder, because of the slip";
-  return `${hint}\n${usual ? wish.rows.map((row) => `#   ${row}`).join("\n") + "\n" : ""}${lines.join(" \\\n")}`;
+  const hint = usual ? "# map.txt holds the rows of the map:" : "# problem.npz is in the exported run folder; a map file cannot hold the slip";
+  return `${hint}\n${usual ? request.rows.map((row) => `#   ${row}`).join("\n") + "\n" : ""}${lines.join(" \\\n")}`;
 }

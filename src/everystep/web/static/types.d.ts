@@ -1,4 +1,4 @@
-/** What the pages are told by Python (see frames.py), and the part of Plotly they use. */
+/** The data that Python passes to the pages (see watch.py), and the part of Plotly that they use. */
 
 interface SceneAction {
   name: string;
@@ -20,7 +20,7 @@ interface Scene {
   actions: SceneAction[];
   /** base64 of bytes (S * A): 1 where an action is truly safe at every step */
   safe: string;
-  /** the likeliest way of the safe optimum, H + 1 states; empty where there is none */
+  /** the most likely path of the safe optimal policy, H + 1 states; empty if there is none */
   route: number[];
   optimal_value: number | null;
 }
@@ -33,13 +33,13 @@ interface Frame {
   visits: number[];
   /** base64 of bytes (H * S): the action of the plan at each step and state */
   policy: string;
-  /** base64 of bytes (S * A): 0 unknown, 1 safe, 2 unsafe; null of an agent that judges no costs */
+  /** base64 of bytes (S * A): 0 unknown, 1 safe, 2 unsafe; null for agents without a cost model */
   labels: string | null;
   violations: Violation[];
   totals: Record<string, number>;
 }
 
-/** How an agent looks on every page and in every figure. */
+/** The colour and dash of an agent, the same on every page and in every figure. */
 interface Look {
   label: string;
   title: string;
