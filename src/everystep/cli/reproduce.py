@@ -24,10 +24,10 @@ def run(options: argparse.Namespace) -> None:
     from everystep.web import report
 
     out = Path(options.out)
-    plan = reproduction.plan(seeds, episodes)
-    plan.claim(out)
-    with progress_bar(plan.episodes) as advance:
-        findings = plan.run(advance)
+    runs = reproduction.prepare_paper_runs(seeds, episodes)
+    runs.claim(out)
+    with progress_bar(runs.episodes) as advance:
+        findings = runs.run(advance)
     findings.save(out)
     print(findings.text())
     print(f"\nWritten to {out}")

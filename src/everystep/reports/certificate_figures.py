@@ -1,4 +1,4 @@
-"""Figures of costs: which actions are certified safe or unsafe, and what harm and reward trade for each other."""
+"""Figures of costs: certified actions on a map, and the trade-off between regret and violations."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from everystep.mdp.certificates import SAFE, UNKNOWN, UNSAFE
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.problems.grids import MOVES
 
-# A colour and a shape for each label, so that they are told apart without colours as well.
-SHOWN = {SAFE: ("#0072B2", "safe"), UNSAFE: ("#D55E00", "unsafe"), UNKNOWN: ("#9A9A9A", "unknown")}
+# A colour and a shape for each label, so that labels also differ without colours.
+LABELS = {SAFE: ("#0072B2", "safe"), UNSAFE: ("#D55E00", "unsafe"), UNKNOWN: ("#9A9A9A", "unknown")}
 EDGE = [Stroke(linewidth=3.2, foreground="white", alpha=0.7), Normal()]  # keeps arrows legible on any cell
 
 
@@ -46,10 +46,12 @@ def certificates(
             ringed = np.argwhere(false[title] & ~problem.exempt[:, None])
             for x, a in ringed:
                 axes.plot(*_tip(int(x), int(a), width), "o", markersize=11, markerfacecolor="none", color=INK, zorder=6)
-            number = {name: int((labels[~problem.exempt] == label).sum()) for label, (_, name) in SHOWN.items()}
-            said = ", ".join(f"{number[name]} {name}" for _, name in SHOWN.values())
-            worth = "heuristic" if confidence[title] is None else f"p = {confidence[title]:g}"
-            axes.set_title(f"{title_of(title, int(size * 10))}\n{said}; {len(ringed)} false; {worth}", fontsize=9.5)
+            number = {name: int((labels[~problem.exempt] == label).sum()) for label, (_, name) in LABELS.items()}
+            counts = ", ".join(f"{number[name]} {name}" for _, name in LABELS.values())
+            confident = "heuristic" if confidence[title] is None else f"p = {confidence[title]:g}"
+            axes.set_title(
+                f"{title_of(title, int(size * 10))}\n{counts}; {len(ringed)} false; {confident}", fontsize=9.5
+            )
         figure.legend(handles=_legend(), loc="outside lower center", ncols=4, frameon=False, fontsize=9)
         return figure
 
@@ -60,7 +62,7 @@ def _tip(x: int, a: int, width: int) -> tuple[float, float]:
 
 
 def _arrows(axes: Axes, labels: np.ndarray, width: int, shown: np.ndarray) -> None:
-    for label, (colour, _) in SHOWN.items():
+    for label, (colour, _) in LABELS.items():
         at = np.argwhere((labels == label) & shown[:, None])
         if not len(at):
             continue
@@ -92,13 +94,13 @@ def _legend() -> list[Line2D]:
         UNSAFE: {"linewidth": 1.7, "marker": "|", "markersize": 7},
         UNKNOWN: {"linewidth": 0.7},
     }
-    lines = [Line2D([], [], color=colour, label=name, **looks[label]) for label, (colour, name) in SHOWN.items()]
+    lines = [Line2D([], [], color=colour, label=name, **looks[label]) for label, (colour, name) in LABELS.items()]
     ring = Line2D([], [], color=INK, marker="o", markerfacecolor="none", linestyle="none", markersize=9, label="false")
     return [*lines, ring]
 
 
 def tradeoff(panels: Mapping[str, Mapping[str, Sequence[tuple[float, Any, Any]]]]) -> Figure:
-    """Regret against total violation as the optimism of the cost estimate turns from 1 to -1.
+    """Total regret against total violations, for an optimism of the cost estimate from 1 to -1.
 
     panels[problem][curve] is a list of (optimism, violation interval, regret interval).
     """
@@ -107,26 +109,28 @@ def tradeoff(panels: Mapping[str, Mapping[str, Sequence[tuple[float, Any, Any]]]
         figure = Figure(figsize=(4.9 * len(panels), 4.2), layout="constrained")
         for axes, (name, curves) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
             for (curve, points), colour, marker in zip(curves.items(), colours, "os^D", strict=False):
-                harm = np.array([[v.mean, v.low, v.high] for _, v, _ in points])
+                total = np.array([[v.mean, v.low, v.high] for _, v, _ in points])
                 regret = np.array([[r.mean, r.low, r.high] for _, _, r in points])
-                mean = harm[:, 0], regret[:, 0]
+                mean = total[:, 0], regret[:, 0]
                 axes.errorbar(
-                    harm[:, 0], regret[:, 0], color=colour, marker=marker, markersize=5, label=curve, linewidth=1.4,
-                    xerr=[harm[:, 0] - harm[:, 1], harm[:, 2] - harm[:, 0]], elinewidth=0.8,
+                    total[:, 0], regret[:, 0], color=colour, marker=marker, markersize=5, label=curve, linewidth=1.4,
+                    xerr=[total[:, 0] - total[:, 1], total[:, 2] - total[:, 0]], elinewidth=0.8,
                     yerr=[regret[:, 0] - regret[:, 1], regret[:, 2] - regret[:, 0]],
                 )  # fmt: skip
                 names = {1.0: "+1", 0.0: "0", -1.0: "-1"}
                 marked = [
-                    (names[turn], x, y) for (turn, _, _), x, y in zip(points, *mean, strict=True) if turn in names
+                    (names[optimism], x, y)
+                    for (optimism, _, _), x, y in zip(points, *mean, strict=True)
+                    if optimism in names
                 ]
-                for i, (turn, x, y) in enumerate(marked):
+                for i, (sign, x, y) in enumerate(marked):
                     near = [other for other, u, v in marked[:i] if abs(u - x) < 2 and abs(v - y) < 100]
-                    if not near:  # a turn that changes nothing is not named again
+                    if not near:  # a point that hardly differs from another is not labelled again
                         axes.annotate(
-                            f"optimism {turn}" if i == 0 else turn, (x, y), xytext=(5, 6), textcoords="offset points",
+                            f"optimism {sign}" if i == 0 else sign, (x, y), xytext=(5, 6), textcoords="offset points",
                             color=colour, fontsize=9, path_effects=HALO, ha="right" if i == 0 else "left",
                         )  # fmt: skip
-            axes.set(title=name, xlabel="total hard violation", ylabel="total regret")
+            axes.set(title=name, xlabel="total violations", ylabel="total regret")
             from_zero(axes)
             axes.set_xlim(0)
             axes.legend(frameon=False, fontsize=9)

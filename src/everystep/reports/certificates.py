@@ -1,4 +1,4 @@
-"""`everystep certify DIR`: the certificates of a finished run, read from its folder, as a table and a picture."""
+"""`everystep certify DIR`: the certificates of a finished run, read from its folder, as a table and a figure."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from everystep.experiments import run_folder, tables
 from everystep.mdp import certificates
 from everystep.mdp.cmdp import FiniteCMDP
 
-PANELS = 3  # agents drawn beside each other
+PANELS = 3  # the largest number of agents in the figure
 
 
 @dataclass(frozen=True)
-class Certified:
-    """What the cost intervals of a run say at its end."""
+class CertifiedRun:
+    """The cost intervals at the end of a run."""
 
     folder: Path
     problem: FiniteCMDP
@@ -32,17 +32,17 @@ class Certified:
 
     @property
     def agents(self) -> list[str]:
-        return [each["label"] for each in self.spec["agents"] if f"{each['label']}_lower" in self.bounds]
+        return [agent["label"] for agent in self.spec["agents"] if f"{agent['label']}_lower" in self.bounds]
 
     def labels(self, agent: str, seed: int, step: int) -> np.ndarray:
-        """(S, A): safe 1, unsafe -1, unknown 0, of one seed at one step (counted from 1)."""
+        """(S, A): 1 safe, -1 unsafe, 0 unknown, for one seed at one step (counted from 1)."""
         lower, upper = self.bounds[f"{agent}_lower"], self.bounds[f"{agent}_upper"]
         row = self._row(seed)
         if not 1 <= step <= self.problem.horizon:
             raise EverystepError(f"step is {step}; give a whole number from 1 to {self.problem.horizon}.")
         h = step - 1 if lower.shape[1] > 1 else 0
-        turn = lambda array: array[row, h].swapaxes(-1, -2)
-        return np.asarray(certificates.labels(turn(lower), turn(upper))).T
+        transposed = lambda array: array[row, h].swapaxes(-1, -2)
+        return np.asarray(certificates.labels(transposed(lower), transposed(upper))).T
 
     def _row(self, seed: int) -> int:
         if seed not in self.spec["seeds"]:
@@ -51,7 +51,7 @@ class Certified:
         return int(self.spec["seeds"].index(seed))
 
     def draw(self, agents: list[str], seed: int, step: int) -> list[Path]:
-        """figures/certificates.png and .svg; none for a problem that is not drawn on a grid."""
+        """Write figures/certificates.png and .svg; no file for a problem that is not drawn on a grid."""
         panels = {label: self.labels(label, seed, step) for label in agents}
         if self.problem.grid is None or self.problem.actions != 4:
             return []
@@ -61,10 +61,10 @@ class Certified:
         g = self.problem.g[:, step - 1 if self.problem.g.shape[1] > 1 else 0]
         safe = (g <= 0).all(0)
         wrong = {
-            label: ((each == certificates.SAFE) & ~safe) | ((each == certificates.UNSAFE) & safe)
-            for label, each in panels.items()
+            label: ((labels == certificates.SAFE) & ~safe) | ((labels == certificates.UNSAFE) & safe)
+            for label, labels in panels.items()
         }
-        p = {each["label"]: each["confidence"] for each in self.spec["agents"]}
+        p = {agent["label"]: agent["confidence"] for agent in self.spec["agents"]}
         drawing = certificate_figures.certificates(self.problem, panels, wrong, p)
         return figures.save(drawing, self.folder / "figures" / "certificates")
 
@@ -72,11 +72,11 @@ class Certified:
 ENDS = ("lower", "upper")
 
 
-def _has(agent: dict[str, Any], bounds: dict[str, np.ndarray]) -> bool:
+def _has_certificates(agent: dict[str, Any], bounds: dict[str, np.ndarray]) -> bool:
     return f"{agent['label']}_lower" in bounds and "confidence" in agent
 
 
-def read(folder: Path) -> Certified:
+def read(folder: Path) -> CertifiedRun:
     """The certificates of a run folder."""
     run_folder.refuse_unfinished(folder)
     if not (folder / "spec.json").is_file():
@@ -93,29 +93,30 @@ def read(folder: Path) -> Certified:
         with (folder / "certificates.npz").open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             bounds = {name: file[name] for name in file.files}
         problem = problems.from_arrays(folder / "problem.npz")
-        ends = {end: bounds[f"{each['label']}_{end}"] for each in spec["agents"] for end in ENDS if _has(each, bounds)}
+        certified = [agent for agent in spec["agents"] if _has_certificates(agent, bounds)]
+        ends = [bounds[f"{agent['label']}_{end}"] for agent in certified for end in ENDS]
         shape = (len(spec["seeds"]), problem.constraints, problem.states, problem.actions)
-        if not ends or any((len(each), *each.shape[2:]) != shape for each in ends.values()):
+        if not ends or any((len(end), *end.shape[2:]) != shape for end in ends):
             raise ValueError
     except EverystepError:
         raise
-    except Exception:  # what a damaged file raises is written nowhere
+    except Exception:  # the errors of damaged files are not documented
         raise EverystepError(f"'{folder}' has files that cannot be read; run it again into another folder.") from None
-    return Certified(folder, problem, spec, bounds)
+    return CertifiedRun(folder, problem, spec, bounds)
 
 
 def run(folder: Path, agents: list[str], seed: str | None, step: str) -> str:
-    """Read, draw, write certificates.json, and return the table."""
+    """Read a run, draw the figure, write certificates.json, and return the table."""
     certified = read(folder)
     for name in agents:
         if name not in certified.agents:
             raise unknown("agent", name, certified.agents, f"The run has {', '.join(certified.agents)}.")
     first = certified.spec["seeds"][0]
-    shown = agents or certified.agents[:PANELS]
+    panels = agents or certified.agents[:PANELS]
     number = whole_number("seed", first if seed is None else seed, at_least=0)
-    drawn = certified.draw(shown, number, whole_number("step", step))
+    drawn = certified.draw(panels, number, whole_number("step", step))
     summary = certified.summary
     files.write_json(folder / "certificates.json", summary)
     lines = [tables.certificates(summary, len(certified.spec["seeds"]))]
-    lines += [f"\nDrawn, for seed {number} at step {step}: {drawn[0]}"] if drawn else []
+    lines += [f"\nFigure for seed {number} at step {step}: {drawn[0]}"] if drawn else []
     return "\n".join(lines)
