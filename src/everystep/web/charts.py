@@ -196,7 +196,7 @@ CHARTS: tuple[Chart, ...] = (
         "violation",
         "curves",
         title="Violations per episode",
-        caption=f"Sum of max(g, 0) over the steps of an episode, moving average over {reductions.WINDOW} episodes.",
+        caption=f"Sum of max(g, 0) per episode, moving average over {reductions.WINDOW} episodes.",
         x="episode",
         y="violations",
         data=partial(learning_curve, "violation"),
