@@ -15,6 +15,7 @@ from everystep.environments.learner import BrokenError
 from everystep.environments.logged import Batch, from_env
 from everystep.environments.policy import Policy
 from everystep.errors import EverystepError
+from everystep.experiments import run_folder
 from everystep.mdp import planner
 
 RING = 4  # states of the little world
@@ -502,3 +503,23 @@ def test_the_optimum_of_a_published_table_is_reached_by_training_on_its_environm
     fell = lambda obs, a, after, info: 1.0 if after in (5, 7, 11, 12) else -1.0
     result = es.train(env, constraint=fell, horizon=8, episodes=60)
     assert result.episodes["return"][-3:].mean() == pytest.approx(planner.solve(problem).value)
+
+
+# --- folders ----------------------------------------------------------------------------------------------------------
+def test_a_policy_of_another_format_is_refused_in_a_sentence(tmp_path):
+    es.train(Ring(), constraint=harm, horizon=5, episodes=2).policy.save(tmp_path)
+    content = json.loads((tmp_path / "policy.json").read_text())
+    (tmp_path / "policy.json").write_text(json.dumps(content | {"format": 1}))
+    with pytest.raises(EverystepError, match=r"has format 1, and this version reads format 2; train it again"):
+        Policy.load(tmp_path)
+
+
+def test_a_training_run_says_its_kind_and_is_not_taken_for_an_experiment(tmp_path):
+    result = es.train(Ring(), agents.lsvi_ae(radius="paper"), constraint=harm, horizon=5, episodes=2)
+    result.save(tmp_path / "run")
+    result.save(tmp_path / "run")  # the same run again
+    spec = json.loads((tmp_path / "run" / "spec.json").read_text())
+    assert (spec["kind"], spec["format"], spec["confidence"]) == ("training", 2, 0.05)
+    assert spec["guarantee"] == result.policy.confidence
+    with pytest.raises(EverystepError, match=r"holds a training run, not an experiment"):
+        run_folder.read_spec(tmp_path / "run")

@@ -29,8 +29,8 @@ from everystep.environments.models.linear import (
     StoredLinearValues,
 )
 from everystep.environments.models.protocols import Predictor, StoredCostModel, StoredValueModel
+from everystep.features.maps import Features, rebuild
 from everystep.features.spaces import rows
-from everystep.features.specs import Features, rebuild
 from everystep.kernels import Kernel
 from everystep.lsvi.radii import Radius
 

@@ -32,6 +32,7 @@ from everystep.features.spaces import Coordinates
 from everystep.features.specs import bind, one_hot
 from everystep.mdp.cmdp import FiniteCMDP
 
+FORMAT = 2  # of spec.json; format 1 had no number, and the guarantee under "confidence"
 MOST_STEPS = 10_000  # of an episode, whose rows are learnt together
 COLUMNS = ("return", "length", "violation", "unsafe_steps", "soft_violation", "planned")
 LOOK_AHEAD = 50  # default steps a plan looks ahead, if episodes are longer
@@ -268,6 +269,8 @@ class Learner:
         assert self.agent is not None
         resolved = self.resolved
         return {
+            "kind": run_folder.TRAINING,
+            "format": FORMAT,
             "environment": self.name,
             "agent": self.recipe.name,
             "settings": resolved.to_json(),

@@ -17,7 +17,7 @@ from everystep.environments.encoders import COORDINATES, Encoder, FeatureEncoder
 from everystep.environments.models.linear import NoCosts
 from everystep.environments.models.protocols import StoredCostModel, StoredSizes, StoredValueModel
 from everystep.errors import EverystepError
-from everystep.features.specs import Features
+from everystep.features.maps import Features
 from everystep.kernels import ALL, Kernel, looks_at
 from everystep.lsvi import radii
 from everystep.lsvi.algorithm import Agent, State

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from everystep.experiments.result import FinishedRun
 
 WORK = ".work"
+TRAINING = "training"  # the `kind` in a spec.json that `train` wrote; that of an experiment has none
 ROWS = 2**17  # of a row group, at most: whole seeds where they fit
 
 
@@ -67,7 +68,7 @@ def claim(out: Path, spec: dict[str, Any]) -> None:
 def _refuse_another(out: Path, where: Path, spec: dict[str, Any]) -> None:
     if not (where / "spec.json").is_file():
         raise EverystepError(f"out '{out}' holds other files; choose an empty or a new folder.")
-    if not same_run(read_spec(where), spec):
+    if not same_run(read_json(where / "spec.json"), spec):
         kind = "a different run" if where == out else "a different, unfinished run"
         raise EverystepError(f"out '{out}' already holds {kind}; choose another folder, or remove it.")
 
@@ -88,8 +89,14 @@ def how_to_finish(folder: Path) -> str:
 
 
 def read_spec(folder: Path) -> dict[str, Any]:
-    """The spec.json of a run folder."""
-    return read_json(folder / "spec.json")
+    """The spec.json of a folder that `run` wrote; a folder that `train` wrote is refused."""
+    spec = read_json(folder / "spec.json")
+    if spec.get("kind") == TRAINING:
+        raise EverystepError(
+            f"'{folder}' holds a training run, not an experiment; read its episodes.parquet, or load its policy with "
+            "everystep.Policy.load."
+        )
+    return spec
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -1,17 +1,16 @@
 """Features of observations: specifications (specs), the maps they become (maps), and observation spaces (spaces)."""
 
+from everystep.features.maps import Features, rebuild
+from everystep.features.spaces import flatten
 from everystep.features.specs import (
-    Features,
     Spec,
     bind,
     centres,
-    flatten,
     fourier,
     function,
     joined,
     one_hot,
     polynomial,
-    rebuild,
     table,
     tiles,
 )

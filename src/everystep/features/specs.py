@@ -40,26 +40,10 @@ from everystep.features.maps import (
     Table,
     Tiles,
     name_of,
-    rebuild,
     value_at,
 )
-from everystep.features.spaces import Coordinates, flatten
+from everystep.features.spaces import Coordinates
 
-__all__ = [
-    "Features",
-    "Spec",
-    "bind",
-    "centres",
-    "flatten",
-    "fourier",
-    "function",
-    "joined",
-    "one_hot",
-    "polynomial",
-    "rebuild",
-    "table",
-    "tiles",
-]
 LARGEST = 20_000  # features of a state; matrices of more do not fit into memory, and a mistake is likely
 
 
