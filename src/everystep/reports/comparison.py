@@ -1,11 +1,11 @@
-"""`everystep compare`: every agent on every problem where it can be told what it must know, as a table of measurements.
+"""`everystep compare`: every agent on every problem that provides what it requires, as a table of measurements.
 
     out/compare/<problem>/   a run folder each
-    table1.md, table1.csv    written from these folders, and from nothing else
+    table1.md, table1.csv    written from these folders alone
 
-The paper's Table 1 holds bounds and assumptions. This one holds, for each problem, what was measured: regret, hard
-violation, the share of episodes with any, and what had to be known. Differences to the first agent are paired over
-seeds, which meet the same draws of the world. `ablation` does the same with the ingredients of LSVI-AE taken away.
+The paper's Table 1 lists bounds and assumptions. This one lists measurements for each problem: regret, violations, the
+share of episodes with violations, and what an agent requires. Differences to the first agent are paired over seeds,
+which have the same random draws of the problem. `ablation` compares LSVI-AE with variants that lack one ingredient.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ ABLATION: dict[str, Recipe] = {
 
 
 class Prepared(NamedTuple):
-    """The runs to do, by problem, and why other agents are left out of them."""
+    """The runs by problem, and the reasons why other agents are left out of them."""
 
     runs: dict[str, experiment.Experiment]
     left_out: dict[str, dict[str, str]]
@@ -120,7 +120,7 @@ def ablation(names: Sequence[str] | None = None, seeds: int = 32, episodes: int 
 def _able(
     recipes: Sequence[Recipe], standard: Standard, problem: FiniteCMDP, episodes: int
 ) -> tuple[list[Recipe], dict[str, str]]:
-    """Those that can run on a problem, with its settings; and of the others, the sentence that refused them."""
+    """The agents that can run on a problem, with its settings; and for the others, the sentence that refuses them."""
     able, refused = [], {}
     for recipe in recipes:
         own = config.accepted_settings(recipe.name, standard.settings_on(problem))
@@ -135,7 +135,7 @@ def _able(
 
 
 class Row(NamedTuple):
-    """What was measured of one agent on one problem; intervals over seeds, differences to the first of the run."""
+    """The measurements of one agent on one problem; intervals over seeds, differences to the first agent of the run."""
 
     problem: str
     agent: str
@@ -144,15 +144,15 @@ class Row(NamedTuple):
     optimum: float
     regret: statistics.Interval
     violation: statistics.Interval
-    violation_in_the_mean: statistics.Interval  # of the mean over what an agent draws its actions from
+    violation_in_the_mean: statistics.Interval  # of the mean cost over the distribution of actions
     violating_episodes: statistics.Interval
-    safe_set: float | None  # mean number of actions called safe in a state at the end, of agents that look at costs
+    safe_set: float | None  # mean number of certified safe actions per state at the end; None without a cost model
     regret_difference: statistics.Paired | None
     violation_difference: statistics.Paired | None
 
 
 class Table(NamedTuple):
-    """All that run folders say."""
+    """The contents of all run folders."""
 
     rows: list[Row]
     runs: dict[str, dict[str, Any]]  # the summary of each problem
@@ -160,61 +160,61 @@ class Table(NamedTuple):
     unfinished: tuple[Path, ...] = ()
 
     def text(self) -> str:
-        waiting = [run_folder.how_to_finish(folder) for folder in self.unfinished]
-        return "\n\n".join([*self._blocks(tables.aligned, "{}"), *waiting, FOOT])
+        unfinished = [run_folder.how_to_finish(folder) for folder in self.unfinished]
+        return "\n\n".join([*self._blocks(tables.aligned, "{}"), *unfinished, FOOTNOTE])
 
     def markdown(self) -> str:
-        return "\n\n".join([*self._blocks(tables.markdown, "## {}"), FOOT]) + "\n"
+        return "\n\n".join([*self._blocks(tables.markdown, "## {}"), FOOTNOTE]) + "\n"
 
     def _blocks(self, aligned: Callable[[list[list[str]]], str], head: str) -> Iterator[str]:
         for name, summary in self.runs.items():
-            mine = [row for row in self.rows if row.problem == name]
+            own = [row for row in self.rows if row.problem == name]
             yield head.format(
                 f"{name}: H = {summary['problem']['horizon']}, {summary['episodes']} episodes, "
                 f"{summary['seeds']} seeds, safe optimum {summary['problem']['optimal_value']:.4f}"
             )
-            yield aligned([HEAD, *(_cells(row) for row in mine)])
+            yield aligned([HEAD, *(_cells(row) for row in own)])
             if self.left_out[name]:
                 yield "\n".join(f"left out: {sentence}" for sentence in self.left_out[name].values())
 
     def write(self, out: Path) -> None:
-        """table1.md and table1.csv in `out`, each whole."""
+        """Write table1.md and table1.csv into `out`."""
         with files.replacing(out) as folder:
             (folder / "table1.md").write_text(self.markdown(), encoding="utf-8")
             with (folder / "table1.csv").open("w", newline="", encoding="utf-8") as file:
                 writer = csv.writer(file)
                 writer.writerow(["problem", "agent", "needs", "measure", "mean", "low", "high"])
-                writer.writerows(line for row in self.rows for line in _lines(row))
+                writer.writerows(line for row in self.rows for line in _csv_lines(row))
 
 
 HEAD = [
     "agent",
-    "told",
+    "requires",
     "final value",
-    "regret",
-    "hard violation",
+    "total regret",
+    "total violations",
     "in the mean",
-    "episodes violated",
-    "safe set",
+    "episodes with violations",
+    "safe actions",
     "regret, difference",
-    "violation, difference",
+    "violations, difference",
 ]
-FOOT = (
-    "final value: mean over the last 100 episodes. regret, hard violation: sums over all episodes; regret against the "
-    "safe\noptimum is negative where harm pays. In brackets: 95 % bootstrap intervals over seeds. in the mean: hard "
-    "violation of the\nmean cost over the actions that an agent draws one from, where it draws. safe set: how many "
-    "actions the cost intervals\ncall safe in a state at the end, on average. difference: the agent minus the first "
-    "one, paired over seeds, with the p-value\nof a sign-flip test."
-)
+FOOTNOTE = f"""\
+final value: mean over the last {reductions.FINAL} episodes. total regret, total violations: sums over all episodes;
+regret against the safe optimum is negative if violations increase the return. In brackets: 95 % bootstrap confidence
+intervals over seeds. in the mean: violations of the mean cost over the distribution from which an agent draws its
+actions. safe actions: certified by the cost intervals at the end, mean number per state. difference: the agent minus
+the first agent, paired over seeds, with the p-value of a sign-flip test."""
 
 
 def _cells(row: Row) -> list[str]:
     share = row.violating_episodes
     percent = f"{share.mean:.1%} [{share.low:.1%}, {share.high:.1%}]"
     numbers = [
-        tables.interval(each) for each in (row.final_value, row.regret, row.violation, row.violation_in_the_mean)
+        tables.interval(interval)
+        for interval in (row.final_value, row.regret, row.violation, row.violation_in_the_mean)
     ]
-    differences = [_difference(each) for each in (row.regret_difference, row.violation_difference)]
+    differences = [_difference(paired) for paired in (row.regret_difference, row.violation_difference)]
     safe_set = "" if row.safe_set is None else tables.number(row.safe_set)
     return [row.agent, row.needs, *numbers, percent, safe_set, *differences]
 
@@ -226,14 +226,14 @@ def _difference(paired: statistics.Paired | None) -> str:
     return f"{tables.number(float(paired.difference.mean))} ({p})"
 
 
-def _lines(row: Row) -> Iterator[list[Any]]:
+def _csv_lines(row: Row) -> Iterator[list[Any]]:
     for name in ("final_value", "regret", "violation", "violation_in_the_mean", "violating_episodes"):
-        yield [row.problem, row.agent, row.needs, name, *(float(each) for each in getattr(row, name))]
+        yield [row.problem, row.agent, row.needs, name, *(float(number) for number in getattr(row, name))]
     if row.safe_set is not None:
         yield [row.problem, row.agent, row.needs, "safe_set", row.safe_set, "", ""]
     for name in ("regret_difference", "violation_difference"):
         if (paired := getattr(row, name)) is not None:
-            yield [row.problem, row.agent, row.needs, name, *(float(each) for each in paired.difference)]
+            yield [row.problem, row.agent, row.needs, name, *(float(number) for number in paired.difference)]
             yield [row.problem, row.agent, row.needs, f"{name}_p", paired.p, "", ""]
 
 
@@ -258,24 +258,25 @@ def read(out: Path) -> Table:
 
 def _rows(folder: Path, spec: Mapping[str, Any], summary: Mapping[str, Any]) -> Iterator[Row]:
     columns = run_folder.read_curves(folder, ("value", "regret", "violation", "mixture_violation"))
-    of = lambda samples: statistics.mean_over_seeds(samples, np.random.default_rng(0))
-    first = None
-    for each in spec["agents"]:
-        curves = columns[each["label"]]
+    over_seeds = lambda samples: statistics.mean_over_seeds(samples, np.random.default_rng(0))
+    paired = lambda own, other: statistics.paired(own, other, np.random.default_rng(0))
+    first: tuple[np.ndarray, np.ndarray] | None = None
+    for agent in spec["agents"]:
+        curves = columns[agent["label"]]
         regret, violation = curves["regret"].sum(1), curves["violation"].sum(1)
-        paired = lambda ours, theirs: statistics.paired(ours, theirs, np.random.default_rng(0))
+        in_the_mean = curves["mixture_violation"].sum(1) if "mixture_violation" in curves else violation
         yield Row(
-            folder.name,
-            each["label"],
-            REGISTERED[each["agent"]].needs if each["agent"] in REGISTERED else "?",
-            of(statistics.last(curves["value"], reductions.FINAL)),
-            summary["problem"]["optimal_value"],
-            of(regret),
-            of(violation),
-            of(curves["mixture_violation"].sum(1)) if "mixture_violation" in curves else of(violation),
-            of((curves["violation"] > 0).mean(1)),
-            summary.get("certificates", {}).get(each["label"], {}).get("safe_set"),
-            None if first is None else paired(regret, first[0]),
-            None if first is None else paired(violation, first[1]),
+            problem=folder.name,
+            agent=agent["label"],
+            needs=REGISTERED[agent["agent"]].needs if agent["agent"] in REGISTERED else "?",
+            final_value=over_seeds(statistics.last(curves["value"], reductions.FINAL)),
+            optimum=summary["problem"]["optimal_value"],
+            regret=over_seeds(regret),
+            violation=over_seeds(violation),
+            violation_in_the_mean=over_seeds(in_the_mean),
+            violating_episodes=over_seeds((curves["violation"] > 0).mean(1)),
+            safe_set=summary.get("certificates", {}).get(agent["label"], {}).get("safe_set"),
+            regret_difference=None if first is None else paired(regret, first[0]),
+            violation_difference=None if first is None else paired(violation, first[1]),
         )
         first = (regret, violation) if first is None else first
