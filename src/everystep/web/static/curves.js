@@ -83,6 +83,13 @@ export function theme({ x, y, log, height, fromZero = false }) {
   };
 }
 
+/** Draw now, and again whenever the width of the element or the colour scheme changes. @param {HTMLElement} element @param {() => void} draw */
+export function keepDrawn(element, draw) {
+  draw();
+  onWidth(element, draw);
+  dark.addEventListener("change", draw);
+}
+
 /** Draw a chart at the present width of its element. @param {HTMLElement} element @param {object[]} traces @param {object} layout */
 export function drawn(element, traces, layout) {
   const config = { displaylogo: false, displayModeBar: false, doubleClick: "reset" };

@@ -208,18 +208,12 @@ function receive(message) {
       send({ command: "received", frame: message.frame });
       break;
     case "paused":
-      if (!current(message)) break;
-      enter("paused");
-      reached(message.episode);
-      lanes.chart();
-      showStatus("Paused.");
-      break;
     case "finished":
       if (!current(message)) break;
-      enter("finished");
+      enter(message.event);
       reached(message.episode);
       lanes.chart();
-      showStatus("All episodes are done.");
+      showStatus(message.event === "paused" ? "Paused." : "All episodes are done.");
       break;
     case "exporting":
       showStatus("Writing the run folder with its figures …");

@@ -1,7 +1,7 @@
 // @ts-check
 /** The report: boards and charts from the JSON in the page. charts.py lists the charts; `STYLES` draws them. */
 import { ARROW, BOLT, Board, MARKS, ViolationCounts } from "./board.js";
-import { Curves, dark, dress, drawn, floats, onPage, onWidth, plain, theme } from "./curves.js";
+import { Curves, dark, dress, drawn, floats, keepDrawn, onPage, plain, theme } from "./curves.js";
 
 /**
  * @typedef {{name: string, section: string, title: string, style: "curves" | "steps" | "timeline", x: string, y: string,
@@ -96,9 +96,7 @@ function drawSteps(element, panel) {
     const layout = theme({ x: panel.x, y: panel.y, log, height: 300, fromZero: panel.fromZero });
     drawn(element, traces, { ...layout, hovermode: "closest" });
   };
-  draw();
-  onWidth(element, draw);
-  dark.addEventListener("change", draw);
+  keepDrawn(element, draw);
   return {
     setLog(chosen) {
       log = chosen;
@@ -313,9 +311,7 @@ function drawTimeline(map, films) {
       chart.on("plotly_click", (/** @type {{points: {x: number}[]}} */ event) => pick(event.points[0].x));
     }
   };
-  draw();
-  onWidth(element, draw);
-  dark.addEventListener("change", draw);
+  keepDrawn(element, draw);
   return {
     /** @param {number} episode */
     mark(episode) {
