@@ -136,6 +136,8 @@ def read(folder: Path, columns: Sequence[str] = NEEDED) -> Run:
         spec = run_folder.read_spec(folder)
         problem = problems.from_arrays(folder / "problem.npz")
         curves = run_folder.read_curves(folder, columns)
+    except run_folder.NotAnExperimentError:
+        raise
     except Exception:  # the errors of damaged files are not documented
         raise EverystepError(f"'{folder}' has files that cannot be read; run it again into another folder.") from None
     return Run(folder, problem, spec, curves)

@@ -34,6 +34,10 @@ TRAINING = "training"  # the `kind` in a spec.json that `train` wrote; that of a
 ROWS = 2**17  # of a row group, at most: whole seeds where they fit
 
 
+class NotAnExperimentError(EverystepError):
+    """The folder holds a training run, which the commands for experiments cannot read."""
+
+
 class FolderState(Enum):
     """What a folder holds of a run."""
 
@@ -92,7 +96,7 @@ def read_spec(folder: Path) -> dict[str, Any]:
     """The spec.json of a folder that `run` wrote; a folder that `train` wrote is refused."""
     spec = read_json(folder / "spec.json")
     if spec.get("kind") == TRAINING:
-        raise EverystepError(
+        raise NotAnExperimentError(
             f"'{folder}' holds a training run, not an experiment; read its episodes.parquet, or load its policy with "
             "everystep.Policy.load."
         )

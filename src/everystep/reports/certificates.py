@@ -83,6 +83,8 @@ def read(folder: Path) -> CertifiedRun:
         raise EverystepError(f"'{folder}' holds no run; give the folder that `everystep run` wrote.")
     try:
         spec = run_folder.read_spec(folder)
+    except run_folder.NotAnExperimentError:
+        raise
     except EverystepError:
         raise EverystepError(f"'{folder}' has a spec.json that cannot be read; run it again elsewhere.") from None
     try:
