@@ -1,4 +1,4 @@
-"""The command, used as a person would: on a map of one's own, and with everything one can get wrong."""
+"""The command as a user runs it: on a custom map, and with every wrong input."""
 
 import json
 import os
@@ -21,7 +21,7 @@ MAP = "SFFF\nFHFH\nF.#G\n"
 
 @pytest.fixture
 def desk(tmp_path, monkeypatch):
-    """A folder of one's own with a map in it."""
+    """An empty folder with a map in it."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pond.txt").write_text(MAP)
     return tmp_path
@@ -41,7 +41,7 @@ def test_a_person_runs_agents_on_a_map_of_their_own(desk):
     assert done.returncode == 0, done.stderr
     assert "safe optimum" in done.stdout
     assert "lsvi-ae" in done.stdout
-    assert done.stderr == ""  # no progress bar where nobody watches
+    assert done.stderr == ""  # no progress bar without a terminal
     table = pq.read_table(desk / "mine" / "episodes.parquet")
     assert table.num_rows == 2 * 3 * 40
     assert set(table["problem"].to_pylist()) == {"pond"}
@@ -127,7 +127,7 @@ WRONG = {
     "bad key": ([*RUN, "--set", "bta=1"], "Did you mean beta"),
     "bad value": ([*RUN, "--set", "beta=wide"], "setting beta of lsvi-ae is 'wide'"),
     "no value": ([*RUN, "--set", "beta"], "write key=value"),
-    "setting of nobody": (
+    "setting of an absent agent": (
         [*RUN, "--set", "lsvi.beta=1"],
         "--set is 'lsvi.beta=1': lsvi is not an agent of this run (lsvi-ae); add it",
     ),

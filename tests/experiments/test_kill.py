@@ -1,4 +1,4 @@
-"""Killing, cutting, altering, filling the disk: the finished files are those of a run that nobody disturbed."""
+"""Killing, cutting, altering, filling the disk: the finished files are those of an undisturbed run."""
 
 import contextlib
 import multiprocessing
@@ -81,7 +81,7 @@ def cache(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory, cache):
-    """The files of a run that nobody disturbed, how many letters it sent, and how long it took."""
+    """The files of an undisturbed run, how many letters it sent, and how long it took."""
     out = tmp_path_factory.mktemp("undisturbed") / "run"
     Child(out, cache).finish()
     shutil.rmtree(out)
@@ -127,9 +127,9 @@ def test_killing_a_run_at_any_moment_loses_nothing(undisturbed, cache, tmp_path,
     assert contents(out) == files
     count = {name: sum(letter in each for each in fell) for letter, name in INSIDE.items()}
     with capsys.disabled():
-        told = ", ".join(f"{n} in {name}" for name, n in count.items())
+        counted = ", ".join(f"{n} in {name}" for name, n in count.items())
         early = sum(each == ["s"] for each in fell)
-        print(f"\n{len(fell)} kills: {early} while starting, {told}; {finished + 1} runs finished, all alike")
+        print(f"\n{len(fell)} kills: {early} while starting, {counted}; {finished + 1} runs finished, all alike")
     assert count["a write"] + count["a flush"] + count["a rename"] >= 5
 
 
@@ -203,12 +203,12 @@ def whole(prepared, tmp_path_factory):
 def stop_after(chunks, prepared, out):
     left = iter(range(chunks - 1))
 
-    def told(step):
+    def stop(report):
         if next(left, None) is None:
             raise Stopped
 
     with pytest.raises(Stopped):
-        runner.run(prepared, out, told, figures=False)
+        runner.run(prepared, out, stop, figures=False)
 
 
 def test_any_number_of_stops_gives_the_files_of_none(often, prepared, whole, tmp_path):
@@ -257,9 +257,9 @@ def test_a_damaged_checkpoint_is_noticed_and_the_one_before_it_used(
     victim.unlink() if harm == "lost" else victim.write_bytes(changed)
     capsys.readouterr()
     redone = []
-    runner.resume(out, lambda step: redone.append(step))
+    runner.resume(out, redone.append)
     said = capsys.readouterr().err
-    if (harm, kind) != ("lost", "checkpoint"):  # of a list that is gone nobody knows
+    if (harm, kind) != ("lost", "checkpoint"):  # a list that is gone leaves no trace
         assert "is damaged" in said
         assert "the one before it is used" in said
     assert contents(out) == whole
@@ -272,12 +272,12 @@ def test_a_damaged_older_part_costs_only_the_pieces_in_it(often, prepared, whole
     victim.write_bytes(victim.read_bytes()[:-1] + b"x")
     stop_again = iter(range(3))
 
-    def told(step):
-        if step.violation and next(stop_again, None) is None:
+    def stop(report):
+        if report.violation and next(stop_again, None) is None:
             raise Stopped
 
     with contextlib.suppress(Stopped):
-        runner.resume(out, told)
+        runner.resume(out, stop)
     assert "its episodes are run again" in capsys.readouterr().err
     if run_folder.is_unfinished(out):
         runner.resume(out)
@@ -298,8 +298,8 @@ def test_a_second_process_is_refused_with_the_number_of_the_first(often, prepare
 def test_another_version_is_not_mixed_in(often, prepared, tmp_path, monkeypatch):
     out = tmp_path / "run"
     stop_after(3, prepared, out)
-    told = experiment.versions() | {"jax": "9.9"}
-    monkeypatch.setattr(experiment, "versions", lambda: told)
+    other = experiment.versions() | {"jax": "9.9"}
+    monkeypatch.setattr(experiment, "versions", lambda: other)
     with pytest.raises(es.EverystepError, match="begun with other versions"):
         runner.resume(out)
 

@@ -1,4 +1,4 @@
-"""How far a run is: bars where somebody watches, lines where nobody does, curves for TensorBoard."""
+"""The progress of a run: bars on a terminal, lines in a log, curves for TensorBoard."""
 
 import io
 import sys

@@ -152,7 +152,7 @@ def _call(
     def kernel(*references: Any) -> None:
         (count, k, agent, world, chance), _ = jax.tree.unflatten(tree_in, references[: len(inputs)])
         made = jax.tree.unflatten(tree_out, references[len(inputs) :])
-        gpu_kernel.run_seed(sizes, barrier, count, k, agent, world, chance, *made)
+        gpu_kernel.run_seed(gpu_kernel.Program(sizes, barrier, agent, world, chance, *made), count, k)
 
     first = len(inputs) - len(before)
     made = pl.pallas_call(

@@ -89,6 +89,19 @@ class Scratch(NamedTuple):
     actions: AnyArray  # (n, H, Sp)
 
 
+class Program(NamedTuple):
+    """What the program of one seed works on. Arrays are references; `learnt`, `book` and `scratch` are written."""
+
+    sizes: Sizes
+    barrier: Callable[[], Any]
+    agent: Agent
+    world: Tables
+    chance: Chance
+    learnt: Learnt
+    book: Book
+    scratch: Scratch
+
+
 def lanes(states: int) -> int:
     """The smallest power of two that holds all states, at least a warp."""
     return max(32, pl.next_power_of_2(states))
@@ -136,30 +149,19 @@ def side_by_side(columns: tuple[AnyArray, ...]) -> AnyArray:
     return jnp.stack([jnp.stack([a, c], 1), jnp.stack([b, d], 1)], 2).reshape(*a.shape, 4)
 
 
-def run_seed(
-    sizes: Sizes,
-    barrier: Callable[[], Any],
-    count: Any,
-    k: Any,
-    agent: Agent,
-    world: Tables,
-    chance: Chance,
-    learnt: Learnt,
-    book: Book,
-    scratch: Scratch,
-) -> None:
-    """One program: `count` episodes of the seed of its number. Arrays are references; `learnt` is updated."""
-    seed = pl.program_id(0)
-    settings: Agent = jax.tree.map(lambda leaf: leaf[0], agent)  # numbers now
+def run_seed(program: Program, count: Any, k: Any) -> None:
+    """`count` episodes, from number `k` on, of the seed that has the number of this program."""
+    seed, chance, book = pl.program_id(0), program.chance, program.book
+    program = program._replace(agent=jax.tree.map(lambda leaf: leaf[0], program.agent))  # numbers now
 
     def episode(i: Any, _: None) -> None:
         now = k[seed] + i
-        plan(sizes, barrier, settings, now, seed, chance.tie_word[seed, i], world, learnt, scratch)
+        plan(program, seed, now, chance.tie_word[seed, i])
         x = chance.start[seed, i]
-        book.value[seed, i] = values_at(scratch, seed, x, V_PI)
-        book.expected_violation[seed, i] = values_at(scratch, seed, x, C_PI)
-        act_and_learn(sizes, settings, now, seed, i, world, chance, learnt, book, scratch)
-        barrier()
+        book.value[seed, i] = values_at(program.scratch, seed, x, V_PI)
+        book.expected_violation[seed, i] = values_at(program.scratch, seed, x, C_PI)
+        act_and_learn(program, seed, now, i)
+        program.barrier()
 
     lax.fori_loop(FIRST, count[0], episode, None)
 
@@ -170,19 +172,10 @@ def values_at(scratch: Scratch, seed: Any, x: Any, column: int) -> AnyArray:
     return scratch.values[seed, 0, column // width, x, column % width]
 
 
-def plan(
-    sizes: Sizes,
-    barrier: Callable[[], Any],
-    agent: Agent,
-    k: Any,
-    seed: Any,
-    word: Any,
-    world: Tables,
-    learnt: Learnt,
-    scratch: Scratch,
-) -> None:
+def plan(program: Program, seed: Any, k: Any, word: Any) -> None:
     """The backward pass: writes the actions of all (h, x), and V^pi and C^pi from every x, to `scratch`."""
-    S, A, J, H, m = sizes
+    (S, A, J, H, m), barrier, agent, world = program.sizes, program.barrier, program.agent, program.world
+    learnt, scratch = program.learnt, program.scratch
     Sp = scratch.values.shape[-2]
     lane = lax.iota(jnp.int32, Sp)
     after = tuple(world.successors[j, :] for j in range(J))
@@ -223,20 +216,10 @@ def plan(
     lax.fori_loop(FIRST, np.int32(H), backward, None)
 
 
-def act_and_learn(
-    sizes: Sizes,
-    agent: Agent,
-    k: Any,
-    seed: Any,
-    i: Any,
-    world: Tables,
-    chance: Chance,
-    learnt: Learnt,
-    book: Book,
-    scratch: Scratch,
-) -> None:
+def act_and_learn(program: Program, seed: Any, k: Any, i: Any) -> None:
     """H steps from the start of episode i. Each is added to `learnt` at once, because the plan is fixed by then."""
-    _, _, J, H, m = sizes
+    (_, _, J, H, m), agent, world, chance = program.sizes, program.agent, program.world, program.chance
+    learnt, book, scratch = program.learnt, program.book, program.scratch
     dtype = book.earned.dtype
     none = jnp.zeros((), dtype)
 

@@ -48,7 +48,7 @@ class Handful(NamedTuple):
 class Tasks(NamedTuple, Generic[J, S, R]):
     """Jobs, and how to deal with them.
 
-    work:   goes on with a job on a worker: (shared, job, where it stands, seconds) -> result
+    work:   continues a job on a worker: (shared, job, its state, seconds) -> result
     shared: what every job needs; it is sent to a machine once
     jobs:   in the order they should be begun
     stands: the state of a job, None at its beginning

@@ -1,4 +1,4 @@
-"""Experiments as files: what they say is what runs, and what is wrong in them is said with its line."""
+"""Experiments from files and flags: they run as written, and errors name the line."""
 
 import json
 from pathlib import Path
@@ -65,13 +65,13 @@ def test_every_problem_meets_every_agent_at_every_point_of_its_grid(desk):
     assert (pond.spec["episodes"], step.spec["episodes"]) == (6, 4)
     assert pond.spec["seeds"] == step.spec["seeds"] == [3, 5]
     assert pond.problem.horizon == 8
-    told = settings(pond)
-    assert [(each["beta"], each["optimism"]) for label, each in told.items() if label != "greedy"] == [
+    given = settings(pond)
+    assert [(each["beta"], each["optimism"]) for label, each in given.items() if label != "greedy"] == [
         (0.1, 0), (0.1, 1), (0.3, 0), (0.3, 1),
     ]  # fmt: skip
-    assert all(each["lam"] == 0.5 for each in told.values())
-    assert list(told)[-1] == "greedy"
-    assert "floor" not in told["greedy"]
+    assert all(each["lam"] == 0.5 for each in given.values())
+    assert list(given)[-1] == "greedy"
+    assert "floor" not in given["greedy"]
 
 
 def test_flags_override_the_file(desk):
@@ -83,10 +83,10 @@ def test_flags_override_the_file(desk):
     assert plan.out == Path("other")
     for run in plan.runs.values():
         assert (run.spec["episodes"], run.spec["seeds"], run.problem.horizon, run.spec["certify"]) == (9, [7], 5, True)
-        told = settings(run)
-        assert len(told) == 3  # beta is no longer in the grid
-        assert all(each["beta"] == 0.7 for each in told.values())
-        assert told["greedy"]["lam"] == 2
+        given = settings(run)
+        assert len(given) == 3  # beta is no longer in the grid
+        assert all(each["beta"] == 0.7 for each in given.values())
+        assert given["greedy"]["lam"] == 2
     only = config.Overrides(problem="bandit", agents=["lsvi"])
     assert list(config.read(written(desk, GOOD), only).runs) == ["bandit-0"]
 
@@ -128,7 +128,7 @@ WRONG = {
         GOOD.replace("lam = 0.5", "lamb = 0.5"),
         "line 17: [settings] has lamb: no setting 'lamb'. Did you mean lam",
     ),
-    "setting of nobody": (
+    "setting that no agent has": (
         GOOD.replace("lam = 0.5", "kappa = 0.5"),
         "line 17: [settings] has kappa: lsvi-ae, lsvi have no setting kappa; leave it out",
     ),

@@ -41,7 +41,7 @@ def job_of(problem, built):
 
 
 def both_ways(problem, recipe, precision="float64", width=0):
-    """Carry and metrics of the plain scan and of the kernel, after two calls each: the second goes on."""
+    """Carry and metrics of the plain scan and of the kernel, after two calls each, the second of which continues."""
     with jax.enable_x64(True):
         built = recipe.resolve(problem, 100).build()
     with jax.enable_x64(precision == "float64"):

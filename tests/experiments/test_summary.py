@@ -28,13 +28,13 @@ def folder(prepared, tmp_path_factory):
 @pytest.mark.parametrize("rows", [100, 2**17])
 def test_a_stream_of_rows_gives_the_numbers_of_the_summary(rows, folder, monkeypatch):
     monkeypatch.setattr(summary, "SLICE", rows)
-    told, written = summary.finished(folder), json.loads((folder / "summary.json").read_text())
-    assert told.keys() == written.keys()
+    streamed, written = summary.finished(folder), json.loads((folder / "summary.json").read_text())
+    assert streamed.keys() == written.keys()
     for label, numbers in written["agents"].items():
-        assert told["agents"][label].keys() == numbers.keys()
+        assert streamed["agents"][label].keys() == numbers.keys()
         for name, each in numbers.items():
-            assert told["agents"][label][name]["mean"] == pytest.approx(each["mean"], rel=1e-12)
-            assert told["agents"][label][name]["low"] == pytest.approx(each["low"], rel=1e-12)
+            assert streamed["agents"][label][name]["mean"] == pytest.approx(each["mean"], rel=1e-12)
+            assert streamed["agents"][label][name]["low"] == pytest.approx(each["low"], rel=1e-12)
 
 
 def test_row_groups_hold_whole_seeds_and_any_batches_give_the_same_file(folder, tmp_path, monkeypatch, prepared):
