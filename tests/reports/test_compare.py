@@ -1,4 +1,4 @@
-"""Table 1, measured: who can run where, and that every row comes from a run folder."""
+"""Table 1, measured: which agents can run where, and every row comes from a run folder."""
 
 import csv
 import shutil
@@ -53,12 +53,12 @@ def test_every_row_is_measured_and_deleting_a_run_folder_deletes_its_rows(small,
     shutil.rmtree(tmp_path / "tiny")
     capsys.readouterr()
     assert table_only(tmp_path) == 2
-    said = capsys.readouterr()
-    assert "holds no run folders" in said.err
-    assert said.out == ""
+    printed = capsys.readouterr()
+    assert "holds no run folders" in printed.err
+    assert printed.out == ""
 
 
-def test_what_is_there_already_is_not_run_again(small, tmp_path, monkeypatch):
+def test_existing_runs_are_not_run_again(small, tmp_path, monkeypatch):
     assert command("--out", tmp_path) == 0
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     monkeypatch.setattr(comparison.experiment.Experiment, "run", lambda *rest: pytest.fail("it was run again"))
@@ -81,7 +81,7 @@ def test_a_damaged_run_folder_is_named_with_what_to_do(name, content, small, tmp
     assert "tiny' has files that cannot be read; remove it" in capsys.readouterr().err
 
 
-def test_who_cannot_run_on_a_problem_is_left_out_with_the_reason(small, tmp_path, capsys):
+def test_agents_that_cannot_run_on_a_problem_are_left_out_with_the_reason(small, tmp_path, capsys):
     agents = [es.agents.lsvi_ae(), es.agents.lsvi_ae(value="linear").called("with features")]
     comparison.prepare(agents, ["tiny"], seeds=2).run(tmp_path)
     table = comparison.read(tmp_path)
@@ -111,7 +111,7 @@ def test_ablations_change_one_ingredient_each(small, tmp_path):
     ("arguments", "words"),
     [
         (["--problems", "sea"], "problem"),
-        (["--ablation"], "--ablation has agents of its own"),
+        (["--ablation"], "--ablation has its own agents"),
         (["--seeds", "none"], "seeds"),
         (["--problems", ""], "empty"),
         (["--table-only"], "--table-only reads all run folders"),

@@ -203,16 +203,16 @@ def test_the_command_compares_a_run_with_its_theory(folder, capsys):
         "it is about lsvi-ae, and this is lsvi",
     ):
         assert word in shown
-    said = json.loads((folder / "theory.json").read_text())["agents"]
-    assert said["printed"]["condition_1"] == {"seeds": 2, "in_all_episodes_of": 2, "share_of_episodes": 1.0}
+    theory = json.loads((folder / "theory.json").read_text())["agents"]
+    assert theory["printed"]["condition_1"] == {"seeds": 2, "in_all_episodes_of": 2, "share_of_episodes": 1.0}
     for label in ("process", "printed", "rare"):
-        assert said[label]["errors"]["measured"]["mean"] <= said[label]["errors"]["printed"]["bound"]
-        assert said[label]["violation"]["printed"]["bound"] < said[label]["violation"]["repaired"]["bound"]
-        for learnt in ("cost_potential", "cost_information"):
-            (model,) = said[label][learnt]
+        assert theory[label]["errors"]["measured"]["mean"] <= theory[label]["errors"]["printed"]["bound"]
+        assert theory[label]["violation"]["printed"]["bound"] < theory[label]["violation"]["repaired"]["bound"]
+        for quantity in ("cost_potential", "cost_information"):
+            (model,) = theory[label][quantity]
             assert model["measured"]["high"] <= model["printed"]["bound"]
-    assert "errors" not in said["lsvi"]
-    assert said["printed"]["regret"]["repaired"]["first_informative_K"] > 1e4
+    assert "errors" not in theory["lsvi"]
+    assert theory["printed"]["regret"]["repaired"]["first_informative_K"] > 1e4
     assert {path.name for path in (folder / "figures").iterdir()} == {"theory.png", "theory.svg"}
 
 

@@ -1,4 +1,4 @@
-"""The paper's bounds as functions: against numbers worked out by hand, plain NumPy, and what they claim to bound."""
+"""The paper's bounds as functions: against numbers computed by hand, plain NumPy, and the quantities they bound."""
 
 import math
 
@@ -39,8 +39,8 @@ def test_the_radius_of_theorem_1_is_the_one_the_program_uses():
     assert float(radius.width(jnp.ones(()), jnp.int32(3))) == pytest.approx(bounds.value_radius(0.7, 5, 4, 300, 0.1))
 
 
-def test_the_price_lets_through_what_the_repaired_term_says_and_more_than_the_printed_one():
-    """With no harm at all Z^k is as low as it can be: 1, then the floor of the episode before."""
+def test_the_price_permits_what_the_repaired_term_bounds_and_more_than_the_printed_one():
+    """Without violations Z^k has its lowest value: 1, then the floor of the previous episode."""
     price, total = 1.0, 0.0
     for k in range(1, 2001):
         total += 1 / price
@@ -71,7 +71,7 @@ def test_potentials_and_sums_of_norms_stay_below_their_bounds(d, rows, lam):
     assert 2 * 1.3 * norms.sum() <= bounds.linear_errors(60, d, 1.3, lam, rows)
 
 
-def test_a_potential_that_learns_late_may_exceed_the_printed_bound():
+def test_a_potential_with_late_updates_may_exceed_the_printed_bound():
     """All rows of an episode see the same matrix: the printed lemma, which learns after every row, does not hold."""
     rows = 40
     norms, log_det = walk(np.random.default_rng(0), 1, 1, rows, 1.0)

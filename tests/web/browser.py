@@ -1,4 +1,4 @@
-"""Debian's Chromium, headless, for the tests of pages; where there is none they are skipped, and the reason is said."""
+"""Debian's Chromium, headless, for the tests of pages; without it they are skipped with the reason."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ FLAGS += ["--disable-sync", "--no-first-run"]
 @contextlib.contextmanager
 def chromium():
     if not CHROMIUM.is_file():
-        pytest.skip(f"no browser: {CHROMIUM} is not there (apt-get install chromium)")
+        pytest.skip(f"no browser: {CHROMIUM} is missing (apt-get install chromium)")
     playwright = pytest.importorskip("playwright.sync_api", reason="no browser: playwright is not installed")
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)

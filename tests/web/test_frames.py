@@ -1,4 +1,4 @@
-"""Frames of an agent that learns: the run itself, paused, bit for bit."""
+"""Frames of a learning agent: the run itself, paused, bit for bit."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def films(prepared):
 
 
 @pytest.mark.parametrize("label", ["lsvi-ae", "lsvi", "rare"])
-def test_a_run_that_is_watched_and_paused_is_the_run_bit_for_bit(result, films, label):
+def test_a_run_that_is_recorded_and_paused_is_the_run_bit_for_bit(result, films, label):
     kept, film = result.curves[label], films[label]
     assert set(kept) == set(film.columns)
     for name, curve in kept.items():
@@ -45,21 +45,21 @@ def test_a_run_that_is_watched_and_paused_is_the_run_bit_for_bit(result, films, 
 
 
 @pytest.mark.parametrize("label", ["lsvi-ae", "lsvi"])
-def test_every_unsafe_step_is_told_once_with_its_place(result, films, label):
-    told = [each for frame in films[label].frames for each in frame.violations]
+def test_every_unsafe_step_is_recorded_once_with_its_place(result, films, label):
+    violations = [each for frame in films[label].frames for each in frame.violations]
     by_episode = np.zeros(EPISODES)
-    for episode, h, x, a, amount in told:
+    for episode, h, x, a, amount in violations:
         assert 1 <= h <= POND.horizon
         assert amount == max(POND.g[0, 0, x, a], 0) > 0
         by_episode[episode - 1] += amount
     assert np.array_equal(by_episode, result.curves[label]["violation"][1])
-    assert len(told) == result.curves[label]["unsafe_steps"][1].sum()
+    assert len(violations) == result.curves[label]["unsafe_steps"][1].sum()
     ends = [frame.episode for frame in films[label].frames]
     for start, frame in zip([0, *ends], films[label].frames, strict=False):
         assert all(start < episode <= frame.episode for episode, *_ in frame.violations)
 
 
-def test_labels_at_the_end_are_those_the_run_writes_down(result, films):
+def test_labels_at_the_end_are_those_of_the_run_folder(result, films):
     lower, upper = (result.certificates[f"lsvi-ae_{end}"][1, 0, 0] for end in ("lower", "upper"))
     labels = films["lsvi-ae"].frames[-1].labels
     assert np.array_equal(labels == watch.SAFE, upper <= 0)
@@ -67,7 +67,7 @@ def test_labels_at_the_end_are_those_the_run_writes_down(result, films):
     assert (labels == watch.UNSAFE).any()
 
 
-def test_an_agent_that_judges_no_costs_has_no_labels(films):
+def test_an_agent_without_a_cost_model_has_no_labels(films):
     assert films["lsvi"].frames[-1].labels is None
     assert films["lsvi"].frames[-1].to_json()["labels"] is None
 
@@ -81,7 +81,7 @@ def test_prices_start_where_the_penalty_starts(films):
 
 
 def test_the_policy_shown_is_what_the_coming_episode_does():
-    lane = FiniteCMDP(  # without chance, so that a policy tells where it leads
+    lane = FiniteCMDP(  # deterministic, so that a policy determines its path
         np.eye(4)[[[0, 1], [0, 2], [1, 3], [3, 3]]], [[0, 0], [0, 0], [0, 1.0], [0, 0]], -np.ones((4, 2)),
         horizon=5, grid=Grid(("SFFG",)),
     )  # fmt: skip
@@ -103,7 +103,7 @@ def test_a_plan_that_mixes_all_actions_shows_none():
     assert (frame.policy == watch.MIXED).all()
 
 
-def test_a_scene_says_where_things_are_and_which_way_the_safe_optimum_goes():
+def test_a_scene_holds_the_map_and_the_path_of_the_safe_optimum():
     scene = watch.scene(POND)
     assert (scene["width"], scene["height"]) == (4, 3)
     assert (scene["starts"], scene["goals"], scene["hazards"], scene["walls"]) == ([0], [11], [5, 7], [10])
@@ -115,7 +115,7 @@ def test_a_scene_says_where_things_are_and_which_way_the_safe_optimum_goes():
     assert watch.scene(streaming()) is None
 
 
-def test_moments_go_from_none_to_all_and_are_denser_at_the_beginning():
+def test_moments_span_the_run_and_are_denser_at_the_beginning():
     when = watch.moments(1000, 120)
     assert (when[0], when[-1]) == (0, 1000)
     assert len(when) <= 120
@@ -124,7 +124,7 @@ def test_moments_go_from_none_to_all_and_are_denser_at_the_beginning():
     assert watch.moments(3, 120) == [0, 1, 2, 3]
 
 
-def test_a_player_at_the_end_of_its_run_goes_nowhere(prepared):
+def test_a_player_at_the_end_of_its_run_does_not_advance(prepared):
     player = watch.Player(prepared, "lsvi", 5)
     stretch, frame = player.advance(EPISODES + 100)
     assert frame.episode == EPISODES == len(stretch.columns["value"])

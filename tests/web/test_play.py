@@ -73,17 +73,17 @@ def by_agent(table):
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
-def asked(port, path="/", method="GET", body=None, **headers):
+def fetch(port, path="/", method="GET", body=None, **headers):
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", body, headers, method=method)
     try:
         with urllib.request.urlopen(request) as answer:
             return answer.status, answer.read(), answer.headers
-    except urllib.error.HTTPError as refused:
-        return refused.code, refused.read(), refused.headers
+    except urllib.error.HTTPError as error:
+        return error.code, error.read(), error.headers
 
 
 def test_the_page_comes_with_a_policy_that_lets_no_foreign_script_in(port):
-    status, page, headers = asked(port)
+    status, page, headers = fetch(port)
     assert status == 200
     assert b"everystep" in page
     assert not re.search(rb"<script(?![^>]*\bsrc=)", page)
@@ -105,7 +105,7 @@ def test_the_page_comes_with_a_policy_that_lets_no_foreign_script_in(port):
     ],
 )
 def test_what_no_page_of_ours_would_ask_for_is_refused(port, status, request_):
-    assert asked(port, **request_)[0] == status
+    assert fetch(port, **request_)[0] == status
 
 
 @pytest.mark.parametrize("origin", [None, "http://other.example", "null"])
@@ -302,7 +302,7 @@ def test_the_command_takes_another_port_if_one_is_taken_and_ends_well_on_control
         line = play.stdout.readline()
         found = re.search(r"http://127\.0\.0\.1:(\d+)/", line)
         assert found, line + play.stderr.read()
-        assert asked(int(found[1]))[0] == 200
+        assert fetch(int(found[1]))[0] == 200
         play.send_signal(signal.SIGINT)
         out, error = play.communicate(timeout=60)
     assert play.returncode == 0
@@ -362,7 +362,7 @@ def at_speed(page, notch):
 
 
 def until(page, expression):
-    """Wait for it to be true; the browser itself may not, for the page's policy lets nobody evaluate a text."""
+    """Wait for it to be true by polling: the page's policy forbids the evaluation of texts."""
     late = time.monotonic() + 90
     while not page.evaluate(expression):
         assert time.monotonic() < late, expression

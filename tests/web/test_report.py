@@ -1,4 +1,4 @@
-"""The report of a run folder: what is on the page, read in a real browser and compared with the folder."""
+"""The report of a run folder: the page in a real browser, compared with the folder."""
 
 import json
 from contextlib import contextmanager
@@ -39,7 +39,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def content(folder):
-    """What Python put into the page."""
+    """The JSON in the page."""
     text = (folder / "report.html").read_text()
     inside = text.split('<script type="application/json" id="content">')[1].split("</script>")[0]
     return json.loads(inside)
@@ -47,21 +47,21 @@ def content(folder):
 
 @pytest.fixture(scope="module")
 def page(folder):
-    """The page as it opens from the disk; whatever it complains of, or asks of a network, is kept beside it."""
+    """The page opened from the disk; its errors and network requests are collected in `complaints`."""
     with chromium() as browser:
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         page.complaints = []
-        page.on("console", lambda said: page.complaints.append(said.text) if said.type != "log" else None)
+        page.on("console", lambda line: page.complaints.append(line.text) if line.type != "log" else None)
         page.on("pageerror", lambda error: page.complaints.append(str(error)))
         page.on("dialog", lambda dialog: (page.complaints.append(dialog.message), dialog.dismiss()))
-        page.on("request", lambda asked: page.complaints.append(asked.url) if "report.html" not in asked.url else None)
+        page.on("request", lambda sent: page.complaints.append(sent.url) if "report.html" not in sent.url else None)
         page.goto((folder / "report.html").as_uri())
         until(page, "document.querySelectorAll('.js-plotly-plot').length >= 6")
         yield page
 
 
 def until(page, true):
-    """Wait for something to be true; asked from outside, because the page forbids itself to evaluate texts."""
+    """Wait for it to be true by polling: the page's policy forbids the evaluation of texts."""
     for _ in range(300):
         if page.evaluate(true):
             return
@@ -152,8 +152,8 @@ def test_the_slider_changes_the_map_to_the_right_episode(page, folder):
             expected = np.log1p(film[moment].visits) / np.log1p(most)
             for x, each in enumerate(heat):
                 assert x == 10 or float(each) == pytest.approx(expected[x], abs=6e-4)  # 10 is the wall
-            harm = {(x, a) for frame in film[: moment + 1] for _, _, x, a, _ in frame.violations}
-            assert places(page, f'[data-board="{label}"] .bolt') == sorted(map(beside, harm))
+            unsafe = {(x, a) for frame in film[: moment + 1] for _, _, x, a, _ in frame.violations}
+            assert places(page, f'[data-board="{label}"] .bolt') == sorted(map(beside, unsafe))
     safe = (shown["lsvi-ae"][-1].labels[[x for x in range(12) if x not in (10, 11)]] == watch.SAFE).sum()
     assert page.locator('[data-board="lsvi-ae"] .mark.safe:not([visibility="hidden"])').count() == safe > 0
     assert page.locator('[data-board="lsvi"] .mark:not([visibility="hidden"])').count() == 0
