@@ -20,7 +20,7 @@ from everystep.lsvi.costs.gp import EachCost, GridGP, GrowingGP
 from everystep.lsvi.costs.linear import LinearCosts
 from everystep.lsvi.episode import Episode
 from everystep.lsvi.penalties import Floor, NoPenalty, Rectified, VirtualQueue
-from everystep.lsvi.radii import CoordinateCost, CoordinateValue, PaperCost, PaperValue, ToldCost, Tuned
+from everystep.lsvi.radii import CoordinateCost, CoordinateValue, KnownSafeCost, PaperCost, PaperValue, Tuned
 from everystep.lsvi.values.counts import Counts
 from everystep.lsvi.values.kernel import KernelValues
 from everystep.lsvi.values.linear import Linear
@@ -59,7 +59,7 @@ RADII = {
     "tuned": Tuned(0.3),
     "paper value": PaperValue(1.0, 15.0, 4.0, 100.0, 0.05),
     "paper cost": PaperCost(1.0, 15.0, 0.1, 4.0, 2.0, 0.05),
-    "told cost": ToldCost(1.0, 15.0, 0.1, 2.0, 0.2, 400.0, 0.025),
+    "told cost": KnownSafeCost(1.0, 15.0, 0.1, 2.0, 0.2, 400.0, 0.025),
     "coordinate cost": CoordinateCost(1.0, 0.1, 1.0, 0.2, 8.0),
     "coordinate value": CoordinateValue(1.0, 0.1, 4.0, 8.0),
 }

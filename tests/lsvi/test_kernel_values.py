@@ -158,7 +158,7 @@ def test_a_run_with_a_kernel_says_what_it_knew(pond):
 
 @pytest.mark.parametrize("name", ["lsvi-ae", "lsvi", "lsvi-primal", "slucb-qvi", "rslucb-qvi"])
 def test_agents_take_a_kernel(pond, name):
-    told = {"safe_action": "safest"} if es.agents.REGISTERED[name].told else {}
+    told = {"safe_action": "safest"} if es.agents.REGISTERED[name].requires_safe_action else {}
     built = es.agents.Recipe(name, {"value": RBF(1.0, on="state")} | told).resolve(pond, 10).build()
     assert isinstance(built.agent.values, KernelValues)
 

@@ -1,27 +1,24 @@
-"""Named agents, their settings, and how both become an algorithm on a problem."""
+"""Named agents, their settings, and how both become an algorithm on a problem.
 
-from everystep.agents.registry import (
-    REGISTERED,
-    Recipe,
-    lsvi,
-    lsvi_ae,
-    lsvi_new,
-    lsvi_primal,
-    recipe,
-    rpol,
-    rslucb_qvi,
-    slucb_qvi,
-    uniform,
-)
+`registry` says what an agent is and registers one, `named` has the agents, `settings` and `model_syntax` what users
+may write, `resolve/` decides every setting on a problem and makes the parts.
+"""
+
+from everystep.agents.model_syntax import register_cost_model
+from everystep.agents.named import lsvi, lsvi_ae, lsvi_new, lsvi_primal, rpol, rslucb_qvi, slucb_qvi, uniform
+from everystep.agents.registry import REGISTERED, Parts, Recipe, recipe, register
 
 __all__ = [
     "REGISTERED",
+    "Parts",
     "Recipe",
     "lsvi",
     "lsvi_ae",
     "lsvi_new",
     "lsvi_primal",
     "recipe",
+    "register",
+    "register_cost_model",
     "rpol",
     "rslucb_qvi",
     "slucb_qvi",

@@ -1,6 +1,6 @@
-"""Models as a person says them: of costs counts, linear, gp(kernel) or a list; of values counts, linear, kernel(...).
+"""Models as users write them: of costs counts, linear, gp(kernel) or a list; of values counts, linear, kernel(...).
 
-from Python    cost=gp(RBF(2, on="position") * Categorical(on="action"))        cost=[gp(), "counts"]
+in Python      cost=gp(RBF(2, on="position") * Categorical(on="action"))        cost=[gp(), "counts"]
                value=kernel(RBF(2, on="position") * Categorical(on="action"))
 as text        --set 'cost=gp(rbf(2, on=position)*categorical)'                 --set 'cost=[gp, counts]'
                --set 'value=kernel(rbf(2, on=position)*categorical)'
@@ -9,6 +9,7 @@ as text        --set 'cost=gp(rbf(2, on=position)*categorical)'                 
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,33 +17,17 @@ from typing import Any
 from everystep import kernels
 from everystep.errors import EverystepError, whole_number
 from everystep.kernels import Kernel
+from everystep.lsvi.costs.counts import CountSpec
+from everystep.lsvi.costs.gp import GP, POINTS
+from everystep.lsvi.costs.linear import LinearSpec
+from everystep.lsvi.costs.spec import CostSpec
+from everystep.lsvi.protocols import Regressor
 
 AUTO = "auto"
 PLAIN = (AUTO, "counts", "linear")
-POINTS = ("grid", "growing")
-HOW = "write auto, counts, linear, gp, or gp with a kernel such as gp(rbf(2, on=position))"
 HOW_VALUE = (
     "write auto, counts, linear, kernel, or kernel(...) with one such as kernel(rbf(2, on=position)*categorical)"
 )
-
-
-@dataclass(frozen=True)
-class GP:
-    """A Gaussian process with a kernel (None: the one the problem suggests).
-
-    fit     its numbers and the noise are fitted by marginal likelihood after every so many episodes; 0 is never
-    points  grid keeps the posterior at all (x, a); growing keeps the points seen, for very many states
-    """
-
-    kernel: Kernel | None = None
-    fit: int = 0
-    points: str = "grid"
-
-    def __str__(self) -> str:
-        said = [str(self.kernel)] if self.kernel is not None else []
-        said += [f"fit={self.fit}"] if self.fit else []
-        said += [f"points={self.points}"] if self.points != "grid" else []
-        return f"gp({', '.join(said)})" if said else "gp"
 
 
 @dataclass(frozen=True)
@@ -75,12 +60,11 @@ class Regression:
 
 
 Value = str | InKernel | Regression
-Choice = str | GP
-Cost = Choice | tuple[Choice, ...]
+Cost = str | CostSpec | tuple[str | CostSpec, ...]  # the string is auto
 
 
 def gp(kernel: Kernel | str | None = None, fit: int = 0, points: str = "grid") -> GP:
-    """A Gaussian-process cost model for `cost=`: see `GP`. A kernel may be given as text."""
+    """A Gaussian-process cost model for `cost=`: see `lsvi.costs.gp.GP`. The kernel may be given as text."""
     try:
         return _gp(kernel, fit, points)
     except ValueError as error:
@@ -102,7 +86,7 @@ def _kernel(kernel: Kernel | str | None) -> Kernel | None:
     return kernel
 
 
-def _gp(kernel: Kernel | str | None, fit: int = 0, points: str = "grid") -> GP:
+def _gp(kernel: Kernel | str | None = None, fit: int = 0, points: str = "grid") -> GP:
     kernel = _kernel(kernel)
     if isinstance(fit, bool) or not isinstance(fit, int) or fit < 0:
         raise ValueError(f"fit is {fit}; give a number of episodes, 0 for never")
@@ -120,9 +104,9 @@ def regression(make: Make, members: int = 1, bonus: str | Bonus = WIDTH) -> Regr
              or a function of inputs (n, o + A) to (n,), times beta
     """
     members = whole_number("members of regression", members)
-    if not callable(make) or not all(hasattr(make(), name) for name in ("fit", "predict")):
+    if not callable(make) or not isinstance(make(), Regressor):
         raise EverystepError(
-            f"make of regression is {make!r}; give a function that makes something with fit and predict."
+            f"make of regression is {make!r}; give a function that returns a regressor with fit and predict."
         )
     if not callable(bonus) and bonus not in (WIDTH, DISAGREEMENT):
         raise EverystepError(f"bonus of regression is {bonus!r}; choose {WIDTH}, {DISAGREEMENT}, or give a function.")
@@ -131,28 +115,53 @@ def regression(make: Make, members: int = 1, bonus: str | Bonus = WIDTH) -> Regr
     return Regression(make, members, bonus)
 
 
+COST_MODELS: dict[str, Callable[..., CostSpec]] = {"counts": CountSpec, "linear": LinearSpec, "gp": _gp}
+
+
+def register_cost_model(name: str, make: Callable[..., CostSpec]) -> None:
+    """Make a cost model available as `cost=name` and `cost=name(...)`.
+
+    `make` returns its specification, given what is in the parentheses: a kernel first, if there is one, then keywords.
+    """
+    if not name.isidentifier() or name == AUTO or name in COST_MODELS:
+        raise EverystepError(f"cost model '{name}' cannot be registered: use a new identifier.")
+    COST_MODELS[name] = make
+
+
 def read(value: Any) -> Cost:
-    """A cost model from what a person gave. Raises ValueError with what to write instead."""
-    if isinstance(value, GP) or (isinstance(value, str) and value in PLAIN):
+    """A cost model from what a user gave. Raises ValueError with what to write instead."""
+    if isinstance(value, CostSpec) or (isinstance(value, str) and value == AUTO):
         return value
     if isinstance(value, Kernel):
         return GP(value)
     if isinstance(value, list | tuple) and value:
         return tuple(_single(read(each)) for each in value)
-    tree = _parsed(value, HOW)
+    tree = _parsed(value, _how())
     if isinstance(tree, ast.List | ast.Tuple) and tree.elts:
         return tuple(_from_tree(each) for each in tree.elts)
     return _from_tree(tree)
 
 
+def _how() -> str:
+    return f"write auto, {', '.join(COST_MODELS)}, or gp with a kernel such as gp(rbf(2, on=position))"
+
+
 def read_value(value: Any) -> Value:
-    """A value model from what a person gave. Raises ValueError with what to write instead."""
+    """A value model from what a user gave. Raises ValueError with what to write instead."""
     if isinstance(value, InKernel | Regression) or (isinstance(value, str) and value in PLAIN):
         return value
     if isinstance(value, Kernel):
         return InKernel(value)
-    tree = _plain_or_call(_parsed(value, HOW_VALUE), "kernel", HOW_VALUE)
-    return tree if isinstance(tree, str) else InKernel(_arguments(tree, "kernel takes one kernel")[0])
+    tree = _parsed(value, HOW_VALUE)
+    if isinstance(tree, ast.Name) and tree.id in PLAIN:
+        return tree.id
+    name, call = _call(tree, HOW_VALUE)
+    if name != "kernel":
+        raise ValueError(HOW_VALUE)
+    kernel, words = _arguments(call)
+    if words:
+        raise ValueError("kernel takes one kernel")
+    return InKernel(*kernel)
 
 
 def text(cost: Cost) -> str:
@@ -160,7 +169,7 @@ def text(cost: Cost) -> str:
     return f"[{', '.join(map(str, cost))}]" if isinstance(cost, tuple) else str(cost)
 
 
-def _single(cost: Cost) -> Choice:
+def _single(cost: Cost) -> str | CostSpec:
     if isinstance(cost, tuple):
         raise ValueError("give a list of models, not of lists")
     return cost
@@ -175,33 +184,40 @@ def _parsed(value: Any, how: str) -> ast.AST:
         raise ValueError(how) from None
 
 
-def _from_tree(tree: ast.AST) -> Choice:
-    call = _plain_or_call(tree, "gp", HOW)
-    if isinstance(call, str):
-        return call
-    kernel, words = _arguments(call, "gp takes a kernel, fit and points", "fit", "points")
-    return _gp(kernel, **words)
+def _from_tree(tree: ast.AST) -> str | CostSpec:
+    if isinstance(tree, ast.Name) and tree.id == AUTO:
+        return AUTO
+    name, call = _call(tree, _how())
+    if name not in COST_MODELS:
+        raise ValueError(_how())
+    kernel, words = _arguments(call)
+    try:
+        return COST_MODELS[name](*kernel, **words)
+    except TypeError:
+        *some, last = inspect.signature(COST_MODELS[name]).parameters or ["nothing"]
+        listed = f"{', '.join(some)} and {last}" if some else last
+        raise ValueError(f"{name} takes {'a ' if listed.startswith('kernel') else ''}{listed}") from None
 
 
-def _plain_or_call(tree: ast.AST, word: str, how: str) -> str | ast.Call:
-    """The name of a model without a kernel, or the call of the one that has, `word(...)`."""
-    if isinstance(tree, ast.Name):
-        if tree.id in PLAIN:
-            return tree.id
-        tree = ast.Call(tree, [], [])
-    if not isinstance(tree, ast.Call) or not isinstance(tree.func, ast.Name) or tree.func.id != word:
+def _call(tree: ast.AST, how: str) -> tuple[str, ast.Call]:
+    """The name of a model and its call; a name alone is a call without arguments."""
+    call = ast.Call(tree, [], []) if isinstance(tree, ast.Name) else tree
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
         raise ValueError(how)
-    return tree
+    return call.func.id, call
 
 
-def _arguments(call: ast.Call, takes: str, *options: str) -> tuple[Kernel | None, dict[str, Any]]:
-    """The kernel in a call, if there is one, and its other words."""
-    words = {word.arg: word.value for word in call.keywords}
-    given = [*call.args, *([words.pop("kernel")] if "kernel" in words else [])]
-    if len(given) > 1 or set(words) - set(options):
-        raise ValueError(takes)
-    kernel = kernels.build(given[0]) if given else None
+def _kernel_of(tree: ast.AST) -> Kernel:
+    kernel = kernels.build(tree)
     if isinstance(kernel, float):
         raise ValueError(f"the kernel is {kernel:g}; write one such as rbf(2, on=position)")
+    return kernel
+
+
+def _arguments(call: ast.Call) -> tuple[list[Kernel], dict[str, Any]]:
+    """The kernel in a call, if there is one, and its keywords."""
+    words = {str(word.arg): word.value for word in call.keywords}
+    given = [*call.args, *([words.pop("kernel")] if "kernel" in words else [])]
+    read = [_kernel_of(each) for each in given]
     plain: Any = lambda node: node.value if isinstance(node, ast.Constant) else ast.unparse(node)
-    return kernel, {str(key): plain(node) for key, node in words.items()}
+    return read, {key: plain(node) for key, node in words.items()}

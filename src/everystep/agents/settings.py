@@ -10,11 +10,11 @@ import numpy as np
 
 from everystep.agents import model_syntax
 from everystep.agents.model_syntax import AUTO
+from everystep.lsvi.costs.gp import BETA_GP, LAM_GP
+from everystep.lsvi.costs.spec import BETA_COST, LAM_COST
 
 # Chosen by `benchmarks/sweep.py` over the lake and generated maps, on seeds that no report uses: docs/sweep.md.
-BETA, LAM, BETA_COST, LAM_COST = 0.2, 0.01, 0.3, 0.1
-# Of a Gaussian process: widths in standard deviations, and the least variance of noise that is assumed.
-BETA_GP, LAM_GP = 2.0, 0.01
+BETA, LAM = 0.2, 0.01
 SWITCH = 2.0  # the factor of rare switching in the literature
 
 # Of LSVI-NEW, chosen on synthetic problems (seeds 1000 and 1001); its printed formulas exceed any K that can be run.

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import jax
 import jax.numpy as jnp
 
-from everystep.agents.model_syntax import AUTO, GP, InKernel, Regression
+from everystep.agents.model_syntax import AUTO, InKernel, Regression
 from everystep.agents.registry import REGISTERED, Recipe
-from everystep.agents.settings import BETA_COST, BETA_GP, LAM, LAM_COST, LAM_GP, SETTINGS
+from everystep.agents.settings import LAM, SETTINGS
 from everystep.environments.encoders import COORDINATES, Encoder, FeatureEncoder, KernelEncoder, RegressionEncoder
 from everystep.environments.models.linear import NoCosts
 from everystep.environments.models.protocols import StoredCostModel, StoredSizes, StoredValueModel
@@ -22,9 +22,10 @@ from everystep.kernels import ALL, Kernel, looks_at
 from everystep.lsvi import radii
 from everystep.lsvi.algorithm import Agent, State
 from everystep.lsvi.choices.basic import Penalised, Reacting
+from everystep.lsvi.costs.gp import BETA_GP, GP, LAM_GP
+from everystep.lsvi.costs.spec import BETA_COST, LAM_COST
 from everystep.lsvi.penalties import Floor
 
-TRAINED = ("lsvi-ae", "lsvi", "lsvi-primal")  # agents that learn on environments
 TABLES_ONLY = ("features", "known_safe", "bound", "sigma", "precision")  # settings that need a FiniteCMDP
 
 
@@ -120,7 +121,7 @@ class ResolvedForTraining:
     @property
     def has_costs(self) -> bool:
         """Whether this agent looks at costs at all."""
-        return REGISTERED[self.recipe.name].has_costs
+        return REGISTERED[self.recipe.name].uses_costs
 
     @property
     def switch(self) -> float | None:
@@ -184,11 +185,18 @@ class StoredParts:
     def penalised(self, rectify: bool) -> Penalised | Reacting:
         return Reacting(Penalised(rectify)) if self["react"] else Penalised(rectify)
 
-    def told(self) -> tuple[Any, None, float | None]:
-        return self["optimism"], None, self.switch
+    def safe_mixture(self) -> NoReturn:
+        raise EverystepError("agents that require a known safe action need a problem given as a FiniteCMDP.")
+
+    safe_graph = safe_mixture
+
+    @property
+    def known_safe(self) -> None:
+        """No actions are known to be safe: the states of an environment are not listed."""
+        return None
 
     def floor(self) -> Floor:
-        return Floor.of(self["floor"])
+        return Floor.from_setting(self["floor"])
 
     @property
     def switch(self) -> float | None:
@@ -196,8 +204,7 @@ class StoredParts:
 
     def build(self) -> Agent:
         """The composition, as JAX arrays; call it with 64-bit numbers enabled."""
-        agent: Agent = REGISTERED[self.resolved.recipe.name].compose(self)  # type: ignore[arg-type]
-        return jax.tree.map(jnp.asarray, agent)
+        return jax.tree.map(jnp.asarray, self.resolved.recipe.definition.compose(self))
 
     def start(self, agent: Agent, capacity: int) -> State:
         """The state before the first episode."""
@@ -214,13 +221,14 @@ class StoredParts:
 def _check_agent(recipe: Recipe) -> None:
     """Refuse agents and settings that need a problem given as a table."""
     name = recipe.name
-    if REGISTERED[name].told:
+    if REGISTERED[name].requires_safe_action:
         raise EverystepError(
             f"{name} requires a known safe action and its cost for every state, but the states of an environment are "
             "not listed; use lsvi-ae, or give the problem as a FiniteCMDP."
         )
-    if name not in TRAINED:
-        raise EverystepError(f"{name} is for problems given as tables; train {', '.join(TRAINED)} instead.")
+    if not recipe.definition.trainable:
+        trainable = [name for name, definition in REGISTERED.items() if definition.trainable]
+        raise EverystepError(f"{name} is for problems given as tables; train {', '.join(trainable)} instead.")
     for key in TABLES_ONLY:
         if key in recipe.settings and recipe.settings[key] is not SETTINGS[key].default:
             remedy = "give features= to train" if key == "features" else "leave it out"
@@ -249,13 +257,13 @@ def _encoder(agent: str, key: str, given: Any, features: Features | None, enviro
     """The encoder of a model, from the setting that names the model."""
     where = f"setting {key} of {agent} is {given}"
     if isinstance(given, InKernel | GP):
-        if given.kernel is None or getattr(given, "fit", False):
+        if given.kernel is None or (isinstance(given, GP) and given.fit):
             raise EverystepError(
                 f"{where}; give a kernel, and no fit, such as rbf(1, on=observation)*categorical(on=action)."
             )
         _check_kernel(where, given.kernel)
         return KernelEncoder(given.kernel, environment.coordinates, environment.actions)
-    if isinstance(given, tuple) or given == "counts":
+    if isinstance(given, tuple) or (str(given) not in (AUTO, "linear") and not isinstance(given, Regression)):
         raise EverystepError(f"{where}, which needs a problem given as a table; choose auto, linear or a kernel.")
     if features is None:
         raise EverystepError(f"{where}, which needs features: give them, such as everystep.features.fourier(100).")

@@ -16,7 +16,8 @@ import jax
 import numpy as np
 
 from everystep import __version__, problems
-from everystep.agents.registry import REGISTERED, Recipe, Resolved, recipe
+from everystep.agents.registry import REGISTERED, Recipe, recipe
+from everystep.agents.resolve.agent import Resolved
 from everystep.errors import EverystepError, whole_number
 from everystep.experiments.engines import local
 from everystep.experiments.result import Result, fit_as_json, recorded_columns
@@ -66,7 +67,7 @@ class Experiment:
 
     def has_costs(self, label: str) -> bool:
         """Whether an agent estimates costs at all."""
-        return REGISTERED[self.agents[label].recipe.name].has_costs
+        return REGISTERED[self.agents[label].recipe.name].uses_costs
 
     def features(self) -> dict[str, np.ndarray]:
         """The features that were passed to an agent instead of the problem."""
@@ -127,7 +128,7 @@ def prepare(
             {
                 "label": label,
                 "agent": each.recipe.name,
-                "settings": each.shown(),
+                "settings": each.to_json(),
                 "confidence": each.confidence,
                 **(
                     {}

@@ -17,7 +17,7 @@ import numpy as np
 from everystep import __version__, problems
 from everystep.agents.model_syntax import AUTO
 from everystep.agents.registry import Recipe
-from everystep.agents.resolve.costs import fingerprint
+from everystep.agents.resolve.context import fingerprint
 from everystep.agents.settings import SETTINGS
 from everystep.errors import EverystepError
 from everystep.experiments import run_folder

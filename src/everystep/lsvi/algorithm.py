@@ -52,9 +52,9 @@ class Agent(NamedTuple):
     costs: protocols.CostModel
     penalty: protocols.Penalty
     choice: protocols.Choice
-    optimism: Float[Array, ""]
+    optimism: Float[Array, ""] | float
     known_safe: Bool[Array, "A S"] | None = None
-    switch: Float[Array, ""] | None = None
+    switch: Float[Array, ""] | float | None = None
 
     def ghat(self, mean: AnyArray, width: AnyArray) -> AnyArray:
         return mean - self.optimism * width

@@ -1,4 +1,4 @@
-"""Penalties: the price Z_h on estimated harm, and how it grows. Prices are (m, H), episodes k count from 1."""
+"""Penalties: the price Z_h on estimated violations, and how it grows. Prices are (m, H), episodes k count from 1."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ class Floor(NamedTuple):
     power: Scalar
 
     @classmethod
-    def of(cls, said: Any) -> Floor:
-        """From a setting: k, sqrt, or a number."""
-        return cls(1.0, 1.0) if said == "k" else cls(1.0, 0.5) if said == "sqrt" else cls(said, 0.0)
+    def from_setting(cls, floor: Any) -> Floor:
+        """k, sqrt, or a number."""
+        return cls(1.0, 1.0) if floor == "k" else cls(1.0, 0.5) if floor == "sqrt" else cls(floor, 0.0)
 
     def __call__(self, k: Int[Array, ""]) -> Float[Array, ""]:
         return self.scale * k.astype(jnp.result_type(float)) ** self.power
 
 
 class Rectified(NamedTuple):
-    """The rectified penalty with a floor: harm is priced, safety earns no credit.
+    """The rectified penalty with a floor: violations are priced, safety earns no credit.
 
     Z_h^1 = 1,   Z_h^{k+1} = max{Z_h^k + [g_h(x_h^k, a_h^k)]_+, eta_k}                       (eq. 13 of the paper)
 
@@ -46,11 +46,11 @@ class Rectified(NamedTuple):
 
 
 class VirtualQueue(NamedTuple):
-    """The dual variable of the primal-dual methods: safe steps pay unsafe ones back.
+    """The dual variable of primal-dual methods: safe steps cancel unsafe ones.
 
     Z_h^1 = 0,   Z_h^{k+1} = max{Z_h^k + g_h(x_h^k, a_h^k), 0}                               (eq. 14 of the paper)
 
-    Departures from the paper: it names no start; 0 is the natural one.
+    Departures from the paper: it does not state Z^1; 0 is the natural one.
     """
 
     def init(self, constraints: int, horizon: int) -> Price:
@@ -61,13 +61,10 @@ class VirtualQueue(NamedTuple):
 
 
 class NoPenalty(NamedTuple):
-    """Harm has no price."""
+    """No price on violations."""
 
     def init(self, constraints: int, horizon: int) -> Price:
         return jnp.zeros((constraints, horizon))
 
     def update(self, price: Price, observed: Price, k: Int[Array, ""]) -> Price:
         return price
-
-
-Penalty = Rectified | VirtualQueue | NoPenalty

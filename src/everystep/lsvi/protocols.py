@@ -52,7 +52,11 @@ class ValueModel(Protocol):
 class FiniteValueModel(ValueModel, Protocol):
     """A value model on a finite problem."""
 
-    def squared_norms(self, state: State, V_next: Float[Array, "H S"] | None = None) -> Float[Array, "T A S"]:
+    @property
+    def radius(self) -> Any:
+        """What turns a squared norm into a width: see `radii.py`."""
+
+    def squared_norms(self, state: State, V_next: Any, /) -> Float[Array, "T A S"]:
         """||phi||^2_{Lambda^-1} at all (x, a), for `everystep theory`; `V_next` only matters where phi depends on V."""
 
 

@@ -85,7 +85,7 @@ class PaperCost(NamedTuple):
         return self.beta * radius * jnp.sqrt(norm2)
 
 
-class ToldCost(NamedTuple):
+class KnownSafeCost(NamedTuple):
     """beta = sigma sqrt(d log((2 + 2 T / lam) / delta)) + sqrt(lam) B: the cost part of SLUCB-QVI's radius.
 
     Symbols: T, all observations of one estimator, is `observations`; B >= ||gamma|| is `bound`, printed as sqrt(d);
@@ -187,5 +187,5 @@ def with_episodes(radius: Any, episodes: float) -> Any:
     return radius._replace(episodes=episodes) if isinstance(radius, PaperValue) else radius
 
 
-Radius = Tuned | PaperValue | PaperCost | ToldCost | CoordinateCost | CoordinateValue | Multiplied
+Radius = Tuned | PaperValue | PaperCost | KnownSafeCost | CoordinateCost | CoordinateValue | Multiplied
 GPRadius = Tuned | PaperGP

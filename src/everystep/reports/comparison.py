@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from everystep import files, problems
-from everystep.agents.registry import REGISTERED, Recipe, lsvi_ae
+from everystep.agents import lsvi_ae
+from everystep.agents.registry import REGISTERED, Recipe
 from everystep.errors import EverystepError, unknown
 from everystep.experiments import config, experiment, reductions, run_folder, runner, statistics, tables
 from everystep.experiments.run_folder import FolderState

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from everystep.agents import registry
+from everystep import agents
 from everystep.experiments import figures, run_folder, tables
 from everystep.experiments.experiment import Experiment, prepare
 from everystep.experiments.result import Result
@@ -21,9 +21,9 @@ AGENTS = ("lsvi-ae", "lsvi", "lsvi-primal")
 LEARNED = 0.97  # the share of the safe optimum that counts as learned
 STEP_INDEXED = {"share_values": False, "share_costs": False}
 LITERAL = {
-    "same widths": registry.lsvi_ae(**STEP_INDEXED),
-    "wider bonus, beta = 1": registry.lsvi_ae(**STEP_INDEXED, beta=1.0),
-    "printed radii": registry.lsvi_ae(**STEP_INDEXED, radius="paper"),
+    "same widths": agents.lsvi_ae(**STEP_INDEXED),
+    "wider bonus, beta = 1": agents.lsvi_ae(**STEP_INDEXED, beta=1.0),
+    "printed radii": agents.lsvi_ae(**STEP_INDEXED, radius="paper"),
 }
 LONGER, LITERAL_SEEDS, LONG_SEEDS = 20, 16, 4
 

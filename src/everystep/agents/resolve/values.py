@@ -1,9 +1,8 @@
-"""The value side of an agent on a problem: its model made from what was said."""
+"""The value model of an agent on a problem."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 
 from everystep import kernels
 from everystep.agents.model_syntax import AUTO, InKernel, Regression, Value
-from everystep.agents.resolve.costs import own_functions
+from everystep.agents.resolve.context import Context, custom_kernels
 from everystep.errors import EverystepError
 from everystep.lsvi import radii
 from everystep.lsvi.regression.kernel_points import Points, check_kernel
@@ -26,28 +25,17 @@ ValueModel = Counts | Linear | KernelValues
 MOST_COUNTS = 5e7  # numbers that the count model of one seed may keep: 0.4 GB
 
 
-@dataclass(frozen=True)
-class ValueSetup:
+@dataclass(frozen=True, eq=False)
+class ResolvedValues:
     """A value model with every `auto` decided, checked on the problem."""
 
-    problem: FiniteCMDP
-    episodes: int
-    agent: str
-    values: Mapping[str, Any]
-    phi: np.ndarray | None
+    context: Context
     choice: Value
     factor: np.ndarray | None = None  # (T, 1, S) on the width
 
     @classmethod
-    def on(
-        cls,
-        problem: FiniteCMDP,
-        episodes: int,
-        agent: str,
-        values: Mapping[str, Any],
-        phi: np.ndarray | None,
-        factor: np.ndarray | None = None,
-    ) -> ValueSetup:
+    def resolve(cls, context: Context, factor: np.ndarray | None = None) -> ResolvedValues:
+        problem, agent, values, phi = context.problem, context.agent, context.values, context.phi
         if isinstance(values["value"], Regression):
             raise EverystepError(
                 f"setting value of {agent} is {values['value']}, which needs an environment: use everystep.train, or "
@@ -70,21 +58,23 @@ class ValueSetup:
             raise EverystepError(
                 f"setting radius of {agent} is coordinate, which needs one-hot features; choose tuned or paper."
             )
-        return cls(problem, episodes, agent, values, phi, choice, factor)
+        return cls(context, choice, factor)
 
     @property
     def kernel(self) -> kernels.Kernel | None:
         return self.choice.kernel if isinstance(self.choice, InKernel) else None
 
-    def shown(self) -> dict[str, Any]:
-        """The setting that was decided here, ready for JSON."""
-        return {"value": str(self.choice) + own_functions(self.problem, [self.kernel] if self.kernel else [])}
+    def to_json(self) -> dict[str, Any]:
+        """The setting decided here."""
+        return {"value": str(self.choice) + custom_kernels(self.context.problem, [self.kernel] if self.kernel else [])}
 
     def remarks(self) -> tuple[str, ...]:
         """What a reader of the results should know about the value model."""
         if self.kernel is None or not kernels.looks_at(self.kernel) & {"landing", "move", kernels.ALL}:
             return ()
-        return (f"the value kernel {self.kernel} of {self.agent} tells it where each action aims; counts do not.",)
+        return (
+            f"the value kernel {self.kernel} of {self.context.agent} shows it where each action aims; counts do not.",
+        )
 
     longest = 1.0  # ||phi(x, a)|| is at most that
 
@@ -92,12 +82,14 @@ class ValueSetup:
     def d(self) -> float:
         """The number of features: of a kernel, the points it tells apart."""
         if self.kernel is not None:
-            return float(len(Points.of(self.problem, self.kernel).gram))
-        one_hot = self.phi is None or self.choice == "counts"
-        return float(self.problem.states * self.problem.actions if one_hot else self.phi.shape[-1])  # type: ignore[union-attr]
+            return float(len(Points.of(self.context.problem, self.kernel).gram))
+        phi = self.context.phi
+        if phi is None or self.choice == "counts":
+            return float(self.context.problem.states * self.context.problem.actions)
+        return float(phi.shape[-1])
 
     def model(self) -> ValueModel:
-        s, H, K = self.values, float(self.problem.horizon), float(self.episodes)
+        s, H, K = self.context.values, float(self.context.problem.horizon), float(self.context.episodes)
         d = self.d
         radius: radii.Radius
         if s["radius"] == "tuned":
@@ -110,14 +102,14 @@ class ValueSetup:
             radius = radii.Multiplied(radius, jnp.asarray(self.factor))
         common = (radius, s["lam"], s["cap"])
         if self.kernel is not None:
-            points = Points.of(self.problem, self.kernel)
+            points = Points.of(self.context.problem, self.kernel)
             tables = (jnp.asarray(points.gram), jnp.asarray(points.which))
-            return KernelValues(*common, self.problem.world.successors, *tables)
+            return KernelValues(*common, self.context.problem.world.successors, *tables)
         if self.choice == "counts":
-            return Counts(*common, self.problem.world.successors)
-        assert self.phi is not None
+            return Counts(*common, self.context.problem.world.successors)
+        assert self.context.phi is not None
         norms = Watched() if s["switch"] == "none" else OnDemand()
-        return Linear(*common, jnp.asarray(self.phi.swapaxes(0, 1)), norms)
+        return Linear(*common, jnp.asarray(self.context.phi.swapaxes(0, 1)), norms)
 
 
 def _choice(problem: FiniteCMDP, agent: str, value: Value, phi: np.ndarray | None) -> Value:

@@ -22,7 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import pallas as pl
 
-from everystep.agents.registry import Built, Recipe, recipe
+from everystep.agents.registry import Recipe, recipe
+from everystep.agents.resolve.agent import BuiltAgent
 from everystep.experiments.engines import gpu_kernel
 from everystep.experiments.engines.gpu_kernel import Book, Chance, Learnt, Scratch, Tables
 from everystep.experiments.engines.protocol import Scan
@@ -240,7 +241,12 @@ def run(
 
 
 def chunks(
-    problem: FiniteCMDP, built: Built, seeds: AnyArray, episodes: int, capacity: int = EPISODES, scan: Scan = scan_seeds
+    problem: FiniteCMDP,
+    built: BuiltAgent,
+    seeds: AnyArray,
+    episodes: int,
+    capacity: int = EPISODES,
+    scan: Scan = scan_seeds,
 ) -> Iterator[Sums]:
     """The sums of `capacity` episodes at a time, in the precision that is switched on."""
     job = Job(built.agent, problem.world, problem.sizes, built.share_values, built.share_costs)

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from everystep.agents.registry import Built, FitEvery
+from everystep.agents.resolve.agent import BuiltAgent, RefitSchedule
 from everystep.experiments.engines import gpu
 from everystep.lsvi import loop
 from everystep.lsvi.costs import kernel_fit
@@ -35,7 +35,7 @@ class AgentOnProblem(NamedTuple):
     """One agent built for one problem, and what is recorded of it (see `loop.Job`)."""
 
     problem: FiniteCMDP
-    built: Built
+    built: BuiltAgent
     watch: Any = None
     certify: bool = False
 
@@ -222,7 +222,7 @@ def groups(pairs: Sequence[AgentOnProblem]) -> list[tuple[int, ...]]:
     """Which agents run side by side: on a GPU those that differ in numbers alone and fit no kernels."""
     alike: dict[Hashable, list[int]] = {}
     for i, pair in enumerate(pairs):
-        alone = not _together() or any(pair.built.fits)
+        alone = not _together() or any(pair.built.refits)
         alike.setdefault(i if alone else pair.structure(), []).append(i)
     return [tuple(group) for group in alike.values()]
 
@@ -268,9 +268,9 @@ def in_batches(seeds: Sequence[int], size: int) -> list[np.ndarray]:
 
 
 # --- one batch --------------------------------------------------------------------------------------------------------
-def chunk_spans(built: Built, episodes: int) -> list[tuple[int, int]]:
+def chunk_spans(built: BuiltAgent, episodes: int) -> list[tuple[int, int]]:
     """The first and last episode of each chunk: at most CHUNK episodes, and never across a kernel fit."""
-    starts = sorted({*range(0, episodes, CHUNK), *(n for each in built.fits if each for n in _every(each, episodes))})
+    starts = sorted({*range(0, episodes, CHUNK), *(n for each in built.refits if each for n in _every(each, episodes))})
     return list(zip(starts, [*starts[1:], episodes], strict=True))
 
 
@@ -387,24 +387,24 @@ def measure(pairs: Sequence[AgentOnProblem], seeds: np.ndarray, count: int) -> N
 _bounds = jax.jit(jax.vmap(loop.bounds, in_axes=(None, 0)))
 
 
-def _every(each: FitEvery, episodes: int) -> range:
+def _every(each: RefitSchedule, episodes: int) -> range:
     return range(each.episodes, episodes, each.episodes)
 
 
-def _fit_kernels(built: Built, carry: Carry, seeds: np.ndarray, done: int) -> tuple[Carry, list[KernelFit]]:
+def _fit_kernels(built: BuiltAgent, carry: Carry, seeds: np.ndarray, done: int) -> tuple[Carry, list[KernelFit]]:
     """Fit the kernels that are due after `done` episodes, for each seed from its own observations."""
-    due = [i for i, each in enumerate(built.fits) if each is not None and done % each.episodes == 0]
+    due = [i for i, each in enumerate(built.refits) if each is not None and done % each.episodes == 0]
     if not due:
         return carry, []
     fits, states = [], []
     for s, seed in enumerate(seeds):
         costs = jax.tree.map(lambda leaf, s=s: leaf[s], carry.agent.costs)
-        models = list(costs) if len(built.fits) > 1 else [costs]
+        models = list(costs) if len(built.refits) > 1 else [costs]
         for i in due:
-            each = built.fits[i]
+            each = built.refits[i]
             assert each is not None
             fit = kernel_fit.fit(each.kernel, float(models[i].lam), each.points.named, models[i].tally)
             models[i] = kernel_fit.refitted(fit.kernel, fit.lam, each.points.named, models[i].tally)
             fits.append(KernelFit(int(seed), done, i, str(fit.kernel), fit.lam, fit.log_likelihood))
-        states.append(tuple(models) if len(built.fits) > 1 else models[0])
+        states.append(tuple(models) if len(built.refits) > 1 else models[0])
     return carry._replace(agent=carry.agent._replace(costs=_stacked(states))), fits

@@ -6,8 +6,8 @@ Before values are planned, backward over h from X_{H+1} = all states:
                             and (2) S_h(x, a) lies inside X_{h+1}
     X_h = {x : some action is admitted}
 
-The seed is told: for some states an action that is safe and leads to such states only. So it is always admitted; until
-cost estimates are trusted (`triple_costs.py`) nothing else is.
+The seed is known: for some states an action that is safe and leads to such states only. So it is always admitted; until
+cost estimates are trusted (`costs/triples.py`) nothing else is.
 
 The optimal policy may need actions that are safe and not known to be, yet. What such a policy may be worth beyond Q is
 covered by a bonus, with doubt_h(x, a) = max_{x' in S_h(x, a)} ||perp phi(x, a, x')||:
@@ -46,15 +46,15 @@ class Bonuses(NamedTuple):
 
 
 class SafeGraph(NamedTuple):
-    """a = argmax of Q over the admitted actions; where there are none, which play never meets, the action told.
+    """a = argmax of Q over the admitted actions; the fallback where there are none, in states that play never meets.
 
-    seed holds the actions told to be safe (none in states outside the seed), told one action for every state.
+    seed holds the known safe actions (none in states outside the seed), fallback one action for every state.
     """
 
     successors: Int[Array, "J S"] | None
     support: Bool[Array, "T A J S"]
     seed: Bool[Array, "A S"]
-    told: Bool[Array, "A S"]
+    fallback: Bool[Array, "A S"]
     bonuses: Bonuses
 
     @property
@@ -92,5 +92,5 @@ class SafeGraph(NamedTuple):
         self, Q: Float[Array, "A *S"], belief: Any, price: Float[Array, " m"], tie: UInt32[Array, "*S"]
     ) -> Bool[Array, "A *S"]:
         admitted = belief.actions
-        allowed = jnp.where(admitted.any(0)[None], admitted, self.told)
+        allowed = jnp.where(admitted.any(0)[None], admitted, self.fallback)
         return best(jnp.where(allowed, Q, -jnp.inf), tie)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
 from everystep.lsvi.costs.estimate import CostEstimate
 from everystep.lsvi.costs.lemmas import Capacity, LemmaModel
+from everystep.lsvi.costs.spec import CostContext, CostSpec, ridge_radius
 from everystep.lsvi.episode import Episode, step_index
 from everystep.lsvi.radii import Norms, Radius, Scalar, factor_of_norm
 from everystep.mdp.world import Sizes
@@ -72,3 +75,24 @@ class CountCosts(NamedTuple):
 
     def as_if_seen(self, state: CountCostState, episodes: int, horizon: int) -> CountCostState:
         return state
+
+
+@dataclass(frozen=True)
+class CountSpec(CostSpec):
+    """`cost=counts`."""
+
+    def __str__(self) -> str:
+        return "counts"
+
+    @property
+    def one_hot(self) -> bool:
+        return True
+
+    def model(self, context: CostContext) -> CountCosts:
+        return CountCosts(ridge_radius(context, float(context.pairs)), context.lam)
+
+    def is_valid(self, context: CostContext) -> bool:
+        """The printed radius assumes noise of at most 1; the one per coordinate that |g| <= bound."""
+        if context.radius == "coordinate":
+            return bool(np.abs(context.truth).max() <= context.bound)
+        return context.true_sigma <= 1

@@ -9,6 +9,8 @@ over all sets.
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -16,14 +18,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from everystep import kernels
+from everystep.errors import EverystepError
 from everystep.kernels import Kernel, Point
+from everystep.lsvi import radii
 from everystep.lsvi.costs.estimate import CostEstimate
 from everystep.lsvi.costs.lemmas import Capacity, LemmaModel
+from everystep.lsvi.costs.spec import CostContext, CostSpec, norm_in_kernel
 from everystep.lsvi.episode import Episode
-from everystep.lsvi.protocols import FiniteCostModel
 from everystep.lsvi.radii import GPRadius, Scalar, factor_of_norm
 from everystep.lsvi.regression import gp_posterior
+from everystep.lsvi.regression.kernel_points import Points, check_kernel
 from everystep.lsvi.regression.per_step import by_estimator, for_each, repeat
+from everystep.mdp.cmdp import FiniteCMDP
 from everystep.mdp.world import Sizes
 
 
@@ -168,39 +175,6 @@ class GrowingGP(NamedTuple):
         return gp_posterior.as_if_given(state, _observations(state, episodes, horizon))
 
 
-class EachCost(NamedTuple):
-    """A model of its own for each constraint: counts for one, a Gaussian process for another."""
-
-    models: tuple[FiniteCostModel, ...]
-
-    def init(self, sizes: Sizes, steps: int) -> tuple[Any, ...]:
-        return tuple(model.init(sizes._replace(constraints=1), steps) for model in self.models)
-
-    def update(self, state: tuple[Any, ...], episode: Episode) -> tuple[Any, ...]:
-        own = lambda i: episode._replace(cost=episode.cost[:, i : i + 1])
-        return tuple(model.update(state[i], own(i)) for i, model in enumerate(self.models))
-
-    def estimate(self, state: tuple[Any, ...], k: Int[Array, ""]) -> CostEstimate:
-        estimates = [model.estimate(each, k) for model, each in zip(self.models, state, strict=True)]
-        return CostEstimate(*(jnp.concatenate(part, axis=1) for part in zip(*estimates, strict=True)))
-
-    @property
-    def lemma_models(self) -> tuple[LemmaModel, ...]:
-        return tuple(each for model in self.models for each in model.lemma_models)
-
-    def lemma_states(self, state: tuple[Any, ...]) -> tuple[Any, ...]:
-        own = zip(self.models, state, strict=True)
-        return tuple(each for model, model_state in own for each in model.lemma_states(model_state))
-
-    def with_room(self, state: tuple[Any, ...], episodes: int, horizon: int) -> tuple[Any, ...]:
-        own = zip(self.models, state, strict=True)
-        return tuple(model.with_room(each, episodes, horizon) for model, each in own)
-
-    def as_if_seen(self, state: tuple[Any, ...], episodes: int, horizon: int) -> tuple[Any, ...]:
-        own = zip(self.models, state, strict=True)
-        return tuple(model.as_if_seen(each, episodes, horizon) for model, each in own)
-
-
 def _observations(state: gp_posterior.Growing, episodes: int, horizon: int) -> int:
     """How many observations one estimator gets in `episodes` episodes: all steps if it is shared, else one each."""
     return episodes * (horizon if state.gain.shape[-1] == 1 else 1)
@@ -209,3 +183,87 @@ def _observations(state: gp_posterior.Growing, episodes: int, horizon: int) -> i
 def _flat(points: Any) -> Any:
     """(A, S, d) to (A * S, d)."""
     return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), points)
+
+
+POINTS = ("grid", "growing")
+# Widths in standard deviations, and the least variance of the noise that is assumed.
+BETA_GP, LAM_GP = 2.0, 0.01
+
+
+@dataclass(frozen=True)
+class GP(CostSpec):
+    """`cost=gp(...)`: a Gaussian process with a kernel (None: the one that the problem suggests).
+
+    fit     its hyper-parameters and the noise are fitted by marginal likelihood every `fit` episodes; 0 for never
+    points  grid keeps the posterior at all (x, a); growing keeps the points seen, for very many states
+    """
+
+    kernel: Kernel | None = None
+    fit: int = 0
+    points: str = "grid"
+
+    def __str__(self) -> str:
+        words = [str(self.kernel)] if self.kernel is not None else []
+        words += [f"fit={self.fit}"] if self.fit else []
+        words += [f"points={self.points}"] if self.points != "grid" else []
+        return f"gp({', '.join(words)})" if words else "gp"
+
+    def decided(self, problem: FiniteCMDP, phi: np.ndarray | None, where: str) -> GP:
+        kernel = _suggested(problem, where) if self.kernel is None else self.kernel
+        check_kernel(problem, where, kernel)
+        return GP(kernel, self.fit, self.points)
+
+    def default_beta(self, context: CostContext) -> float:
+        return BETA_GP
+
+    def default_lam(self, context: CostContext) -> float:
+        """The noise variance."""
+        return max(context.sigma**2, LAM_GP) if context.radius == "tuned" else self._paper_lam(context)
+
+    def _paper_lam(self, context: CostContext) -> float:
+        """lam = 1 + 2 / T, T all observations of one estimator."""
+        return 1 + 2 / (context.episodes * (context.problem.horizon if context.shared else 1))
+
+    def model(self, context: CostContext) -> GridGP | GrowingGP:
+        assert self.kernel is not None
+        radius: GPRadius = radii.Tuned(context.beta)
+        if context.radius == "paper":
+            log_union = math.log(2 * context.estimators / context.p)
+            radius = radii.PaperGP(context.beta, context.bound, context.sigma, log_union)
+        points = Points.of(context.problem, self.kernel)
+        if self.points == "grid":
+            return GridGP(radius, context.lam, jnp.asarray(points.gram), jnp.asarray(points.which))
+        everywhere = {name: each[points.which] for name, each in points.named.items()}
+        return GrowingGP(radius, context.lam, self.kernel, everywhere)
+
+    def is_valid(self, context: CostContext) -> bool:
+        """The printed radius assumes lam as printed, a fixed kernel, and a norm of at most `bound`."""
+        assert self.kernel is not None
+        known = not self.fit and context.lam == self._paper_lam(context)
+        return known and norm_in_kernel(context, self.kernel) <= context.bound * (1 + 1e-6)
+
+    def remarks(self, context: CostContext) -> tuple[str, ...]:
+        assert self.kernel is not None
+        remarks = []
+        if kernels.looks_at(self.kernel) & {"landing", "move", kernels.ALL}:
+            remarks.append(
+                f"the cost kernel {self.kernel} of {context.agent} shows it where each action aims; "
+                "one-hot costs do not."
+            )
+        if self.fit > context.episodes:
+            remarks.append(f"the kernel {self.kernel} is never fitted: fit={self.fit} is more than all episodes.")
+        if context.radius == "paper" and (norm := norm_in_kernel(context, self.kernel)) > context.bound * (1 + 1e-6):
+            remarks.append(
+                f"g has a norm of {norm:.4g} in the kernel {self.kernel}, above the bound {context.bound:g}: the "
+                f"intervals of {context.agent} carry no probability; set bound to at least that."
+            )
+        return tuple(remarks)
+
+
+def _suggested(problem: FiniteCMDP, where: str) -> Kernel:
+    if problem.kernel is None:
+        raise EverystepError(f"{where}, but the problem '{problem.name}' suggests no kernel; give one.")
+    try:
+        return kernels.read(problem.kernel)
+    except ValueError as error:
+        raise EverystepError(f"problem '{problem.name}': its kernel is '{problem.kernel}'; {error}.") from None

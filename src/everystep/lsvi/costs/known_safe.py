@@ -1,14 +1,14 @@
-"""Cost models that are told the cost of one safe action in every state: what SLUCB-QVI and RSLUCB-QVI believe.
+"""Cost models that use a known safe action in every state, with its cost: those of SLUCB-QVI and RSLUCB-QVI.
 
-Costs are c = g + threshold, linear in features, c(x, a) = <phi(x, a), gamma>. Told c0(x) = c(x, a0(x)) for every x,
-what is left to learn for x is the part of gamma across p = phi0 / ||phi0||, phi0 = phi(x, a0): with
+Costs are c = g + threshold, linear in features, c(x, a) = <phi(x, a), gamma>. With c0(x) = c(x, a0(x)) known
+for every x, what is left to learn for x is the part of gamma across p = phi0 / ||phi0||, phi0 = phi(x, a0): with
 perp(y) = y - <y, p> p,
 
     A_x = lam (I - p p^T) + sum_t perp(phi_t) perp(phi_t)^T
     gamma_x = A_x^+ sum_t perp(phi_t) [c_t - <phi_t, p> c0(x) / ||phi0||]
     mean(x, a) = <phi, p> c0(x) / ||phi0|| + <gamma_x, perp(phi)>,    norm(x, a) = ||perp(phi)||_{A_x^+}
 
-of Amani, Thrampoulidis and Yang (ICML 2021), rebuilt from what later papers say of it. Those are S regressions over
+of Amani, Thrampoulidis and Yang (ICML 2021), rebuilt from later papers that describe it. Those are S regressions over
 all transitions. But [ours] A_x^+ = Lambda^-1 - Lambda^-1 p p^T Lambda^-1 / (p^T Lambda^-1 p) with the one ordinary
 Lambda = lam I + sum_t phi_t phi_t^T, so that with theta = Lambda^-1 sum_t phi_t c_t
 
@@ -48,8 +48,8 @@ class SafeEstimate(NamedTuple):
     U: Float[Array, "T d A S"] | None
 
 
-class Told(NamedTuple):
-    """What is known in advance: the safe action, one-hot; its g; and the threshold by which costs are c = g + it."""
+class KnownSafeAction(NamedTuple):
+    """Known in advance: the safe action, one-hot; its g; and the threshold in c = g + threshold."""
 
     safe: Bool[Array, "A S"]
     g: Float[Array, "T m S"]
@@ -60,25 +60,25 @@ class Told(NamedTuple):
         return episode._replace(cost=episode.cost + self.threshold[None])
 
     def lowered(self, c: Float[Array, "T m A S"]) -> Float[Array, "T m A S"]:
-        """g from estimates of c, and the told one at a0."""
+        """g from estimates of c, and the known one at a0."""
         return jnp.where(self.safe[None, None], self.g[:, :, None], c - self.threshold[None, :, None, None])
 
 
 class ProjectedCounts(NamedTuple):
-    """One-hot features: each (x, a) by itself, a0 as told."""
+    """One-hot features: each (x, a) by itself, a0 as known."""
 
     ridge: CountCosts
-    told: Told
+    known: KnownSafeAction
 
     def init(self, sizes: Sizes, steps: int) -> CountCostState:
         return self.ridge.init(sizes, steps)
 
     def update(self, state: CountCostState, episode: Episode) -> CountCostState:
-        return self.ridge.update(state, self.told.raised(episode))
+        return self.ridge.update(state, self.known.raised(episode))
 
     def estimate(self, state: CountCostState, k: Int[Array, ""]) -> SafeEstimate:
         mean, width = self.ridge.estimate(state, k)
-        return SafeEstimate(self.told.lowered(mean), jnp.where(self.told.safe[None, None], 0.0, width), None)
+        return SafeEstimate(self.known.lowered(mean), jnp.where(self.known.safe[None, None], 0.0, width), None)
 
     @property
     def lemma_models(self) -> tuple[LemmaModel, ...]:
@@ -96,38 +96,38 @@ class ProjectedCounts(NamedTuple):
 
 
 class ProjectedCosts(NamedTuple):
-    """Dense features: ridge regression of c, corrected at every state by what is told of it. See the module.
+    """Dense features: ridge regression of c, corrected at every state by its known cost. See the module.
 
-    Departures from the paper: one Gram matrix instead of one a state, which changes nothing else.
+    Departures from the paper: one Gram matrix instead of one per state, which changes nothing else.
     """
 
     ridge: LinearCosts
-    told: Told
+    known: KnownSafeAction
     at_safe: Float[Array, "S d"]  # phi(x, a0)
 
     def init(self, sizes: Sizes, steps: int) -> LinearCostState:
         return self.ridge.init(sizes, steps)
 
     def update(self, state: LinearCostState, episode: Episode) -> LinearCostState:
-        return self.ridge.update(state, self.told.raised(episode))
+        return self.ridge.update(state, self.known.raised(episode))
 
     def estimate(self, state: LinearCostState, k: Int[Array, ""]) -> SafeEstimate:
-        phi, safe = self.ridge.phi, self.told.safe
-        g = jnp.broadcast_to(self.told.g, (len(state.moment), *self.told.g.shape[1:]))
+        phi, safe = self.ridge.phi, self.known.safe
+        g = jnp.broadcast_to(self.known.g, (len(state.moment), *self.known.g.shape[1:]))
 
         def one(inverse: Array, moment: Array, g: Array) -> tuple[Array, Array]:
             R = jnp.linalg.cholesky(inverse).T
             turned, turned_safe = jnp.moveaxis(phi @ R.T, 2, 0), (self.at_safe @ R.T).T  # (d, A, S), (d, S)
             share = (turned * turned_safe[:, None]).sum(0) / (turned_safe**2).sum(0)[None]
             theta = moment @ inverse
-            missed = g + self.told.threshold[:, None] - theta @ self.at_safe.T  # (m, S)
+            missed = g + self.known.threshold[:, None] - theta @ self.at_safe.T  # (m, S)
             mean = jnp.einsum("md,asd->mas", theta, phi) + missed[:, None] * share[None]
             return mean, jnp.where(safe[None], 0.0, turned - turned_safe[:, None] * share[None])
 
         mean, U = for_each(one, state.gram.inverse, state.moment, g)
         scale = self.ridge.radius.width(jnp.ones(()), k)
         U = scale * U
-        return SafeEstimate(self.told.lowered(mean), jnp.sqrt((U**2).sum(1))[:, None], U)
+        return SafeEstimate(self.known.lowered(mean), jnp.sqrt((U**2).sum(1))[:, None], U)
 
     @property
     def lemma_models(self) -> tuple[LemmaModel, ...]:

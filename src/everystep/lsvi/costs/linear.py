@@ -5,17 +5,22 @@ theta_h = Lambda_h^-1 sum_tau phi_tau g_tau,    mean = <theta_h, phi>,    width 
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
 from everystep.lsvi.costs.estimate import CostEstimate
 from everystep.lsvi.costs.lemmas import Capacity, LemmaModel
+from everystep.lsvi.costs.spec import CostContext, CostSpec, no_features, ridge_radius
 from everystep.lsvi.episode import Episode
 from everystep.lsvi.radii import Radius, Scalar, factor_of_norm
 from everystep.lsvi.regression import linalg
+from everystep.mdp.cmdp import FiniteCMDP
 from everystep.mdp.world import Sizes
 
 
@@ -81,3 +86,32 @@ class LinearCosts(NamedTuple):
 
     def as_if_seen(self, state: LinearCostState, episodes: int, horizon: int) -> LinearCostState:
         return state
+
+
+@dataclass(frozen=True)
+class LinearSpec(CostSpec):
+    """`cost=linear`, in the features of the problem."""
+
+    def __str__(self) -> str:
+        return "linear"
+
+    def decided(self, problem: FiniteCMDP, phi: np.ndarray | None, where: str) -> LinearSpec:
+        if phi is None:
+            raise no_features(where, problem)
+        return self
+
+    def model(self, context: CostContext) -> LinearCosts:
+        assert context.phi is not None
+        norms = linalg.OnDemand() if context.rarely_asked else linalg.Watched()
+        radius = ridge_radius(context, float(context.phi.shape[-1]))
+        return LinearCosts(radius, context.lam, jnp.asarray(context.phi.swapaxes(0, 1)), norms)
+
+    def is_valid(self, context: CostContext) -> bool:
+        """The printed radius assumes noise of at most 1, and costs <theta, phi> with ||theta|| <= sqrt(d)."""
+        if context.true_sigma > 1:
+            return False
+        assert context.phi is not None
+        d = context.phi.shape[-1]
+        X, g = context.phi.reshape(-1, d), context.truth.reshape(-1, context.pairs).T
+        theta = np.linalg.lstsq(X, g, rcond=None)[0]
+        return bool(np.abs(X @ theta - g).max() <= 1e-9 and np.linalg.norm(theta, axis=0).max() <= math.sqrt(d))

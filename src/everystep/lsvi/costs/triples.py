@@ -1,8 +1,8 @@
-"""The cost model of LSVI-NEW: regression on features of triples, with what is told projected out.
+"""The cost model of LSVI-NEW: regression on features of triples, with the known direction projected out.
 
-The cost seen when (x, a) leads to x' is c = <gamma, phi(x, a, x')> and noise; safe iff c <= tau, its `threshold`. Told
-in advance is the exact cost c0_h of one triple a step, with features phi0_h: what lies along p = phi0 / ||phi0|| is
-known, and only the rest is estimated:
+The cost observed when (x, a) leads to x' is c = <gamma, phi(x, a, x')> plus noise; safe iff c <= tau, the `threshold`.
+Known in advance is the exact cost c0_h of one triple per step, with features phi0_h: what lies along
+p = phi0 / ||phi0|| is known, and only the rest is estimated:
 
     along(x, a, x') = <phi, p> / ||phi0||,      perp(phi) = phi - <phi, p> p
     Lambda = lam (I - p p^T) + sum_tau perp(phi_tau) perp(phi_tau)^T
@@ -51,14 +51,14 @@ class TripleCostState(NamedTuple):
     moment: Float[Array, "T m d"]
 
 
-class Told(NamedTuple):
-    """All triples as seen from the one that is told, of one step or of each: T is 1 or H.
+class KnownTriple(NamedTuple):
+    """All triples relative to the known one, of one step or of each: T is 1 or H.
 
-    perp is perp(phi), at the successors of every state; known is along c0 - tau, what is known of every triple's cost.
+    perp is perp(phi), at the successors of every state; cost is along c0 - tau, the known part of every triple's cost.
     """
 
     perp: Float[Array, "T A d J S"]
-    known: Float[Array, "T m A J S"]
+    cost: Float[Array, "T m A J S"]
 
 
 class TripleCosts(NamedTuple):
@@ -66,19 +66,19 @@ class TripleCosts(NamedTuple):
 
     radius: Radius
     lam: Scalar
-    told: Told
+    known: KnownTriple
     support: Bool[Array, "T A J S"]
     seed_episodes: Scalar
 
     def init(self, sizes: Sizes, steps: int) -> TripleCostState:
-        d = self.told.perp.shape[2]
+        d = self.known.perp.shape[2]
         return TripleCostState(repeat(linalg.unwatched(d, self.lam), steps), jnp.zeros((steps, sizes.constraints, d)))
 
     def update(self, state: TripleCostState, episode: Episode) -> TripleCostState:
         steps, H = len(state.moment), len(episode.x)
-        h = jnp.arange(H) if len(self.told.perp) > 1 else jnp.zeros(H, int)
-        X = self.told.perp[h, episode.a, :, episode.slot, episode.x]
-        y = episode.cost - self.told.known[h, :, episode.a, episode.slot, episode.x]  # = c - along c0
+        h = jnp.arange(H) if len(self.known.perp) > 1 else jnp.zeros(H, int)
+        X = self.known.perp[h, episode.a, :, episode.slot, episode.x]
+        y = episode.cost - self.known.cost[h, :, episode.a, episode.slot, episode.x]  # = c - along c0
 
         def one(gram, moment, X, y):
             return TripleCostState(linalg.add(gram, None, X), moment + y.T @ X)
@@ -86,8 +86,8 @@ class TripleCosts(NamedTuple):
         return for_each(one, *state, by_estimator(steps, X), by_estimator(steps, y))
 
     def estimate(self, state: TripleCostState, k: Int[Array, ""]) -> TripleEstimate:
-        _, A, d, J, S = self.told.perp.shape
-        T = max(len(state.moment), len(self.told.perp), len(self.support))
+        _, A, d, J, S = self.known.perp.shape
+        T = max(len(state.moment), len(self.known.perp), len(self.support))
         each = lambda array: jnp.broadcast_to(array, (T, *array.shape[1:]))
 
         def one(inverse, moment, perp, known, support):
@@ -100,7 +100,7 @@ class TripleCosts(NamedTuple):
             upper = jnp.where(support[None], mean + width, -jnp.inf).max(2)
             return (lower + upper) / 2, (upper - lower) / 2, jnp.where(support, jnp.sqrt(norm2), 0).max(1)
 
-        stacked = (state.gram.inverse, state.moment, *self.told, self.support)
+        stacked = (state.gram.inverse, state.moment, *self.known, self.support)
         mean, width, doubt = for_each(one, *map(each, stacked))
         return TripleEstimate(mean, width, doubt, k.astype(mean.dtype) > self.seed_episodes)
 

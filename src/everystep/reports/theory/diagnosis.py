@@ -28,7 +28,8 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
-from everystep.agents.registry import REGISTERED, Resolved
+from everystep.agents.registry import REGISTERED
+from everystep.agents.resolve.agent import Resolved
 from everystep.experiments.engines import local
 from everystep.experiments.experiment import Experiment
 from everystep.lsvi import algorithm
@@ -132,7 +133,7 @@ class Diagnosed:
 
     @property
     def has_costs(self) -> bool:
-        return REGISTERED[self.resolved.recipe.name].has_costs
+        return REGISTERED[self.resolved.recipe.name].uses_costs
 
     @property
     def condition_held(self) -> np.ndarray:

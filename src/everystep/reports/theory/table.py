@@ -19,7 +19,7 @@ import numpy as np
 
 from everystep import files
 from everystep.agents.model_syntax import InKernel
-from everystep.agents.registry import Resolved
+from everystep.agents.resolve.agent import Resolved
 from everystep.experiments import rerun, statistics, tables
 from everystep.lsvi import radii
 from everystep.lsvi.costs.lemmas import Capacity, LemmaModel
@@ -113,7 +113,7 @@ def errors_bound(resolved: Resolved) -> Bound | None:
     They give none if a kernel is fitted, if its spectrum is not known, or if widths are not proportional to norms.
     """
     models = cost_inputs(resolved)
-    if not models or any(resolved._fits()):
+    if not models or any(resolved.refits):
         return None
 
     def bound(K: float) -> float:

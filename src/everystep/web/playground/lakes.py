@@ -38,7 +38,7 @@ def prepare(request: PlaygroundRequest, episodes: int | None = None) -> Experime
 
 def required_settings(agent: str) -> dict[str, Any]:
     """Settings that an agent requires on any lake: a known safe action in every state, if it needs one."""
-    return {"safe_action": "safest"} if REGISTERED[agent].told else {}
+    return {"safe_action": "safest"} if REGISTERED[agent].requires_safe_action else {}
 
 
 def _settings_of(agent: str, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,246 @@
+"""The named agents: each is one expression that composes four parts.
+
+value model   counts (one-hot features) | linear (the problem's features) | in the space of a kernel | linear mixture
+cost model    counts | linear | Gaussian process, or one of these for each constraint
+              | corrected by a known safe action | on features of triples
+penalty       rectified with a floor | virtual queue | none
+choice        penalised | greedy | uniform, the first also made again at every step (react)
+              | safe set | safe mixture | safe graph
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from everystep import kernels
+from everystep.agents.model_syntax import InKernel
+from everystep.agents.registry import Parts, register
+from everystep.agents.settings import COST_SETTINGS, MIXTURE_SETTINGS, SAFE_SETTINGS, SWITCH, VALUE_SETTINGS
+from everystep.errors import EverystepError
+from everystep.lsvi.algorithm import Agent
+from everystep.lsvi.choices.basic import Greedy, Uniform
+from everystep.lsvi.choices.safe import SafeSet
+from everystep.lsvi.costs.gp import GP
+from everystep.lsvi.penalties import NoPenalty, Rectified, VirtualQueue
+from everystep.mdp.cmdp import FiniteCMDP
+
+UPPER_END: Any = -1.0  # optimism of agents that admit an action only if the upper end of its cost interval is safe
+UNCLIPPED = 1e9  # a cap that never binds
+
+
+@register(
+    "lsvi-ae",
+    title="LSVI-AE",
+    colour="#0072B2",
+    summary="optimistic values and costs, a growing price on violations",
+    settings=(*VALUE_SETTINGS, *COST_SETTINGS, "floor", "rectify"),
+    defaults={"rectify": True},
+    trainable=True,
+    playable=True,
+)
+def lsvi_ae(s: Parts) -> Agent:
+    """LSVI-AE, Algorithm 1 of Wei, Liu and Ying: aggressive exploration under constraints that hold at every step.
+
+    a_h = argmax_a {Q_h(x, a) - Z_h [ghat_h(x, a)]_+},   Z_h <- max{Z_h + [g_h]_+, eta_k}
+
+    Rectified(floor) + Penalised(rectify) on the lower end of the cost interval. Settings: `everystep list`.
+    """
+    return Agent(
+        values=s.value_model(),
+        costs=s.cost_model(),
+        penalty=Rectified(s.floor()),
+        choice=s.penalised(s["rectify"]),
+        optimism=s["optimism"],
+        known_safe=s.known_safe,
+        switch=s.switch,
+    )
+
+
+@register(
+    "lsvi",
+    title="LSVI",
+    colour="#D55E00",
+    dashes=(0, (5, 2)),
+    summary="optimistic values, violations ignored (LSVI-UCB)",
+    settings=VALUE_SETTINGS,
+    uses_costs=False,
+    trainable=True,
+    playable=True,
+)
+def lsvi(s: Parts) -> Agent:
+    """LSVI(-UCB), Jin et al. 2020: the same value model with a greedy choice that ignores costs. LSVI-AE with Z = 0."""
+    return Agent(s.value_model(), s.cost_model(), NoPenalty(), Greedy(), s["optimism"], switch=s.switch)
+
+
+@register(
+    "lsvi-primal",
+    title="LSVI-Primal",
+    colour="#009E73",
+    dashes=(0, (2, 1.5)),
+    summary="a virtual queue as price, the primal-dual rival",
+    settings=(*VALUE_SETTINGS, *COST_SETTINGS, "rectify"),
+    trainable=True,
+    playable=True,
+)
+def lsvi_primal(s: Parts) -> Agent:
+    """LSVI-Primal, the paper's rival: a_h = argmax_a {Q_h - Z_h ghat_h},  Z_h <- max{Z_h + g_h, 0},  Z starts at 0.
+
+    `rectify=True` prices [ghat]_+ instead. The paper only describes this agent, by its eqs. (12) and (14).
+    """
+    return Agent(
+        values=s.value_model(),
+        costs=s.cost_model(),
+        penalty=VirtualQueue(),
+        choice=s.penalised(s["rectify"]),
+        optimism=s["optimism"],
+        known_safe=s.known_safe,
+        switch=s.switch,
+    )
+
+
+@register(
+    "slucb-qvi",
+    title="SLUCB-QVI",
+    needs="safe actions",
+    summary="optimistic values, certified actions only",
+    settings=(*VALUE_SETTINGS, *SAFE_SETTINGS),
+    requires_safe_action=True,
+    playable=True,
+)
+def slucb_qvi(s: Parts) -> Agent:
+    """SLUCB-QVI, Amani, Thrampoulidis and Yang (ICML 2021): only actions that are certified safe.
+
+    a_h = argmax Q_h(x, a) over {a : upper end of c_h(x, a) <= tau},   Q_h = min{<w, phi> + kappa_h(x) beta ||phi||, H}
+
+    Requires: for every state an action a0(x) with its exact cost c0(x) < tau, and tau (`threshold`), where costs
+    c = g + tau are linear in the features (`FiniteCMDP(known=Known(...))`, or `safe_action` and `threshold`).
+    Reconstructed: the formulas are rebuilt from later papers that describe the algorithm, not read from its own.
+
+    The agent promises safety, so the cost radius is the valid one (`radius_cost=paper`), the cost part of the printed
+    maximum alone. The value radius is tuned, times kappa_h(x) = 2 H / (tau - c0(x)) + 1 as printed, which compensates
+    for a small safe set and keeps Q at its cap for long; `kappa=1` omits it. With one-hot features nothing is learnt
+    about any action but a0, which the agent then plays for ever: it needs features that actions share, and actions
+    near a0 to start from.
+    """
+    return Agent(s.value_model(), s.cost_model(), NoPenalty(), SafeSet(), UPPER_END, switch=s.switch)
+
+
+@register(
+    "rslucb-qvi",
+    title="RSLUCB-QVI",
+    needs="safe actions",
+    summary="optimistic values, mixtures of actions that are certified safe in the mean",
+    settings=(*VALUE_SETTINGS, *SAFE_SETTINGS),
+    defaults={"switch": SWITCH},  # a plan solves a cone program at every (h, x)
+    requires_safe_action=True,
+    playable=True,
+)
+def rslucb_qvi(s: Parts) -> Agent:
+    """RSLUCB-QVI, of the same paper: a distribution over actions that is certified safe in the mean over its draws.
+
+    pi_h(x) = argmax <Q_h(x), theta> over distributions with <mean, theta> + beta ||E_theta[phi]||_{A^+} <= tau
+
+    Requires the same as `slucb_qvi`. Reconstructed: likewise. It needs no shared features, but single draws may be
+    unsafe: `violation` counts those, `mixture_violation` the mean over the draw, which is what the agent promises.
+    A plan solves a cone program at every state and step, so plans are rare by default (`switch=none`: every episode).
+    With the valid radius and one-hot features it leaves a0 but learns slowly: on the lake (d = 400) it does not find
+    the goal in 1000 episodes; `radius_cost=tuned, kappa=1` does, and then promises nothing.
+    """
+    return Agent(s.value_model(), s.cost_model(), NoPenalty(), s.safe_mixture(), UPPER_END, switch=s.switch)
+
+
+@register(
+    "lsvi-new",
+    title="LSVI-NEW",
+    needs="safe subgraph",
+    summary="the best policy inside a subgraph that is certified safe, grown from a known one",
+    settings=MIXTURE_SETTINGS,
+    requires_safe_action=True,
+    uses_triple_features=True,
+)
+def lsvi_new(s: Parts) -> Agent:
+    """LSVI-NEW, Shi, Liang and Shroff, ICML 2023: no violations, inside a safe subgraph that grows from a known one.
+
+    ctil(x, a, x') = along c0 + <gamma, perp(phi)> + beta ||perp(phi)||
+    admit a at (h, x) iff ctil <= tau on the support of (x, a), which is safe itself at the next step
+    Q_h = min{r + <w, phi_V> + e1 ||phi_V|| + bonus, H},     a_h = argmax of Q_h over the admitted actions
+
+    Requires: the features phi(x, a, x') of a linear mixture (`Known.triples`), which x' may follow (x, a), the mean
+    reward, the threshold tau, a safe action for every state (`Known.safe_action`: its graph is the seed, and all that
+    is played for `seed_episodes`), and the exact cost of one triple of the seed. Supports, rewards and that cost are
+    read off the problem. With one-hot triples nothing is learnt about one triple from others, and the seed never grows.
+
+    The cost radius is the printed one, so the promise of safety is kept. The printed e1, bonuses and seed phase exceed
+    every Q and K that can be run, and are settings. `resolve/mixture.py` has all formulas, and how the paper was read
+    where it is ambiguous; no part was rebuilt without its text.
+    """
+    return Agent(
+        values=s.value_model(),
+        costs=s.cost_model(),
+        penalty=NoPenalty(),
+        choice=s.safe_graph(),
+        optimism=UPPER_END,
+        known_safe=s.known_safe,
+        switch=s.switch,
+    )
+
+
+def _kernels_of_a_bandit(problem: FiniteCMDP) -> dict[str, Any]:
+    """Reward and cost by the kernel that the problem suggests, or linear in its features."""
+    if problem.horizon != 1:
+        raise EverystepError(
+            f"rpol is for bandits, and the horizon of '{problem.name}' is {problem.horizon}; use lsvi-ae, of which "
+            "rpol is the case H = 1."
+        )
+    kernel = None if problem.kernel is None else kernels.read(problem.kernel)
+    if kernel is None and problem.features is not None:
+        kernel = kernels.Linear(on="features")
+    return {"value": InKernel(kernel), "cost": GP(kernel)}
+
+
+@register(
+    "rpol",
+    title="RPOL",
+    needs="H = 1",
+    summary="LSVI-AE's relative for bandits: Gaussian processes, a floor of sqrt k",
+    settings=(*VALUE_SETTINGS, *COST_SETTINGS, "floor"),
+    defaults={"floor": "sqrt", "cap": UNCLIPPED},
+    suited=_kernels_of_a_bandit,
+)
+def rpol(s: Parts) -> Agent:
+    """RPOL, rectified pessimistic-optimistic learning (Guo, Zhu and Liu, L4DC 2023): a bandit under hard constraints.
+
+    x_t = argmax_x {f_t(x) - Z_t [g_t(x)]_+},   Z_{t+1} = max{Z_t + [c_t]_+, eta_t},   eta_t = sqrt(t)
+
+    with f_t = mean + beta_f sigma_f(x), the upper end of a Gaussian process of the reward,
+    g_t = mean - beta_g sigma_g(x), the lower end of one of the cost, and c_t, the noisy cost.
+    This is LSVI-AE with H = 1, `value=kernel(...)`, `cost=gp(...)` and `floor=sqrt`; a test compares the runs.
+    Requires: H = 1, and nothing else.
+
+    Symbols: t is k. KOVI's width is beta lam^{-1/2} sqrt(C) where C is the posterior variance of a process with noise
+    variance lam: beta_f = beta / sqrt(lam), 2 by default (0.2 and 0.01), as `beta_cost` is.
+    RPOL does not clip, so `cap` never binds here. Kernels are the problem's own unless they are given.
+    Reconstructed: the first price is 1, as in LSVI-AE, and widths are numbers.
+    """
+    return Agent(
+        values=s.value_model(),
+        costs=s.cost_model(),
+        penalty=Rectified(s.floor()),
+        choice=s.penalised(rectify=True),
+        optimism=s["optimism"],
+        known_safe=s.known_safe,
+        switch=s.switch,
+    )
+
+
+@register(
+    "uniform",
+    title="Uniform",
+    summary="every action with the same probability, a baseline for learning",
+    settings=(),
+    uses_costs=False,
+    playable=True,
+)
+def uniform(s: Parts) -> Agent:
+    """Every action with the same probability at every step. Requires nothing, and learns nothing."""
+    return Agent(s.value_model(), s.cost_model(), NoPenalty(), Uniform(), s["optimism"])

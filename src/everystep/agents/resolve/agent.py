@@ -1,0 +1,188 @@
+"""An agent's settings, resolved on a finite problem: every `auto` decided, every part made."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from everystep.agents.model_syntax import AUTO
+from everystep.agents.registry import Recipe
+from everystep.agents.resolve.context import Context, fingerprint
+from everystep.agents.resolve.costs import ResolvedCosts
+from everystep.agents.resolve.known_safe import KnownSafeCosts
+from everystep.agents.resolve.mixture import ResolvedMixtureValues, ResolvedTripleCosts, resolve_mixture
+from everystep.agents.resolve.values import ResolvedValues
+from everystep.agents.settings import BETA, LAM, PRECISIONS, SETTINGS
+from everystep.errors import EverystepError
+from everystep.kernels import Kernel
+from everystep.lsvi.algorithm import Agent
+from everystep.lsvi.choices.basic import Penalised, Reacting
+from everystep.lsvi.choices.safe import SafeMixture
+from everystep.lsvi.choices.safe_graph import SafeGraph
+from everystep.lsvi.penalties import Floor
+from everystep.lsvi.protocols import FiniteCostModel, FiniteValueModel
+from everystep.lsvi.regression.kernel_points import Points
+from everystep.mdp import planner
+from everystep.mdp.cmdp import FiniteCMDP
+
+
+class RefitSchedule(NamedTuple):
+    """The kernel of a cost model is fitted again after every `episodes` episodes."""
+
+    episodes: int
+    kernel: Kernel
+    points: Points
+
+
+class BuiltAgent(NamedTuple):
+    """An agent made for a problem: the composition of parts, and which estimators are shared over steps."""
+
+    agent: Agent
+    share_values: bool
+    share_costs: bool
+    refits: tuple[RefitSchedule | None, ...] = ()  # of each cost model
+    precision: str = PRECISIONS[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Resolved:
+    """Settings with every `auto` decided. Its methods make the parts (`registry.Parts`)."""
+
+    problem: FiniteCMDP
+    episodes: int
+    recipe: Recipe
+    values: Mapping[str, Any]
+    phi: np.ndarray | None
+    cost: ResolvedCosts | KnownSafeCosts | ResolvedTripleCosts
+    value: ResolvedValues | ResolvedMixtureValues
+
+    @classmethod
+    def resolve(cls, problem: FiniteCMDP, episodes: int, recipe: Recipe) -> Resolved:
+        definition = recipe.definition
+        s = {key: setting.default for key, setting in SETTINGS.items()} | dict(definition.defaults)
+        s |= definition.suited(problem) | dict(recipe.settings)
+        default = lambda key, value: value if s[key] == AUTO else s[key]
+        # An agent that requires a known safe action promises safety: its cost intervals are valid by default.
+        s["radius_cost"] = default("radius_cost", "paper" if definition.requires_safe_action else s["radius"])
+        tuned = s["radius"] == "tuned"
+        s["beta"] = default("beta", BETA if tuned else 1.0)
+        s["lam"] = default("lam", LAM if tuned else 1.0)
+        # The paper clips at H because its rewards are at most 1; larger rewards need a larger cap where H is too low.
+        H, best = float(problem.horizon), planner.highest(problem)
+        s["cap"] = default("cap", H if best <= H else H * float(problem.r.max()))
+        for key in ("share_values", "share_costs"):
+            if s[key] is True and not problem.stationary:
+                raise EverystepError(
+                    f"setting {key} of {recipe.name} is true, but the problem '{problem.name}' depends on the step; "
+                    "leave it at auto or set it to false."
+                )
+            s[key] = default(key, problem.stationary)
+        phi = _features(problem, recipe.name, s["features"]) if not definition.uses_triple_features else None
+        s["features"] = "one-hot" if phi is None else fingerprint(phi)
+        context = Context(problem, episodes, recipe.name, recipe.settings, s, phi)
+        value: ResolvedValues | ResolvedMixtureValues
+        cost: ResolvedCosts | KnownSafeCosts | ResolvedTripleCosts
+        if definition.uses_triple_features:
+            value, cost = resolve_mixture(context)
+        elif definition.requires_safe_action:
+            cost = KnownSafeCosts.resolve(context)
+            value = ResolvedValues.resolve(context, cost.kappa())
+        else:
+            cost = ResolvedCosts.resolve(context)
+            value = ResolvedValues.resolve(context)
+        counted = value.choice == "counts" and bool(cost.specs) and all(spec.one_hot for spec in cost.specs)
+        if s["precision"] != PRECISIONS[0] and not counted:
+            remedy = "" if definition.requires_safe_action else "set value and cost to counts, or "
+            raise EverystepError(
+                f"setting precision of {recipe.name} is {s['precision']}, which is for counts of values and costs; "
+                f"{remedy}set precision to float64."
+            )
+        return cls(problem, episodes, recipe, s | cost.to_json() | value.to_json(), phi, cost, value)
+
+    def __getitem__(self, setting: str) -> Any:
+        return self.values[setting]
+
+    def to_json(self) -> dict[str, Any]:
+        """The settings of this agent, resolved."""
+        return {key: self.values[key] for key in self.recipe.definition.settings}
+
+    def build(self) -> BuiltAgent:
+        """The composition itself, as JAX arrays; 64-bit numbers must be on."""
+        agent = jax.tree.map(jnp.asarray, self.recipe.definition.compose(self))
+        return BuiltAgent(agent, self["share_values"], self["share_costs"], self.refits, self["precision"])
+
+    @property
+    def refits(self) -> tuple[RefitSchedule | None, ...]:
+        """When the kernel of each cost model is fitted again; None for never."""
+        return tuple(self._refit(spec.fit, spec.kernel) for spec in self.cost.specs)
+
+    def _refit(self, episodes: int, kernel: Kernel | None) -> RefitSchedule | None:
+        if not episodes or kernel is None:
+            return None
+        return RefitSchedule(episodes, kernel, Points.of(self.problem, kernel))
+
+    # --- parts -------------------------------------------------------------------------------------------------------
+    def value_model(self) -> FiniteValueModel:
+        return self.value.model()
+
+    def cost_model(self) -> FiniteCostModel:
+        return self.cost.model()
+
+    def safe_mixture(self) -> SafeMixture:
+        assert isinstance(self.cost, KnownSafeCosts)
+        return SafeMixture(jnp.asarray(self.cost.safe))
+
+    def safe_graph(self) -> SafeGraph:
+        assert isinstance(self.cost, ResolvedTripleCosts)
+        return self.cost.choice()
+
+    def penalised(self, rectify: bool) -> Penalised | Reacting:
+        return Reacting(Penalised(rectify)) if self["react"] else Penalised(rectify)
+
+    def floor(self) -> Floor:
+        return Floor.from_setting(self["floor"])
+
+    @property
+    def known_safe(self) -> np.ndarray | None:
+        return self.cost.known_safe
+
+    @property
+    def switch(self) -> float | None:
+        """The factor by which det(Lambda) must grow before a new plan; None for a plan in every episode."""
+        return None if self["switch"] == "none" else float(self["switch"])
+
+    # --- what a reader should know -----------------------------------------------------------------------------------
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What a reader of the results should know about the models."""
+        return self.cost.remarks() + self.value.remarks()
+
+    @property
+    def confidence(self) -> float | None:
+        """p if the cost intervals are valid: all hold with probability 1 - p. None if they are a heuristic."""
+        return self.cost.confidence() if self.recipe.definition.uses_costs else None
+
+    @property
+    def plan_scale(self) -> tuple[str, float]:
+        """The order of the number of plans in theory, as text and as a number: d log(1 + K) for each estimator."""
+        estimators, words = (1, "d log(1 + K)") if self["share_values"] else (self.problem.horizon, "d H log(1 + K)")
+        return words, self.value.d * estimators * math.log1p(self.episodes)
+
+
+def _features(problem: FiniteCMDP, agent: str, features: Any) -> np.ndarray | None:
+    """The features (S, A, d) that the setting asks for, checked; None for one-hot ones."""
+    phi = features if isinstance(features, np.ndarray) else problem.features if features == AUTO else None
+    if phi is not None and phi.shape[:2] != (problem.states, problem.actions):
+        raise EverystepError(
+            f"setting features of {agent} has shape {phi.shape}; "
+            f"the problem needs ({problem.states}, {problem.actions}, d)."
+        )
+    if phi is not None and (norm := float(np.linalg.norm(phi, axis=-1).max())) > 1 + 1e-9:
+        raise EverystepError(f"features have a norm of {norm:.6g}; scale them so that ||phi(x, a)|| <= 1.")
+    return phi

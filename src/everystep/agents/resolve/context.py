@@ -1,0 +1,66 @@
+"""What every part of an agent is resolved from: the problem, the settings, and the features."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from everystep import kernels
+from everystep.agents.model_syntax import AUTO, text
+from everystep.lsvi.costs.spec import CostSpec
+from everystep.lsvi.regression.kernel_points import Points
+from everystep.mdp.cmdp import FiniteCMDP
+
+
+@dataclass(frozen=True, eq=False)
+class Context:
+    """An agent on a problem.
+
+    agent     its name, for messages
+    given     the settings that the user set
+    values    all settings, with the defaults of those the user did not set
+    phi       the features (S, A, d), None for one-hot features
+    """
+
+    problem: FiniteCMDP
+    episodes: int
+    agent: str
+    given: Mapping[str, Any]
+    values: Mapping[str, Any]
+    phi: np.ndarray | None
+
+    def __getitem__(self, setting: str) -> Any:
+        return self.values[setting]
+
+    def number(self, setting: str, otherwise: float) -> float:
+        """A setting that the user may leave at auto."""
+        value = self.given.get(setting, AUTO)
+        return otherwise if isinstance(value, str) and value == AUTO else float(value)
+
+    def is_set(self, setting: str) -> bool:
+        """Whether the user set it, and not to auto."""
+        value = self.given.get(setting, AUTO)
+        return not (isinstance(value, str) and value == AUTO)
+
+
+def setting_as_text(value: Any) -> str:
+    """A setting in a label: short for an array, as the user writes it for a cost model."""
+    if isinstance(value, np.ndarray):
+        return fingerprint(value)
+    return text(value) if isinstance(value, CostSpec | tuple) else str(value)
+
+
+def fingerprint(array: np.ndarray) -> str:
+    """A short name for an array: its shape and a hash of its numbers."""
+    digest = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:16]
+    return f"{'x'.join(map(str, array.shape))}:{digest}"
+
+
+def custom_kernels(problem: FiniteCMDP, used: list[kernels.Kernel]) -> str:
+    """A hash of the kernels that are custom functions, whose text does not distinguish them."""
+    custom = [kernel for kernel in used if any(isinstance(each, kernels.Custom) for each in kernels.parts_of(kernel))]
+    return "".join(f" #{fingerprint(Points.of(problem, kernel).gram)}" for kernel in custom)

@@ -1,0 +1,47 @@
+"""A cost model for each constraint."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Int
+
+from everystep.lsvi.costs.estimate import CostEstimate
+from everystep.lsvi.costs.lemmas import LemmaModel
+from everystep.lsvi.episode import Episode
+from everystep.lsvi.protocols import FiniteCostModel
+from everystep.mdp.world import Sizes
+
+
+class EachCost(NamedTuple):
+    """A model of its own for each constraint: counts for one, a Gaussian process for another."""
+
+    models: tuple[FiniteCostModel, ...]
+
+    def init(self, sizes: Sizes, steps: int) -> tuple[Any, ...]:
+        return tuple(model.init(sizes._replace(constraints=1), steps) for model in self.models)
+
+    def update(self, state: tuple[Any, ...], episode: Episode) -> tuple[Any, ...]:
+        own = lambda i: episode._replace(cost=episode.cost[:, i : i + 1])
+        return tuple(model.update(state[i], own(i)) for i, model in enumerate(self.models))
+
+    def estimate(self, state: tuple[Any, ...], k: Int[Array, ""]) -> CostEstimate:
+        estimates = [model.estimate(each, k) for model, each in zip(self.models, state, strict=True)]
+        return CostEstimate(*(jnp.concatenate(part, axis=1) for part in zip(*estimates, strict=True)))
+
+    @property
+    def lemma_models(self) -> tuple[LemmaModel, ...]:
+        return tuple(each for model in self.models for each in model.lemma_models)
+
+    def lemma_states(self, state: tuple[Any, ...]) -> tuple[Any, ...]:
+        own = zip(self.models, state, strict=True)
+        return tuple(each for model, model_state in own for each in model.lemma_states(model_state))
+
+    def with_room(self, state: tuple[Any, ...], episodes: int, horizon: int) -> tuple[Any, ...]:
+        own = zip(self.models, state, strict=True)
+        return tuple(model.with_room(each, episodes, horizon) for model, each in own)
+
+    def as_if_seen(self, state: tuple[Any, ...], episodes: int, horizon: int) -> tuple[Any, ...]:
+        own = zip(self.models, state, strict=True)
+        return tuple(model.as_if_seen(each, episodes, horizon) for model, each in own)
