@@ -77,13 +77,21 @@ def test_without_a_price_the_algorithm_is_lsvi_exactly(pond):
 
 
 def test_the_price_of_harm_is_never_inside_the_value(pond):
+    """Learnt: at state 1 every action does the same harm, at state 3 action 2 alone does. Q is the same everywhere."""
     built, carry = build(pond, agents.lsvi_ae())
+    x, a = jnp.array([1, 1, 1, 1, 3], jnp.int32), jnp.array([0, 1, 2, 3, 2], jnp.int32)
+    seen = drive.Episode(x, a, jnp.zeros_like(a), x, jnp.zeros(5), jnp.ones((5, 1)))
+    state = carry.agent._replace(costs=built.agent.costs.update(carry.agent.costs, seen))
+    assert (ghat_of(built, state)[0, 0] > 0).T.nonzero()[0].tolist() == x.tolist()
     word = ties(jnp.uint32(5), 6, 9)
-    cheap, info = lsvi.plan(built.agent, carry.agent, word)
-    dear, dear_info = lsvi.plan(built.agent, carry.agent._replace(price=carry.agent.price * 1e6), word)
-    # Nothing is known to be unsafe yet, so the price changes neither choice nor value.
-    np.testing.assert_array_equal(cheap.policy, dear.policy)
+    (free, info), (dear, dear_info) = (
+        lsvi.plan(built.agent, state._replace(price=jnp.full((1, 6), price)), word) for price in (0.0, 100.0)
+    )
     np.testing.assert_array_equal(info.V, dear_info.V)
+    assert (dear_info.V > 0).all()
+    assert free.policy[:, 2, 3].any()  # so the price does change what is done
+    assert not dear.policy[:, 2, 3].any()
+    np.testing.assert_array_equal(free.policy[:, :, :3], dear.policy[:, :, :3])  # but not where all are alike
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["shared", "step-indexed"])
