@@ -31,8 +31,7 @@ def trajectory(problem, recipe, seed, episodes):
 
 
 def ghat_of(built, state):
-    cost = built.agent.costs.estimate(state.costs, state.k)
-    return cost.mean - built.agent.optimism * cost.width
+    return lsvi.believed(built.agent, state.costs, state.k)
 
 
 def test_an_unvisited_action_looks_safe_and_valuable(pond):
