@@ -8,7 +8,7 @@ from scipy.stats import binom
 
 from everystep import agents
 from everystep.parts.experience import Episode
-from everystep.parts.radii import CoordinateValue, PaperValue
+from everystep.parts.radii import CoordinateValue, PaperValue, ToldCost
 from everystep.problem import FiniteCMDP, Noise
 
 RUNS, EPISODES, P_FAIL = 300, 60, 0.2
@@ -114,6 +114,13 @@ def test_a_coordinate_width_of_values_is_worked_out_by_hand():
     np.testing.assert_allclose(value(1 / 7.5), 3)
     np.testing.assert_allclose(value(1 / 28.5), 3 * (0.5 + 14) / 28.5)  # four times the visits
     np.testing.assert_allclose(value(1 / 0.5), 3)
+
+
+def test_the_radius_of_told_costs_is_worked_out_by_hand():
+    """(2 + 2 * 7 / 0.25) / delta = 58 / delta = e^9: 0.5 sqrt(4 * 9) + sqrt(0.25) * 3 = 4.5, and twice that."""
+    radius = ToldCost(2.0, 4.0, 0.25, 3.0, 0.5, 7.0, 58 * np.exp(-9))
+    width = lambda norm2: float(radius.width(jnp.asarray(norm2), jnp.asarray(1, jnp.int32)))
+    np.testing.assert_allclose([width(1.0), width(0.25)], [9, 4.5])
 
 
 @pytest.mark.parametrize("lam", [0.01, 1.0])
