@@ -138,6 +138,22 @@ def test_near_ties_count_as_ties_and_are_broken_evenly():
     np.testing.assert_allclose(wins[jnp.array([0, 1, 3])] / 6000, 1 / 3, atol=0.03)
 
 
+@pytest.mark.parametrize(
+    ("top", "gap", "tied"),
+    [
+        (1.0, 5e-9, False),
+        (1e-3, 5e-10, True),  # at least 1e-9, however small the score
+        (1e6, 5e-4, True),
+        (-1e6, 5e-4, True),
+        (1e6, 5e-3, False),
+    ],
+)
+def test_what_ties_depends_on_the_size_of_the_score(top, gap, tied):
+    words = ties(jnp.uint32(1), 1, 100)[0]
+    wins = best(jnp.broadcast_to(jnp.array([top, top - gap])[:, None], (2, 100)), words).sum(1)
+    assert (wins[1] > 0) == tied
+
+
 @pytest.mark.parametrize("actions", [2, 3, 4, 7, 16])
 def test_every_action_comes_first_equally_often_and_no_two_rank_alike(actions):
     ranks = np.asarray(priorities(ties(jnp.uint32(7), 10, 4000), actions))
