@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from everystep import agents, drive, lsvi
-from everystep.parts.choices import best, priorities, ties
+from everystep.parts.choices import Greedy, Penalised, Reacting, best, priorities, ties
 from everystep.parts.penalties import Floor, NoPenalty, Rectified, VirtualQueue
 from everystep.problem import FiniteCMDP
 from everystep.problems import from_map
@@ -161,6 +161,49 @@ def test_every_action_comes_first_equally_often_and_no_two_rank_alike(actions):
     assert (np.diff(np.sort(ranks, axis=0), axis=0) > 0).all()
     first = np.bincount(ranks.argmax(0).ravel(), minlength=actions) * actions / 40_000
     np.testing.assert_allclose(first, 1, atol=0.1)
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [Greedy(), Penalised(True), Penalised(False), Reacting(Penalised(True))],
+    ids=["greedy", "rectified", "with its sign", "reacting"],
+)
+def test_the_action_of_the_highest_score_is_the_compiled_choice(choice):
+    """`score` is for NumPy arrays, as agents of environments use it; half of the costs are below 0."""
+    rng = np.random.default_rng(4)
+    Q, ghat, price = rng.random((3, 40)), rng.uniform(-1, 1, (2, 3, 40)), np.array([0.4, 1.5])
+    chosen = choice(*map(jnp.asarray, (Q, ghat, price)), ties(jnp.uint32(0), 1, 40)[0])
+    np.testing.assert_array_equal(choice.score(Q, ghat, price).argmax(0), np.asarray(chosen).argmax(0))
+
+
+def test_safety_earns_credit_only_where_costs_keep_their_sign():
+    """Action 1 is worth less and safer than 0 by 0.5: rectified both cost nothing, with its sign 1 is better."""
+    Q, ghat, price = jnp.array([1.0, 0.9]), jnp.array([[-0.1, -0.6]]), jnp.array([1.0])
+    assert Penalised(True)(Q, ghat, price, jnp.uint32(0)).tolist() == [True, False]
+    assert Penalised(False)(Q, ghat, price, jnp.uint32(0)).tolist() == [False, True]
+
+
+def test_a_uniform_number_picks_the_action_whose_share_it_falls_into():
+    policy = np.array([0.25, 0.5, 0.0, 0.25])
+    drawn = [int(lsvi.act(policy, np.float64(u))) for u in (0.0, 0.2499, 0.25, 0.7499, 0.75, 0.9999)]
+    assert drawn == [0, 0, 1, 1, 3, 3]
+    assert [int(lsvi.act(np.eye(3, dtype=bool)[a], np.float64(u))) for a in range(3) for u in (0.0, 0.9)] == [
+        0, 0, 1, 1, 2, 2,
+    ]  # fmt: skip
+
+
+def test_a_plan_is_due_when_one_determinant_has_reached_its_share():
+    """With a factor of 2: log 2 more at one step is enough, whatever the others did; less than that is not."""
+    agent = lsvi.Agent(None, None, None, None, jnp.ones(()), switch=jnp.asarray(2.0))
+    planned, log_2 = jnp.array([1.0, 0.0]), float(jnp.log(2.0))
+    assert lsvi.due(agent, planned + jnp.array([0.0, log_2]), planned)
+    assert not lsvi.due(agent, planned + 0.99 * log_2, planned)
+
+
+@pytest.mark.parametrize(("said", "at_9"), [("k", 9.0), ("sqrt", 3.0), (2.5, 2.5)])
+def test_a_floor_is_k_its_root_or_a_number(said, at_9):
+    floor = jax.tree.map(jnp.float64, Floor.of(said))
+    assert float(floor(jnp.asarray(9, jnp.int32))) == at_9
 
 
 def test_several_constraints_are_priced_apart():
