@@ -27,6 +27,13 @@ def test_the_running_inverse_and_norms_equal_a_fresh_solve_after_thousands_of_up
     np.testing.assert_allclose(gram.log_det, -np.linalg.slogdet(0.01 * inverse)[1], rtol=1e-8)
 
 
+def test_rounding_leaves_no_squared_norm_below_zero():
+    phi = jnp.eye(3)[None]
+    begun = linalg.fresh(phi, 0.01)
+    low = begun._replace(norm2=begun.norm2 * (1 - 1e-9))  # as if by rounding
+    np.testing.assert_array_equal(linalg.add(low, phi, 1e6 * jnp.eye(3)).norm2, np.zeros((1, 3)))
+
+
 def test_without_features_to_watch_the_matrix_begins_and_grows_the_same():
     X = jnp.asarray(np.random.default_rng(1).normal(size=(4, 3)))
     watched = linalg.add(linalg.fresh(jnp.zeros((1, 1, 3)), 0.2), jnp.zeros((1, 1, 3)), X)

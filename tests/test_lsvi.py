@@ -141,6 +141,7 @@ def test_near_ties_count_as_ties_and_are_broken_evenly():
 @pytest.mark.parametrize(
     ("top", "gap", "tied"),
     [
+        (0.0, 1e-9, True),
         (1.0, 5e-9, False),
         (1e-3, 5e-10, True),  # at least 1e-9, however small the score
         (1e6, 5e-4, True),
