@@ -13,6 +13,7 @@ from everystep.parts.experience import Episode
 from everystep.parts.linalg import OnDemand
 from everystep.parts.projected import ProjectedCosts, ProjectedCounts, Told
 from everystep.parts.radii import Tuned
+from everystep.parts.safe_choices import SafeSet, admitted
 from everystep.problem import Factored, FiniteCMDP, Known, Noise, Sizes
 from everystep.problems import from_map
 from everystep.store import save_problem
@@ -254,6 +255,12 @@ def test_intervals_are_worth_nothing_when_costs_are_not_linear_or_outgrow_their_
     assert "above the bound 0.1" in narrow.remarks[0]
     assert agents.slucb_qvi(radius_cost="tuned").resolve(bed, 10).confidence is None
     assert agents.slucb_qvi().resolve(bed, 10).confidence == 0.05
+
+
+def test_an_upper_end_of_exactly_zero_is_safe_and_every_constraint_counts():
+    Q, upper = jnp.array([1.0, 2.0, 3.0, 4.0]), jnp.array([[-0.5, 0.0, -0.5, 0.1], [-0.5, 0.0, 0.1, 0.1]])
+    np.testing.assert_array_equal(admitted(Q, upper), [1.0, 2.0, -np.inf, -np.inf])
+    assert SafeSet()(Q, upper, jnp.ones(2), jnp.uint32(0)).tolist() == [False, True, False, False]
 
 
 def test_kappa_is_as_printed_or_a_number(bed):
