@@ -121,6 +121,14 @@ def test_the_rectified_price_counts_harm_and_never_falls_below_its_floor():
         assert (price >= k).all()  # the price of episode k + 1 is at least k, not k + 1
 
 
+def test_the_rectified_price_never_falls_even_above_its_floor():
+    penalty = jax.tree.map(jnp.float64, Rectified(Floor(1.0, 0.0)))
+    price = penalty.init(1, 3)
+    for observed, expected in (([2.0, 0.5, -1.0], [3.0, 1.5, 1.0]), ([-1.0, -0.25, 0.0], [3.0, 1.5, 1.0])):
+        price = penalty.update(price, jnp.array([observed]), jnp.asarray(1, jnp.int32))
+        np.testing.assert_array_equal(price, [expected])
+
+
 def test_the_virtual_queue_lets_safety_pay_harm_back():
     queue = VirtualQueue()
     price = queue.update(queue.init(1, 2), jnp.array([[1.0, -1.0]]), jnp.asarray(1, jnp.int32))
