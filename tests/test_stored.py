@@ -103,12 +103,13 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_on_the_same_episodes_stored_data_and_finite_states_believe_the_same(case, share):
     given, spec = CASES[case]
-    common = {"beta": 0.3, "lam": 0.05, "cap": 15.0, "share_values": share, "share_costs": share}
+    common = {"beta": 0.3, "lam": 0.05, "cap": 1.0, "share_values": share, "share_costs": share}
     finite, states, episodes = played(common | given)
     agent = open_agent(bind(spec(), Discrete(9), 4), common)
-    everywhere = np.arange(9)
+    everywhere, capped = np.arange(9), []
     for k in range(EPISODES + 1):
         Q, mean, width = (np.asarray(each) for each in beliefs(finite, states[k]))
+        capped.append(Q == 1.0)
         acting = agent.plan()
         for h in range(5):
             seen = acting.judge(h, everywhere)
@@ -119,6 +120,7 @@ def test_on_the_same_episodes_stored_data_and_finite_states_believe_the_same(cas
         np.testing.assert_allclose(acting.price, states[k].price, **EXACT)
         if k < EPISODES:
             agent.learn(as_batch(episodes[k], k))
+    assert 0 < np.mean(capped) < 1  # the cap binds somewhere and not everywhere
 
 
 # --- episodes of unequal length, ends, several constraints: a plain transcription -------------------------------------
