@@ -12,8 +12,10 @@ if version("jaxlib").startswith("0.10."):
 # Matrices are small: threads that wait for a share of them cost more than they do.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import hypothesis
 import jax
 import pytest
+import seeds
 from jaxtyping import install_import_hook
 
 CHECKED = ("everystep.lsvi", "everystep.features", "everystep.kernels", "everystep.environments.models")
@@ -26,8 +28,19 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
+hypothesis.settings.register_profile("repeatable", print_blob=True)
+hypothesis.settings.load_profile("repeatable")
+
+
+@pytest.hookimpl(tryfirst=True)  # before Hypothesis's plugin reads its option
+def pytest_configure(config):
+    if config.getoption("hypothesis_seed", None) is None:
+        config.option.hypothesis_seed = str(seeds.SEED)
+
+
 def pytest_terminal_summary(terminalreporter):
-    """Pages that no browser opened are said aloud: a line that nobody overlooks, with the reason."""
+    """The seed of the random tests, and a line that nobody overlooks if no browser opened the pages."""
+    terminalreporter.write_line(seeds.HOW)
     reasons = {str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", []) if report.longrepr}
     for reason in sorted(each for each in reasons if "no browser" in each):
         terminalreporter.write_sep("!", f"BROWSER TESTS DID NOT RUN: {reason}", red=True, bold=True)

@@ -249,7 +249,7 @@ def test_a_watcher_finds_the_values_the_plan_was_made_by():
     carry = loop.start(built.agent, p.sizes, built.share_values, built.share_costs)
     *_, (carry, _, _) = loop.stepping(built.agent, jax.tree.map(jnp.asarray, p.world), p.sizes, carry, SEED, 8)
     plan, info = algorithm.plan(built.agent, carry.agent, drawn("shared")[1][8])
-    Q = diagnosis.believed_values(built.agent, carry.agent, plan)
+    Q = diagnosis.estimated_values(built.agent, carry.agent, plan)
     np.testing.assert_allclose(jnp.where(plan.policy, Q, 0).sum(1), info.V, **EXACT)
     norms = diagnosis.value_norms(built.agent.values, carry.agent, plan)
     inverse, phi = np.asarray(carry.agent.values.gram.inverse[0]), np.where(p.P[0][..., None] > 0, p.known.triples, 0)
@@ -346,12 +346,12 @@ def test_a_mean_that_is_safe_is_not_enough_where_one_next_state_is_not():
     assert not expected("shared")["admitted"][..., rarely].any()
 
 
-# --- what it must be told --------------------------------------------------------------------------------------------
+# --- what it requires --------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("known", "words"),
     [
-        (Known(), r"must be told the features of all triples.*Known\(triples="),
-        (Known(triples=np.ones((6, 4, 6, 2))), r"must be told a safe action.*Known\(safe_action="),
+        (Known(), r"requires the features of all triples.*Known\(triples="),
+        (Known(triples=np.ones((6, 4, 6, 2))), r"requires a known safe action.*Known\(safe_action="),
     ],
 )
 def test_what_is_missing_is_named_with_how_to_give_it(known, words):
@@ -373,7 +373,7 @@ def ring(stepped):
 
 @pytest.mark.parametrize("stepped", [False, True])
 def test_a_seed_without_a_triple_that_can_be_told_is_refused(stepped):
-    with pytest.raises(EverystepError, match="must be told a triple of the seed whose features are not all zero"):
+    with pytest.raises(EverystepError, match="requires a triple of the seed whose features are not all zero"):
         es.run(ring(stepped), "lsvi-new", episodes=2, seeds=1)
 
 
@@ -386,7 +386,7 @@ def test_features_it_does_not_use_may_be_as_long_as_they_like():
 
 def test_an_environment_cannot_tell_it_what_it_must_know():
     pytest.importorskip("gymnasium")
-    with pytest.raises(EverystepError, match="lsvi-new must be told"):
+    with pytest.raises(EverystepError, match="lsvi-new requires"):
         es.train("FrozenLake-v1", "lsvi-new", episodes=1)
 
 

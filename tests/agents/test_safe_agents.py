@@ -8,8 +8,9 @@ import pytest
 import everystep as es
 from everystep import agents
 from everystep.lsvi import loop
+from everystep.lsvi.choices.safe import SafeSet, admitted
 from everystep.lsvi.costs.counts import CountCosts
-from everystep.lsvi.costs.known_safe import ProjectedCosts, ProjectedCounts, Told
+from everystep.lsvi.costs.known_safe import KnownSafeAction, ProjectedCosts, ProjectedCounts
 from everystep.lsvi.costs.linear import LinearCosts
 from everystep.lsvi.episode import Episode
 from everystep.lsvi.radii import Tuned
@@ -63,11 +64,11 @@ def literal(phi, safe, c0, seen, costs, lam):
     return mean, norm, plus
 
 
-def told(g, safe, threshold) -> Told:
+def told(g, safe, threshold) -> KnownSafeAction:
     """What is known of g (T, m, S, A), as a model takes it."""
     S, A = g.shape[2:]
     one_hot = np.eye(A, dtype=bool)[safe].T
-    return Told(jnp.asarray(one_hot), jnp.asarray(g[:, :, np.arange(S), safe]), jnp.asarray(threshold))
+    return KnownSafeAction(jnp.asarray(one_hot), jnp.asarray(g[:, :, np.arange(S), safe]), jnp.asarray(threshold))
 
 
 def journey(rng, S, A, m, episodes=6, H=4):
@@ -219,10 +220,10 @@ def test_stepping_and_rare_plans_keep_the_same_books(name, few, runs):
         np.testing.assert_allclose(found, compiled[column][3, :20], rtol=0, atol=1e-8)
 
 
-# --- what they must be told ------------------------------------------------------------------------------------------
+# --- what they require ------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("name", ["slucb-qvi", "rslucb-qvi"])
 def test_what_is_missing_is_named_with_how_to_give_it(pond, name):
-    with pytest.raises(es.EverystepError, match=r"must be told a safe action for every state.*safe_action=safest"):
+    with pytest.raises(es.EverystepError, match=r"requires a known safe action in every state.*safe_action=safest"):
         agents.Recipe(name).resolve(pond, 10)
 
 
@@ -236,7 +237,7 @@ def test_an_environment_cannot_tell_what_they_must_know():
     ("settings", "said"),
     [
         ({"safe_action": [0, 1]}, "give 8 actions from 0 to 15"),
-        ({"safe_action": np.full(8, 15)}, "it must be told one with g < 0"),
+        ({"safe_action": np.full(8, 15)}, "it must have g < 0"),
         ({"threshold": [0.1, 0.2]}, "2 numbers for 1 constraints"),
         ({"radius_cost": "coordinate"}, "choose paper .valid. or tuned"),
         ({"safe_action": "safe"}, "choose auto or safest"),
@@ -257,6 +258,12 @@ def test_intervals_are_worth_nothing_when_costs_are_not_linear_or_outgrow_their_
     assert "above the bound 0.1" in narrow.remarks[0]
     assert agents.slucb_qvi(radius_cost="tuned").resolve(bed, 10).confidence is None
     assert agents.slucb_qvi().resolve(bed, 10).confidence == 0.05
+
+
+def test_an_upper_end_of_exactly_zero_is_safe_and_every_constraint_counts():
+    Q, upper = jnp.array([1.0, 2.0, 3.0, 4.0]), jnp.array([[-0.5, 0.0, -0.5, 0.1], [-0.5, 0.0, 0.1, 0.1]])
+    np.testing.assert_array_equal(admitted(Q, upper), [1.0, 2.0, -np.inf, -np.inf])
+    assert SafeSet()(Q, upper, jnp.ones(2), jnp.uint32(0)).tolist() == [False, True, False, False]
 
 
 def test_kappa_is_as_printed_or_a_number(bed):

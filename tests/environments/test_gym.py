@@ -227,8 +227,8 @@ def test_an_unknown_action_is_refused_in_a_sentence(action):
 @pytest.mark.parametrize("action", [1, True, np.int32(1), np.array(1)])
 def test_numbers_of_any_kind_are_actions(action):
     env = es.gym.make_env(random_problem())
-    env.reset(seed=0)
-    env.step(action)
+    assert played(env, 0, [action]) == played(env, 0, [1])
+    assert played(env, 0, [action]) != played(env, 0, [0])
 
 
 def test_stepping_before_or_after_an_episode_is_refused():

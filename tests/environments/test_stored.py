@@ -12,6 +12,7 @@ import everystep as es
 from everystep import agents
 from everystep.environments import stored_agent
 from everystep.environments.logged import Batch
+from everystep.environments.models.linear import LinearPredictor
 from everystep.environments.resolve import EnvironmentInfo, ResolvedForTraining
 from everystep.environments.stored_agent import StoredAgent
 from everystep.features.specs import bind, function, one_hot, table
@@ -103,12 +104,13 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_on_the_same_episodes_stored_data_and_finite_states_believe_the_same(case, share):
     given, spec = CASES[case]
-    common = {"beta": 0.3, "lam": 0.05, "cap": 15.0, "share_values": share, "share_costs": share}
+    common = {"beta": 0.3, "lam": 0.05, "cap": 1.0, "share_values": share, "share_costs": share}
     finite, states, episodes = played(common | given)
     agent = StoredAgent(resolved(common, bind(spec(), Discrete(9), 4), 1, 5, (0.0, 1.0)), constraints=1)
-    everywhere = np.arange(9)
+    everywhere, capped = np.arange(9), []
     for k in range(EPISODES + 1):
         Q, mean, width = (np.asarray(each) for each in beliefs(finite, states[k]))
+        capped.append(Q == 1.0)
         acting = agent.plan()
         for h in range(5):
             seen = acting.estimates(h, everywhere)
@@ -119,6 +121,7 @@ def test_on_the_same_episodes_stored_data_and_finite_states_believe_the_same(cas
         np.testing.assert_allclose(acting.price, states[k].price, **EXACT)
         if k < EPISODES:
             agent.learn(as_batch(episodes[k], k))
+    assert 0 < np.mean(capped) < 1  # the cap binds somewhere and not everywhere
 
 
 # --- episodes of unequal length, ends, several constraints: a plain transcription -------------------------------------
@@ -270,3 +273,35 @@ def test_many_updates_leave_an_inverse_that_a_fresh_solve_confirms(monkeypatch):
     blocks = agent.state.values.blocks
     fresh = np.linalg.inv(np.asarray(blocks.matrix))
     assert np.abs(np.asarray(blocks.inverse) - fresh).max() < 1e-8 * np.abs(fresh).max()
+
+
+@pytest.mark.parametrize("crossed", [True, False], ids=["crossed", "any"])
+@pytest.mark.parametrize("steps", [1, 3], ids=["shared", "step-indexed"])
+def test_a_cost_seen_within_an_episode_is_one_more_row_of_the_regression(steps, crossed):
+    """Of its own step and, if features are crossed, of its own action; all other regressions stay as they were."""
+    e, n_actions, m, lam, radius = 3, 2, 2, 0.4, 0.7
+    blocks, vectors = (n_actions, 1) if crossed else (1, n_actions)
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(steps, blocks, 5, e)), rng.normal(size=(steps, blocks, 5, m))
+    phi, y, h, a = rng.normal(size=(e, vectors, 1)), rng.normal(size=m), 1, 1
+    t, b, f = min(h, steps - 1), min(a, blocks - 1), min(a, vectors - 1)
+
+    def decided(more):
+        weights, inverse = np.zeros((steps, m, blocks, e)), np.zeros((steps, blocks, e, e))
+        for at in np.ndindex(steps, blocks):
+            rows, seen = X[at], Y[at]
+            if more and at == (t, b):
+                rows, seen = np.vstack([rows, phi[:, f, 0]]), np.vstack([seen, y])
+            inverse[at] = np.linalg.inv(lam * np.eye(e) + rows.T @ rows)
+            weights[at[0], :, at[1]] = (inverse[at] @ rows.T @ seen).T
+        return LinearPredictor(weights, inverse, radius)
+
+    before, after = decided(more=False), decided(more=True)
+    learnt = before.updated(h, phi, a, y)
+    for ours, theirs in zip(learnt, after, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-12)
+    mean, width = learnt.predict(h, phi)
+    assert mean.shape == (m, n_actions, 1)
+    x = phi[:, f, 0]
+    np.testing.assert_allclose(mean[:, a, 0], after.weights[t, :, b] @ x, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(width[a, 0], radius * np.sqrt(x @ after.inverse[t, b] @ x), rtol=0, atol=1e-12)

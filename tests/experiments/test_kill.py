@@ -11,8 +11,8 @@ import time
 import uuid
 
 import killed
-import numpy as np
 import pytest
+import seeds
 
 import everystep as es
 from everystep import files as durable
@@ -95,7 +95,7 @@ def undisturbed(tmp_path_factory, cache):
 
 def test_killing_a_run_at_any_moment_loses_nothing(undisturbed, cache, tmp_path, capsys):
     files, letters, life = undisturbed
-    rng = np.random.default_rng()
+    rng = seeds.generator()
     fell, finished, chain = [], 0, 0
     out = tmp_path / "run-0"
     while len(fell) < KILLS:

@@ -62,6 +62,10 @@ def test_an_exponents_interval_comes_from_the_seeds():
     found = statistics.growth_exponent(np.diff(sums, prepend=0), np.random.default_rng(0))
     assert found.low < found.value < found.high
     np.testing.assert_allclose((found.low, found.high), (0.2, 0.9), atol=1e-9)
+    # A resample of two seeds is one of them alone in a quarter of all cases each, and both in the other half.
+    for level, interval in ((0.6, (0.2, 0.9)), (0.4, (found.value, found.value))):
+        again = statistics.growth_exponent(np.diff(sums, prepend=0), np.random.default_rng(0), level=level)
+        np.testing.assert_allclose((again.low, again.high), interval, atol=1e-9)
 
 
 def test_nothing_at_all_has_no_exponent():

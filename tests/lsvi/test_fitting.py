@@ -10,9 +10,12 @@ from sklearn.gaussian_process import kernels as sk
 import everystep as es
 from everystep.kernels import RBF, gram
 from everystep.lsvi.costs import kernel_fit
-from everystep.lsvi.costs.gp import Tally
+from everystep.lsvi.costs.gp import GridGP, Tally
+from everystep.lsvi.episode import Episode
+from everystep.lsvi.radii import Tuned
 from everystep.lsvi.regression import gp_posterior
 from everystep.lsvi.regression.kernel_points import Points
+from everystep.mdp.world import Sizes
 
 POINTS = np.linspace(0, 6, 25)[:, None]
 
@@ -69,6 +72,27 @@ def test_the_state_after_a_fit_is_that_of_the_same_data_under_the_new_kernel():
     expected = gp_posterior.condition(prior, jnp.asarray(i), jnp.asarray(c), lam)
     for ours, theirs in zip(state.posterior, expected, strict=True):
         np.testing.assert_allclose(ours[0], theirs, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("steps", [1, 3], ids=["shared", "step-indexed"])
+def test_a_run_keeps_the_tally_of_what_it_saw(steps):
+    """Two episodes of three steps with two constraints, on four points that eight (x, a) share."""
+    rng = np.random.default_rng(0)
+    point = np.array([[0, 1, 2, 3], [3, 2, 1, 0]], np.int32)
+    model = jax.tree.map(jnp.asarray, GridGP(Tuned(1.0), 0.5, np.eye(4), point))
+    state = model.init(Sizes(4, 2, 1, 3, 2), steps)
+    visits, total, squares = np.zeros((steps, 4)), np.zeros((steps, 2, 4)), np.zeros((steps, 2))
+    for _ in range(2):
+        x, a, c = rng.integers(0, 4, 3), rng.integers(0, 2, 3), rng.normal(size=(3, 2))
+        whole = lambda values: jnp.asarray(values, jnp.int32)
+        state = model.update(state, Episode(whole(x), whole(a), whole(x), whole(x), jnp.zeros(3), jnp.asarray(c)))
+        for h in range(3):
+            t, i = min(h, steps - 1), point[a[h], x[h]]
+            visits[t, i] += 1
+            total[t, :, i] += c[h]
+            squares[t] += c[h] ** 2
+    for ours, theirs in zip(state.tally, (visits, total, squares), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-12)
 
 
 def test_a_run_fits_when_asked_and_reports_every_fit(tmp_path):

@@ -30,11 +30,17 @@ def featured(seed=0, m=1, sigma=0.2):
     return FiniteCMDP(P, r, g.clip(-1, 1), horizon=4, features=phi, noise=Noise(cost_sigma=sigma))
 
 
-def test_the_printed_radius_is_its_formula():
-    width = radii.PaperGP(2.0, 3.0, 0.5, math.log(2 * 2 * 10 / 0.1)).width(
-        jnp.asarray(0.25), jnp.int32(4), jnp.asarray(7.0)
-    )
-    assert width == pytest.approx(2 * (3 + 0.5 * math.sqrt(2 * (7 + 1 + math.log(400)))) * 0.5)
+def test_the_printed_radius_is_worked_out_by_hand():
+    """With gain 7 and ln(2 m H / p) = 10 the root is sqrt(2 * 18) = 6, so 2 (3 + 0.5 * 6) = 12 deviations of 0.5."""
+    width = radii.PaperGP(2.0, 3.0, 0.5, 10.0).width(jnp.asarray(0.25), jnp.int32(4), jnp.asarray(7.0))
+    assert width == pytest.approx(6)
+
+
+def test_a_variance_that_rounding_made_negative_gives_an_interval_of_no_width(pond):
+    costs = es.agents.lsvi_ae(cost="gp").resolve(pond, 10).build().agent.costs
+    state = costs.init(pond.sizes, 1)
+    below = state._replace(posterior=state.posterior._replace(cov=-1e-17 * jnp.ones_like(state.posterior.cov)))
+    assert (costs.estimate(below, jnp.int32(1)).width == 0).all()
 
 
 @pytest.mark.parametrize(("share", "seen", "union"), [(True, 40 * 4, 2), (False, 40, 2 * 4)])

@@ -143,9 +143,19 @@ def test_a_kernel_that_tells_all_actions_apart_is_counting_along_a_run(pond, sha
 
 def test_values_may_count_where_costs_are_linear():
     problem = featured()
-    built = es.agents.lsvi_ae(value="counts").resolve(problem, 10).build().agent
-    assert type(built.values).__name__ == "Counts"
-    assert type(built.costs).__name__ == "LinearCosts"
+    agent = es.agents.lsvi_ae(value="counts").resolve(problem, 10).build().agent
+    at = lambda number: jnp.full(5, number, jnp.int32)
+    seen = Episode(at(3), at(1), at(2), at(2), jnp.ones(5), jnp.ones((5, 1)))
+    k = jnp.asarray(1, jnp.int32)
+
+    def changed(model, beliefs):
+        before = model.init(problem.sizes, 1)
+        return np.abs(beliefs(model.update(before, seen)) - beliefs(before)) > 1e-9
+
+    no_V = jnp.zeros(problem.states)
+    Q = changed(agent.values, lambda state: agent.values.estimate(agent.values.fit(state, k), jnp.int32(0), no_V))
+    assert np.argwhere(Q).tolist() == [[1, 3]]  # of the one (a, x) that was seen
+    assert changed(agent.costs, lambda state: agent.costs.estimate(state, k).mean).all()
 
 
 def test_a_run_with_a_kernel_says_what_it_knew(pond):
@@ -159,8 +169,15 @@ def test_a_run_with_a_kernel_says_what_it_knew(pond):
 @pytest.mark.parametrize("name", ["lsvi-ae", "lsvi", "lsvi-primal", "slucb-qvi", "rslucb-qvi"])
 def test_agents_take_a_kernel(pond, name):
     told = {"safe_action": "safest"} if es.agents.REGISTERED[name].requires_safe_action else {}
-    built = es.agents.Recipe(name, {"value": RBF(1.0, on="state")} | told).resolve(pond, 10).build()
-    assert isinstance(built.agent.values, KernelValues)
+    built = es.agents.Recipe(name, {"value": RBF(3.0, on="state")} | told).resolve(pond, 10).build()
+    values, k = built.agent.values, jnp.asarray(1, jnp.int32)
+    assert isinstance(values, KernelValues)
+    at = lambda number: jnp.full(6, number, jnp.int32)
+    before = values.init(pond.sizes, 1)
+    after = values.update(before, Episode(at(0), at(1), at(0), at(0), jnp.zeros(6), jnp.zeros((6, 1))))
+    left = values.fit(after, k).width / values.fit(before, k).width  # (1, A, S): what is left of the doubt
+    assert (np.diff(left, axis=-1) > 0).all()  # the more, the further from the state seen
+    np.testing.assert_allclose(left, left[:, :1] + np.zeros_like(left), rtol=0, atol=1e-12)  # whatever the action
 
 
 def test_functions_of_ones_own_are_told_apart_in_a_run(pond):

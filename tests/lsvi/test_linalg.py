@@ -20,4 +20,25 @@ def test_the_running_inverse_and_norms_equal_a_fresh_solve_after_thousands_of_up
     flat = rows.reshape(-1, 5)
     inverse = np.linalg.inv(flat.T @ flat + 0.01 * np.eye(5))
     np.testing.assert_allclose(gram.inverse, inverse, rtol=1e-8, atol=1e-12)
-    np.testing.assert_allclose(gram.norm2, np.einsum("sad,de,sae->sa", phi, inverse, phi), rtol=1e-8)
+    norm2 = np.einsum("sad,de,sae->sa", phi, inverse, phi)
+    np.testing.assert_allclose(gram.norm2, norm2, rtol=1e-8)
+    np.testing.assert_allclose(linalg.squared_norms(gram._replace(norm2=None), jnp.asarray(phi)), norm2, rtol=1e-8)
+    np.testing.assert_allclose(linalg.quadratic(gram.inverse, jnp.asarray(phi.swapaxes(1, 2))), norm2, rtol=1e-8)
+    np.testing.assert_allclose(gram.log_det, -np.linalg.slogdet(0.01 * inverse)[1], rtol=1e-8)
+
+
+def test_rounding_leaves_no_squared_norm_below_zero():
+    phi = jnp.eye(3)[None]
+    begun = linalg.fresh(phi, 0.01)
+    low = begun._replace(norm2=begun.norm2 * (1 - 1e-9))  # as if by rounding
+    np.testing.assert_array_equal(linalg.add(low, phi, 1e6 * jnp.eye(3)).norm2, np.zeros((1, 3)))
+
+
+def test_without_features_to_watch_the_matrix_begins_and_grows_the_same():
+    X = jnp.asarray(np.random.default_rng(1).normal(size=(4, 3)))
+    watched = linalg.add(linalg.fresh(jnp.zeros((1, 1, 3)), 0.2), jnp.zeros((1, 1, 3)), X)
+    alone = linalg.add(linalg.unwatched(3, 0.2), None, X)
+    np.testing.assert_allclose(alone.inverse, np.linalg.inv(X.T @ X + 0.2 * np.eye(3)), rtol=1e-10)
+    np.testing.assert_array_equal(alone.inverse, watched.inverse)
+    assert alone.norm2 is None
+    assert alone.log_det == watched.log_det > 0

@@ -7,6 +7,7 @@ import pytest
 
 from everystep import agents
 from everystep.lsvi import algorithm, loop
+from everystep.lsvi.choices.basic import Greedy, Penalised, Reacting
 from everystep.lsvi.choices.ties import best, priorities, ties
 from everystep.lsvi.penalties import Floor, NoPenalty, Rectified, VirtualQueue
 from everystep.mdp.cmdp import FiniteCMDP
@@ -32,8 +33,7 @@ def trajectory(problem, recipe, seed, episodes):
 
 
 def ghat_of(built, state):
-    cost = built.agent.costs.estimate(state.costs, state.k)
-    return cost.mean - built.agent.optimism * cost.width
+    return algorithm.cost_belief(built.agent, state.costs, state.k)
 
 
 def test_an_unvisited_action_looks_safe_and_valuable(pond):
@@ -78,13 +78,21 @@ def test_without_a_price_the_algorithm_is_lsvi_exactly(pond):
 
 
 def test_the_price_of_harm_is_never_inside_the_value(pond):
+    """Learnt: at state 1 every action does the same harm, at state 3 action 2 alone does. Q is the same everywhere."""
     built, carry = build(pond, agents.lsvi_ae())
+    x, a = jnp.array([1, 1, 1, 1, 3], jnp.int32), jnp.array([0, 1, 2, 3, 2], jnp.int32)
+    seen = loop.Episode(x, a, jnp.zeros_like(a), x, jnp.zeros(5), jnp.ones((5, 1)))
+    state = carry.agent._replace(costs=built.agent.costs.update(carry.agent.costs, seen))
+    assert (ghat_of(built, state)[0, 0] > 0).T.nonzero()[0].tolist() == x.tolist()
     word = ties(jnp.uint32(5), 6, 9)
-    cheap, info = algorithm.plan(built.agent, carry.agent, word)
-    dear, dear_info = algorithm.plan(built.agent, carry.agent._replace(price=carry.agent.price * 1e6), word)
-    # Nothing is known to be unsafe yet, so the price changes neither choice nor value.
-    np.testing.assert_array_equal(cheap.policy, dear.policy)
+    (free, info), (dear, dear_info) = (
+        algorithm.plan(built.agent, state._replace(price=jnp.full((1, 6), price)), word) for price in (0.0, 100.0)
+    )
     np.testing.assert_array_equal(info.V, dear_info.V)
+    assert (dear_info.V > 0).all()
+    assert free.policy[:, 2, 3].any()  # so the price does change what is done
+    assert not dear.policy[:, 2, 3].any()
+    np.testing.assert_array_equal(free.policy[:, :, :3], dear.policy[:, :, :3])  # but not where all are alike
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["shared", "step-indexed"])
@@ -115,6 +123,14 @@ def test_the_rectified_price_counts_harm_and_never_falls_below_its_floor():
         assert (price >= k).all()  # the price of episode k + 1 is at least k, not k + 1
 
 
+def test_the_rectified_price_never_falls_even_above_its_floor():
+    penalty = jax.tree.map(jnp.float64, Rectified(Floor(1.0, 0.0)))
+    price = penalty.init(1, 3)
+    for observed, expected in (([2.0, 0.5, -1.0], [3.0, 1.5, 1.0]), ([-1.0, -0.25, 0.0], [3.0, 1.5, 1.0])):
+        price = penalty.update(price, jnp.array([observed]), jnp.asarray(1, jnp.int32))
+        np.testing.assert_array_equal(price, [expected])
+
+
 def test_the_virtual_queue_lets_safety_pay_harm_back():
     queue = VirtualQueue()
     price = queue.update(queue.init(1, 2), jnp.array([[1.0, -1.0]]), jnp.asarray(1, jnp.int32))
@@ -132,6 +148,23 @@ def test_near_ties_count_as_ties_and_are_broken_evenly():
     np.testing.assert_allclose(wins[jnp.array([0, 1, 3])] / 6000, 1 / 3, atol=0.03)
 
 
+@pytest.mark.parametrize(
+    ("top", "gap", "tied"),
+    [
+        (0.0, 1e-9, True),
+        (1.0, 5e-9, False),
+        (1e-3, 5e-10, True),  # at least 1e-9, however small the score
+        (1e6, 5e-4, True),
+        (-1e6, 5e-4, True),
+        (1e6, 5e-3, False),
+    ],
+)
+def test_what_ties_depends_on_the_size_of_the_score(top, gap, tied):
+    words = ties(jnp.uint32(1), 1, 100)[0]
+    wins = best(jnp.broadcast_to(jnp.array([top, top - gap])[:, None], (2, 100)), words).sum(1)
+    assert (wins[1] > 0) == tied
+
+
 @pytest.mark.parametrize("actions", [2, 3, 4, 7, 16])
 def test_every_action_comes_first_equally_often_and_no_two_rank_alike(actions):
     ranks = np.asarray(priorities(ties(jnp.uint32(7), 10, 4000), actions))
@@ -139,6 +172,49 @@ def test_every_action_comes_first_equally_often_and_no_two_rank_alike(actions):
     assert (np.diff(np.sort(ranks, axis=0), axis=0) > 0).all()
     first = np.bincount(ranks.argmax(0).ravel(), minlength=actions) * actions / 40_000
     np.testing.assert_allclose(first, 1, atol=0.1)
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [Greedy(), Penalised(True), Penalised(False), Reacting(Penalised(True))],
+    ids=["greedy", "rectified", "with its sign", "reacting"],
+)
+def test_the_action_of_the_highest_score_is_the_compiled_choice(choice):
+    """`score` is for NumPy arrays, as agents of environments use it; half of the costs are below 0."""
+    rng = np.random.default_rng(4)
+    Q, ghat, price = rng.random((3, 40)), rng.uniform(-1, 1, (2, 3, 40)), np.array([0.4, 1.5])
+    chosen = choice(*map(jnp.asarray, (Q, ghat, price)), ties(jnp.uint32(0), 1, 40)[0])
+    np.testing.assert_array_equal(choice.score(Q, ghat, price).argmax(0), np.asarray(chosen).argmax(0))
+
+
+def test_safety_earns_credit_only_where_costs_keep_their_sign():
+    """Action 1 is worth less and safer than 0 by 0.5: rectified both cost nothing, with its sign 1 is better."""
+    Q, ghat, price = jnp.array([1.0, 0.9]), jnp.array([[-0.1, -0.6]]), jnp.array([1.0])
+    assert Penalised(True)(Q, ghat, price, jnp.uint32(0)).tolist() == [True, False]
+    assert Penalised(False)(Q, ghat, price, jnp.uint32(0)).tolist() == [False, True]
+
+
+def test_a_uniform_number_picks_the_action_whose_share_it_falls_into():
+    policy = np.array([0.25, 0.5, 0.0, 0.25])
+    drawn = [int(algorithm.act(policy, np.float64(u))) for u in (0.0, 0.2499, 0.25, 0.7499, 0.75, 0.9999)]
+    assert drawn == [0, 0, 1, 1, 3, 3]
+    assert [int(algorithm.act(np.eye(3, dtype=bool)[a], np.float64(u))) for a in range(3) for u in (0.0, 0.9)] == [
+        0, 0, 1, 1, 2, 2,
+    ]  # fmt: skip
+
+
+def test_a_plan_is_due_when_one_determinant_has_reached_its_share():
+    """With a factor of 2: log 2 more at one step is enough, whatever the others did; less than that is not."""
+    agent = algorithm.Agent(None, None, None, None, jnp.ones(()), switch=jnp.asarray(2.0))
+    planned, log_2 = jnp.array([1.0, 0.0]), float(jnp.log(2.0))
+    assert algorithm.due(agent, planned + jnp.array([0.0, log_2]), planned)
+    assert not algorithm.due(agent, planned + 0.99 * log_2, planned)
+
+
+@pytest.mark.parametrize(("said", "at_9"), [("k", 9.0), ("sqrt", 3.0), (2.5, 2.5)])
+def test_a_floor_is_k_its_root_or_a_number(said, at_9):
+    floor = jax.tree.map(jnp.float64, Floor.of(said))
+    assert float(floor(jnp.asarray(9, jnp.int32))) == at_9
 
 
 def test_several_constraints_are_priced_apart():

@@ -108,3 +108,28 @@ def test_the_safe_action_is_kept_where_nothing_is_better_or_nothing_is_safe():
     np.testing.assert_allclose(best(*map(jnp.asarray, (at_best, mean, U, safe))), safe, rtol=0, atol=1e-8)
     hopeless = np.where(safe, 0.1, mean)
     np.testing.assert_array_equal(best(*map(jnp.asarray, (Q, hopeless, U, safe))), safe)
+
+
+@pytest.mark.parametrize(("m", "r"), [(1, 0), (3, 0), (2, 3)], ids=["one-hot", "three constraints", "features"])
+def test_any_point_is_brought_back_to_what_is_surely_safe(m, r):
+    """So that the last digits of a solver never matter; a point that is safe already stays where it is."""
+    Q, mean, U, safe = map(jnp.asarray, case(2, 4, 30, m, r, 0.6))
+    data = cone_program.scaled(Q, mean, safe)
+    x = np.random.default_rng(0).uniform(-1, 3, (4, 30))
+    for share in (1.0, 0.3, 0.01):
+        theta = np.asarray(cone_program.finished(jnp.asarray(share * x), data, U, safe))
+        assert (theta >= 0).all()
+        np.testing.assert_allclose(theta.sum(0), 1, rtol=0, atol=1e-12)
+        assert used(np.asarray(mean), np.asarray(U), theta).max() <= 1e-12
+    kept = np.where(safe, 0.0, np.maximum(0.01 * x, 0))
+    inside = (used(np.asarray(mean), np.asarray(U), np.where(safe, 1 - kept.sum(0), kept)) < 0) & (kept.sum(0) < 1)
+    assert inside.mean() > 0.5
+    np.testing.assert_allclose(np.where(safe, 0.0, theta)[:, inside], kept[:, inside], rtol=0, atol=1e-12)
+
+
+def test_an_action_told_safe_that_breaks_one_of_two_constraints_is_all_there_is():
+    Q, mean, U, safe = case(4, 4, 6, 2, 3, 1.0)
+    mean[1] = np.where(safe, 0.1, mean[1])
+    Q, mean, U, safe = map(jnp.asarray, (Q, mean, U, safe))
+    theta = cone_program.finished(jnp.full((4, 6), 0.1), cone_program.scaled(Q, mean, safe), U, safe)
+    np.testing.assert_array_equal(theta, safe)

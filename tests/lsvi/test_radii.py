@@ -4,9 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from everystep import agents
 from everystep.lsvi.episode import Episode
+from everystep.lsvi.radii import CoordinateValue, KnownSafeCost, PaperValue
 from everystep.mdp.cmdp import FiniteCMDP, Noise
 
 RUNS, EPISODES, P_FAIL = 300, 60, 0.2
@@ -58,20 +60,84 @@ def test_the_check_above_can_fail():
     assert share_of_runs_with_a_miss(problem, agents.lsvi_ae(radius="coordinate", sigma=0.05), 0.5) > P_FAIL
 
 
-def test_the_printed_radii_are_the_papers_numbers():
-    problem = noisy(0.0)
-    built = agents.lsvi_ae(radius="paper", p=0.1, share_costs=False, share_values=False).resolve(problem, 1000).build()
-    d, H, K = 6, 3, 1000
-    k = jnp.asarray(5, jnp.int32)
-    one = jnp.ones(())
-    np.testing.assert_allclose(built.agent.values.radius.width(one, k), d * H * np.sqrt(np.log(2 * d * H * K / 0.1)))
-    np.testing.assert_allclose(
-        built.agent.costs.radius.width(one, k), np.sqrt(d) + np.sqrt(d * np.log((1 + 5) * H / 0.1))
-    )
+# --- the formulas, by hand: p is chosen so that logarithms are whole numbers ------------------------------------------
+K, D, H = 1000, 6, 3
 
 
-def test_a_coordinate_width_is_the_stated_formula():
-    built = agents.lsvi_ae(radius="coordinate", p=0.1, lam_cost=0.5, sigma=0.3).resolve(noisy(0.0), 1000).build()
-    n, lam, log_union = 7.0, 0.5, np.log(2 * 1 * 3 * 2 * 3 * 1000 / 0.1)
-    width = built.agent.costs.radius.width(jnp.asarray(1 / (n + lam)), jnp.asarray(1, jnp.int32))
-    np.testing.assert_allclose(width, (lam * 1 + 0.3 * np.sqrt(2 * n * log_union)) / (n + lam))
+def radii_of(p, k=1, **settings):
+    """Widths (value, cost) as functions of the squared norm, at episode k."""
+    agent = agents.lsvi_ae(p=p, **settings).resolve(noisy(0.0), K).build().agent
+    parts = (agent.values.radius, agent.costs.radius)
+    return [lambda norm2, each=each: float(each.width(jnp.asarray(norm2), jnp.asarray(k, jnp.int32))) for each in parts]
+
+
+def test_the_printed_value_radius_is_worked_out_by_hand():
+    """iota = log(2 d H K / p) = log(36000 / p) = 16, so that c d H sqrt(iota) = 6 * 3 * 4 = 72."""
+    value, _ = radii_of(36_000 * np.exp(-16), radius="paper", share_values=False)
+    np.testing.assert_allclose([value(1.0), value(0.25), value(0.0)], [72, 36, 0])
+
+
+@pytest.mark.parametrize(
+    ("p", "settings", "width"),
+    [
+        (18 * np.exp(-6), {"share_costs": False}, 6**0.5 + 6),  # (1 + 5 / 1) H = 18
+        (33 * np.exp(-6), {"share_costs": False, "lam_cost": 0.5}, 3**0.5 + 6),  # (1 + 5 / 0.5) H = 33
+        (16 * np.exp(-6), {"share_costs": True}, 6**0.5 + 6),  # 1 + 5 H / 1 = 16, for one estimator
+    ],
+)
+def test_the_printed_cost_radius_is_worked_out_by_hand(p, settings, width):
+    """sqrt(lam d) + sqrt(d log((1 + k / lam) H / p)) with the logarithm 6 and d = 6, in episode 5."""
+    _, cost = radii_of(p, 5, radius="paper", **settings)
+    np.testing.assert_allclose([cost(1.0), cost(0.25)], [width, width / 2])
+
+
+def test_a_radius_that_knows_no_number_of_episodes_spends_all_of_p_and_no_more():
+    """In episode k it is the printed one with p / (k (k + 1)) in place of p, and k in place of K."""
+    unknown, k = PaperValue(1.0, 6.0, 3.0, None, 0.1), np.arange(1, 6)
+    one = lambda radius, k: float(radius.width(jnp.ones(()), jnp.asarray(k, jnp.int32)))
+    shares = 0.1 / (k * (k + 1))
+    np.testing.assert_allclose(shares.sum(), 0.1 * 5 / 6)  # 0.1 (1 - 1 / 6)
+    known = [PaperValue(1.0, 6.0, 3.0, float(k), p) for k, p in zip(k, shares, strict=True)]
+    np.testing.assert_allclose([one(unknown, k) for k in k], [one(each, 1) for each in known])
+
+
+def test_a_coordinate_width_of_costs_is_worked_out_by_hand():
+    """L = log(2 m S A H K / p) = log(36000 / p) = 14 and n = 7: sqrt(2 n L) = 14 and (0.5 + 0.3 * 14) / 7.5."""
+    _, cost = radii_of(36_000 * np.exp(-14), radius="coordinate", lam_cost=0.5, sigma=0.3)
+    np.testing.assert_allclose(cost(1 / 7.5), 4.7 / 7.5)
+    np.testing.assert_allclose(cost(1 / 0.5), 1)  # before any visit, |g| <= 1 is all that is known
+
+
+def test_a_coordinate_width_of_values_is_worked_out_by_hand():
+    """L = log(S A H K / p) = log(18000 / p) = 14 and n = 7: sqrt(n L / 2) = 7, 3 (0.5 + 7) / 7.5 = 3 for a cap of 3."""
+    value, _ = radii_of(18_000 * np.exp(-14), radius="coordinate", lam=0.5)
+    np.testing.assert_allclose(value(1 / 7.5), 3)
+    np.testing.assert_allclose(value(1 / 28.5), 3 * (0.5 + 14) / 28.5)  # four times the visits
+    np.testing.assert_allclose(value(1 / 0.5), 3)
+
+
+def test_the_radius_of_told_costs_is_worked_out_by_hand():
+    """(2 + 2 * 7 / 0.25) / delta = 58 / delta = e^9: 0.5 sqrt(4 * 9) + sqrt(0.25) * 3 = 4.5, and twice that."""
+    radius = KnownSafeCost(2.0, 4.0, 0.25, 3.0, 0.5, 7.0, 58 * np.exp(-9))
+    width = lambda norm2: float(radius.width(jnp.asarray(norm2), jnp.asarray(1, jnp.int32)))
+    np.testing.assert_allclose([width(1.0), width(0.25)], [9, 4.5])
+
+
+@pytest.mark.parametrize("lam", [0.01, 1.0])
+def test_a_coordinate_width_of_values_covers_the_worst_coin_as_often_as_it_says(lam):
+    """Mean of n draws from {0, cap}, shrunk by n / (n + lam), plus the width: below the truth at most exp(-L) often.
+
+    The probability is exact, a sum of binomial ones. With two thirds of the width some coin is missed more often.
+    """
+    cap, log_union = 3.0, 5.0
+    radius = CoordinateValue(1.0, lam, cap, log_union)
+    worst, worst_of_less = 0.0, 0.0
+    for n in (1, 5, 20, 80):
+        width = float(radius.width(jnp.asarray(1 / (n + lam)), jnp.asarray(1, jnp.int32)))
+        heads, q = np.arange(n + 1), np.linspace(0.01, 1, 100)[:, None]
+        mass = binom.pmf(heads, n, q)
+        missed = lambda share, n=n, heads=heads, q=q, mass=mass, width=width: (
+            (mass * (cap * heads / (n + lam) + share * width < cap * q - 1e-12)).sum(1).max()
+        )
+        worst, worst_of_less = max(worst, missed(1.0)), max(worst_of_less, missed(2 / 3))
+    assert worst <= np.exp(-log_union) < worst_of_less

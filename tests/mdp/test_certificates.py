@@ -41,6 +41,8 @@ def test_a_label_shared_over_steps_is_false_if_it_is_at_any_step():
     assert certificates.count(label, g, np.ones(1, bool)) == (2, 1, 1)
     assert certificates.count(-label, g, np.ones(1, bool)) == (1, 2, 3)
     assert certificates.count(label.repeat(2, 0), g, np.ones(1, bool)) == (4, 2, 1)
+    on_the_edge = np.zeros((1, 2, 3, 1))  # costs of exactly 0 are safe
+    assert certificates.count(label, on_the_edge, np.ones(1, bool)) == (2, 1, 1)
 
 
 @pytest.mark.parametrize(

@@ -221,6 +221,7 @@ def test_actions_and_their_one_hot_probabilities_are_the_same_policy():
         pytest.param(np.array([0, -1, 0]), id="a negative action"),
         pytest.param(np.array([0, 1]), id="a state left out"),
         pytest.param(np.full((3, 2), 0.6), id="probabilities above 1 in all"),
+        pytest.param(np.full((3, 2), 0.4), id="probabilities below 1 in all"),
         pytest.param(np.broadcast_to([1.5, -0.5], (3, 2)), id="a negative probability"),
         pytest.param(np.full((5, 3, 2), 0.5), id="a step too many"),
     ],
@@ -263,6 +264,25 @@ def test_the_first_step_of_the_occupancy_is_where_episodes_start():
     np.testing.assert_allclose(first(weights), weights, rtol=0, atol=1e-15)
     np.testing.assert_allclose(first(1), [0, 1, 0], rtol=0, atol=1e-15)
     np.testing.assert_allclose(first([0, 2, 2, 2]), [0.25, 0, 0.75], rtol=0, atol=1e-15)
+
+
+# --- what an episode meets --------------------------------------------------------------------------------------
+def chain(*steps, r):
+    """Two actions that do the same: at step h, x is followed by steps[h][x]."""
+    P = np.eye(len(r))[np.array(steps)][:, :, None].repeat(2, axis=2)
+    r = np.array(r, float)[:, None].repeat(2, axis=1)
+    return FiniteCMDP(P, r, -np.ones((1, *r.shape)), start=0, horizon=len(steps))
+
+
+def test_the_highest_value_is_that_of_a_state_at_a_step_when_an_episode_can_be_there():
+    """V_1 = (0, 2, 20), V_2 = (-1, 1, 10), and only 0 at step 1 and 1 at step 2 are met."""
+    assert planner.highest(chain([1, 1, 2], [1, 1, 2], r=[-1, 1, 10])) == 1
+    assert planner.highest(chain([1, 1, 2], [1, 1, 2], r=[3, 1, 10])) == 4  # V_1 = 3 + 1 at the start
+
+
+def test_the_likeliest_way_follows_the_transitions_of_each_step():
+    problem = chain([1, 0, 0], [0, 2, 1], [1, 0, 2], r=[0, 0, 1])
+    assert planner.likeliest_way(problem, planner.solve(problem)) == [0, 1, 2, 2]
 
 
 # --- what holds for all of them ---------------------------------------------------------------------------------

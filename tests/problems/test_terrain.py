@@ -315,7 +315,11 @@ def test_ground_with_few_climbs_forbids_them_all():
 
 def test_without_a_limit_a_pit_can_be_left():
     pit = np.array([[3, 3, 3, 3, 3], [3, 2, 2, 2, 3], [3, 2, 0, 2, 3], [3, 3, 3, 3, 3.5]])
-    terrain_from(pit, horizon=12).check()
+    problem = terrain_from(pit, horizon=12)
+    assert problem.check() == ()
+    assert (problem.g[0, 0, 12] <= 0).tolist() == [True, False, True, True]  # up to 2, not to 3
+    with pytest.raises(EverystepError, match=r"^the cell in row 3, column 3 has no safe action"):
+        terrain_from(pit, horizon=12, limit=1.99)
 
 
 PIT = [[3, 3, 3], [3, 0, 3], [3, 3, 4]]
@@ -368,8 +372,19 @@ def test_heights_that_make_no_terrain_are_refused_in_one_sentence(case):
 
 
 def test_the_limit_that_a_pit_asks_for_is_enough():
-    terrain_from(PIT, limit=3.003)
-    terrain_from(PIT, limit=1, goal=(1, 1))  # at the goal every action is safe
+    with pytest.raises(EverystepError) as error:
+        terrain_from(PIT, limit=1)
+    limit = float(re.search(rf"raise limit to {NUMBER}\.$", str(error.value))[1])
+    problem = terrain_from(PIT, limit=limit)
+    assert limit == 3.003
+    assert (problem.g[0, 0, 4] < 0).all()  # every side of the pit can be climbed
+    assert problem.check() == ()
+
+
+def test_a_pit_that_is_the_goal_need_not_be_left():
+    problem = terrain_from(PIT, limit=1, goal=(1, 1))
+    np.testing.assert_allclose(problem.g[0, 0, 4], -1 / 4)  # every action stays: (0 - limit) / |-3 - limit|
+    assert problem.check() == ()
 
 
 BAD_FILES = {
@@ -508,4 +523,9 @@ def test_a_map_with_heights_is_shaded_by_them_and_says_so(hills):
 def test_level_ground_can_be_drawn():
     from matplotlib.figure import Figure
 
-    figures.cells(Figure().subplots(), Grid(("S.", ".G"), np.zeros((2, 2))), fill=True)
+    axes = Figure().subplots()
+    figures.cells(axes, Grid(("S.", ".G"), np.full((2, 2), 7.0)), fill=True)
+    (image,) = axes.images
+    np.testing.assert_array_equal(image.get_array(), np.full((2, 2), 7.0))
+    assert [text.get_text() for text in axes.texts] == ["S", "G"]
+    assert not axes.collections  # level ground has no contours

@@ -23,6 +23,12 @@ def test_the_constants_of_theorem_1_are_those_worked_out_by_hand():
 
 def test_the_lemmas_on_errors_are_those_worked_out_by_hand():
     assert bounds.linear_errors(100, 2, 3.0) == pytest.approx(3 * math.sqrt(8 * 2 * 100 * math.log(51)))
+    assert bounds.potential_bound(100, 2, lam=0.25) == pytest.approx(2 * 2 * math.log(201))  # 100 / (2 * 0.25) = 200
+    # three rows an episode: 3 / log 4 in place of 2, and 300 / (2 * 0.25) = 600
+    assert bounds.potential_bound(100, 2, lam=0.25, rows=3) == pytest.approx(3 / math.log(4) * 2 * math.log(601))
+    # norms of up to lam^{-1/2} = 2
+    assert bounds.linear_errors(100, 2, 3.0, lam=0.25) == pytest.approx(2 * 3 * 2 * math.sqrt(100 * 4 * math.log(201)))
+    assert bounds.linear_errors(100, 2, 3.0, lam=4.0) == pytest.approx(2 * 3 * math.sqrt(100 * 4 * math.log(13.5)))
     assert bounds.gp_errors(100, 2.0, 5.0, lam=1.02) == pytest.approx(2 * 2 * math.sqrt(4 * 102 * 5))
 
 
@@ -64,18 +70,21 @@ def walk(rng, K, d, rows, lam):
 @pytest.mark.parametrize("rows", [1, 2, 7])
 @pytest.mark.parametrize("d", [1, 3, 10])
 def test_potentials_and_sums_of_norms_stay_below_their_bounds(d, rows, lam):
-    norms, log_det = walk(np.random.default_rng(d), 60, d, rows, lam)
-    potential = np.minimum(norms**2, 1).sum()
-    assert potential <= bounds.stretch(rows) * log_det + 1e-9
-    assert potential <= bounds.potential_bound(60, d, lam, rows)
-    assert 2 * 1.3 * norms.sum() <= bounds.linear_errors(60, d, 1.3, lam, rows)
+    for K in (1, 60):
+        norms, log_det = walk(np.random.default_rng(d), K, d, rows, lam)
+        potential = np.minimum(norms**2, 1).sum()
+        assert potential <= bounds.stretch(rows) * log_det + 1e-9
+        assert potential <= bounds.potential_bound(K, d, lam, rows)
+        assert 2 * 1.3 * norms.sum() <= bounds.linear_errors(K, d, 1.3, lam, rows)
 
 
 def test_a_potential_with_late_updates_may_exceed_the_printed_bound():
     """All rows of an episode see the same matrix: the printed lemma, which learns after every row, does not hold."""
     rows = 40
     norms, log_det = walk(np.random.default_rng(0), 1, 1, rows, 1.0)
-    assert np.minimum(norms**2, 1).sum() > 2 * log_det
+    potential = np.minimum(norms**2, 1).sum()
+    assert potential > 2 * log_det
+    assert potential == pytest.approx(bounds.stretch(rows) * log_det) == pytest.approx(40)  # ours is attained here
 
 
 @pytest.mark.parametrize("rows", [1, 5])
@@ -94,11 +103,23 @@ def test_deviations_of_a_process_and_its_information_stay_below_their_bounds(row
     assert gain <= bounds.gain_bound(K, np.linalg.eigvalsh(G), lam, rows)
 
 
+def test_the_bound_on_information_is_worked_out_by_hand():
+    """Six observations with lam = 2: from trace and rank 1/2 * 2 log(1 + 6 / (2 * 2)), which 3 visits each attain."""
+    bound = lambda *eigenvalues, K=3, **more: bounds.gain_bound(K, np.array(eigenvalues), lam=2, rows=2, **more)
+    visited_alike = np.linalg.slogdet(np.eye(2) + np.diag([3, 3]) / 2)[1] / 2
+    assert bound(1.0, 1.0) == pytest.approx(math.log(2.5)) == pytest.approx(visited_alike)
+    assert bound(1.0, 1.0, 1e-15) == pytest.approx(math.log(2.5))  # rounding is no rank
+    assert bound(1.5, 0.01) == pytest.approx((math.log(5.5) + math.log(1.03)) / 2)  # from D <= n I, the smaller here
+    assert bound(0.5, 0.5, largest=0.5) == pytest.approx(math.log(1.75))
+    assert bound(1.0, 1.0, 1.0, K=0.5) == pytest.approx(math.log(1.5) / 2)  # one observation has rank 1
+
+
 def test_the_first_informative_episode_is_the_smallest_by_trying_them_all():
     bound = lambda K: bounds.regret_bound(K, 3, 2, bounds.value_radius(0.1, 2, 3, K, 0.05), 0.05)
     first = next(K for K in range(1, 10**6) if bound(K) < 3 * K)
     assert bounds.first_informative_K(bound, 3) == first
     assert bounds.first_informative_K(lambda K: 0.5, 1) == 1
+    assert bounds.first_informative_K(lambda K: 12.0, 3) == 5  # 12 = 4 * 3 says nothing yet
     assert bounds.first_informative_K(lambda K: K + 1.0, 1) is None
 
 
