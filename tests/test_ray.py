@@ -302,7 +302,12 @@ def test_the_cluster_of_this_machine_is_joined_and_left_running(theirs, address,
     with ray_engine.connected(address or theirs.address) as cluster:
         assert ray.get_runtime_context().gcs_address == theirs.address
         assert cluster.slots() == 1
-        assert ray.get(ray.remote(lambda: 2 + 2).remote()) == 4
+        doubled = {}
+        work = lambda shared, job, state, seconds: shared * job
+        take = lambda job, result: doubled.update({job: result}) is None
+        tasks = ray_engine.Tasks(work, 2, (3, 4), lambda job: None, take, str)
+        assert cluster.spread(tasks) == {}
+        assert doubled == {3: 6, 4: 8}
     assert not ray.is_initialized()
     assert theirs.state() == before
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import socket
 import sys
 import time
@@ -145,7 +146,7 @@ class _Spreading(Generic[J, S, R]):
 
     def run(self) -> dict[J, str]:
         ray, tasks = self._ray, self._tasks
-        handful = ray.remote(num_cpus=1, max_retries=0, runtime_env={"env_vars": _environment()})(_handful)
+        handful = ray.remote(num_cpus=1, max_retries=0, runtime_env=_environment())(_handful)
         work, shared = ray.put(tasks.work), ray.put(tasks.shared)
         try:
             while self._waiting or self._alone or self._sent:
@@ -207,10 +208,15 @@ class _Spreading(Generic[J, S, R]):
             self._failed[job] = reason
 
 
-def _environment() -> dict[str, str]:
+def _environment() -> dict[str, Any]:
     """Of workers: one core each, as Ray counts them, and the same compiler as here."""
     flags = {"XLA_FLAGS": os.environ["XLA_FLAGS"]} if "XLA_FLAGS" in os.environ else {}
-    return {"PJRT_NPROC": "1", "JAX_PLATFORMS": "cpu"} | flags
+    environment: dict[str, Any] = {"env_vars": {"PJRT_NPROC": "1", "JAX_PLATFORMS": "cpu"} | flags}
+    if (
+        quoted := shlex.quote(sys.executable)
+    ) != sys.executable:  # a path with a blank: Ray hands it to a shell as it is
+        environment["py_executable"] = quoted
+    return environment
 
 
 def _reason(error: BaseException) -> str:
