@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.quick
+
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "everystep"
 MODULES = {
@@ -123,3 +125,23 @@ def test_the_picture_of_the_house_names_every_room():
     picture = (ROOT / "docs" / "architecture.md").read_text()
     missing = [room for room in FLOOR if f"{room}.py" not in picture and f"{room}/" not in picture]
     assert not missing
+
+
+def test_every_file_of_tests_has_a_quick_one_and_they_reach_every_module():
+    files = sorted((ROOT / "tests").rglob("test_*.py"))
+    attributes = {
+        path: {ast.unparse(node) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
+        for path in files
+    }
+    assert [path.name for path in files if "pytest.mark.quick" not in attributes[path]] == []
+    reached: set[str] = set()
+    names = {
+        name.replace("es.", "everystep.", 1) for path in files for name in attributes[path] if name.startswith("es.")
+    }
+    names |= {name for path in files for name in imported(path)}
+    while names:
+        ours = {name.removeprefix("everystep.") for name in names if name.startswith("everystep.")}
+        found = {name for name in MODULES if any(f"{each}.".startswith(f"{name}.") for each in ours)} - reached
+        reached |= found
+        names = {each for name in found for each in imported(MODULES[name])}
+    assert reached == set(MODULES)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.quick
+
 RUN = Path(__file__).resolve().parent.parent / ".ci" / "run"
 LOOK = """
 echo "here: $PWD"

@@ -101,6 +101,7 @@ def test_a_plan_that_mixes_all_actions_shows_none():
     assert (frame.policy == frames.MIXED).all()
 
 
+@pytest.mark.quick
 def test_a_scene_says_where_things_are_and_which_way_the_safe_optimum_goes():
     scene = frames.scene(POND)
     assert (scene["width"], scene["height"]) == (4, 3)
@@ -113,6 +114,7 @@ def test_a_scene_says_where_things_are_and_which_way_the_safe_optimum_goes():
     assert frames.scene(streaming()) is None
 
 
+@pytest.mark.quick
 def test_moments_go_from_none_to_all_and_are_denser_at_the_beginning():
     when = frames.moments(1000, 120)
     assert (when[0], when[-1]) == (0, 1000)

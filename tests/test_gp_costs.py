@@ -31,6 +31,7 @@ def featured(seed=0, m=1, sigma=0.2):
     return FiniteCMDP(P, r, g.clip(-1, 1), horizon=4, features=phi, noise=Noise(cost_sigma=sigma))
 
 
+@pytest.mark.quick
 def test_the_printed_radius_is_its_formula():
     width = radii.PaperGP(2.0, 3.0, 0.5, math.log(2 * 2 * 10 / 0.1)).width(
         jnp.asarray(0.25), jnp.int32(4), jnp.asarray(7.0)
@@ -38,6 +39,7 @@ def test_the_printed_radius_is_its_formula():
     assert width == pytest.approx(2 * (3 + 0.5 * math.sqrt(2 * (7 + 1 + math.log(400)))) * 0.5)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(("share", "seen", "union"), [(True, 40 * 4, 2), (False, 40, 2 * 4)])
 def test_an_agents_printed_radius_knows_its_observations_and_estimators(share, seen, union):
     problem = featured(m=2)

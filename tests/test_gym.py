@@ -15,6 +15,8 @@ from everystep.errors import EverystepError  # noqa: E402
 from everystep.problem import Noise, start_state, step  # noqa: E402
 from everystep.problems import REGISTERED  # noqa: E402
 
+pytestmark = pytest.mark.quick
+
 IDS = list(registration.IDS)
 TAXI = max(name for name in gymnasium.registry if name.startswith("Taxi-v"))
 CLIFF = next(name for name in ("CliffWalking-v1", "CliffWalking-v0") if name in gymnasium.registry)

@@ -35,6 +35,7 @@ def ghat_of(built, state):
     return cost.mean - built.agent.optimism * cost.width
 
 
+@pytest.mark.quick
 def test_an_unvisited_action_looks_safe_and_valuable(pond):
     built, carry = build(pond, agents.lsvi_ae())
     _, info = lsvi.plan(built.agent, carry.agent, ties(jnp.uint32(0), 6, 9))
@@ -42,6 +43,7 @@ def test_an_unvisited_action_looks_safe_and_valuable(pond):
     assert (info.V > 0).all()
 
 
+@pytest.mark.quick
 def test_a_hazard_is_called_unsafe_after_one_visit_without_noise(pond):
     for radius in ("tuned", "coordinate"):
         built, carry = build(pond, agents.lsvi_ae(radius=radius))
@@ -103,6 +105,7 @@ def test_linear_models_with_one_hot_features_agree_with_counts(pond, shared):
         np.testing.assert_allclose(ghat_of(linear, dense), ghat_of(counts, state), rtol=0, atol=1e-9)
 
 
+@pytest.mark.quick
 def test_the_rectified_price_counts_harm_and_never_falls_below_its_floor():
     penalty = jax.tree.map(jnp.float64, Rectified(Floor(1.0, 1.0)))
     price = penalty.init(1, 3)

@@ -81,6 +81,7 @@ def asked(port, path="/", method="GET", body=None, **headers):
         return refused.code, refused.read(), refused.headers
 
 
+@pytest.mark.quick
 def test_the_page_comes_with_a_policy_that_lets_no_foreign_script_in(port):
     status, page, headers = asked(port)
     assert status == 200
@@ -90,6 +91,7 @@ def test_the_page_comes_with_a_policy_that_lets_no_foreign_script_in(port):
     assert "default-src 'none'" in headers["Content-Security-Policy"]
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("status", "request_"),
     [

@@ -10,6 +10,8 @@ from everystep import cli
 from everystep.errors import EverystepError
 from everystep.web import lakes, protocol, server
 
+pytestmark = pytest.mark.quick
+
 REFUSED = {
     "not JSON": ("{", "the message is not JSON"),
     "a number that is none": ('{"do": "speed", "rate": NaN}', "the message is not JSON"),

@@ -13,6 +13,8 @@ from everystep import planner
 from everystep.errors import EverystepError, InfeasibleError
 from everystep.problem import FiniteCMDP, Noise, at_step, expected, start_state, step
 
+pytestmark = pytest.mark.quick
+
 S, A, H = 3, 2, 4
 repeatable = settings(derandomize=True, deadline=None, database=None, max_examples=60)
 

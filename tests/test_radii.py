@@ -58,6 +58,7 @@ def test_the_check_above_can_fail():
     assert share_of_runs_with_a_miss(problem, agents.lsvi_ae(radius="coordinate", sigma=0.05), 0.5) > P_FAIL
 
 
+@pytest.mark.quick
 def test_the_printed_radii_are_the_papers_numbers():
     problem = noisy(0.0)
     built = agents.lsvi_ae(radius="paper", p=0.1, share_costs=False, share_values=False).resolve(problem, 1000).build()
@@ -70,6 +71,7 @@ def test_the_printed_radii_are_the_papers_numbers():
     )
 
 
+@pytest.mark.quick
 def test_a_coordinate_width_is_the_stated_formula():
     built = agents.lsvi_ae(radius="coordinate", p=0.1, lam_cost=0.5, sigma=0.3).resolve(noisy(0.0), 1000).build()
     n, lam, log_union = 7.0, 0.5, np.log(2 * 1 * 3 * 2 * 3 * 1000 / 0.1)

@@ -146,6 +146,7 @@ def begun(marks, piece):
 
 
 # --- what is asked for ------------------------------------------------------------------------------------------------
+@pytest.mark.quick
 def test_engines_are_asked_for_by_name_and_by_file(tmp_path):
     path = tmp_path / "pond.toml"
     path.write_text('out = "o"\nproblems = ["frozen-lake"]\nagents = ["lsvi"]\nengine = "ray"\naddress = "auto"\n')
@@ -206,6 +207,7 @@ def test_an_address_where_nobody_answers_is_said():
             pass
 
 
+@pytest.mark.quick
 def test_the_current_cluster_is_the_recorded_one_that_runs(tmp_path, monkeypatch):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path / "mine"))
@@ -230,6 +232,7 @@ def test_the_current_cluster_is_the_recorded_one_that_runs(tmp_path, monkeypatch
     assert current("10.0.0.1:3") == "10.0.0.1:5"
 
 
+@pytest.mark.quick
 @needs_ray
 def test_where_no_cluster_runs_there_is_none_to_join(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
@@ -374,6 +377,7 @@ def spread(jobs, work, finished):
     return ray_engine.Cluster(ray).spread(tasks), ray.sent
 
 
+@pytest.mark.quick
 def test_a_job_that_takes_its_workers_with_it_is_given_up_and_spares_the_others(monkeypatch):
     monkeypatch.setattr(ray_engine, "LOSSES", 4)
     finished = {}
@@ -400,6 +404,7 @@ def test_when_nothing_goes_well_not_everything_is_tried():
     assert set(failed.values()) == {"this node has no such version"}
 
 
+@pytest.mark.quick
 def test_a_machine_with_another_version_is_refused(prepared, tmp_path):
     runner._begin(prepared, tmp_path, False, {}, None)
     parcel = pieces.parcel(tmp_path / store.WORK)

@@ -38,6 +38,7 @@ def test_a_run_that_learnt_is_called_a_reproduction(plan):
     assert "does not reproduce in 120 episodes: it ends at 2.00" in text
 
 
+@pytest.mark.quick
 def test_a_run_that_did_not_learn_is_not(plan):
     text = findings(plan, (0.2, 0.2, 0.2), (1.0, 1.0, 1.0), (5.2, 5.2, 5.2))
     assert "the paper's picture is not reached" in text
