@@ -1,5 +1,6 @@
 # make paper   reproduce the paper's experiment into out/paper
 # make test    lint, types and all tests
+# make quick   lint, types and the tests marked `quick`: a few of every file (a minute on two cores, once installed)
 # make bench   the timed comparisons (minutes)
 # make examples the pictures of docs/cost-models.md, docs/gymnasium.md and docs/examples.md (minutes on a GPU, about an hour on two cores)
 # make studies  docs/comparison.md and the studies of docs/paper.md (about an hour on two cores)
@@ -10,7 +11,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 TYPESCRIPT := 7.0.2
 
-.PHONY: paper examples studies figures browser test lint types bench clean
+.PHONY: paper examples studies figures browser test quick lint types bench clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("everystep needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
@@ -29,6 +30,9 @@ browser:
 
 test: lint types browser
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+quick: lint types
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m quick
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.quick
+
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "everystep"
 MODULES = {
@@ -85,8 +87,8 @@ def test_core_dependencies_are_exactly_what_is_imported():
     name = lambda line: re.split(r"[<>=~! \[]", line)[0]
     names = {name(line) for line in declared}
     used = {name.split(".")[0] for path in SOURCE.rglob("*.py") for name in imported(path, at_run_time_only=False)}
-    # What an extra brings is imported where it is used; pygame comes with gymnasium's own extras.
-    extra = {name(line) for lines in project["optional-dependencies"].values() for line in lines} | {"pygame"}
+    # What an extra brings is imported where it is used; pygame comes with gymnasium's own extras, psutil with ray.
+    extra = {name(line) for lines in project["optional-dependencies"].values() for line in lines} | {"pygame", "psutil"}
     assert used - set(sys.stdlib_module_names) - {"everystep", "__future__"} - (extra - names) == names
     assert not [line for line in declared if "==" in line or "<" in line]
 
@@ -121,3 +123,11 @@ def test_the_picture_of_the_house_names_every_room():
     picture = (ROOT / "docs" / "architecture.md").read_text()
     missing = [room for room in FLOOR if f"{room}.py" not in picture and f"{room}/" not in picture]
     assert not missing
+
+
+def test_every_package_has_tests_and_every_file_of_tests_a_quick_one():
+    files = sorted((ROOT / "tests").rglob("test_*.py"))
+    packages = {path.name for path in SOURCE.iterdir() if (path / "__init__.py").exists()}
+    assert packages <= {path.parent.name for path in files}
+    marks = lambda path: {ast.unparse(node) for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))}
+    assert [path.name for path in files if "pytest.mark.quick" not in marks(path)] == []

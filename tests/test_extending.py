@@ -35,6 +35,7 @@ def pond():
     return es.run(es.problems.from_map(("SFF", "FHF", "FFG"), horizon=6), ["lsvi-ae", "lsvi"], episodes=30, seeds=2)
 
 
+@pytest.mark.quick
 def test_a_new_command_is_listed_and_runs(monkeypatch, capsys, pond, tmp_path):
     monkeypatch.setitem(sys.modules, "everystep.cli.worst", executed("A command", "everystep.cli.worst"))
     monkeypatch.setattr(command, "COMMANDS", (*command.COMMANDS, "worst"))

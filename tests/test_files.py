@@ -8,6 +8,8 @@ import pytest
 import everystep as es
 from everystep import files
 
+pytestmark = pytest.mark.quick
+
 SOURCE = Path(files.__file__).parent
 RENAMING = {"replace", "rename", "renames", "move"}
 

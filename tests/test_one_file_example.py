@@ -36,6 +36,7 @@ def library_draws(example, problem):
         yield example.Draws(np.asarray(draw.transition), priority)
 
 
+@pytest.mark.quick
 def test_the_example_builds_the_same_lake(example, lake):
     problem = example.frozen_lake()
     np.testing.assert_array_equal(problem.P, lake.P[0])

@@ -68,6 +68,7 @@ def test_rpol_pulls_what_its_paper_says(name):
     assert len(np.unique(arms)) > 5
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", ["arms", "continuum"])
 def test_rpol_is_lsvi_ae_of_one_step_with_gaussian_processes(name):
     bandit = problem(name)
@@ -117,6 +118,7 @@ def test_the_continuum_is_the_printed_test_scaled():
     np.testing.assert_allclose(es.planner.solve(bandit, safe=False).value, 0.9999115986219, atol=1e-12)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("seed", range(5))
 def test_the_arm_that_pays_most_is_unsafe_and_the_safest_is_not_the_best_safe_one(seed):
     bandit = es.problems.bandit(seed=seed)

@@ -347,6 +347,7 @@ def test_a_mean_that_is_safe_is_not_enough_where_one_next_state_is_not():
 
 
 # --- what it requires --------------------------------------------------------------------------------------------
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("known", "words"),
     [
@@ -423,6 +424,7 @@ def test_the_printed_seed_phase_outlasts_the_run_and_this_is_said():
     assert "plays what it was told in all 10000 episodes" in s.remarks[0]
 
 
+@pytest.mark.quick
 def test_the_printed_bonuses_are_the_formulas():
     p = synthetic()
     settings = {"safety_bonus": "printed", "seed_episodes": 10**9, "bound": 0.1, "lipschitz": 2.0, "radius": "paper"}

@@ -78,6 +78,7 @@ def journey(rng, S, A, m, episodes=6, H=4):
     return [row() for _ in range(episodes)]
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("steps", [1, 4], ids=["shared", "step-indexed"])
 def test_one_gram_matrix_gives_what_a_regression_for_each_state_gives(steps):
     rng = np.random.default_rng(0)
@@ -221,6 +222,7 @@ def test_stepping_and_rare_plans_keep_the_same_books(name, few, runs):
 
 
 # --- what they require ------------------------------------------------------------------------------------------
+@pytest.mark.quick
 @pytest.mark.parametrize("name", ["slucb-qvi", "rslucb-qvi"])
 def test_what_is_missing_is_named_with_how_to_give_it(pond, name):
     with pytest.raises(es.EverystepError, match=r"requires a known safe action in every state.*safe_action=safest"):

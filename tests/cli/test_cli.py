@@ -70,6 +70,7 @@ def test_help_needs_neither_jax_nor_matplotlib(desk):
     assert not {"jax", "numpy", "matplotlib", "pyarrow", "tqdm"} & set(done.stdout.split())
 
 
+@pytest.mark.quick
 def test_list_shows_problems_agents_and_settings(capsys):
     assert main.main(["list"]) == 0
     shown = capsys.readouterr().out
@@ -145,6 +146,7 @@ WRONG = {
 }
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("case", WRONG)
 def test_a_wrong_argument_ends_in_one_sentence_and_writes_nothing(case, desk, capsys):
     arguments, message = WRONG[case]
@@ -185,6 +187,7 @@ class Bomb:
         return os.mkdir, ("exploded",)
 
 
+@pytest.mark.quick
 def test_arrays_are_read_and_objects_in_them_are_refused_never_unpickled(desk, sketched, capsys):
     rng = np.random.default_rng(0)
     arrays = {"P": rng.dirichlet(np.ones(3), size=(3, 2)), "r": rng.random((3, 2)), "g": -np.ones((3, 2)), "start": 0}

@@ -96,6 +96,7 @@ def test_a_larger_capacity_changes_no_estimate(encoder):
         np.testing.assert_allclose(after[:, :2], before[:, :2], atol=1e-12)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", [name for name in ENCODERS if name != "regression"])  # which is not saved
 def test_a_saved_encoder_encodes_the_same(name):
     encoder = ENCODERS[name]()

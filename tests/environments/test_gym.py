@@ -17,6 +17,8 @@ from everystep.mdp.cmdp import Noise  # noqa: E402
 from everystep.mdp.world import start_state, step  # noqa: E402
 from everystep.problems import REGISTERED  # noqa: E402
 
+pytestmark = pytest.mark.quick
+
 IDS = list(registration.IDS)
 TAXI = max(name for name in gymnasium.registry if name.startswith("Taxi-v"))
 CLIFF = next(name for name in ("CliffWalking-v1", "CliffWalking-v0") if name in gymnasium.registry)

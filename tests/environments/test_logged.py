@@ -48,6 +48,7 @@ def the_same(one, other):
 
 
 # --- a batch ----------------------------------------------------------------------------------------------------
+@pytest.mark.quick
 def test_a_batch_knows_its_sizes_its_episodes_and_its_harm():
     batch = Batch.of(**table())
     assert (len(batch), batch.constraints) == (6, 2)
@@ -118,6 +119,7 @@ def test_wrong_columns_are_refused_in_a_sentence(wrong, message):
 
 
 # --- files ------------------------------------------------------------------------------------------------------
+@pytest.mark.quick
 @pytest.mark.parametrize("ending", [".parquet", ".csv", ".npz"])
 @pytest.mark.parametrize("vectors", [True, False])
 def test_what_is_written_is_read_again_to_the_last_bit(tmp_path, ending, vectors):
@@ -209,6 +211,7 @@ def test_a_pickle_in_a_file_is_never_opened(tmp_path):
 
 
 # --- playing a policy -------------------------------------------------------------------------------------------
+@pytest.mark.quick
 def test_a_policy_that_is_played_leaves_a_batch(lake):
     env = es.gym.make_env(lake)
     best = es.planner.solve(lake).policy

@@ -230,6 +230,7 @@ def test_stored_data_gives_what_sums_over_all_transitions_give(kind, share, monk
             np.testing.assert_allclose(judged.width, np.broadcast_to(width[h], mean[h].shape), **EXACT)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("kind", ["crossed", "kernel"])
 def test_more_room_changes_nothing(kind, monkeypatch):
     phi = bind(function(lambda x: x, d=2, crossed=True), Box(2), ACTIONS)

@@ -79,6 +79,7 @@ def test_a_ring_is_learnt_with_few_violations_and_ends_at_the_safe_optimum():
     assert (blind.episodes["return"][-5:] == 5).all()
 
 
+@pytest.mark.quick
 def test_several_constraints_are_kept_apart():
     both = lambda *step: [harm(*step), -1.0]
     episodes = es.train(Ring(), constraint=both, horizon=5, episodes=6).episodes
@@ -452,6 +453,7 @@ def test_a_constraint_that_misbehaves_ends_in_a_sentence(constraint, words):
         learner.train(3)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("settings", "words"),
     [

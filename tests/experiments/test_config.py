@@ -58,6 +58,7 @@ def settings(run):
     return {each["label"]: each["settings"] for each in run.spec["agents"]}
 
 
+@pytest.mark.quick
 def test_every_problem_meets_every_agent_at_every_point_of_its_grid(desk):
     plan = config.read(written(desk, GOOD))
     assert list(plan.runs) == ["pond", "one step"]
@@ -167,6 +168,7 @@ WRONG = {
 }
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("case", WRONG)
 def test_what_is_wrong_is_said_with_its_key_and_remedy_and_nothing_is_written(case, desk, capsys):
     text, message = WRONG[case]

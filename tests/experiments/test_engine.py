@@ -35,6 +35,7 @@ def pairs_of(problem, recipes, certify=False):
     return experiment.prepare(problem, recipes, EPISODES, [0, 1, 2], certify=certify).pairs
 
 
+@pytest.mark.quick
 def test_agents_that_differ_in_numbers_alone_share_a_call(small, as_on_a_gpu):
     recipes = [*TOLD_APART, agents.lsvi(), agents.lsvi_ae(floor="sqrt"), agents.lsvi_ae(precision="float32")]
     fitted = agents.lsvi_ae(cost="gp(rbf(1, on=position)*categorical, fit=30)")
@@ -45,6 +46,7 @@ def test_agents_that_differ_in_numbers_alone_share_a_call(small, as_on_a_gpu):
         assert local.groups(pairs)[-2:] == [(5,), (6,)]
 
 
+@pytest.mark.quick
 def test_on_a_cpu_each_agent_runs_by_itself(small, monkeypatch):
     monkeypatch.setattr(local, "_together", lambda: False)
     assert local.groups(pairs_of(small, TOLD_APART)) == [(0,), (1,)]

@@ -31,6 +31,7 @@ def test_the_table_has_one_row_for_each_agent_seed_and_episode(result):
     assert (min(table["episode"].to_pylist()), max(table["episode"].to_pylist())) == (1, 60)
 
 
+@pytest.mark.quick
 def test_regret_is_the_safe_optimum_minus_the_value_and_may_be_negative(result, pond):
     optimum = planner.solve(pond).value
     for curves in result.curves.values():
@@ -116,6 +117,7 @@ def test_a_wrong_argument_is_named_with_its_value(pond, arguments, message):
         es.run(pond, **({"agents": "lsvi-ae", "episodes": 5, "seeds": 1} | arguments))
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

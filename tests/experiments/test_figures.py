@@ -35,6 +35,7 @@ def test_a_pdf_is_made_of_lines_and_has_its_fonts_inside(paper, name):
     assert inches == pytest.approx(3.35 if "single" in name else 6.9, abs=0.01)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", sorted(NAMES))
 def test_an_svg_needs_neither_pixels_nor_fonts(paper, name):
     content = (paper / f"{name}.svg").read_text()

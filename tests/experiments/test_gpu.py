@@ -83,6 +83,7 @@ def test_so_it_does_for_the_greedy_agent_with_numbers_loaded_one_by_one(small):
     assert_same(*both_ways(small, agents.lsvi(), width=1), 1e-12)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     "recipe",
     [

@@ -240,6 +240,7 @@ def test_a_state_that_grows_is_reckoned_with(monkeypatch):
     assert runner.batch_size(experiment.prepare(pond, ["lsvi"], 1000, 9000)) == 33
 
 
+@pytest.mark.quick
 def test_what_a_folder_gets_is_what_a_result_in_memory_saves(prepared, whole, tmp_path):
     assert contents(prepared.run().save(tmp_path / "run", figures=False)) == whole
 
@@ -284,6 +285,7 @@ def test_a_damaged_older_part_costs_only_the_pieces_in_it(often, prepared, whole
     assert contents(out) == whole
 
 
+@pytest.mark.quick
 def test_a_second_process_is_refused_with_the_number_of_the_first(often, prepared, tmp_path):
     out = tmp_path / "run"
     stop_after(3, prepared, out)

@@ -18,6 +18,7 @@ class Terminal(io.StringIO):
         return True
 
 
+@pytest.mark.quick
 def test_a_log_gets_a_line_now_and_then_with_what_is_left():
     clock = iter([0.0, 0.0, 20.0, 40.0, 40.0, 40.0, 40.0])
     stream = io.StringIO()

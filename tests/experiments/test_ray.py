@@ -5,14 +5,15 @@ Nodes are killed, pieces fail and drivers are killed; what is left behind is loo
 
 import importlib.util
 import os
-import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 import uuid
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -25,6 +26,7 @@ from everystep.errors import EverystepError
 from everystep.experiments import checkpoints, config, experiment, run_folder, runner, work_units
 from everystep.experiments.checkpoints import WorkUnit
 from everystep.experiments.engines import ray as ray_engine
+from everystep.experiments.engines import ray_cluster
 
 needs_ray = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None,
@@ -57,55 +59,88 @@ def whole(prepared, tmp_path_factory):
     return contents(out)
 
 
+QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0", "RAY_enable_metrics_collection": "0"}
+
+
 class Nodes(SimpleNamespace):
     """The cluster: `head`, where the driver is, and `other`, which may be killed; one core each."""
 
 
-@pytest.fixture(scope="module")
-def nodes():
-    quiet = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0", "RAY_enable_metrics_collection": "0"}
+class Theirs(SimpleNamespace):
+    """A cluster that somebody else runs on this machine: its address, and the folder Ray keeps it in."""
+
+    def state(self):
+        """What others must leave as it is: the address file, the links, and the process."""
+        entries = sorted(self.folder.iterdir())
+        record = self.folder / "ray_current_cluster"
+        return entries, record.read_text(), record.stat().st_mtime_ns, self.process.poll()
+
+
+@contextmanager
+def environment(**values):
     before = dict(os.environ)
-    os.environ.update(quiet)
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+@pytest.fixture(scope="module")
+def theirs():
+    """Started by `ray start`, in the folder that is Ray's default for this process too. It stays to the end."""
+    with tempfile.TemporaryDirectory(prefix="es-", dir="/tmp", ignore_cleanup_errors=True) as place:
+        folder = Path(place) / "ray"
+        ports = {"port": 0, "dashboard-agent-listen-port": 0}
+        if importlib.util.find_spec("grpc"):  # then there is a service that does not choose a port by itself
+            with socket.create_server(("", 0)) as free:
+                ports["ray-client-server-port"] = free.getsockname()[1]
+        sizes = {"num-cpus": 1, "object-store-memory": 80_000_000, "min-worker-port": 0, "max-worker-port": 0}
+        flags = [f"--{name}={value}" for name, value in {**ports, **sizes, "include-dashboard": False}.items()]
+        command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", *flags]
+        with environment(**QUIET, RAY_TMPDIR=place), open(f"{place}/said", "w+") as said:
+            process = subprocess.Popen(command, stdout=said, stderr=said)
+            try:
+                record = folder / "ray_current_cluster"
+                while not (record.exists() and record.read_text()):
+                    assert process.poll() is None, Path(said.name).read_text()
+                    time.sleep(0.05)
+                cluster = Theirs(address=record.read_text(), folder=folder, process=process)
+                yield cluster
+                assert process.poll() is None
+            finally:
+                process.terminate()
+                process.wait()
+
+
+@pytest.fixture(scope="module")
+def nodes(theirs):
     import ray
     from ray.cluster_utils import Cluster
 
-    folder = Path(tempfile.mkdtemp(prefix="es-", dir="/tmp"))  # paths of sockets must be short
-    sizes = {
-        "num_cpus": 1, "object_store_memory": 80_000_000, "include_dashboard": False,
-        "temp_dir": str(folder), "include_log_monitor": False,
-    }  # fmt: skip
-    cluster = Cluster()
-    try:
-        with ray_engine.forking():
-            quick = {"health_check_period_ms": 500, "health_check_timeout_ms": 10_000}
-            head, other = cluster.add_node(**sizes, _system_config=quick), cluster.add_node(**sizes)
-            ray.init(cluster.address, log_to_driver=False, logging_level="ERROR")
-        yield Nodes(cluster=cluster, head=head, other=other, spread=ray_engine.Cluster(ray))
-    finally:
-        ray.shutdown()
-        cluster.shutdown()
-        os.environ.clear()
-        os.environ.update(before)
-        left = _processes_of(folder)
-        shutil.rmtree(folder)
-    assert not left, f"processes are left: {left}"
-
-
-def _processes_of(folder, patience=10.0):
-    """What still runs with this folder in its command, after a while."""
-    until = time.monotonic() + patience
-    while True:
-        found = []
-        for process in Path("/proc").glob("[0-9]*"):
-            try:
-                command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-            except OSError:
-                continue
-            if str(folder) in command:
-                found.append(command[:100])
-        if not found or time.monotonic() > until:
-            return found
-        time.sleep(0.1)
+    before = theirs.state()
+    with ray_cluster.private_folder() as place, environment(RAY_TMPDIR=str(place)):
+        folder = place / "ray"
+        folder.mkdir()  # it records its address in Ray's default folder, and does not make it
+        sizes = {
+            "num_cpus": 1, "object_store_memory": 80_000_000, "include_dashboard": False, "temp_dir": str(folder),
+            "include_log_monitor": False, "dashboard_agent_listen_port": 0,
+        }  # fmt: skip
+        cluster = Cluster()
+        try:
+            with ray_engine.forking():
+                quick = {"health_check_period_ms": 500, "health_check_timeout_ms": 10_000}
+                head, other = cluster.add_node(**sizes, _system_config=quick), cluster.add_node(**sizes)
+                ray.init(cluster.address, log_to_driver=False, logging_level="ERROR")
+            yield Nodes(cluster=cluster, head=head, other=other, spread=ray_engine.Cluster(ray))
+        finally:
+            started = ray_cluster.processes_of(place)
+            ray.shutdown()
+            cluster.shutdown()
+            left = ray_cluster.end(started)
+    assert not left, f"processes were left: {left}"
+    assert theirs.state() == before
 
 
 def begun(marks, piece):
@@ -113,6 +148,7 @@ def begun(marks, piece):
 
 
 # --- what is asked for ------------------------------------------------------------------------------------------------
+@pytest.mark.quick
 def test_engines_are_asked_for_by_name_and_by_file(tmp_path):
     path = tmp_path / "pond.toml"
     path.write_text('out = "o"\nproblems = ["frozen-lake"]\nagents = ["lsvi"]\nengine = "ray"\naddress = "auto"\n')
@@ -171,6 +207,114 @@ def test_an_address_where_nobody_answers_is_said():
     with pytest.raises(EverystepError, match=r"no Ray cluster answers at address '127\.0\.0\.1:1'"):
         with ray_engine.connected("127.0.0.1:1"):
             pass
+
+
+@pytest.mark.quick
+def test_the_current_cluster_is_the_recorded_one_that_runs(tmp_path, monkeypatch):
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path / "mine"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    for place, address in {"mine": "10.0.0.1:1\n", "temporary": "10.0.0.1:2"}.items():
+        record = tmp_path / place / "ray" / "ray_current_cluster"
+        record.parent.mkdir(parents=True)
+        record.write_text(address)
+
+    def current(*running):
+        monkeypatch.setattr(ray_cluster, "running", lambda: set(running))
+        return ray_cluster.current()
+
+    assert current("10.0.0.1:1", "10.0.0.1:2", "10.0.0.1:3") == "10.0.0.1:1"
+    assert current("10.0.0.1:2", "10.0.0.1:3") == "10.0.0.1:2"  # the other record is of a cluster that has ended
+    assert current("10.0.0.1:3") == "10.0.0.1:3"
+    with pytest.raises(
+        EverystepError, match=r"but 2 Ray clusters run .* choose one .*, of 10\.0\.0\.1:3, 10\.0\.0\.1:4"
+    ):
+        current("10.0.0.1:3", "10.0.0.1:4")
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:5")
+    assert current("10.0.0.1:3") == "10.0.0.1:5"
+
+
+@pytest.mark.quick
+@needs_ray
+def test_where_no_cluster_runs_there_is_none_to_join(tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(ray_cluster, "running", set)
+    flags = ["--engine", "ray", "--address", "auto", "--out", str(tmp_path / "run")]
+    assert cli.main(["run", "--problem", "frozen-lake", "--agents", "lsvi", *flags]) == 2
+    said = capsys.readouterr().err
+    assert "address is 'auto', but no Ray cluster runs on this machine; start one with `ray start --head`" in said
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("place", "where"), [("s", "s"), ("l" * 20, None), ("a b", None)])
+def test_the_folder_of_a_private_cluster_has_a_short_path(place, where, monkeypatch):
+    with tempfile.TemporaryDirectory(dir="/tmp") as here:
+        temporary = Path(here) / place
+        temporary.mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+        with ray_cluster.private_folder() as folder:
+            (folder / "logs").mkdir()
+            assert folder.parent == (Path(here) / where if where else Path("/tmp"))
+            assert len(str(folder)) <= ray_cluster.LONGEST
+        assert not folder.exists()
+
+
+@needs_ray
+def test_a_cluster_of_its_own_leaves_nothing_and_joins_nobody(theirs, tmp_path, monkeypatch, sketched):
+    """With an empty home and an empty folder for temporary files, beside a cluster that somebody else runs."""
+    import ray
+
+    pond(tmp_path)
+    command = ["run", "--problem", str(tmp_path / "pond.txt"), "--horizon", "4", "--agents", "lsvi", "--seeds", "2"]
+    command += ["--episodes", "40", "--out"]
+    assert cli.main([*command, str(tmp_path / "here")]) == 0
+
+    with tempfile.TemporaryDirectory(dir="/tmp") as temporary:
+        (home := tmp_path / "home").mkdir()
+        monkeypatch.setenv("HOME", str(home))
+        monkeypatch.setenv("RAY_ADDRESS", theirs.address)  # for `auto`; it means nothing here
+        monkeypatch.setattr(tempfile, "tempdir", temporary)
+        before, settings, seen = theirs.state(), dict(os.environ), []
+
+        def spread(cluster, tasks):
+            seen.extend([ray.get_runtime_context().gcs_address, ray_cluster.running(), os.listdir(temporary)])
+            seen.extend(ray_cluster.processes_of(temporary))
+            return whole_spread(cluster, tasks)
+
+        whole_spread = ray_engine.Cluster.spread
+        monkeypatch.setattr(ray_engine.Cluster, "spread", spread)
+        assert cli.main([*command, str(tmp_path / "there"), "--engine", "ray"]) == 0
+        address, joinable, folders, *started = seen
+        assert address not in joinable
+        assert theirs.address in joinable
+        assert len(folders) == 1
+        assert started
+        assert not [process for process in started if process.is_running()]
+        assert os.listdir(temporary) == os.listdir(home) == []
+    assert {name: value for name, value in os.environ.items() if settings.get(name) != value} == {}
+    assert not ray.is_initialized()
+    assert theirs.state() == before
+    assert contents(tmp_path / "there") == contents(tmp_path / "here")
+
+
+@needs_ray
+@pytest.mark.parametrize("address", ["auto", None])
+def test_the_cluster_of_this_machine_is_joined_and_left_running(theirs, address, monkeypatch):
+    import ray
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    before = theirs.state()
+    with ray_engine.connected(address or theirs.address) as cluster:
+        assert ray.get_runtime_context().gcs_address == theirs.address
+        assert cluster.slots() == 1
+        doubled = {}
+        work = lambda shared, job, state, seconds: shared * job
+        take = lambda job, result: doubled.update({job: result}) is None
+        tasks = ray_engine.Tasks(work, 2, (3, 4), lambda job: None, take, str)
+        assert cluster.spread(tasks) == {}
+        assert doubled == {3: 6, 4: 8}
+    assert not ray.is_initialized()
+    assert theirs.state() == before
 
 
 # --- without a cluster -----------------------------------------------------------------------------------------------
@@ -235,6 +379,7 @@ def spread(jobs, work, finished):
     return ray_engine.Cluster(ray).spread(tasks), ray.sent
 
 
+@pytest.mark.quick
 def test_a_job_that_takes_its_workers_with_it_is_given_up_and_spares_the_others(monkeypatch):
     monkeypatch.setattr(ray_engine, "LOSSES", 4)
     finished = {}
@@ -261,6 +406,7 @@ def test_when_nothing_goes_well_not_everything_is_tried():
     assert set(failed.values()) == {"this node has no such version"}
 
 
+@pytest.mark.quick
 def test_a_machine_with_another_version_is_refused(prepared, tmp_path):
     runner._begin(prepared, tmp_path, {"agents": runner._recipes_as_json(prepared), "batch": 2})
     parcel = work_units.RunFiles.read(tmp_path / run_folder.WORK)

@@ -21,6 +21,7 @@ def contents(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.quick
 def test_the_folder_holds_everything_the_result_does(result, tmp_path):
     out = result.save(tmp_path / "deep" / "run")
     assert pq.read_table(out / "episodes.parquet").equals(result.episodes)
@@ -64,6 +65,7 @@ def test_a_folder_with_a_different_run_or_other_files_is_refused_and_left_as_it_
         other.save(tmp_path / "file")
 
 
+@pytest.mark.quick
 def test_a_failure_while_writing_leaves_nothing_behind(result, tmp_path, monkeypatch):
     def full(*arguments, **options):
         raise OSError(28, "No space left on device")

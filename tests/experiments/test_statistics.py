@@ -1,10 +1,13 @@
 """Statistics on plain arrays."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from everystep.experiments import statistics
+
+pytestmark = pytest.mark.quick
 
 
 @settings(deadline=None, max_examples=50)

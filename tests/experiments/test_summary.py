@@ -25,6 +25,7 @@ def folder(prepared, tmp_path_factory):
     return out
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("rows", [100, 2**17])
 def test_a_stream_of_rows_gives_the_numbers_of_the_summary(rows, folder, monkeypatch):
     monkeypatch.setattr(summary, "SLICE", rows)

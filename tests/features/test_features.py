@@ -14,6 +14,8 @@ import everystep as es
 from everystep import features as fs
 from everystep.errors import EverystepError
 
+pytestmark = pytest.mark.quick
+
 
 def box(low, high):
     low, high = np.broadcast_arrays(np.asarray(low, np.float32), np.asarray(high, np.float32))

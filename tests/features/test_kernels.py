@@ -26,6 +26,8 @@ from everystep.kernels import (
     gram,
 )
 
+pytestmark = pytest.mark.quick
+
 rng = np.random.default_rng(0)
 Y, Z = rng.normal(size=(7, 3)), rng.normal(size=(5, 3))
 SAME = {

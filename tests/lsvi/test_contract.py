@@ -120,6 +120,7 @@ def test_a_cost_model_learns_without_changing_shape_and_its_width_shrinks(name, 
     assert (after.mean != 0).any()
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", PENALTIES)
 def test_a_price_is_never_negative_and_keeps_its_shape(name):
     penalty = arrays(PENALTIES[name])
@@ -143,6 +144,7 @@ def test_a_choice_is_a_distribution_over_the_actions(name):
         np.testing.assert_allclose(np.asarray(pi, float).sum(), 1, rtol=1e-15)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", RADII)
 def test_a_width_falls_with_every_visit(name):
     n = jnp.arange(0.0, 50.0)
@@ -182,6 +184,7 @@ def test_an_agent_is_a_pytree_of_arrays_that_plans_and_learns(name, features, sm
     assert learnt.k == 2
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", agents.REGISTERED)
 def test_every_setting_of_an_agent_exists_and_its_default_can_be_set(name):
     named = agents.REGISTERED[name]

@@ -92,6 +92,7 @@ def test_the_worlds_draws_belong_to_seed_episode_and_step_alone(pond):
     assert not np.allclose(draw(pond, 3, 8).transition, draw(pond, 3, 8).mixing)
 
 
+@pytest.mark.quick
 def test_agents_meet_the_same_world_so_that_comparisons_pair(pond):
     # With a price of zero until the first harm, all three agents must live the very same first episode.
     result = es.run(pond, ["lsvi-ae", "lsvi", "lsvi-primal"], episodes=1, seeds=20)

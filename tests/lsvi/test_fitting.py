@@ -42,6 +42,7 @@ def test_the_likelihood_of_a_tally_is_that_of_all_its_observations(n, m):
     np.testing.assert_allclose(kernel_fit.log_likelihood(kernel, lam, jnp.asarray(POINTS), tally), expected, rtol=1e-10)
 
 
+@pytest.mark.quick
 def test_a_fit_finds_the_length_and_the_noise_that_made_the_data():
     _, _, tally = observed(8, 3000, length=1.2, noise=0.01)
     fit = kernel_fit.fit(0.2 * RBF(0.3), 0.3, jnp.asarray(POINTS), tally)

@@ -97,6 +97,7 @@ def test_a_growing_set_stays_exact_after_thousands_of_points():
     np.testing.assert_allclose(known.gain, gain, rtol=1e-12)
 
 
+@pytest.mark.quick
 def test_room_is_made_only_when_there_is_none_and_changes_nothing():
     known = gp_posterior.nothing_yet(KERNEL, jnp.zeros((2, 3)), 1, capacity=4)
     assert gp_posterior.with_room(known, 4) is known

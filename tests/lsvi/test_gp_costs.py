@@ -30,6 +30,7 @@ def featured(seed=0, m=1, sigma=0.2):
     return FiniteCMDP(P, r, g.clip(-1, 1), horizon=4, features=phi, noise=Noise(cost_sigma=sigma))
 
 
+@pytest.mark.quick
 def test_the_printed_radius_is_worked_out_by_hand():
     """With gain 7 and ln(2 m H / p) = 10 the root is sqrt(2 * 18) = 6, so 2 (3 + 0.5 * 6) = 12 deviations of 0.5."""
     width = radii.PaperGP(2.0, 3.0, 0.5, 10.0).width(jnp.asarray(0.25), jnp.int32(4), jnp.asarray(7.0))
@@ -43,6 +44,7 @@ def test_a_variance_that_rounding_made_negative_gives_an_interval_of_no_width(po
     assert (costs.estimate(below, jnp.int32(1)).width == 0).all()
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(("share", "seen", "union"), [(True, 40 * 4, 2), (False, 40, 2 * 4)])
 def test_an_agents_printed_radius_knows_its_observations_and_estimators(share, seen, union):
     problem = featured(m=2)

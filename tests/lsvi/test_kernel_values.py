@@ -89,6 +89,7 @@ def test_the_estimate_is_the_dual_formula_of_kernel_regression(steps, listed):
     assert model.log_det(state).shape == (steps,)
 
 
+@pytest.mark.quick
 def test_what_is_seen_at_one_place_is_expected_at_its_neighbours():
     kernel = np.exp(-((np.arange(15)[:, None] - np.arange(15)) ** 2) / 8)
     point = np.arange(15, dtype=np.int32).reshape(A, S)
@@ -200,6 +201,7 @@ def test_a_kernel_alone_is_a_value_model():
     assert read_value(RBF(2.0, on="position")) == es.kernel("rbf(2, on=position)") == InKernel(RBF(2.0, on="position"))
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("settings", "said"),
     [

@@ -3,10 +3,12 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from everystep.lsvi.regression import linalg
 
 
+@pytest.mark.quick
 def test_the_running_inverse_and_norms_equal_a_fresh_solve_after_thousands_of_updates():
     rng = np.random.default_rng(0)
     phi = rng.normal(size=(7, 3, 5))

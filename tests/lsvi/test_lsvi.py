@@ -36,6 +36,7 @@ def ghat_of(built, state):
     return algorithm.cost_belief(built.agent, state.costs, state.k)
 
 
+@pytest.mark.quick
 def test_an_unvisited_action_looks_safe_and_valuable(pond):
     built, carry = build(pond, agents.lsvi_ae())
     _, info = algorithm.plan(built.agent, carry.agent, ties(jnp.uint32(0), 6, 9))
@@ -43,6 +44,7 @@ def test_an_unvisited_action_looks_safe_and_valuable(pond):
     assert (info.V > 0).all()
 
 
+@pytest.mark.quick
 def test_a_hazard_is_called_unsafe_after_one_visit_without_noise(pond):
     for radius in ("tuned", "coordinate"):
         built, carry = build(pond, agents.lsvi_ae(radius=radius))
@@ -112,6 +114,7 @@ def test_linear_models_with_one_hot_features_agree_with_counts(pond, shared):
         np.testing.assert_allclose(ghat_of(linear, dense), ghat_of(counts, state), rtol=0, atol=1e-9)
 
 
+@pytest.mark.quick
 def test_the_rectified_price_counts_harm_and_never_falls_below_its_floor():
     penalty = jax.tree.map(jnp.float64, Rectified(Floor(1.0, 1.0)))
     price = penalty.init(1, 3)
@@ -213,7 +216,7 @@ def test_a_plan_is_due_when_one_determinant_has_reached_its_share():
 
 @pytest.mark.parametrize(("said", "at_9"), [("k", 9.0), ("sqrt", 3.0), (2.5, 2.5)])
 def test_a_floor_is_k_its_root_or_a_number(said, at_9):
-    floor = jax.tree.map(jnp.float64, Floor.of(said))
+    floor = jax.tree.map(jnp.float64, Floor.from_setting(said))
     assert float(floor(jnp.asarray(9, jnp.int32))) == at_9
 
 

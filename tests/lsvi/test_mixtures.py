@@ -95,6 +95,7 @@ def test_the_closed_form_and_the_interior_point_agree():
     np.testing.assert_allclose(value(x)[solved], value(other)[solved], rtol=0, atol=1e-9)
 
 
+@pytest.mark.quick
 def test_two_actions_are_mixed_as_the_formula_says():
     """theta(a) <= (tau - tau_h) / (chat + beta / sqrt(lam + n) - tau_h), which is room over what a uses up."""
     Q, mean, width = jnp.array([[0.0], [1.0]]), jnp.array([[[-0.3], [0.2]]]), jnp.array([[0.0], [0.5]])
@@ -102,6 +103,7 @@ def test_two_actions_are_mixed_as_the_formula_says():
     np.testing.assert_allclose(theta[:, 0], [1 - 0.3 / (0.2 + 0.5 + 0.3), 0.3 / (0.2 + 0.5 + 0.3)], rtol=0, atol=1e-12)
 
 
+@pytest.mark.quick
 def test_the_safe_action_is_kept_where_nothing_is_better_or_nothing_is_safe():
     Q, mean, U, safe = case(3, 5, 6, 1, 3, 1.0)
     at_best = np.where(safe, Q.max() + 1, Q)

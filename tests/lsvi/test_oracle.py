@@ -313,6 +313,7 @@ def test_reacting_departs_from_the_plan_now_and_then(case):
     np.testing.assert_array_equal(planned[:, 0], want["action"][:, 0])  # nothing new is seen before the first step
 
 
+@pytest.mark.quick
 def test_what_is_told_safe_is_believed_against_the_evidence():
     want = expected("noise, reacting to a process and counts, some told safe")
     assert (want["ghat"][..., TOLD] <= 0).all()

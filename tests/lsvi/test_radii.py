@@ -71,6 +71,7 @@ def radii_of(p, k=1, **settings):
     return [lambda norm2, each=each: float(each.width(jnp.asarray(norm2), jnp.asarray(k, jnp.int32))) for each in parts]
 
 
+@pytest.mark.quick
 def test_the_printed_value_radius_is_worked_out_by_hand():
     """iota = log(2 d H K / p) = log(36000 / p) = 16, so that c d H sqrt(iota) = 6 * 3 * 4 = 72."""
     value, _ = radii_of(36_000 * np.exp(-16), radius="paper", share_values=False)

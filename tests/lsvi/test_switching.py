@@ -43,6 +43,7 @@ def stepped(problem, recipe, seed=5):
 
 
 # --- how much was learnt ---------------------------------------------------------------------------------------------
+@pytest.mark.quick
 @pytest.mark.parametrize("steps", [1, 3], ids=["shared", "for each step"])
 def test_log_det_is_that_of_the_gram_matrix_and_counts_agree_with_one_hot_features(steps):
     S, A, H, lam = 4, 2, 3, 0.3

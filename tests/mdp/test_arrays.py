@@ -8,6 +8,8 @@ import pytest
 from everystep.mdp.arrays import DESCRIPTIVE, FIELDS, digest, read_problem, save_problem
 from everystep.mdp.cmdp import Factored, FiniteCMDP, Grid, Known, Noise
 
+pytestmark = pytest.mark.quick
+
 S, A, H, m, d = 2, 2, 3, 2, 2
 PARTS = {"noise": Noise, "grid": Grid, "known": Known}
 

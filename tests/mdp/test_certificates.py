@@ -45,6 +45,7 @@ def test_a_label_shared_over_steps_is_false_if_it_is_at_any_step():
     assert certificates.count(label, on_the_edge, np.ones(1, bool)) == (2, 1, 1)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("settings", "p"),
     [
@@ -148,6 +149,7 @@ def test_known_safe_actions_are_certified_from_the_start(pond):
 
 
 # --- the command -----------------------------------------------------------------------------------------------------
+@pytest.mark.quick
 def test_certify_prints_a_table_and_draws_arrows_on_the_map(folder, capsys):
     assert main.main(["certify", str(folder)]) == 0
     said = capsys.readouterr().out

@@ -149,6 +149,7 @@ def test_a_constraint_of_exactly_zero_is_safe():
     assert planner.solve(problem).value == 3
 
 
+@pytest.mark.quick
 def test_a_state_without_a_safe_action_has_no_safe_optimum_and_is_named():
     g = np.array([[[-1.0, 1.0], [-1.0, -1.0]], [[-1.0, 1.0], [1.0, 0.5]]])
     P = np.broadcast_to(np.eye(2)[:, None, :], (2, 2, 2, 2))
@@ -166,6 +167,7 @@ def test_an_exempt_state_needs_no_safe_action():
 
 
 # --- evaluation -------------------------------------------------------------------------------------------------
+@pytest.mark.quick
 @pytest.mark.parametrize("sizes", TINY)
 def test_evaluating_a_mixed_policy_is_the_mean_over_all_trajectories(sizes):
     problem = random_problem(5, **sizes)
@@ -310,6 +312,7 @@ def test_the_occupancy_flows_where_the_transitions_lead(problem):
         np.testing.assert_allclose(rho[h + 1].sum(-1), arriving, rtol=0, atol=1e-12)
 
 
+@pytest.mark.quick
 @repeatable
 @given(problems())
 def test_safety_never_pays(problem):

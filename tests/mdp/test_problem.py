@@ -14,6 +14,8 @@ from everystep.mdp import planner
 from everystep.mdp.cmdp import FiniteCMDP, Noise
 from everystep.mdp.world import at_step, expected, start_state, step
 
+pytestmark = pytest.mark.quick
+
 S, A, H = 3, 2, 4
 repeatable = settings(derandomize=True, deadline=None, database=None, max_examples=60)
 

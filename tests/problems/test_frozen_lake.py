@@ -40,6 +40,7 @@ def slippery(rows, x, a):
 
 
 # --- the paper's lake -------------------------------------------------------------------------------------------
+@pytest.mark.quick
 def test_the_lake_has_the_two_optima_of_its_documentation(lake):
     assert planner.solve(lake).value == pytest.approx(5.2256161694573, abs=1e-9)
     assert planner.solve(lake, safe=False).value == pytest.approx(5.8231480984017, abs=1e-9)
@@ -59,6 +60,7 @@ def test_paid_at_the_goal_values_outgrow_the_horizon_on_the_way():
         lake.check(cap=15)
 
 
+@pytest.mark.quick
 def test_the_lake_is_that_of_the_paper(lake):
     assert (lake.states, lake.actions, lake.horizon, lake.constraints) == (100, 4, 15, 1)
     assert lake.stationary
@@ -305,6 +307,7 @@ def test_a_map_is_refused_exactly_when_a_cell_has_no_safe_action(rows):
 solvable = maps().filter(lambda rows: not without_a_safe_action(rows))
 
 
+@pytest.mark.quick
 @repeatable
 @given(solvable, st.sampled_from(["once", "at_goal"]), st.sampled_from(["intended", "realised"]))
 def test_every_lake_obeys_its_drawing(rows, reward, cost):
@@ -370,6 +373,7 @@ def test_a_mistyped_name_is_answered_with_the_nearest_one():
         load("frozen-lak")
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("ending", ["\n", "", "\n\n", "\r\n"])
 def test_a_map_is_read_from_a_text_file_however_its_lines_end(tmp_path, ending):
     path = tmp_path / "pond.txt"

@@ -20,6 +20,7 @@ def synthetic():
     return es.problems.synthetic()
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(("d", "seed"), [(5, 0), (5, 3), (4, 1), (7, 2)])
 def test_the_synthetic_problem_is_a_linear_mdp_and_a_linear_mixture_at_once(d, seed):
     problem = es.problems.synthetic(d=d, seed=seed)
@@ -79,6 +80,7 @@ def test_a_synthetic_problem_that_cannot_be_made_is_refused(settings, sentence):
 
 
 # --- the instance of the lower bound -----------------------------------------------------------------------------
+@pytest.mark.quick
 @pytest.mark.parametrize(("d", "horizon", "episodes"), [(4, 3, 2**12), (3, 5, 100), (6, 4, 10_000)])
 def test_transitions_of_the_hard_instance_are_features_times_measures(d, horizon, episodes):
     """P_h = <phi, mu_h> with the mass of mu_h on x_{h+1} and x_{H+2}, and ||phi|| = 1."""
@@ -162,6 +164,7 @@ def test_a_hard_instance_outside_of_its_theorem_is_refused(settings, sentence):
 
 
 # --- streaming ---------------------------------------------------------------------------------------------------
+@pytest.mark.quick
 def test_the_slow_server_is_unsafe_with_one_packet_or_none_and_the_fast_one_nowhere():
     problem = es.problems.streaming()
     problem.check()
@@ -181,6 +184,7 @@ def test_a_limit_that_the_fast_server_breaks_is_refused():
 
 
 # --- the robot's map ---------------------------------------------------------------------------------------------
+@pytest.mark.quick
 @pytest.mark.parametrize("seed", [0, 3])
 def test_the_robot_map_is_a_linear_mixture_in_transitions_and_in_costs_seen(seed):
     problem = es.problems.robot_map(seed=seed)

@@ -43,6 +43,7 @@ CASES = [
 ]
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("case", CASES)
 def test_the_planner_says_the_same_of_factors_and_of_their_product(case):
     factored, dense = both(**case)
@@ -148,6 +149,7 @@ def test_the_features_of_factors_are_phi_unless_others_are_given():
     assert FiniteCMDP(factors(steps=(H,)), **rest).features is None
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("case", CASES)
 def test_factors_survive_a_file(case, tmp_path):
     factored, _ = both(**case)

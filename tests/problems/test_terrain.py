@@ -61,6 +61,7 @@ def shortest(problem, safe):
 
 
 # --- drawn hills ------------------------------------------------------------------------------------------------
+@pytest.mark.quick
 def test_the_terrain_has_the_two_optima_of_its_documentation(hills):
     assert planner.solve(hills).value == pytest.approx(5.6018542360537, abs=1e-9)
     assert planner.solve(hills, safe=False).value == pytest.approx(6.2499993233186, abs=1e-9)
@@ -246,6 +247,7 @@ def files(folder):
     return [folder / f"ridge.{ending}" for ending in ("npy", "csv", "png")]
 
 
+@pytest.mark.quick
 def test_heights_are_read_from_arrays_numbers_and_pictures_alike(tmp_path):
     given = terrain_from(RIDGE, horizon=12)
     assert given.name == "terrain"

@@ -107,6 +107,7 @@ def test_ablations_change_one_ingredient_each(small, tmp_path):
     }
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -123,6 +124,7 @@ def test_wrong_input_ends_in_a_sentence(arguments, words, small, tmp_path, capsy
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.quick
 def test_differences_of_either_sign_alike_are_chance_and_differences_of_one_sign_are_not():
     rng = np.random.default_rng(0)
     assert statistics.paired(np.arange(1.0, 9), np.zeros(8), rng).p == 2 / 2**8

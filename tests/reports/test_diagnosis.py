@@ -173,6 +173,7 @@ def test_an_agent_that_plans_rarely_is_judged_by_its_last_plan(watched):
         assert held[k] == last
 
 
+@pytest.mark.quick
 def test_printed_radii_keep_condition_1_and_optimism_and_a_fraction_of_them_does_not():
     """Narrow intervals must fail: this can."""
     rng = np.random.default_rng(4)

@@ -40,6 +40,7 @@ def test_a_run_that_learned_is_called_a_reproduction(runs):
     assert "does not reproduce in 120 episodes: it ends at 2.00" in text
 
 
+@pytest.mark.quick
 def test_a_run_that_did_not_learn_is_not(runs):
     text = findings(runs, (0.2, 0.2, 0.2), (1.0, 1.0, 1.0), (5.2, 5.2, 5.2))
     assert "the paper's result does not reproduce" in text

@@ -10,6 +10,7 @@ from everystep.lsvi import radii
 from everystep.reports.theory import bounds
 
 
+@pytest.mark.quick
 def test_the_constants_of_theorem_1_are_those_worked_out_by_hand():
     assert bounds.iota(2, 3, 100, 0.05) == pytest.approx(10.0858091, abs=1e-6)  # log 24000
     assert bounds.value_radius(1, 2, 3, 100, 0.05) == pytest.approx(6 * math.sqrt(10.0858091), abs=1e-6)
@@ -32,6 +33,7 @@ def test_the_lemmas_on_errors_are_those_worked_out_by_hand():
     assert bounds.gp_errors(100, 2.0, 5.0, lam=1.02) == pytest.approx(2 * 2 * math.sqrt(4 * 102 * 5))
 
 
+@pytest.mark.quick
 def test_theorem_2_has_the_numbers_of_its_formulas():
     assert bounds.regret_lower_bound(256, 3, 4) == pytest.approx(1.46969, abs=1e-4)
     assert bounds.violation_lower_bound(2**16, 3) == pytest.approx(10.8866, abs=1e-3)

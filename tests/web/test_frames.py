@@ -103,6 +103,7 @@ def test_a_plan_that_mixes_all_actions_shows_none():
     assert (frame.policy == watch.MIXED).all()
 
 
+@pytest.mark.quick
 def test_a_scene_holds_the_map_and_the_path_of_the_safe_optimum():
     scene = watch.scene(POND)
     assert (scene["width"], scene["height"]) == (4, 3)
@@ -115,6 +116,7 @@ def test_a_scene_holds_the_map_and_the_path_of_the_safe_optimum():
     assert watch.scene(streaming()) is None
 
 
+@pytest.mark.quick
 def test_moments_span_the_run_and_are_denser_at_the_beginning():
     when = watch.moments(1000, 120)
     assert (when[0], when[-1]) == (0, 1000)

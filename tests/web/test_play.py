@@ -82,6 +82,7 @@ def fetch(port, path="/", method="GET", body=None, **headers):
         return error.code, error.read(), error.headers
 
 
+@pytest.mark.quick
 def test_the_page_comes_with_a_policy_that_lets_no_foreign_script_in(port):
     status, page, headers = fetch(port)
     assert status == 200
@@ -91,6 +92,7 @@ def test_the_page_comes_with_a_policy_that_lets_no_foreign_script_in(port):
     assert "default-src 'none'" in headers["Content-Security-Policy"]
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("status", "request_"),
     [

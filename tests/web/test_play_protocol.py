@@ -10,6 +10,8 @@ from everystep.cli import main
 from everystep.errors import EverystepError
 from everystep.web.playground import lakes, protocol, server
 
+pytestmark = pytest.mark.quick
+
 REFUSED = {
     "not JSON": ("{", "the message is not JSON"),
     "a number that is none": ('{"command": "speed", "rate": NaN}', "the message is not JSON"),

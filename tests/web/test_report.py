@@ -97,6 +97,7 @@ def test_a_name_that_looks_like_a_script_is_shown_as_text(page, folder):
     assert NAME not in (folder / "report.html").read_text()
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("agent", ["lsvi-ae", "lsvi"])
 def test_curves_hold_the_numbers_of_the_folder(page, folder, agent):
     of = lambda name: column(folder, agent, name)
@@ -276,6 +277,7 @@ def test_the_page_reports_what_was_thinned(tmp_path):
     ]
 
 
+@pytest.mark.quick
 def test_no_text_in_json_can_leave_its_script():
     wild = {"name": "</script><!-- & \u2028"}
     text = str(assets.as_json(wild))
@@ -283,6 +285,7 @@ def test_no_text_in_json_can_leave_its_script():
     assert json.loads(text) == wild
 
 
+@pytest.mark.quick
 def test_modules_in_one_page_neither_import_nor_export_nor_clash():
     text = assets.one_module(["board.js", "curves.js", "report.js"])
     tops = [

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import socket
 import sys
 import time
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from everystep.errors import EverystepError
+from everystep.experiments.engines import ray_cluster
 
 HANDFUL = 1.0  # seconds of work in one task, where jobs are small: Ray spends milliseconds on each
 TASKS = 200  # that a driver sends in a second, at most: on more workers than that handfuls are larger
@@ -80,9 +82,9 @@ class Cluster(NamedTuple):
 
 @contextmanager
 def connected(address: str | None = None) -> Iterator[Cluster]:
-    """A cluster by its address, `auto` for the one this machine is part of, None for one of this machine's own cores.
+    """A cluster by its address, `auto` for the one this machine is part of, None for a private one of its own cores.
 
-    Who is connected already stays so, afterwards too.
+    If this process is connected already, that connection is used, and kept.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no usage statistics are sent
     try:
@@ -94,21 +96,25 @@ def connected(address: str | None = None) -> Iterator[Cluster]:
     if ray.is_initialized():
         yield Cluster(ray)
         return
-    try:
-        _answers(address)
-        alone: dict[str, Any] = {} if address else {"include_dashboard": False}
-        with forking():
-            ray.init(address or "local", log_to_driver=False, logging_level=logging.ERROR, **alone)
-    except (OSError, ValueError, RuntimeError) as error:
-        reason = str(error).strip().split("\n")[0].rstrip(".")
-        raise EverystepError(
-            f"no Ray cluster answers at address '{address or 'local'}' ({reason}); start one with `ray start --head`, "
-            "or leave --address out to use this machine alone."
-        ) from None
-    try:
+    quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if address == "auto":
+        address = ray_cluster.current()
+    with ExitStack() as connection:
+        try:
+            with forking():
+                if address is None:
+                    connection.enter_context(ray_cluster.private(ray, **quiet))
+                else:
+                    _answers(address)
+                    connection.enter_context(ray_cluster.joined(ray, address, **quiet))
+        except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
+            reason = str(error).strip().split("\n")[0].rstrip(".")
+            raise EverystepError(
+                f"no Ray cluster answers at address '{address}' ({reason}); {ray_cluster.REMEDY}"
+                if address
+                else f"Ray cannot be started on this machine ({reason}); use the engine local."
+            ) from None
         yield Cluster(ray)
-    finally:
-        ray.shutdown()
 
 
 @contextmanager
@@ -119,9 +125,9 @@ def forking() -> Iterator[None]:
         yield
 
 
-def _answers(address: str | None) -> None:
+def _answers(address: str) -> None:
     """Nothing if something listens at host:port, else the error of the system: Ray would try for more than a minute."""
-    host, colon, port = (address or "").rpartition(":")
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
     if colon and port.isdigit() and "/" not in host:
         socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
 
@@ -139,7 +145,7 @@ class _Spreading(Generic[J, S, R]):
 
     def run(self) -> dict[J, str]:
         ray, tasks = self._ray, self._tasks
-        handful = ray.remote(num_cpus=1, max_retries=0, runtime_env={"env_vars": _environment()})(_handful)
+        handful = ray.remote(num_cpus=1, max_retries=0, runtime_env=_environment())(_handful)
         work, shared = ray.put(tasks.work), ray.put(tasks.shared)
         try:
             while self._waiting or self._alone or self._sent:
@@ -201,10 +207,15 @@ class _Spreading(Generic[J, S, R]):
             self._failed[job] = reason
 
 
-def _environment() -> dict[str, str]:
+def _environment() -> dict[str, Any]:
     """Of workers: one core each, as Ray counts them, and the same compiler as here."""
     flags = {"XLA_FLAGS": os.environ["XLA_FLAGS"]} if "XLA_FLAGS" in os.environ else {}
-    return {"PJRT_NPROC": "1", "JAX_PLATFORMS": "cpu"} | flags
+    environment: dict[str, Any] = {"env_vars": {"PJRT_NPROC": "1", "JAX_PLATFORMS": "cpu"} | flags}
+    if (
+        quoted := shlex.quote(sys.executable)
+    ) != sys.executable:  # a path with a blank: Ray hands it to a shell as it is
+        environment["py_executable"] = quoted
+    return environment
 
 
 def _reason(error: BaseException) -> str:
