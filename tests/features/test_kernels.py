@@ -197,7 +197,7 @@ def test_kernels_add_to_kernels_and_multiply_by_numbers_above_0():
     with pytest.raises(EverystepError, match="add kernels, and Constant"):
         RBF(1.0) + 0.1
     for factor in (0, -1, np.inf, "2"):
-        with pytest.raises(EverystepError, match="multiply kernels"):
+        with pytest.raises(EverystepError, match="multiply by kernels and by numbers above 0"):
             RBF(1.0) * factor
 
 

@@ -388,7 +388,7 @@ def test_a_map_is_read_from_a_text_file_however_its_lines_end(tmp_path, ending):
     [
         (b"SFH\nFG\n", "row 2 has 2 cells, row 1 has 3. Make all rows equally long."),
         (b"", "the map is empty. Draw it as rows of S, F, H, G and #."),
-        (b"\xff\xfe\x00", "the file cannot be read as text. Give a map with one row a line."),
+        (b"\xff\xfe\x00", "the file cannot be read as text. Give a map with one row per line."),
     ],
 )
 def test_a_bad_map_file_is_named_with_what_is_wrong_in_it(tmp_path, content, sentence):

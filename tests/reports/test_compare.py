@@ -10,8 +10,8 @@ import everystep as es
 from everystep import problems
 from everystep.cli import main
 from everystep.experiments import run_folder, statistics
+from everystep.problems.registry import Comparison, ProblemDefinition
 from everystep.reports import comparison
-from everystep.reports.comparison import Standard
 
 TINY = ["S.H", "...", "..G"]
 
@@ -19,9 +19,9 @@ TINY = ["S.H", "...", "..G"]
 @pytest.fixture
 def small(monkeypatch):
     lake = lambda: problems.from_map(TINY, horizon=4, name="tiny")
-    monkeypatch.setattr(
-        comparison, "STANDARD", {"tiny": Standard(lake, 12, {}), "other": Standard(lake, 8, {"beta": 0.1})}
-    )
+    monkeypatch.setattr(problems, "REGISTERED", {})
+    for name, how in (("tiny", Comparison(12)), ("other", Comparison(8, settings={"beta": 0.1}))):
+        problems.REGISTERED[name] = ProblemDefinition(name, lake, None, how)
 
 
 def command(*arguments):

@@ -6,7 +6,7 @@ import shutil
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import test_oracle as cases
+from oracles import cases
 from oracles import lsvi as oracle
 
 import everystep as es
@@ -158,7 +158,7 @@ def test_a_folder_run_again_with_the_probe_gives_the_same_numbers_bit_for_bit(fo
         np.testing.assert_array_equal(each.metrics.value, kept.curves[label]["value"][:2])
         np.testing.assert_array_equal(each.metrics.violation.sum(-1), kept.curves[label]["violation"][:2])
         kept.check(label, each.metrics.value, each.metrics.violation.sum(-1))
-    with pytest.raises(es.EverystepError, match="run again gives another value of lsvi"):
+    with pytest.raises(es.EverystepError, match="run again gives a different value of lsvi"):
         kept.check("lsvi", kept.curves["lsvi"]["value"] + 1e-6, kept.curves["lsvi"]["violation"])
 
 
@@ -222,10 +222,10 @@ def test_the_command_compares_a_run_with_its_theory(folder, capsys):
     [
         (lambda spec, folder: (folder / "spec.json").unlink(), "holds no run"),
         (lambda spec, folder: (folder / "problem.npz").write_bytes(b"no"), "files that cannot be read"),
-        (lambda spec, folder: spec["agents"][0]["settings"].update(known_safe="9x4:abc"), "given from Python"),
-        (lambda spec, folder: spec["agents"][0]["settings"].update(cost="gp(custom) #12"), "given from Python"),
-        (lambda spec, folder: spec["problem"].update(digest="other"), "a problem other than the one it ran"),
-        (lambda spec, folder: spec["agents"][3]["settings"].update(beta=0.3), "another value of lsvi"),
+        (lambda spec, folder: spec["agents"][0]["settings"].update(known_safe="9x4:abc"), "passed from Python"),
+        (lambda spec, folder: spec["agents"][0]["settings"].update(cost="gp(custom) #12"), "passed from Python"),
+        (lambda spec, folder: spec["problem"].update(digest="other"), "holds another problem than the one it ran"),
+        (lambda spec, folder: spec["agents"][3]["settings"].update(beta=0.3), "a different value of lsvi"),
         (lambda spec, folder: (folder / "features.npz").unlink(), "features.npz"),
     ],
 )

@@ -82,7 +82,7 @@ def test_settings_that_are_left_out_are_those_of_the_papers_lake():
     )
 
 
-@pytest.mark.parametrize("name", protocol.AGENT_NAMES)
+@pytest.mark.parametrize("name", protocol.playable_agents())
 def test_every_agent_on_offer_can_run_on_a_lake_with_every_cost_model(name):
     for model in protocol.COST_MODELS:
         request = protocol.parse_request(

@@ -220,7 +220,7 @@ def test_a_run_that_cannot_be_repeated_has_a_page_without_a_player(folder):
     other = {label: {**curves, "value": curves["value"] + 1} for label, curves in kept.curves.items()}
     shown = report.run_first_seed(replace(kept, curves=other), no_bar)
     assert shown.films == {}
-    assert "run again gives another value of lsvi-ae" in shown.remarks[0]
+    assert "run again gives a different value of lsvi-ae" in shown.remarks[0]
     text = report.page(kept, shown)
     assert "There is no player" in text
     assert 'id="moment"' not in text
@@ -235,7 +235,7 @@ def test_a_problem_without_a_map_has_a_page_without_a_player(tmp_path):
 
 def test_a_folder_that_holds_no_run_is_refused(tmp_path, capsys):
     assert main.main(["report", str(tmp_path)]) == 2
-    assert "holds no run; give the folder that `everystep run` wrote." in capsys.readouterr().err
+    assert "holds no run; give a folder written by `everystep run`." in capsys.readouterr().err
 
 
 def test_a_page_that_cannot_be_written_is_refused(folder):

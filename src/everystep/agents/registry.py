@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from everystep.agents.resolve.context import setting_as_text
-from everystep.agents.settings import SETTINGS
+from everystep.agents.settings import SETTINGS, SettingValues
 from everystep.errors import EverystepError, unknown
 from everystep.lsvi.algorithm import Agent
 from everystep.lsvi.penalties import Floor
@@ -144,6 +144,11 @@ class Recipe:
     @property
     def definition(self) -> AgentDefinition:
         return REGISTERED[self.name]
+
+    def all_settings(self, suited: Mapping[str, Any] = MappingProxyType({})) -> SettingValues:
+        """Every setting there is: general defaults, the agent's, those `suited` to a problem, and the user's."""
+        defaults = {key: setting.default for key, setting in SETTINGS.items()}
+        return SettingValues(defaults | dict(self.definition.defaults) | dict(suited) | dict(self.settings))
 
     @property
     def label(self) -> str:

@@ -145,6 +145,15 @@ def _threshold(value: Any) -> Any:
     return np.array([_number()(each) for each in value])
 
 
+class SettingValues(dict[str, Any]):
+    """All settings of one agent while each `auto` is being decided, on a problem or on an environment."""
+
+    def decide(self, setting: str, value: Any) -> None:
+        """Set a setting that was left at `auto`."""
+        if isinstance(self[setting], str) and self[setting] == AUTO:
+            self[setting] = value
+
+
 SETTINGS: dict[str, Setting] = {
     "beta": Setting(
         _or(AUTO, _number(at_least=0)),

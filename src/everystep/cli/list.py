@@ -18,7 +18,7 @@ def run(options: argparse.Namespace) -> None:
     from everystep.agents.settings import SETTINGS
 
     print(f"Problems (or a path to {problems.FILES})")
-    _print_columns([[name, problems.summary(name)] for name in problems.REGISTERED])
+    _print_columns([[name, problem.summary] for name, problem in problems.REGISTERED.items()])
     print("\nAgents, and the prior knowledge they require")
     head = ["name", "requires", "description"]
     _print_columns([head, *([name, agent.needs, agent.summary] for name, agent in REGISTERED.items())])

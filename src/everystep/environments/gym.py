@@ -189,7 +189,7 @@ def _problem(problem: Any, settings: dict[str, Any]) -> FiniteCMDP:
     if isinstance(problem, str):
         if problem not in REGISTERED:
             raise unknown("problem", problem, REGISTERED, f"Registered are {', '.join(REGISTERED)}.")
-        build = REGISTERED[problem]
+        build = REGISTERED[problem].make
         known = inspect.signature(build).parameters
         for name in settings:
             if name not in known:

@@ -8,7 +8,6 @@ result.episodes["violation"]; result.policy(obs); result.save("out/mine")
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from everystep import files
 from everystep.agents.registry import Recipe, recipe
 from everystep.environments.batch import Batch, BatchBuilder
 from everystep.environments.constraints import Constraint
@@ -71,7 +71,7 @@ class Trained:
             pq.write_table(pa.table(dict(self.episodes)), folder / "episodes.parquet", compression="zstd")
             if self.policy.can_be_saved:
                 self.policy.save(folder / "policy")
-            (folder / "spec.json").write_text(json.dumps(self.spec, indent=2) + "\n", encoding="utf-8")
+            files.write_json(folder / "spec.json", self.spec)
         return Path(out)
 
     def __str__(self) -> str:

@@ -1,9 +1,9 @@
-"""The environments' ids, registered with gymnasium once it and this package are both imported, in either order.
+"""The problems' gymnasium ids, registered once gymnasium and this package are both imported, in either order.
 
     import everystep, gymnasium
     env = gymnasium.make("everystep/FrozenLake-v0")
 
-Nothing is imported here, because gymnasium takes longer to import than everything `everystep --help` needs.
+Nothing is imported at the top, because gymnasium takes longer to import than everything `everystep --help` needs.
 """
 
 from __future__ import annotations
@@ -13,17 +13,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-IDS = {
-    "everystep/FrozenLake-v0": "frozen-lake",
-    "everystep/Bandit-v0": "bandit",
-    "everystep/BanditContinuum-v0": "bandit-continuum",
-    "everystep/HardInstance-v0": "hard-instance",
-    "everystep/Linear-v0": "linear",
-    "everystep/RobotMap-v0": "robot-map",
-    "everystep/Streaming-v0": "streaming",
-    "everystep/Synthetic-v0": "synthetic",
-    "everystep/Terrain-v0": "terrain",
-}
+ENTRY_POINT = "everystep.environments.gym:CMDPEnv"
 
 
 def register_ids() -> None:
@@ -36,10 +26,17 @@ def register_ids() -> None:
 
 
 def register_ids_with(gymnasium: Any) -> None:
-    """Register every id with gymnasium; other arguments of `gymnasium.make` are settings of the problem."""
-    for name, problem in IDS.items():
-        if name not in gymnasium.registry:
-            gymnasium.register(name, entry_point="everystep.environments.gym:CMDPEnv", kwargs={"problem": problem})
+    """Register the ids of all problems with gymnasium, also of those that are registered later.
+
+    Other arguments of `gymnasium.make` are parameters of the problem.
+    """
+    from everystep.problems.registry import ProblemDefinition, for_each_problem
+
+    def register_id(problem: ProblemDefinition) -> None:
+        if problem.gym_id is not None and problem.gym_id not in gymnasium.registry:
+            gymnasium.register(problem.gym_id, entry_point=ENTRY_POINT, kwargs={"problem": problem.name})
+
+    for_each_problem(register_id)
 
 
 class RegisterOnImport:

@@ -66,10 +66,8 @@ class ResolvedForTraining:
         """Decide every setting; raise what does not fit."""
         name, H, L = recipe.name, environment.horizon, environment.length
         _check_agent(recipe)
-        s = {key: setting.default for key, setting in SETTINGS.items()} | dict(REGISTERED[name].defaults)
-        s |= dict(recipe.settings)
-        default = lambda key, value: value if s[key] == AUTO else s[key]
-        s["radius_cost"] = default("radius_cost", s["radius"])
+        s = recipe.all_settings()
+        s.decide("radius_cost", s["radius"])
         value = _encoder(name, "value", s["value"], environment.features, environment)
         cost = _encoder(name, "cost", s["cost"], environment.cost_features, environment)
         if value == cost:
@@ -78,14 +76,14 @@ class ResolvedForTraining:
             if s[key] == "coordinate" or (s[key] == "paper" and not encoder.has_paper_radius):
                 raise EverystepError(f"setting {key} of {name} is {s[key]}, which has no meaning here; choose tuned.")
         tuned, tuned_cost = s["radius"] == "tuned", s["radius_cost"] == "tuned"
-        s["cap"] = default("cap", float(H))
-        s["lam"] = default("lam", LAM if tuned else 1.0)
+        s.decide("cap", float(H))
+        s.decide("lam", LAM if tuned else 1.0)
         # The estimate of an untried direction shrinks to 0; the bonus raises it to the cap: beta / sqrt(lam) = cap.
-        s["beta"] = default("beta", math.sqrt(s["lam"]) * s["cap"] if tuned else 1.0)
+        s.decide("beta", math.sqrt(s["lam"]) * s["cap"] if tuned else 1.0)
         in_kernel = cost.keeps_points
-        s["lam_cost"] = default("lam_cost", LAM_GP if in_kernel else LAM_COST if tuned_cost else 1.0)
-        s["beta_cost"] = default("beta_cost", BETA_GP if in_kernel else BETA_COST if tuned_cost else 1.0)
-        s |= _sharing(name, s, H, L)
+        s.decide("lam_cost", LAM_GP if in_kernel else LAM_COST if tuned_cost else 1.0)
+        s.decide("beta_cost", BETA_GP if in_kernel else BETA_COST if tuned_cost else 1.0)
+        s.update(_sharing(name, s, H, L))
         if s["react"] and (in_kernel or not s["share_costs"]):
             raise EverystepError(
                 f"setting react of {name} is true, which needs linear costs shared over steps; set react to false."
@@ -97,7 +95,7 @@ class ResolvedForTraining:
 
     def to_json(self) -> dict[str, Any]:
         """The settings of this agent, ready for JSON."""
-        kept = [key for key in REGISTERED[self.recipe.name].settings if key not in TABLES_ONLY]
+        kept = [key for key in self.recipe.definition.settings if key not in TABLES_ONLY]
         plain = lambda value: value if isinstance(value, bool | int | float | str | None) else str(value)
         return {key: plain(self.values[key]) for key in kept}
 

@@ -270,7 +270,8 @@ def _problem(file: File, name: str, given: dict[str, Any]) -> FiniteCMDP:
     """A problem by name or file, with parameters."""
     assert file.path is not None
     beside = file.path.parent / name
-    make: Any = problems.REGISTERED.get(name) or (terrain_from if beside.suffix in READERS else None)
+    registered = problems.REGISTERED.get(name)
+    make: Any = registered.make if registered else terrain_from if beside.suffix in READERS else None
     allowed = ["horizon"] if make is None else list(inspect.signature(make).parameters)
     if make is None and beside.suffix not in (".txt", ".npz"):
         raise file.wrong(name, str(unknown("problem", name, problems.REGISTERED, "`everystep list` shows all.")))

@@ -85,7 +85,7 @@ class Run:
     def _not_kept(self, key: str, label: str) -> EverystepError:
         return EverystepError(
             f"'{self.folder}' cannot be run again: {key} of {label} was passed from Python and is not stored in the "
-            "folder; use everystep.diagnosis from Python instead."
+            "folder; use everystep.reports.theory.diagnosis from Python instead."
         )
 
     def _other_version(self) -> str:

@@ -1,39 +1,31 @@
-"""Problems that can be asked for by name, and problems read from a person's own file."""
+"""Problems by name, and problems from a user's files. `registry` says how to register more."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
 from pathlib import Path
 
 from everystep.errors import EverystepError, openable, unknown
 from everystep.mdp.arrays import read_problem as from_arrays
 from everystep.mdp.cmdp import FiniteCMDP
-from everystep.problems.bandit import bandit, bandit_continuum
-from everystep.problems.frozen_lake import from_map, frozen_lake, random_lake
-from everystep.problems.hard_instance import hard_instance
-from everystep.problems.linear import linear
-from everystep.problems.robot_map import robot_map
-from everystep.problems.streaming import streaming
-from everystep.problems.synthetic import synthetic
-from everystep.problems.terrain import READERS, terrain, terrain_from
+from everystep.problems.registry import REGISTERED, Comparison, import_entry_points, register
 
-REGISTERED: dict[str, Callable[..., FiniteCMDP]] = {
-    "frozen-lake": frozen_lake,
-    "terrain": terrain,
-    "linear": linear,
-    "synthetic": synthetic,
-    "hard-instance": hard_instance,
-    "bandit": bandit,
-    "bandit-continuum": bandit_continuum,
-    "streaming": streaming,
-    "robot-map": robot_map,
-}
+# isort: off
+# Importing a problem registers it; `everystep list` shows problems in this order.
+from everystep.problems.frozen_lake import from_map, frozen_lake, random_lake
+from everystep.problems.terrain import READERS, terrain, terrain_from
+from everystep.problems.linear import linear
+from everystep.problems.synthetic import synthetic
+from everystep.problems.hard_instance import hard_instance
+from everystep.problems.bandit import bandit, bandit_continuum
+from everystep.problems.streaming import streaming
+from everystep.problems.robot_map import robot_map
+# isort: on
 
 FILES = f"a map (.txt), arrays (.npz) or heights ({', '.join(READERS)})"
 
 __all__ = [
     "REGISTERED",
+    "Comparison",
     "bandit",
     "bandit_continuum",
     "from_arrays",
@@ -43,9 +35,9 @@ __all__ = [
     "linear",
     "load",
     "random_lake",
+    "register",
     "robot_map",
     "streaming",
-    "summary",
     "synthetic",
     "terrain",
     "terrain_from",
@@ -53,10 +45,10 @@ __all__ = [
 
 
 def load(name: str, horizon: int | None = None) -> FiniteCMDP:
-    """A problem from what a person types: a registered name, or a file, which its ending tells how to read."""
+    """A registered problem by its name, or a problem from a file, whose ending selects the format."""
     path = Path(name)
     if name in REGISTERED:
-        return REGISTERED[name]() if horizon is None else REGISTERED[name](horizon=horizon)
+        return _registered(name, horizon)
     if path.suffix in READERS:
         return terrain_from(path) if horizon is None else terrain_from(path, horizon=horizon)
     if path.suffix not in (".txt", ".npz"):
@@ -71,7 +63,7 @@ def load(name: str, horizon: int | None = None) -> FiniteCMDP:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise EverystepError(
-            f"problem '{name}': the file cannot be read as text. Give a map with one row a line."
+            f"problem '{name}': the file cannot be read as text. Give a map with one row per line."
         ) from None
     rows = [line.rstrip("\r") for line in text.rstrip("\n").split("\n")]
     try:
@@ -80,6 +72,13 @@ def load(name: str, horizon: int | None = None) -> FiniteCMDP:
         raise EverystepError(f"problem '{name}': {error}") from None
 
 
-def summary(name: str) -> str:
-    """The first sentence of a registered problem's documentation."""
-    return (inspect.getdoc(REGISTERED[name]) or "").split("\n")[0]
+def _registered(name: str, horizon: int | None) -> FiniteCMDP:
+    definition = REGISTERED[name]
+    if horizon is None:
+        return definition.make()
+    if "horizon" not in definition.parameters:
+        raise EverystepError(f"horizon is {horizon}, but the problem '{name}' has a fixed horizon; leave it out.")
+    return definition.make(horizon=horizon)
+
+
+import_entry_points()  # last, because these modules import this package

@@ -6,12 +6,15 @@ import numpy as np
 
 from everystep.errors import EverystepError, real_number, whole_number
 from everystep.mdp.cmdp import FiniteCMDP, Known, Noise
+from everystep.problems.registry import Comparison, register
 
 SIDE = 6.0  # the continuum is the square [0, 6]^2
 LEAST_REWARD, REWARD_RANGE = -7.0, 8.0  # of -sin x1 - x2 there
 LARGEST_COST = 2.0  # of sin x1 sin x2 + 0.95, rounded up
+KERNEL = "rbf(1, on=position)"  # suits the continuum
 
 
+@register("bandit", gym_id="everystep/Bandit-v0", compared=Comparison(episodes=1000))
 def bandit(arms: int = 10, seed: int = 0, noise: float = 0.1, horizon: int = 1) -> FiniteCMDP:
     """Ten arms with random rewards and costs, one pull an episode: S = 1, H = 1.
 
@@ -44,6 +47,11 @@ def bandit(arms: int = 10, seed: int = 0, noise: float = 0.1, horizon: int = 1) 
     )
 
 
+@register(
+    "bandit-continuum",
+    gym_id="everystep/BanditContinuum-v0",
+    compared=Comparison(episodes=300, settings={"cost": "gp", "value": f"kernel({KERNEL})"}),
+)
 def bandit_continuum(resolution: int = 25, noise: float = 0.05, horizon: int = 1) -> FiniteCMDP:
     """A continuum of arms on a grid: f = -sin x1 - x2 under sin x1 sin x2 + 0.95 <= 0 on [0, 6]^2.
 
@@ -74,7 +82,7 @@ def bandit_continuum(resolution: int = 25, noise: float = 0.05, horizon: int = 1
         noise=Noise(reward_sigma=noise / REWARD_RANGE, cost_sigma=noise / LARGEST_COST),
         name="bandit-continuum",
         coordinates={"position": np.stack([x1, x2], -1)},
-        kernel="rbf(1, on=position)",
+        kernel=KERNEL,
     )
 
 

@@ -23,6 +23,7 @@ from everystep.problems.grids import (
     slippery_moves,
     steps_to,
 )
+from everystep.problems.registry import Comparison, register
 
 # The 10 x 10 map of CISR (Turchetta et al., NeurIPS 2020), from which the paper's experiment descends.
 PAPER_MAP = (
@@ -40,6 +41,11 @@ PAPER_MAP = (
 CELLS = "SF.HG#"
 
 
+@register(
+    "frozen-lake",
+    gym_id="everystep/FrozenLake-v0",
+    compared=Comparison(episodes=1000, settings={"safe_action": "safest"}, ablation=True),
+)
 def frozen_lake(
     horizon: int = 15,
     reward: Literal["once", "at_goal"] = "once",

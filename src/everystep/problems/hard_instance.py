@@ -10,10 +10,16 @@ import numpy as np
 
 from everystep.errors import EverystepError, whole_number
 from everystep.mdp.cmdp import FiniteCMDP
+from everystep.problems.registry import Comparison, register
 
 MOST_D = 12  # 2 ** 11 actions
 
 
+@register(
+    "hard-instance",
+    gym_id="everystep/HardInstance-v0",
+    compared=Comparison(episodes=4096, settings={"safe_action": "safest"}),
+)
 def hard_instance(d: int = 4, horizon: int = 3, episodes: int = 2**12, u: Any = None, seed: int = 0) -> FiniteCMDP:
     """The chain of the paper's lower bound: of 8 actions one is safe, and it is also the best, by very little.
 

@@ -8,10 +8,21 @@ import numpy as np
 
 from everystep.errors import EverystepError, real_number, whole_number
 from everystep.mdp.cmdp import Factored, FiniteCMDP, Noise
+from everystep.problems.registry import Comparison, register
 
 ATTEMPTS = 1000  # draws of an action's features, before a margin counts as too wide
 
 
+@register(
+    "linear",
+    gym_id="everystep/Linear-v0",
+    compared=Comparison(
+        episodes=2000,
+        parameters={"states": 100, "horizon": 5},
+        settings={"safe_action": "safest"},
+        ablation=True,
+    ),
+)
 def linear(
     states: int = 1000,
     actions: int = 5,

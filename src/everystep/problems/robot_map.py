@@ -8,6 +8,7 @@ from everystep.errors import EverystepError, whole_number
 from everystep.mdp import planner
 from everystep.mdp.cmdp import FiniteCMDP, Grid, Known, Noise
 from everystep.problems.grids import ACTIONS, cell_name, grid_coordinates, landing_cells
+from everystep.problems.registry import Comparison, register
 
 SLIPS = (0.9, 0.06, 0.04)  # the unknown shares of moves that go as intended, to the left of it, to the right
 TAU = 0.5
@@ -19,6 +20,7 @@ LEAST_HARM = 0.5  # that the unconstrained optimum must do then
 ATTEMPTS = 1000
 
 
+@register("robot-map", gym_id="everystep/RobotMap-v0", compared=Comparison(episodes=500))
 def robot_map(seed: int = 0, horizon: int = 25, size: int = 10) -> FiniteCMDP:
     """A robot on a 10 x 10 map with smooth hazards: moves slip by unknown shares, staying is known to be safe.
 

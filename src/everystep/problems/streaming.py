@@ -6,6 +6,7 @@ import numpy as np
 
 from everystep.errors import EverystepError, real_number, whole_number
 from everystep.mdp.cmdp import FiniteCMDP, Known, Noise
+from everystep.problems.registry import Comparison, register
 
 SLOW, FAST = 0, 1
 DELIVERS = (0.5, 0.9)  # the chance that a server delivers a packet within a step
@@ -13,6 +14,7 @@ PLAYS = 0.7  # the chance that a packet is played within a step, if there is one
 PAYS = (1.0, 0.2)  # what is saved by each server
 
 
+@register("streaming", gym_id="everystep/Streaming-v0", compared=Comparison(episodes=2000, ablation=True))
 def streaming(horizon: int = 4, levels: int = 6, limit: float = 0.2) -> FiniteCMDP:
     """A media buffer filled from a slow, cheap server or from a fast one: it must hardly ever run empty.
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from everystep.errors import EverystepError, real_number, whole_number
 from everystep.mdp.cmdp import FiniteCMDP, Known, Noise
+from everystep.problems.registry import Comparison, register
 
 TAU = 0.5  # the threshold on costs
 SAFE_COSTS = 0.2, 0.3  # of the known safe actions
@@ -16,6 +17,7 @@ ATTEMPTS = 10_000
 DRAWS = 50_000  # of a distribution over factors with a cost as wanted; one in thousands fits with d = 30
 
 
+@register("synthetic", gym_id="everystep/Synthetic-v0", compared=Comparison(episodes=10_000))
 def synthetic(
     d: int = 5,
     horizon: int = 3,

@@ -22,6 +22,7 @@ from everystep.problems.grids import (
     slippery_moves,
     steps_to,
 )
+from everystep.problems.registry import Comparison, register
 
 STEEP = 0.2  # the share of moves between cells that is unsafe when no limit is given
 LENGTHY, DETOUR = 0.6, 4  # a drawn route fills this share of the horizon, and is so many steps longer than a direct one
@@ -30,6 +31,11 @@ ROUNDING = 1e-9  # a climb this close to the limit is equal to it, and safe
 WIDEST = 64  # P has (cells x cells) entries for each action: at 64 x 64 cells they take half a gigabyte
 
 
+@register(
+    "terrain",
+    gym_id="everystep/Terrain-v0",
+    compared=Comparison(episodes=300, settings={"cost": "gp", "safe_action": "safest"}, ablation=True),
+)
 def terrain(
     seed: int = 0,
     size: int = 12,

@@ -80,7 +80,7 @@ def read(folder: Path) -> CertifiedRun:
     """The certificates of a run folder."""
     run_folder.refuse_unfinished(folder)
     if not (folder / "spec.json").is_file():
-        raise EverystepError(f"'{folder}' holds no run; give the folder that `everystep run` wrote.")
+        raise EverystepError(f"'{folder}' holds no run; give a folder written by `everystep run`.")
     try:
         spec = run_folder.read_spec(folder)
     except run_folder.NotAnExperimentError:

@@ -27,34 +27,8 @@ from everystep.experiments.run_folder import FolderState
 from everystep.mdp.cmdp import FiniteCMDP
 
 LEFT_OUT = "left_out.json"
-KERNEL = object()  # in settings: the problem's own kernel
 
 
-class Standard(NamedTuple):
-    """A problem as it is compared on: its number of episodes, and settings for all agents that have them."""
-
-    problem: Callable[[], FiniteCMDP]
-    episodes: int
-    settings: Mapping[str, Any]
-
-    def settings_on(self, problem: FiniteCMDP) -> dict[str, Any]:
-        """The settings, with a value model in the space of the problem's own kernel where they say so."""
-        return {key: f"kernel({problem.kernel})" if value is KERNEL else value for key, value in self.settings.items()}
-
-
-STANDARD: dict[str, Standard] = {
-    "frozen-lake": Standard(problems.frozen_lake, 1000, {"safe_action": "safest"}),
-    "terrain": Standard(problems.terrain, 300, {"cost": "gp", "safe_action": "safest"}),
-    "linear": Standard(lambda: problems.linear(states=100, horizon=5), 2000, {"safe_action": "safest"}),
-    "synthetic": Standard(problems.synthetic, 10_000, {}),
-    "streaming": Standard(problems.streaming, 2000, {}),
-    "robot-map": Standard(problems.robot_map, 500, {}),
-    "hard-instance": Standard(problems.hard_instance, 4096, {"safe_action": "safest"}),
-    "bandit": Standard(problems.bandit, 1000, {}),
-    "bandit-continuum": Standard(problems.bandit_continuum, 300, {"cost": "gp", "value": KERNEL}),
-}
-
-ABLATED = ("frozen-lake", "terrain", "linear", "streaming")
 ABLATION: dict[str, Recipe] = {
     "lsvi-ae": lsvi_ae(),
     "rectifier off": lsvi_ae(rectify=False),
@@ -95,17 +69,18 @@ def prepare(
     seeds: int = 32,
     episodes: int | None = None,
 ) -> Prepared:
-    """Agents (all registered ones) on problems (all standard ones); who cannot be told what it needs is left out."""
+    """Agents (default: all) on problems (default: all that are compared), without the agents that cannot run there."""
     recipes = [Recipe(name) for name in REGISTERED] if agents is None else list(agents)
     if not recipes or (names is not None and not names):
         raise EverystepError("agents or problems are empty; give at least one of each, or leave the option out.")
     runs, left_out = {}, {}
-    for name in STANDARD if names is None else names:
-        if name not in STANDARD:
-            raise unknown("problem", name, STANDARD, f"compare knows {', '.join(STANDARD)}.")
-        standard = STANDARD[name]
-        problem, K = standard.problem(), standard.episodes if episodes is None else episodes
-        able, left_out[name] = _able(recipes, standard, problem, K)
+    compared = {name: (each.make, each.comparison) for name, each in problems.REGISTERED.items() if each.comparison}
+    for name in compared if names is None else names:
+        if name not in compared:
+            raise unknown("problem", name, compared, f"compare knows {', '.join(compared)}.")
+        make, how = compared[name]
+        problem, K = make(**how.parameters), how.episodes if episodes is None else episodes
+        able, left_out[name] = _able(recipes, how.settings, problem, K)
         if not able:
             raise EverystepError(f"no agent can run on {name}: {'; '.join(left_out[name].values())}")
         runs[name] = experiment.prepare(problem, able, K, seeds)
@@ -115,16 +90,18 @@ def prepare(
 def ablation(names: Sequence[str] | None = None, seeds: int = 32, episodes: int | None = None) -> Prepared:
     """LSVI-AE, and LSVI-AE without each of its ingredients."""
     named = [recipe.called(name) for name, recipe in ABLATION.items()]
-    return prepare(named, ABLATED if names is None else names, seeds, episodes)
+    if names is None:
+        names = [name for name, each in problems.REGISTERED.items() if each.comparison and each.comparison.ablation]
+    return prepare(named, names, seeds, episodes)
 
 
 def _able(
-    recipes: Sequence[Recipe], standard: Standard, problem: FiniteCMDP, episodes: int
+    recipes: Sequence[Recipe], settings: Mapping[str, Any], problem: FiniteCMDP, episodes: int
 ) -> tuple[list[Recipe], dict[str, str]]:
     """The agents that can run on a problem, with its settings; and for the others, the sentence that refuses them."""
     able, refused = [], {}
     for recipe in recipes:
-        own = config.accepted_settings(recipe.name, standard.settings_on(problem))
+        own = config.accepted_settings(recipe.name, settings)
         each = Recipe(recipe.name, own | dict(recipe.settings), recipe.alias or recipe.name)
         try:
             each.resolve(problem, episodes)

@@ -18,7 +18,7 @@ from everystep.agents.resolve.costs import ResolvedCosts
 from everystep.agents.resolve.known_safe import KnownSafeCosts
 from everystep.agents.resolve.mixture import ResolvedMixtureValues, ResolvedTripleCosts, resolve_mixture
 from everystep.agents.resolve.values import ResolvedValues
-from everystep.agents.settings import BETA, LAM, PRECISIONS, SETTINGS
+from everystep.agents.settings import BETA, LAM, PRECISIONS
 from everystep.errors import EverystepError
 from everystep.kernels import Kernel
 from everystep.lsvi.algorithm import Agent
@@ -65,24 +65,22 @@ class Resolved:
     @classmethod
     def resolve(cls, problem: FiniteCMDP, episodes: int, recipe: Recipe) -> Resolved:
         definition = recipe.definition
-        s = {key: setting.default for key, setting in SETTINGS.items()} | dict(definition.defaults)
-        s |= definition.suited(problem) | dict(recipe.settings)
-        default = lambda key, value: value if s[key] == AUTO else s[key]
+        s = recipe.all_settings(definition.suited(problem))
         # An agent that requires a known safe action promises safety: its cost intervals are valid by default.
-        s["radius_cost"] = default("radius_cost", "paper" if definition.requires_safe_action else s["radius"])
+        s.decide("radius_cost", "paper" if definition.requires_safe_action else s["radius"])
         tuned = s["radius"] == "tuned"
-        s["beta"] = default("beta", BETA if tuned else 1.0)
-        s["lam"] = default("lam", LAM if tuned else 1.0)
+        s.decide("beta", BETA if tuned else 1.0)
+        s.decide("lam", LAM if tuned else 1.0)
         # The paper clips at H because its rewards are at most 1; larger rewards need a larger cap where H is too low.
         H, best = float(problem.horizon), planner.highest(problem)
-        s["cap"] = default("cap", H if best <= H else H * float(problem.r.max()))
+        s.decide("cap", H if best <= H else H * float(problem.r.max()))
         for key in ("share_values", "share_costs"):
             if s[key] is True and not problem.stationary:
                 raise EverystepError(
                     f"setting {key} of {recipe.name} is true, but the problem '{problem.name}' depends on the step; "
                     "leave it at auto or set it to false."
                 )
-            s[key] = default(key, problem.stationary)
+            s.decide(key, problem.stationary)
         phi = _features(problem, recipe.name, s["features"]) if not definition.uses_triple_features else None
         s["features"] = "one-hot" if phi is None else fingerprint(phi)
         context = Context(problem, episodes, recipe.name, recipe.settings, s, phi)

@@ -14,6 +14,7 @@ their steps are those of `linear.py`. C is the capacity of points and of slots.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -27,6 +28,7 @@ from everystep.kernels import Kernel, Point, diagonal, gram
 from everystep.lsvi.costs.estimate import CostEstimate
 from everystep.lsvi.radii import Radius, Scalar, with_bonus
 from everystep.lsvi.regression.linalg import forward
+from everystep.lsvi.regression.per_step import by_estimator
 from everystep.mdp.world import at_step
 
 
@@ -104,8 +106,7 @@ def with_episode(
     A row of padding becomes a row of the identity, and the next episode overwrites it.
     """
     T, C = core.L.shape[:2]
-    per = lambda array: array[None] if T == 1 else array[:, None]  # (L, ...) to (T, n, ...)
-    here, live = jax.tree.map(per, inputs.here), per(rows.live)
+    here, live = jax.tree.map(partial(by_estimator, T), (inputs.here, rows.live))
     names = list(inputs.there)
     moved = {
         name: arrivals_by_step(T, rows, jnp.moveaxis(inputs.there[name], -1, 1)) for name in names
@@ -232,7 +233,7 @@ class StoredKernelValues(NamedTuple):
     def update(self, state: KernelValueState, rows: TransitionRows) -> KernelValueState:
         T, C = state.reward.shape
         core, added = with_episode(self.kernel, self.lam, state.core, rows, rows.value_inputs)
-        per = lambda array: array[None] if T == 1 else array[:, None]
+        per = partial(by_estimator, T)
         at = jax.vmap(lambda old, new, i: lax.dynamic_update_slice_in_dim(old, new, i, 0))
         slot = jnp.where((rows.slot < C) & ~rows.ended & rows.live, rows.slot, -1)
         return state._replace(
@@ -306,7 +307,7 @@ class StoredKernelCosts(NamedTuple):
     def update(self, state: KernelCostState, rows: TransitionRows) -> KernelCostState:
         core, added = with_episode(self.kernel, self.lam, state.core, rows, rows.cost_inputs)
         cost = jnp.where(rows.live[:, None], rows.cost, 0.0)
-        y = cost[None] if len(state.z) == 1 else cost[:, None]
+        y = by_estimator(len(state.z), cost)
 
         def one(each: Any) -> Any:
             z, y, B, M, used = each

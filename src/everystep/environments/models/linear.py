@@ -34,6 +34,7 @@ from everystep.environments.models.protocols import StoredSizes, TransitionRows,
 from everystep.lsvi.costs.estimate import CostEstimate
 from everystep.lsvi.radii import Radius, Scalar, with_bonus
 from everystep.lsvi.regression.linalg import forward
+from everystep.lsvi.regression.per_step import by_estimator
 from everystep.mdp.world import at_step
 
 
@@ -375,7 +376,7 @@ class StoredLinearCosts(NamedTuple):
     def update(self, state: LinearCostState, rows: TransitionRows) -> LinearCostState:
         here, there = rows.cost_inputs
         X = rows_by_block(state.blocks, rows, here)
-        y = rows.cost[None] if len(X) == 1 else rows.cost[:, None]  # (T, n, m)
+        y = by_estimator(len(X), rows.cost)  # (T, n, m)
         blocks, U = with_rows(state.blocks, X)
         moment = state.moment + jnp.einsum("tbne,tnm->tmbe", X, y)
         return LinearCostState(blocks, moment, with_arrivals(state.slots, blocks, U, rows, there))

@@ -25,7 +25,6 @@ MESSAGE_BYTES = 16_384
 MESSAGES_PER_SECOND = 60
 BRACKETS = 200  # in one message: the page sends six, and a name may hold some
 
-AGENT_NAMES = ("lsvi-ae", "lsvi", "lsvi-primal", "slucb-qvi", "rslucb-qvi", "uniform")  # those that can run on a lake
 # Settings on offer: their ranges are those of agents/settings.py. Cost models are a fixed list, because each compiles.
 SETTING_NAMES = (
     *("beta", "lam", "beta_cost", "lam_cost", "optimism", "share_values", "share_costs"),
@@ -56,6 +55,13 @@ class PlaygroundRequest(NamedTuple):
     episodes: int
     seed: int
     settings: Mapping[str, Any]
+
+
+def playable_agents() -> list[str]:
+    """The agents on offer: those that their definitions call playable."""
+    from everystep.agents import REGISTERED  # late: it imports the engine, and the first page need not wait
+
+    return [name for name, agent in REGISTERED.items() if agent.playable]
 
 
 def parse_message(text: str | bytes) -> Message:
@@ -153,8 +159,8 @@ def _agents(field: str, value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or not 1 <= len(value) <= AGENTS:
         raise EverystepError(f"{field} is {_shown(value)}; give a list of 1 to {AGENTS} agents.")
     for name in value:
-        if name not in AGENT_NAMES:
-            raise EverystepError(f"{field} holds {_shown(name)}; choose from {', '.join(AGENT_NAMES)}.")
+        if name not in playable_agents():
+            raise EverystepError(f"{field} holds {_shown(name)}; choose from {', '.join(playable_agents())}.")
     if len(set(value)) < len(value):
         raise EverystepError(f"{field} names one agent twice; leave it out.")
     return tuple(value)
@@ -172,7 +178,7 @@ def _settings(field: str, value: Any) -> dict[str, Any]:
 
 def _setting(name: str, value: Any) -> Any:
     """A setting within the range that agents/settings.py gives it, sent as the JSON type that it has."""
-    from everystep.agents.settings import SETTINGS  # late: it imports the engine, and the first page need not wait
+    from everystep.agents.settings import SETTINGS  # late, as above
 
     if name == "cost" and value not in COST_MODELS:
         raise EverystepError(f"{name} is {_shown(value)}; choose {', '.join(map(_shown, COST_MODELS))}.")

@@ -341,7 +341,7 @@ def catalogue() -> dict[str, Any]:
     }
     return {
         "limits": protocol.LIMITS,
-        "agents": [look | about(look["label"]) for look in assets.looks(protocol.AGENT_NAMES)],
+        "agents": [look | about(look["label"]) for look in assets.looks(protocol.playable_agents())],
         "settings": {name: SETTINGS[name].help for name in protocol.SETTING_NAMES},
         "cost_models": list(protocol.COST_MODELS),
         "defaults": protocol.DEFAULTS._asdict(),
@@ -350,7 +350,7 @@ def catalogue() -> dict[str, Any]:
 
 def looks(labels: Sequence[str]) -> list[dict[str, str]]:
     """The colours and dashes of agents: the same whichever other agents are chosen."""
-    by_label = {look["label"]: look for look in assets.looks(protocol.AGENT_NAMES)}
+    by_label = {look["label"]: look for look in assets.looks(protocol.playable_agents())}
     return [by_label[label] for label in labels]
 
 
