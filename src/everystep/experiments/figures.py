@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,6 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.patheffects import Normal, Stroke
 
+from everystep import files
 from everystep.experiments import statistics
 from everystep.experiments.reductions import WINDOW, Bands, shown_episodes
 from everystep.lsvi.loop import CHUNK
@@ -125,7 +127,8 @@ def save(figure: Figure, stem: Path, endings: Sequence[str] = SCREEN.endings) ->
     stem.parent.mkdir(parents=True, exist_ok=True)
     paths = [stem.with_name(stem.name + ending) for ending in endings]
     for path, ending in zip(paths, endings, strict=True):
-        figure.savefig(path, dpi=200, facecolor="white", metadata=UNDATED.get(ending))
+        look: dict[str, Any] = {"dpi": 200, "facecolor": "white", "metadata": UNDATED.get(ending)}
+        files.write(path, partial(figure.savefig, format=ending[1:], **look))
     return paths
 
 
