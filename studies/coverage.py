@@ -134,7 +134,9 @@ if options.figure:
         figure = Figure(figsize=(9.6, 3.9), layout="constrained")
         left, right = figure.subplots(1, 2, sharey=True)
         k = np.unique(np.geomspace(1, K, 200).astype(int))
-        colours = [colour for colour, _ in (*figures.LOOKS.values(), *figures.SPARE)]
+        colours = [
+            colour for colour, _ in (*figures.looks(["lsvi-ae", "lsvi", "lsvi-primal"]).values(), *figures.SPARE)
+        ]
         for colour, (label, numbers) in zip(colours, runs.items(), strict=False):
             for axes, name in ((left, "lost_curve"), (right, "violation_curve")):
                 curve = np.concatenate(numbers[name]).mean(0)[k - 1]

@@ -143,7 +143,7 @@ if options.figure:
     with mpl.rc_context(figures.STYLE):
         figure = Figure(figsize=(6.4, 4.2), layout="constrained")
         axes = figure.subplots()
-        (blue, _), (orange, _) = figures.LOOKS["lsvi-ae"], figures.LOOKS["lsvi"]
+        (blue, _), (orange, _) = figures.looks(["lsvi-ae", "lsvi"]).values()
         for kind, (used, means, _) in drawn.items():  # the three made sequences lie on each other
             label = {"agent": "agent", "greedy": "round robin,\nrandom, greedy"}.get(kind, "_")
             axes.plot(used, means, "o-", color=orange if kind == "agent" else blue, markersize=4, label=label)

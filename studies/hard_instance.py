@@ -103,7 +103,10 @@ def interval(estimate: dict[str, float]) -> str:
 
 
 def draw_figure(lengths: list[int], sums: dict[str, np.ndarray], path: Path) -> None:
-    looks = dict(figures.LOOKS) | {"cautious": figures.SPARE[0], "uniform": figures.SPARE[3]}
+    looks = figures.looks(["lsvi-ae", "lsvi", "lsvi-primal"]) | {
+        "cautious": figures.SPARE[0],
+        "uniform": figures.SPARE[3],
+    }
     with mpl.rc_context(figures.STYLE):
         figure = Figure(figsize=(9.6, 3.9), layout="constrained")
         for i, (axes, title) in enumerate(zip(figure.subplots(1, 2), ("Regret", "Hard violation"), strict=True)):

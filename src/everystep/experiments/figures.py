@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.patheffects import Normal, Stroke
 
-from everystep import files
+from everystep import agents, files
 from everystep.experiments import statistics
 from everystep.experiments.reductions import WINDOW, Bands, shown_episodes
 from everystep.lsvi.loop import CHUNK
@@ -30,16 +30,9 @@ from everystep.mdp.cmdp import FiniteCMDP, Grid
 if TYPE_CHECKING:
     from everystep.experiments.result import FinishedRun, Result
 
-# The palette of Okabe and Ito; dashes distinguish agents in grey print.
-LOOKS = {"lsvi-ae": ("#0072B2", "-"), "lsvi": ("#D55E00", (0, (5, 2))), "lsvi-primal": ("#009E73", (0, (2, 1.5)))}
+# Agents are registered with their titles, colours and dashes. Others get these, of the palette of Okabe and Ito; dashes
+# distinguish agents in grey print.
 SPARE = (("#CC79A7", "-"), ("#E69F00", "-."), ("#56B4E9", "-"), ("#000000", ":"))
-TITLES = {
-    "lsvi-ae": "LSVI-AE",
-    "lsvi": "LSVI",
-    "lsvi-primal": "LSVI-Primal",
-    "slucb-qvi": "SLUCB-QVI",
-    "rslucb-qvi": "RSLUCB-QVI",
-}
 INK, FAINT = "#222222", "#888888"
 CELLS = {"H": "#C9453B", "G": "#3C8D5A", "S": "#F0C75E", "#": "#4A4A4A"}
 # One hue whose lightness falls evenly from CIELAB 97 to 62: words and lines in INK stay legible on all of it.
@@ -250,15 +243,24 @@ def write_literal(main: Result, longer: Result, folder: Path) -> list[Path]:
 # --- building blocks --------------------------------------------------------------------------------------------------
 def title(label: str, width: int = 26) -> str:
     """The name of an agent in a figure, on at most two lines that fit beside it."""
-    lines = textwrap.wrap(TITLES.get(label, label), width, break_long_words=False)
+    lines = textwrap.wrap(full_title(label), width, break_long_words=False)
     shown = [line if len(line) <= width else line[: width - 3] + "..." for line in lines[:2]]
     return "\n".join([*shown[:-1], shown[-1] + (" ..." if len(lines) > 2 else "")])
+
+
+def full_title(label: str) -> str:
+    """The title of a registered agent; any other label as it is."""
+    return agents.REGISTERED[label].title if label in agents.REGISTERED else label
 
 
 def looks(labels: Sequence[str]) -> dict[str, tuple[str, Any]]:
     """A colour and a dash for each agent: those registered for it, or spare ones."""
     spare = iter(SPARE * (1 + len(labels) // len(SPARE)))
-    return {label: LOOKS[label] if label in LOOKS else next(spare) for label in labels}
+    registered = {label: agents.REGISTERED.get(label) for label in labels}
+    return {
+        label: (definition.colour, definition.dashes) if definition and definition.colour else next(spare)
+        for label, definition in registered.items()
+    }
 
 
 def bands(axes: Axes, curves: Mapping[str, np.ndarray]) -> None:

@@ -66,7 +66,7 @@ def looks(labels: Sequence[str]) -> list[dict[str, str]]:
     from everystep.experiments import figures
 
     return [
-        {"label": label, "title": figures.TITLES.get(label, label), "colour": colour, "dash": _dash(dash)}
+        {"label": label, "title": figures.full_title(label), "colour": colour, "dash": _dash(dash)}
         for label, (colour, dash) in figures.looks(list(labels)).items()
     ]
 

@@ -212,7 +212,7 @@ def run_first_seed(run: rerun.Run, bar: Bar) -> FirstSeed:
     for label, film in films.items():
         if (unsafe := sum(len(frame.violations) for frame in film.frames)) > VIOLATIONS:
             remarks.append(
-                f"{figures.TITLES.get(label, label)} took {unsafe:,} unsafe steps; the first {VIOLATIONS:,} are marked."
+                f"{figures.full_title(label)} took {unsafe:,} unsafe steps; the first {VIOLATIONS:,} are marked."
             )
     return FirstSeed(films, remarks)
 
