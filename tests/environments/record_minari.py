@@ -1,6 +1,6 @@
 """Records the Minari data sets that the tests read, with Minari's own collector; a program of its own.
 
-Its collector leaves temporary folders to the garbage collector and warns of descriptions that nobody needs here.
+Its collector leaves temporary folders to the garbage collector and warns of missing descriptions.
 """
 
 import gymnasium as gym

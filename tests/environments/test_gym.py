@@ -171,7 +171,7 @@ def test_the_environment_takes_the_steps_of_the_problem(start):
             assert (terminated, truncated) == (False, h == problem.horizon - 1)
 
 
-def test_the_true_means_are_told_for_the_books():
+def test_info_has_the_true_means_of_the_constraints():
     problem = random_problem()
     env = es.gym.make_env(problem)
     x, _ = env.reset(seed=0)
@@ -189,7 +189,7 @@ def test_problems_that_depend_on_the_step_are_stepped_through():
     assert [env.step(0)[1] for _ in range(3)] == [0, 3, 5]
 
 
-def test_playing_the_safe_optimum_earns_its_value_and_does_no_harm(lake):
+def test_playing_the_safe_optimum_earns_its_value_without_violations(lake):
     best = planner.solve(lake)
     env = es.gym.make_env(lake)
     earned, harmed = np.zeros(600), 0.0
@@ -204,7 +204,7 @@ def test_playing_the_safe_optimum_earns_its_value_and_does_no_harm(lake):
     assert abs(earned.mean() - best.value) < 4 * earned.std() / np.sqrt(len(earned))
 
 
-def test_an_episode_may_start_where_one_likes(lake):
+def test_an_episode_may_start_in_any_state(lake):
     env = es.gym.make_env(lake)
     assert env.reset(options={"start": 42})[0] == 42
     assert env.reset(options={"start": np.int64(7)})[0] == 7
@@ -297,7 +297,7 @@ def test_as_text_a_lake_is_its_map_with_the_agent_in_brackets():
     assert lines == ["after 0 of 15 steps: the cell in row 1, column 1", "[S] F  H ", " F  .  G "]
 
 
-def test_the_text_tells_of_an_unsafe_step():
+def test_the_text_reports_an_unsafe_step():
     lake = es.problems.from_map(["SHF", "FFG"])
     assert "right: reward 0.01, constraint +1.00 (unsafe)" in after_steps(lake, "ansi", [2]).render()
     assert "unsafe" not in after_steps(lake, "ansi", [1]).render()
@@ -345,7 +345,7 @@ def test_the_agent_is_drawn_on_its_cell(lake):
         assert int(np.median(columns) / width * 10) == x % 10
 
 
-def test_people_watch_in_a_window():
+def test_a_window_shows_every_step():
     pytest.importorskip("pygame", reason="pygame is not installed: the window is not tested")
     env = es.gym.make_env(random_problem(), render_mode="human")
     env.metadata = env.metadata | {"render_fps": 1000}
@@ -357,7 +357,7 @@ def test_people_watch_in_a_window():
     env.close()
 
 
-def test_without_pygame_a_sentence_says_what_to_do(monkeypatch):
+def test_without_pygame_a_sentence_names_the_remedy(monkeypatch):
     monkeypatch.setitem(es.gym.CMDPEnv.metadata, "render_modes", ["ansi", "rgb_array"])
     with pytest.raises(EverystepError, match=r"needs pygame; install it .*, or use 'rgb_array'\.$"):
         es.gym.make_env(random_problem(), render_mode="human")
@@ -409,7 +409,7 @@ def test_the_cost_of_six_values_becomes_a_signed_constraint():
     assert [info["cost"] for info in infos] == [0, 0, 0.5]
 
 
-def test_wrappers_say_what_is_missing():
+def test_wrappers_name_what_is_missing():
     bare = es.gym.SixValueStep(gymnasium.make("FrozenLake-v1"))
     bare.reset(seed=0)
     with pytest.raises(EverystepError, match=r"^info has neither 'constraint' nor 'cost' \(it has prob\)"):
@@ -465,7 +465,7 @@ def test_the_holes_of_a_lake_are_its_constraint():
     assert (problem.r[0, [5, 15]] == 0).all()
 
 
-def test_tolerance_says_how_likely_a_fall_may_be():
+def test_tolerance_is_the_allowed_probability_of_a_fall():
     env = gymnasium.make("FrozenLake-v1")
     into_a_hole = lambda line: line[1] in (5, 7, 11, 12)
     falls = np.array([[chance_of(env.unwrapped.P, x, a, into_a_hole) for a in range(4)] for x in (0, 4, 6, 10)])
@@ -482,7 +482,7 @@ def test_what_is_seen_in_the_problem_is_what_happens_in_the_lake():
     env.reset(seed=0)
     down, right = 1, 2
     seen = [env.step(action)[:2] + (env._now.cost[0],) for action in (right, down, down)]
-    assert seen == [(1, 0, -1), (5, 0, 1), (5, 0, -1)]  # into the hole, and there it stays without further harm
+    assert seen == [(1, 0, -1), (5, 0, 1), (5, 0, -1)]  # into the hole, and there it stays without further violations
 
 
 @pytest.mark.parametrize("slippery", [False, True])
@@ -507,7 +507,7 @@ def test_the_taxi_becomes_a_problem_with_two_constraints():
 
 
 class Tabular:
-    """An environment of one's own that is nothing but a table."""
+    """A custom environment that is only a table."""
 
     def __init__(self, P, **more):
         self.P = P
@@ -518,7 +518,7 @@ SAFE = lambda obs, action, obs_next, info: -1.0
 GOOD = {0: {0: [(1.0, 1, 1.0, True)]}, 1: {0: [(1.0, 1, 0.0, True)]}}
 
 
-def test_a_table_of_ones_own_needs_a_start_only():
+def test_a_custom_table_needs_only_a_start():
     problem = es.gym.from_toy_text(Tabular(GOOD), horizon=3, constraint=SAFE, start=0)
     assert planner.solve(problem).value == 1
 

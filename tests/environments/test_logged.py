@@ -49,7 +49,7 @@ def the_same(one, other):
 
 # --- a batch ----------------------------------------------------------------------------------------------------
 @pytest.mark.quick
-def test_a_batch_knows_its_sizes_its_episodes_and_its_harm():
+def test_a_batch_has_sizes_episodes_and_a_total_violation():
     batch = Batch.of(**table())
     assert (len(batch), batch.constraints) == (6, 2)
     assert list(batch.episodes()) == [slice(0, 3), slice(3, 6)]
@@ -74,7 +74,7 @@ def test_states_that_are_numbers_stay_numbers():
     assert mixed.observations.dtype == mixed.next_observations.dtype == np.float64
 
 
-def test_steps_and_episodes_tell_each_other():
+def test_missing_steps_or_episodes_are_derived_from_the_other():
     whole = Batch.of(**table())
     assert Batch.of(**table(steps=None)).steps.tolist() == whole.steps.tolist()
     assert Batch.of(**table(episode=None)).episode.tolist() == [0, 0, 0, 1, 1, 1]
@@ -186,7 +186,7 @@ def test_a_wrong_file_is_refused_in_a_sentence(tmp_path, name, content, message)
         es.logged.read(tmp_path / name, action_count=3)
 
 
-def test_a_file_that_is_not_there_and_a_folder_that_is_not_are_said(tmp_path):
+def test_a_missing_file_and_a_missing_folder_are_refused(tmp_path):
     with pytest.raises(EverystepError, match="cannot be opened"):
         es.logged.read(tmp_path / "none.csv")
     for ending in (".csv", ".parquet", ".npz"):
@@ -255,7 +255,7 @@ class Quiet(gymnasium.Wrapper):
 
 
 class Fragile(gymnasium.Wrapper):
-    """Works for five steps, then does what it is told."""
+    """Works for five steps, then fails as given."""
 
     def __init__(self, then):
         super().__init__(gymnasium.make("CartPole-v1"))
@@ -395,7 +395,7 @@ def test_recorded_constraints_need_no_function(minari, lake):
         ("cartpole/named-v0", TILT, r"^observations of cartpole/named-v0 are dict; give a data set whose"),
     ],
 )
-def test_what_cannot_be_learnt_from_a_data_set_is_said(minari, data, constraint, message):
+def test_a_data_set_that_cannot_be_used_is_refused_in_a_sentence(minari, data, constraint, message):
     with pytest.raises(EverystepError, match=message):
         es.logged.from_minari(data, constraint=constraint)
 

@@ -22,7 +22,7 @@ RING = 4  # states of the little world
 
 
 class Ring(gymnasium.Env):
-    """A walk on a ring of four states: action 1 goes on and pays, but into state 3 it does harm; action 0 stays."""
+    """A walk on a ring of four states: action 1 moves on for a reward, unsafe into state 3; action 0 stays."""
 
     observation_space, action_space = spaces.Discrete(RING), spaces.Discrete(2)
 
@@ -87,7 +87,7 @@ def test_several_constraints_are_kept_apart():
     np.testing.assert_array_equal(episodes["violation"], episodes["violation_1"])
 
 
-def test_an_environment_of_ours_says_its_constraints_itself():
+def test_an_environment_made_from_a_problem_reports_its_constraints():
     env = es.gym.make_env(es.problems.from_map(("SFF", "FHF", "FFG"), horizon=6))
     result = es.train(env, episodes=40, seed=1)
     assert result.spec["constraints"] == 1
@@ -95,7 +95,7 @@ def test_an_environment_of_ours_says_its_constraints_itself():
     assert result.spec["horizon"] == 6
 
 
-def test_frozen_lake_of_gymnasium_is_solved_without_falling_into_holes_for_ever():
+def test_frozen_lake_of_gymnasium_is_solved_and_the_agent_stops_falling_into_holes():
     env = gymnasium.make("FrozenLake-v1", is_slippery=False, max_episode_steps=10)
     fell = lambda obs, a, after, info: 1.0 if after in (5, 7, 11, 12) else -1.0
     result = es.train(env, constraint=fell, horizon=10, episodes=80)
@@ -154,7 +154,7 @@ def test_the_action_looked_up_for_a_state_met_before_is_the_best_by_the_plan_ask
     assert looked_up >= 5
 
 
-def test_rewards_are_scaled_by_a_declared_or_a_seen_range_and_it_is_said():
+def test_rewards_are_scaled_by_a_declared_or_an_observed_range_and_the_result_reports_which():
     declared = es.train(Ring(), constraint=harm, horizon=5, episodes=3, reward_range=(-1, 2))
     assert declared.spec["reward_range"] == [-1, 2]
     assert "rewards were scaled to [0, 1] from -1 to 2, as declared" in declared.remarks
@@ -173,7 +173,7 @@ def test_a_reward_of_minus_one_a_step_makes_an_early_end_worth_while():
     assert (result.episodes["return"][-3:] == -2).all()
 
 
-def test_regressors_of_ones_own_take_the_place_of_the_linear_model():
+def test_custom_regressors_replace_the_linear_model():
     tree = es.regression(lambda: DecisionTreeRegressor(max_depth=4, random_state=0))
     result = es.train(Ring(), agents.lsvi_ae(value=tree), constraint=harm, horizon=5, episodes=20)
     assert result.episodes["violation"].sum() <= 4
@@ -239,7 +239,7 @@ def test_what_was_never_tried_is_neither_safe_nor_unsafe():
     assert 0 in policy.certify(3)
 
 
-def test_a_policy_with_printed_radii_says_when_its_labels_hold():
+def test_a_policy_with_printed_radii_states_when_its_labels_hold():
     agent = agents.lsvi_ae(radius="paper")
     policy = es.train(Ring(), agent, constraint=harm, horizon=5, episodes=2).policy
     assert "probability 0.95" in policy.confidence
@@ -254,7 +254,7 @@ def test_a_damaged_policy_is_refused_and_never_unpickled(tmp_path):
 
 
 # --- logged data -----------------------------------------------------------------------------------------------------
-def test_a_warm_start_avoids_harm_that_was_done_before():
+def test_a_warm_start_avoids_violations_in_the_logged_data():
     batch = from_env(Ring(), None, episodes=20, seed=3, constraint=harm)
     assert batch.violation > 0
     warm = es.train(Ring(), constraint=harm, horizon=5, episodes=20, warm_start=batch)
@@ -316,7 +316,7 @@ def test_the_constraint_sees_both_observations_and_the_action_as_the_environment
     assert result.policy(np.zeros(2)) in (3, 4)
 
 
-def test_rewards_outside_a_declared_range_are_said():
+def test_rewards_outside_a_declared_range_are_reported():
     result = es.train(Ring(), constraint=harm, horizon=5, episodes=3, reward_range=(0, 0.5))
     assert any("rewards from 0 to 1 were observed, outside that range" in remark for remark in result.remarks)
 
@@ -481,7 +481,7 @@ def test_a_constraint_that_misbehaves_ends_in_a_sentence(constraint, words):
         ({"horizon": 10**6, "length": 10**6}, "length is 1000000; cut episodes after at most"),
     ],
 )
-def test_wrong_settings_are_said_before_anything_is_played(settings, words):
+def test_wrong_settings_are_refused_before_anything_is_played(settings, words):
     env = Ring()
     with pytest.raises(EverystepError, match=words):
         es.train(env, **{"constraint": harm, "horizon": 5, **settings})
@@ -494,7 +494,7 @@ def test_vectors_need_features():
 
 
 @pytest.mark.parametrize("env", ["Nowhere-v0", "nomodule:Nowhere-v0", 42, None])
-def test_an_unknown_environment_is_said(env):
+def test_an_unknown_environment_is_refused(env):
     with pytest.raises(EverystepError, match=r"cannot be made|give a gymnasium environment"):
         es.train(env, constraint=harm)
 
@@ -516,7 +516,7 @@ def test_a_policy_of_another_format_is_refused_in_a_sentence(tmp_path):
         Policy.load(tmp_path)
 
 
-def test_a_training_run_says_its_kind_and_is_not_taken_for_an_experiment(tmp_path):
+def test_the_spec_of_a_training_run_has_its_kind_and_is_not_read_as_an_experiment(tmp_path):
     result = es.train(Ring(), agents.lsvi_ae(radius="paper"), constraint=harm, horizon=5, episodes=2)
     result.save(tmp_path / "run")
     result.save(tmp_path / "run")  # the same run again

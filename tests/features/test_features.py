@@ -35,7 +35,7 @@ OF_STATES = {
     "fourier": fs.fourier(30, 0.7, seed=1),
     "fourier with a constant": fs.fourier(5, (0.3, 2.0), constant=True),
     "centres on a grid": fs.centres((4, 3)),
-    "centres of one's own": fs.centres([[0.0, 5.0], [1.0, 2.0], [-1.0, 9.0]], 0.4),
+    "given centres": fs.centres([[0.0, 5.0], [1.0, 2.0], [-1.0, 9.0]], 0.4),
     "polynomial": fs.polynomial(3),
     "tiles": fs.tiles(4, (5, 3)),
     "joined": fs.joined(fs.tiles(2, 2), fs.polynomial(1), fs.fourier(3)),
@@ -72,7 +72,7 @@ def test_norms_are_at_most_one_wherever_one_looks(name, x):
 
 
 @pytest.mark.parametrize("name", [*OF_STATES, *OF_A_LIST])
-def test_features_say_their_length_and_keep_their_norm(name):
+def test_features_have_the_length_they_report_and_a_norm_of_at_most_1(name):
     features, obs = made(name)
     phi = features(obs)
     assert phi.shape == (len(obs), features.actions, features.d)
@@ -94,11 +94,11 @@ def test_crossed_features_are_the_kronecker_product_of_action_and_state(name):
 @pytest.mark.parametrize("name", [*OF_STATES, *OF_A_LIST])
 def test_features_come_back_from_json_and_plain_arrays(name):
     features, obs = made(name)
-    said = json.loads(json.dumps(features.to_json()))
+    saved = json.loads(json.dumps(features.to_json()))
     file = io.BytesIO()
     np.savez(file, **features.arrays())
     file.seek(0)
-    again = fs.rebuild(said, np.load(file, allow_pickle=False))
+    again = fs.rebuild(saved, np.load(file, allow_pickle=False))
     np.testing.assert_array_equal(again(obs), features(obs))
     assert (again.d, again.actions, again.crossed) == (features.d, features.actions, features.crossed)
     assert again.remarks == features.remarks
@@ -161,10 +161,10 @@ def test_tilings_differ_along_every_coordinate():
     line = np.stack([np.linspace(-2, 2, 400), np.full(400, 5.0)], 1)
     for x in (line, line[:, ::-1] * [0, 2.5] + [0, 5]):
         psi = fs.bind(fs.tiles(4, 2), PLANE, 1).state(x)
-        assert len(np.unique(psi, axis=0)) >= 8  # two tiles told apart in four steps each
+        assert len(np.unique(psi, axis=0)) >= 8  # two tiles distinguished in four steps each
 
 
-def test_observations_outside_their_bounds_are_clipped_and_this_is_said():
+def test_observations_outside_their_bounds_are_clipped_and_reported():
     features = fs.bind(fs.polynomial(1), PLANE, 1)
     np.testing.assert_array_equal(features(np.array([[50.0, -3.0]])), features(np.array([[2.0, 0.0]])))
     assert features.remarks == ("observations were scaled to [-1, 1] from -2 to 2, 0 to 10, and clipped outside",)
@@ -239,7 +239,7 @@ def test_long_features_of_a_function_are_cut_only_if_asked():
     assert features.remarks == ("features longer than 1 were cut to length 1",)
 
 
-def test_what_a_table_was_divided_by_is_said():
+def test_the_divisor_of_a_table_is_reported():
     features = fs.bind(fs.table(np.full((2, 1, 4), 3.0), normalise=True), discrete(2), 1)
     np.testing.assert_allclose(features(np.array([0]))[0, 0], 0.5)
     assert features.remarks == ("features were divided by their largest norm, 6",)
@@ -309,6 +309,6 @@ WRONG = {
 
 
 @pytest.mark.parametrize("sentence", WRONG)
-def test_what_is_wrong_is_said_in_a_sentence(sentence):
+def test_wrong_features_are_refused_in_a_sentence(sentence):
     with pytest.raises(EverystepError, match=sentence):
         WRONG[sentence]()

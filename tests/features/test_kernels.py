@@ -48,7 +48,7 @@ def test_a_kernel_equals_scikit_learns(name):
     np.testing.assert_allclose(kernels.diagonal(ours, jnp.asarray(Y)), theirs.diag(Y), rtol=0, atol=1e-12)
 
 
-def test_a_categorical_kernel_tells_the_same_from_the_different():
+def test_a_categorical_kernel_is_1_for_equal_points_only():
     a = {"action": jnp.array([[0.0], [1.0], [0.0]])}
     np.testing.assert_allclose(gram(Categorical(), a, a), [[1, 0, 1], [0, 1, 0], [1, 0, 1]])
     np.testing.assert_allclose(gram(Categorical(0.25), a, a)[0], [1, 0.25, 1])
@@ -68,7 +68,7 @@ def test_a_kernel_looks_only_at_what_it_is_on():
     np.testing.assert_allclose(gram(RBF(2.0, on="position"), points, points), sk.RBF(2.0)(Y[:, :2]), atol=1e-12)
 
 
-def test_a_function_of_ones_own_is_a_kernel():
+def test_a_custom_function_is_a_kernel():
     mine = Custom(lambda y, z: jnp.exp(-jnp.abs(y - z).sum()))
     both = 0.5 * mine + 0.5 * RBF(1.0)
     expected = 0.5 * np.exp(-np.abs(Y[:, None] - Z).sum(-1)) + 0.5 * sk.RBF(1.0)(Y, Z)
@@ -120,7 +120,7 @@ def test_the_text_of_a_kernel_means_the_same_kernel(kernel):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("rbff(2)", "Did you mean rbf"),
         ("rbf(2, 3)", "rbf takes length and on"),
@@ -140,13 +140,13 @@ def test_the_text_of_a_kernel_means_the_same_kernel(kernel):
         ("", "write a kernel"),
     ],
 )
-def test_a_wrong_text_says_what_to_write(text, said):
-    with pytest.raises(ValueError, match=said):
+def test_a_wrong_text_is_refused_with_a_remedy(text, message):
+    with pytest.raises(ValueError, match=message):
         kernels.read(text)
 
 
 @pytest.mark.parametrize(
-    ("K", "said"),
+    ("K", "message"),
     [
         ([[1, 0.9, 0], [0.9, 1, 0.9], [0, 0.9, 1]], "not positive semi-definite"),
         ([[1, 0.2], [0.1, 1]], "not symmetric"),
@@ -154,8 +154,8 @@ def test_a_wrong_text_says_what_to_write(text, said):
         ([[1, np.nan], [np.nan, 1]], "must be finite"),
     ],
 )
-def test_what_is_no_kernel_is_refused_in_a_sentence(K, said):
-    with pytest.raises(EverystepError, match=said):
+def test_what_is_no_kernel_is_refused_in_a_sentence(K, message):
+    with pytest.raises(EverystepError, match=message):
         check_gram(np.array(K, float), "mine")
 
 
@@ -173,7 +173,7 @@ def test_a_cost_model_reads_back_from_its_text(text):
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "message"),
     [
         ("gpp", "write auto, counts"),
         ("gp(2)", "the kernel is 2"),
@@ -188,8 +188,8 @@ def test_a_cost_model_reads_back_from_its_text(text):
         ("[]", "write auto"),
     ],
 )
-def test_a_wrong_cost_model_says_what_to_write(value, said):
-    with pytest.raises(ValueError, match=said):
+def test_a_wrong_cost_model_is_refused_with_a_remedy(value, message):
+    with pytest.raises(ValueError, match=message):
         read_cost(value)
 
 
@@ -201,7 +201,7 @@ def test_kernels_add_to_kernels_and_multiply_by_numbers_above_0():
             RBF(1.0) * factor
 
 
-def test_a_gaussian_process_made_in_python_says_what_is_wrong():
+def test_a_wrong_gaussian_process_made_in_python_is_refused():
     assert read_cost("gp(kernel=rbf(2, on=landing))") == gp("rbf(2, on=landing)")
     assert gp("rbf(2, on=landing)") == GP(RBF(2.0, on="landing"))
     with pytest.raises(EverystepError, match="gp of nonsense: no kernel"):
@@ -210,7 +210,7 @@ def test_a_gaussian_process_made_in_python_says_what_is_wrong():
         gp(7)
 
 
-def test_two_functions_of_one_name_are_told_apart_in_the_spec():
+def test_two_functions_of_one_name_differ_in_the_spec():
     import everystep as es
 
     pond = es.problems.from_map(("SF", "FG"), horizon=3)
