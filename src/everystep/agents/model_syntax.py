@@ -159,7 +159,7 @@ def read_value(value: Any) -> Value:
     if name != "kernel":
         raise ValueError(HOW_VALUE)
     kernel, words = _arguments(call)
-    if words:
+    if words or len(kernel) > 1:
         raise ValueError("kernel takes one kernel")
     return InKernel(*kernel)
 
@@ -192,6 +192,8 @@ def _from_tree(tree: ast.AST) -> str | CostSpec:
         raise ValueError(_how())
     kernel, words = _arguments(call)
     try:
+        if len(kernel) > 1:
+            raise TypeError
         return COST_MODELS[name](*kernel, **words)
     except TypeError:
         *some, last = inspect.signature(COST_MODELS[name]).parameters or ["nothing"]
