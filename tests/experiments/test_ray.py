@@ -240,7 +240,7 @@ def test_where_no_cluster_runs_there_is_none_to_join(tmp_path, monkeypatch, caps
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setattr(ray_cluster, "running", set)
     flags = ["--engine", "ray", "--address", "auto", "--out", str(tmp_path / "run")]
-    assert cli.main(["run", "--problem", "frozen-lake", "--agents", "lsvi", *flags]) == 2
+    assert main.main(["run", "--problem", "frozen-lake", "--agents", "lsvi", *flags]) == 2
     said = capsys.readouterr().err
     assert "address is 'auto', but no Ray cluster runs on this machine; start one with `ray start --head`" in said
     assert not (tmp_path / "run").exists()
@@ -267,7 +267,7 @@ def test_a_cluster_of_its_own_leaves_nothing_and_joins_nobody(theirs, tmp_path, 
     pond(tmp_path)
     command = ["run", "--problem", str(tmp_path / "pond.txt"), "--horizon", "4", "--agents", "lsvi", "--seeds", "2"]
     command += ["--episodes", "40", "--out"]
-    assert cli.main([*command, str(tmp_path / "here")]) == 0
+    assert main.main([*command, str(tmp_path / "here")]) == 0
 
     with tempfile.TemporaryDirectory(dir="/tmp") as temporary:
         (home := tmp_path / "home").mkdir()
@@ -283,7 +283,7 @@ def test_a_cluster_of_its_own_leaves_nothing_and_joins_nobody(theirs, tmp_path, 
 
         whole_spread = ray_engine.Cluster.spread
         monkeypatch.setattr(ray_engine.Cluster, "spread", spread)
-        assert cli.main([*command, str(tmp_path / "there"), "--engine", "ray"]) == 0
+        assert main.main([*command, str(tmp_path / "there"), "--engine", "ray"]) == 0
         address, joinable, folders, *started = seen
         assert address not in joinable
         assert theirs.address in joinable
