@@ -92,8 +92,8 @@ def test_the_floor_of_lsvi_ae_changes_the_price_and_nothing_before_it():
 def test_the_clip_of_rpol_never_binds():
     resolved = agents.rpol().resolve(problem("continuum"), 10)
     assert resolved["cap"] == 1e9
-    assert resolved.shown()["floor"] == "sqrt"
-    assert resolved.shown()["beta"] / np.sqrt(resolved.shown()["lam"]) == resolved.shown()["beta_cost"] == 2
+    assert resolved.to_json()["floor"] == "sqrt"
+    assert resolved.to_json()["beta"] / np.sqrt(resolved.to_json()["lam"]) == resolved.to_json()["beta_cost"] == 2
 
 
 def test_rpol_on_a_problem_of_several_steps_is_refused(lake):

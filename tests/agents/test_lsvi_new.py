@@ -160,7 +160,7 @@ def expected(case):
         int(p.start[0]),
         K,
         seed=seed,
-        told=p.known.safe_action,
+        safe_action=p.known.safe_action,
         phi0=phi0,
         c0=c0,
         transition=np.asarray(draw.transition),
@@ -251,7 +251,7 @@ def test_a_watcher_finds_the_values_the_plan_was_made_by():
     plan, info = algorithm.plan(built.agent, carry.agent, drawn("shared")[1][8])
     Q = diagnosis.estimated_values(built.agent, carry.agent, plan)
     np.testing.assert_allclose(jnp.where(plan.policy, Q, 0).sum(1), info.V, **EXACT)
-    norms = diagnosis.value_norms(built.agent.values, carry.agent, plan)
+    norms = built.agent.values.squared_norms(carry.agent.values, plan.V_next)
     inverse, phi = np.asarray(carry.agent.values.gram.inverse[0]), np.where(p.P[0][..., None] > 0, p.known.triples, 0)
     phi_V = np.einsum("xayd,hy->haxd", phi, plan.V_next)
     np.testing.assert_allclose(norms, np.einsum("haxd,de,haxe->hax", phi_V, inverse, phi_V), **EXACT)
@@ -401,8 +401,8 @@ def test_a_start_that_its_safe_actions_leave_is_refused():
         es.run(passage(start=TRAP), "lsvi-new", episodes=2, seeds=1)
 
 
-def test_the_seed_is_what_the_told_actions_keep_safe():
-    np.testing.assert_array_equal(resolved("shared").cost.mixture.seed_states, np.arange(6) < TRAP)
+def test_the_seed_is_what_the_known_safe_actions_keep_safe():
+    np.testing.assert_array_equal(resolved("shared").cost.numbers.graph.seed_states, np.arange(6) < TRAP)
 
 
 @pytest.mark.parametrize(
@@ -421,21 +421,21 @@ def test_settings_that_make_no_sense_are_refused(settings, words):
 
 def test_the_printed_seed_phase_outlasts_the_run_and_this_is_said():
     s = Recipe("lsvi-new", {"seed_episodes": "printed"}).resolve(synthetic(), 10_000)
-    assert "plays what it was told in all 10000 episodes" in s.remarks[0]
+    assert "plays the known safe actions in all 10000 episodes" in s.remarks[0]
 
 
 @pytest.mark.quick
 def test_the_printed_bonuses_are_the_formulas():
     p = synthetic()
     settings = {"safety_bonus": "printed", "seed_episodes": 10**9, "bound": 0.1, "lipschitz": 2.0, "radius": "paper"}
-    mixture = Recipe("lsvi-new", settings).resolve(p, 1000).cost.mixture
+    mixture = Recipe("lsvi-new", settings).resolve(p, 1000).cost.numbers
     H, beta = 3, mixture.printed_beta
     assert beta == pytest.approx(5 * 3 * np.sqrt(np.log(5 * 3000 / 0.05)))
     assert mixture.value_radius == beta + 1
     here, beyond, start = mixture.bonuses()
     phi = p.known.triples
     B = 0.5 - (p.g[0, 0, :, 0].min() + 0.5) - 0.1 * np.linalg.norm(phi[:, :, :, None] - phi[:, :, None], axis=-1).max()
-    kappa = 4 * beta / (0.01 + mixture.lambda0 * 1e9)
+    kappa = 4 * beta / (0.01 + mixture.graph.lambda0 * 1e9)
     np.testing.assert_allclose(start, 4 * beta * H / B)
     np.testing.assert_allclose(beyond, 2 * beta * H / (B - kappa))
     np.testing.assert_allclose(here, 2 * beta * H / (B - kappa))

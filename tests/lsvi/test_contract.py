@@ -10,13 +10,14 @@ import pytest
 from everystep import agents
 from everystep.agents.settings import SETTINGS
 from everystep.kernels import RBF
-from everystep.lsvi import loop
+from everystep.lsvi import loop, protocols
 from everystep.lsvi.algorithm import Agent, init, learn, plan
 from everystep.lsvi.choices.basic import Greedy, Penalised, Reacting, Uniform
 from everystep.lsvi.choices.safe import SafeSet
 from everystep.lsvi.choices.ties import ties
 from everystep.lsvi.costs.counts import CountCosts
-from everystep.lsvi.costs.gp import EachCost, GridGP, GrowingGP
+from everystep.lsvi.costs.each_constraint import EachCost
+from everystep.lsvi.costs.gp import GridGP, GrowingGP
 from everystep.lsvi.costs.linear import LinearCosts
 from everystep.lsvi.episode import Episode
 from everystep.lsvi.penalties import Floor, NoPenalty, Rectified, VirtualQueue
@@ -59,7 +60,7 @@ RADII = {
     "tuned": Tuned(0.3),
     "paper value": PaperValue(1.0, 15.0, 4.0, 100.0, 0.05),
     "paper cost": PaperCost(1.0, 15.0, 0.1, 4.0, 2.0, 0.05),
-    "told cost": KnownSafeCost(1.0, 15.0, 0.1, 2.0, 0.2, 400.0, 0.025),
+    "known safe cost": KnownSafeCost(1.0, 15.0, 0.1, 2.0, 0.2, 400.0, 0.025),
     "coordinate cost": CoordinateCost(1.0, 0.1, 1.0, 0.2, 8.0),
     "coordinate value": CoordinateValue(1.0, 0.1, 4.0, 8.0),
 }
@@ -82,6 +83,21 @@ def episode(seed: int) -> Episode:
 def same_shapes(before, after) -> bool:
     shape = lambda tree: jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), tree)
     return jax.tree.all(jax.tree.map(lambda a, b: a == b, shape(before), shape(after)))
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("contract", "parts"),
+    [
+        (protocols.FiniteValueModel, VALUE_MODELS),
+        (protocols.FiniteCostModel, COST_MODELS),
+        (protocols.Penalty, PENALTIES),
+        (protocols.Choice, CHOICES),
+    ],
+)
+def test_every_part_has_all_members_of_its_contract(contract, parts):
+    assert [name for name, part in parts.items() if not isinstance(part, contract)] == []
+    assert not isinstance(object(), contract)
 
 
 @pytest.mark.parametrize("steps", [1, 4], ids=["shared", "step-indexed"])
@@ -172,6 +188,10 @@ def test_an_agent_is_a_pytree_of_arrays_that_plans_and_learns(name, features, sm
     settings = {"features": features} if "features" in agents.REGISTERED[name].settings else {}
     built = agents.Recipe(name, settings).resolve(small, 10).build()
     assert isinstance(built.agent, Agent)
+    assert isinstance(built.agent.values, protocols.FiniteValueModel)
+    assert isinstance(built.agent.costs, protocols.FiniteCostModel)
+    assert isinstance(built.agent.penalty, protocols.Penalty)
+    assert isinstance(built.agent.choice, protocols.Choice)
     assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(built.agent))
     state = init(built.agent, small.sizes, built.share_values, built.share_costs)
     made, info = plan(built.agent, state, ties(jnp.uint32(1), 4, 5))

@@ -169,7 +169,7 @@ def test_a_reacting_agent_meets_each_hazard_about_once(lake):
     """One observation of a hazard by its landing cell is enough for every action that aims at it, at once."""
     result = es.run(lake, es.agents.lsvi_ae(cost="gp", react=True), episodes=150, seeds=4)
     assert result.curves["lsvi-ae"]["violation"].sum(1).max() <= 11
-    assert "tells it where each action aims" in result.summary["remarks"][0]
+    assert "shows it where each action aims" in result.summary["remarks"][0]
 
 
 def test_an_agent_without_its_problems_features_is_told(pond):

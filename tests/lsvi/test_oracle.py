@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from oracles import lsvi as oracle
 from oracles.cases import (
     CASES,
     EPISODES,

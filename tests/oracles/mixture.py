@@ -17,8 +17,8 @@ def run(
     K,
     *,
     seed,  # (S,), the action of each state of the seed, -1 outside it
-    told,  # (S,), what to play where nothing is admitted
-    phi0,  # (H, d), the triple told at each step
+    safe_action,  # (S,), what to play where nothing is admitted
+    phi0,  # (H, d), the known triple of each step
     c0,  # (m, H)
     transition,  # (K, H)
     priority,  # (K, H, S, A)
@@ -130,7 +130,9 @@ def run(
                         bonus = e2[h] * doubt[x, a] + e3[h] * beyond[h, x, a] + e4 * believed[0][2][x, a]
                         Q[h, x, a] = min(cap, r[h, x, a] + weights[h] @ row + e1 * norm + bonus)
                     score = np.where(admitted[h, x], Q[h, x], -np.inf)
-                    policy[h, x] = oracle.choose(score, priority[k - 1, h, x]) if admitted[h, x].any() else told[x]
+                    policy[h, x] = (
+                        oracle.choose(score, priority[k - 1, h, x]) if admitted[h, x].any() else safe_action[x]
+                    )
                     V[h, x] = Q[h, x, policy[h, x]]
             gamma = np.array([each[0] for each in believed])
 
