@@ -8,9 +8,9 @@ const WIDTHS = /** @type {const} */ (["beta", "lam", "beta_cost", "lam_cost"]);
 const SHARED = /** @type {const} */ (["share_values", "share_costs"]);
 /** @type {Record<string, string>} */
 const COST_NAMES = {
-  auto: "counts, each state-action pair separately",
-  gp: "Gaussian process, equal for moves to the same cell",
-  "gp(rbf(2, on=landing))": "Gaussian process, smooth over target cells",
+  auto: "counts per state-action pair",
+  gp: "Gaussian process over target cells",
+  "gp(rbf(2, on=landing))": "Gaussian process, smooth over targets",
   "gp(rbf(2, on=position)*categorical)": "Gaussian process, smooth over positions",
 };
 
