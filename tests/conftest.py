@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 from importlib.metadata import version
 
 # Tests compile hundreds of small programs and run each for a moment: that is quicker without LLVM's optimisations, and
@@ -65,3 +66,18 @@ def sketched(monkeypatch):
     from matplotlib.figure import Figure
 
     monkeypatch.setattr(Figure, "savefig", lambda figure, file, **how: file.write(f"{figure} {how}".encode()))
+
+
+@pytest.fixture
+def registry():
+    """The registered problems, to which a test may add: what it adds is removed again, its gymnasium ids too."""
+    from everystep.problems import REGISTERED
+
+    before = dict(REGISTERED)
+    yield REGISTERED
+    added = [problem.gym_id for problem in REGISTERED.values() if problem not in before.values()]
+    REGISTERED.clear()
+    REGISTERED.update(before)
+    if gymnasium := sys.modules.get("gymnasium"):
+        for gym_id in added:
+            gymnasium.registry.pop(gym_id, None)

@@ -70,7 +70,7 @@ def test_what_a0_shows_in_all_states_spans_all_features(synthetic):
     ("settings", "sentence"),
     [
         ({"d": 3}, "d is 3; give a whole number of at least 4."),
-        ({"d": 200}, "d is 200, so many factors that all actions cost the same"),
+        ({"d": 200}, "d is 200, too many factors for costs that differ"),
         ({"noise": -1}, "noise is -1; give a number from 0"),
     ],
 )
@@ -150,7 +150,7 @@ def test_that_costs_are_not_linear_is_kept_in_files(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"episodes": 13}, r"episodes is 13; Theorem 2 asks for at least \(d - 1\)\^2 H / 2: give 14 or more."),
+        ({"episodes": 13}, r"episodes is 13; Theorem 2 requires at least \(d - 1\)\^2 H / 2: give 14 or more."),
         ({"d": 13}, r"d is 13, which makes 2\^12 actions; give 12 at most."),
         ({"u": np.zeros((3, 3))}, r"give signs, 1 or -1, of shape \(3, 3\)"),
         ({"u": [1, 1, 1]}, r"u is \[1, 1, 1\]; give signs"),

@@ -326,7 +326,7 @@ def test_without_a_limit_a_pit_can_be_left():
 
 PIT = [[3, 3, 3], [3, 0, 3], [3, 3, 4]]
 SHAPE = "the heights have shape {}; give at least 2 rows and 2 columns, of at most 4096 cells."
-TABLE = "the heights are no table of numbers; give rows of equally many numbers."
+TABLE = "the heights are not a table of numbers; give rows of equal length."
 ROUTE = "no safe route of at most {} steps leads {}; raise the horizon of {} or the limit of {}."
 CORNERS = {"start": (0, 0), "goal": (3, 5)}
 BAD_HEIGHTS = {
@@ -352,7 +352,7 @@ BAD_HEIGHTS = {
     "pit": (
         PIT,
         {"limit": 1},
-        "the cell in row 2, column 2 has no safe action, for it climbs more than the limit 1 every way; "
+        "the cell in row 2, column 2 has no safe action, because every move climbs more than the limit 1; "
         "raise limit to 3.003.",
     ),
     "no way up": (
@@ -435,7 +435,9 @@ def test_a_grey_picture_may_have_colour_channels_and_a_coloured_one_is_refused(t
     terrain_from(tmp_path / "grey.png", horizon=12)
     grey[1, 1] = 1, 0, 0
     imsave(tmp_path / "red.png", grey)
-    with pytest.raises(EverystepError, match=r"it is a colour picture\. Save it as a grey-scale PNG, the lighter the"):
+    with pytest.raises(
+        EverystepError, match=r"it is a colour picture\. Save it as a grey-scale PNG, where lighter is higher"
+    ):
         terrain_from(tmp_path / "red.png")
 
 

@@ -1,4 +1,4 @@
-"""Constrained bandits: one state, one step, arms that pay and arms that harm."""
+"""Constrained bandits: one state, one step, and arms of which some are unsafe."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ KERNEL = "rbf(1, on=position)"  # suits the continuum
 
 @register("bandit", gym_id="everystep/Bandit-v0", compared=Comparison(episodes=1000))
 def bandit(arms: int = 10, seed: int = 0, noise: float = 0.1, horizon: int = 1) -> FiniteCMDP:
-    """Ten arms with random rewards and costs, one pull an episode: S = 1, H = 1.
+    """Ten arms with random rewards and costs, one pull per episode: S = 1, H = 1.
 
-    States      one.      Actions  `arms` of them.
+    States      one.
+    Actions     `arms` arms.
     Reward      uniform in [0, 1].
-    Constraint  uniform in [-1, 1]; both are drawn anew until the arm that pays most is unsafe, and the one of lowest g
-                safe but not the best safe one.
+    Constraint  uniform in [-1, 1]. Rewards and constraints are drawn until the arm with the highest reward is unsafe,
+                and the arm with the lowest g is safe but not the best safe one.
     Observed    rewards and costs with normal noise of standard deviation `noise`.
     Known       the safest arm.
-    Optimum     0.7111428779897 safe, 0.9320596866134 without the constraint, 0.5293121601968 of the safest arm.
+    Optimum     0.7111428779897 under the constraint, 0.9320596866134 without it, 0.5293121601968 for the safest arm.
     Origin      made for this library.
     """
     arms, seed = whole_number("arms", arms, at_least=3), whole_number("seed", seed, at_least=0)
@@ -58,13 +59,13 @@ def bandit_continuum(resolution: int = 25, noise: float = 0.05, horizon: int = 1
     States      one.
     Actions     `resolution` x `resolution` points of the square, x1 and x2 from 0 to 6.
     Reward      r = (f + 7) / 8, which lies in [0, 1]: f is between -7 and 1.
-    Constraint  g = (sin x1 sin x2 + 0.95) / 2, which lies in [-0.025, 0.975]: two small islands are safe, around
-                (3 pi / 2, pi / 2) and (pi / 2, 3 pi / 2), 10 of 625 points.
+    Constraint  g = (sin x1 sin x2 + 0.95) / 2, which lies in [-0.025, 0.975]. Two small islands are safe, around
+                (3 pi / 2, pi / 2) and (pi / 2, 3 pi / 2): 10 of 625 points.
     Observed    rewards and costs with normal noise, of standard deviation `noise` before scaling.
     Coordinates `position`, (x1, x2) of each arm; the kernel is rbf(1, on=position).
-    Optimum     0.8124115986219 safe (f = -0.5007), 0.9999115986219 without the constraint.
-    Origin      the test in RPOL's paper (Guo, Zhu and Liu, L4DC 2023), there on the square itself and not scaled; its
-                noise N(0, 0.05) is read as a standard deviation.
+    Optimum     0.8124115986219 under the constraint (f = -0.5007), 0.9999115986219 without it.
+    Origin      the experiment in RPOL's paper (Guo, Zhu and Liu, L4DC 2023), which uses the square itself and no
+                scaling; its noise N(0, 0.05) is taken as a standard deviation.
     """
     n = whole_number("resolution", resolution, at_least=2)
     noise = real_number("noise", noise, 0, 1e6)
@@ -72,7 +73,9 @@ def bandit_continuum(resolution: int = 25, noise: float = 0.05, horizon: int = 1
     x1, x2 = (each.reshape(1, -1) for each in np.meshgrid(side, side, indexing="ij"))
     g = (np.sin(x1) * np.sin(x2) + 0.95) / LARGEST_COST
     if g.min() > 0:
-        raise EverystepError(f"resolution is {n}, with which no point of the grid is safe; give 25, or another.")
+        raise EverystepError(
+            f"resolution is {n}, with which no point of the grid is safe; give another number, such as 25."
+        )
     return FiniteCMDP(
         np.ones((1, n * n, 1)),
         (-np.sin(x1) - x2 - LEAST_REWARD) / REWARD_RANGE,

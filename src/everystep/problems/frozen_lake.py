@@ -1,4 +1,4 @@
-"""The Frozen Lake of the paper's simulation, and any lake drawn as rows of text."""
+"""The Frozen Lake of the paper's simulation, and lakes from rows of text."""
 
 from __future__ import annotations
 
@@ -51,14 +51,15 @@ def frozen_lake(
     reward: Literal["once", "at_goal"] = "once",
     cost: Literal["intended", "realised"] = "intended",
 ) -> FiniteCMDP:
-    """The paper's 10 x 10 lake: reach the goal in 15 slippery steps, never walking towards a hazard.
+    """The paper's 10 x 10 lake: reach the goal in 15 slippery steps without a step towards a hazard.
 
-    States      100 cells, row * 10 + column.      Actions  0 left, 1 down, 2 right, 3 up.
-    Transitions 0.9 as intended, 0.05 to each side; leaving the grid keeps the place; the goal is absorbing.
+    States      100 cells, row * 10 + column.
+    Actions     0 left, 1 down, 2 right, 3 up.
+    Transitions 0.9 as intended, 0.05 to each side; a move off the grid stays in place; the goal is absorbing.
     Reward      6 on the step that enters the goal, 0.01 on every other step.
     Constraint  g = +1 if the intended cell is a hazard, else -1. Hazards do not end the episode.
     Optimum     5.2256161694573 under the constraint, 5.8231480984017 without it (H = 15).
-    Origin      CISR's `small` map; the paper prints neither its map nor these choices (docs/paper.md).
+    Origin      CISR's `small` map; the paper prints neither its map nor these details (docs/paper.md).
     """
     return from_map(PAPER_MAP, horizon=horizon, reward=reward, cost=cost, name="frozen-lake")
 
@@ -73,9 +74,9 @@ def from_map(
 ) -> FiniteCMDP:
     """A lake from rows of text: S start, F or . ice, H hazard, G goal (one or more), # wall (never entered).
 
-    `reward="at_goal"` pays 6 on each step spent at a goal instead of once on entering it. `cost="realised"`
-    observes +1 when the cell landed on is a hazard and -1 otherwise, so that g = 2 P(hit) - 1. A move goes aside with
-    probability `slip`, half of it to each side.
+    `reward="at_goal"` gives 6 on each step spent at a goal instead of once on entering it. `cost="realised"` observes
+    +1 when the agent lands on a hazard and -1 otherwise, so that g = 2 P(hit) - 1. A move slips with probability
+    `slip`, half of it to each side.
     """
     rows = tuple(rows.rstrip("\n").split("\n")) if isinstance(rows, str) else tuple("".join(row) for row in rows)
     horizon = whole_number("horizon", horizon)
@@ -91,7 +92,7 @@ def from_map(
     S, A = landing.shape
     P = slippery_moves(landing, goal, slip)
 
-    # Observed on arrival: the reward of a step depends on where it leads; so does the cost, if realised.
+    # Observed on arrival: the reward depends on the next state; so does the cost, if realised.
     if reward == "once":
         earned = entering_rewards(goal, A)
     else:
@@ -133,11 +134,11 @@ def from_map(
 
 
 def random_lake(seed: int, size: int = 10, hazards: float = 0.12, horizon: int = 15) -> FiniteCMDP:
-    """A lake drawn at random, with a safe way to the goal that leaves at least three steps to spare.
+    """A random lake with a safe route to the goal that leaves at least three steps to spare.
 
-    States, actions, reward and constraint as `frozen_lake`. Each cell but S and G is a hazard with probability
-    `hazards`; S and G are drawn until the shortest way around hazards is between half of H and H - 3 steps long and
-    every cell has a safe action.
+    States, actions, reward and constraint are those of `frozen_lake`. Each cell except S and G is a hazard with
+    probability `hazards`. S and G are drawn until the shortest route around hazards has between H / 2 and H - 3 steps
+    and every cell has a safe action.
     """
     rng = np.random.default_rng(whole_number("seed", seed, at_least=0))
     size, horizon = whole_number("size", size, at_least=2), whole_number("horizon", horizon, at_least=4)

@@ -1,4 +1,4 @@
-"""What every problem on a grid of cells shares: slippery moves, the reward of a goal, coordinates, shortest routes.
+"""The parts that problems on a grid share: slippery moves, the reward of a goal, coordinates, shortest routes.
 
 A state is a cell, row * width + column; an action is a direction. Everything is built on `landing` (S, A), the cell
 that each action aims at: a problem that blocks a move changes `landing` and nothing else.
@@ -14,13 +14,13 @@ from everystep.errors import EverystepError
 
 ACTIONS = ("left", "down", "right", "up")
 MOVES = ((0, -1), (1, 0), (0, 1), (-1, 0))
-SLIP = 0.1  # chance of a move going aside, half of it to each side
+SLIP = 0.1  # probability that a move slips, half of it to each side
 GOAL_REWARD, STEP_REWARD = 6.0, 0.01
-SPARE = 3  # steps that a shortest safe route must leave of the horizon, because moves slip
+SPARE = 3  # steps that the shortest safe route must leave of the horizon, because moves slip
 
 
 def landing_cells(wall: np.ndarray) -> np.ndarray:
-    """(S, A): where each action aims, after walls and the edge of the grid; `wall` is (rows, columns)."""
+    """(S, A): the cell that each action aims at, given walls and the edge of the grid; `wall` is (rows, columns)."""
     height, width = wall.shape
     row, column = np.indices(wall.shape).reshape(2, -1)
     landing = np.zeros((wall.size, len(MOVES)), np.int64)
@@ -32,7 +32,7 @@ def landing_cells(wall: np.ndarray) -> np.ndarray:
 
 
 def slippery_moves(landing: np.ndarray, goal: np.ndarray, slip: float = SLIP) -> np.ndarray:
-    """P (S, A, S): 1 - slip as intended, slip / 2 to each side; goals, booleans (S,), are never left."""
+    """P (S, A, S): 1 - slip as intended, slip / 2 to each side; goals, booleans (S,), are absorbing."""
     S, A = landing.shape
     P = np.zeros((S, A, S))
     x = np.arange(S)
@@ -44,16 +44,16 @@ def slippery_moves(landing: np.ndarray, goal: np.ndarray, slip: float = SLIP) ->
 
 
 def entering_rewards(goal: np.ndarray, actions: int) -> np.ndarray:
-    """(S, A, S), observed on arrival: 6 on the step that enters a goal, 0.01 on every other."""
+    """(S, A, S), observed on arrival: 6 on the step that enters a goal, 0.01 on every other step."""
     earned = np.full((len(goal), actions, len(goal)), STEP_REWARD)
     earned[np.ix_(~goal, np.arange(actions), goal)] = GOAL_REWARD
     return earned
 
 
 def steps_to(goal: np.ndarray, landing: np.ndarray, at_most: float = np.inf) -> np.ndarray:
-    """The steps of a shortest route from every cell to `goal`, inf where none leads there in `at_most` steps.
+    """The length of a shortest route from every cell to `goal`, inf where it exceeds `at_most` steps.
 
-    `goal` is (S,), or (S, n) for n questions at once; so is the answer.
+    `goal` is (S,), or (S, n) for n sets of goals; the result has the same shape.
     """
     near = goal
     steps = np.where(goal, 0.0, np.inf)
@@ -69,9 +69,9 @@ def steps_to(goal: np.ndarray, landing: np.ndarray, at_most: float = np.inf) -> 
 
 
 def grid_coordinates(landing: np.ndarray, width: int) -> dict[str, np.ndarray]:
-    """Where each (x, a) is (`position`), where it aims (`landing`), as rows and columns, and both (`move`).
+    """Rows and columns of the cell of each (x, a) (`position`), of the cell it aims at (`landing`), and both (`move`).
 
-    At an absorbing goal give the goal itself as what every action aims at.
+    At an absorbing goal every action must aim at the goal itself.
     """
     place = lambda cell: np.stack([cell // width, cell % width], -1).astype(float)
     position = place(np.broadcast_to(np.arange(len(landing))[:, None], landing.shape))
@@ -79,12 +79,12 @@ def grid_coordinates(landing: np.ndarray, width: int) -> dict[str, np.ndarray]:
 
 
 def cell_name(x: int, width: int) -> str:
-    """How messages call a cell; people count rows and columns from 1."""
+    """The name of a cell in messages; rows and columns count from 1."""
     return f"the cell in row {x // width + 1}, column {x % width + 1}"
 
 
 def check_equally_long(rows: Sequence[Sequence[str]]) -> None:
-    """Refuse rows of different lengths, with the first that differs."""
+    """Raise an error for the first row whose length differs."""
     for number, row in enumerate(rows, 1):
         if len(row) != len(rows[0]):
             raise EverystepError(

@@ -21,27 +21,28 @@ MOST_D = 12  # 2 ** 11 actions
     compared=Comparison(episodes=4096, settings={"safe_action": "safest"}),
 )
 def hard_instance(d: int = 4, horizon: int = 3, episodes: int = 2**12, u: Any = None, seed: int = 0) -> FiniteCMDP:
-    """The chain of the paper's lower bound: of 8 actions one is safe, and it is also the best, by very little.
+    """The chain of the paper's lower bound: one of 8 actions is safe, and it is also the best by a small margin.
 
     States      x_1, ..., x_{H+2}. At step h an episode is at x_h or at x_{H+2}.
     Actions     {-1, 1}^{d-1}.
-    Transitions from x_h to x_{H+2} with probability delta + <u_h, a>, else to x_{h+1}; x_{H+2} is never left.
-                delta = 1 / H, u_h in {-D, D}^{d-1}, D = sqrt(delta / K) / (4 sqrt 2): the longer the run, the harder.
+    Transitions from x_h to x_{H+2} with probability delta + <u_h, a>, otherwise to x_{h+1}; x_{H+2} is absorbing.
+                delta = 1 / H, u_h in {-D, D}^{d-1}, D = sqrt(delta / K) / (4 sqrt 2): longer runs are harder.
     Reward      1 at x_{H+2}.
-    Constraint  g = 1 at x_1, ..., x_H, but 0 for the action that agrees with u_h in all signs, and 0 elsewhere.
+    Constraint  g = 1 at x_1, ..., x_H, except 0 for the action that agrees with u_h in all signs; 0 at other states.
     Features    phi = (alpha, beta a, 0) at x_1, ..., x_{H+1} and (0, 0, 1) at x_{H+2}, of size d + 1 and norm 1, with
                 alpha^2 = 1 / (1 + D (d - 1)), beta^2 = D / (1 + D (d - 1)); P_h(x' | x, a) = <phi(x, a), mu_h(x')>.
-                The constraint is an indicator and not linear in them: `cost=auto` counts.
-    Parameters  `episodes` is K, which sets D: run as many. `u`: signs (H, d - 1), else drawn by `seed`.
+                The constraint is an indicator and not linear in the features: `cost=auto` counts.
+    Parameters  `episodes` is K, which determines D: run as many. `u`: signs (H, d - 1); the default is drawn by `seed`.
     Start       x_1.
-    Optimum     sum_h q (1 - q)^{h-1} (H - h) with q = delta + D (d - 1), safe or not; 0.9000290398977 by default.
+    Optimum     sum_h q (1 - q)^{h-1} (H - h) with q = delta + D (d - 1), with and without the constraint;
+                0.9000290398977 by default.
     Origin      Theorem 2 and its appendix in Wei, Liu and Ying (AAAI 2024), after Zhou, Gu and Szepesvari (2021).
 
-    Departures from the paper, where the print contradicts itself: mu_h puts its mass on x_{h+1}, not on x_{H+1}, and
-    alpha has d - 1 in it, not d + 1; else neither P = <phi, mu> nor ||phi|| = 1 would hold. Rows of P that no episode
-    meets follow from the product: at step h all of x_1, ..., x_{H+1} behave as x_h does.
+    Departures from the paper, where it contradicts itself: mu_h puts its mass on x_{h+1}, not on x_{H+1}, and alpha has
+    d - 1 in it, not d + 1; otherwise neither P = <phi, mu> nor ||phi|| = 1 would hold. Rows of P that no episode meets
+    follow from the product: at step h all of x_1, ..., x_{H+1} behave like x_h.
 
-    Costs hidden: the bound's proof is about agents that see rewards only. `lsvi` is one, for it never reads costs.
+    Hidden costs: the proof of the bound is about agents that observe rewards only. `lsvi` is one: it never reads costs.
     """
     d, H = whole_number("d", d, at_least=2), whole_number("horizon", horizon, at_least=2)
     if d > MOST_D:
@@ -49,7 +50,7 @@ def hard_instance(d: int = 4, horizon: int = 3, episodes: int = 2**12, u: Any = 
     K = whole_number("episodes", episodes)
     least = math.ceil((d - 1) ** 2 * H / 2)
     if least > K:
-        raise EverystepError(f"episodes is {K}; Theorem 2 asks for at least (d - 1)^2 H / 2: give {least} or more.")
+        raise EverystepError(f"episodes is {K}; Theorem 2 requires at least (d - 1)^2 H / 2: give {least} or more.")
     signs = _signs(u, (H, d - 1), whole_number("seed", seed, at_least=0))
 
     delta = 1 / H
@@ -86,7 +87,7 @@ def hard_instance(d: int = 4, horizon: int = 3, episodes: int = 2**12, u: Any = 
 
 
 def _signs(u: Any, shape: tuple[int, int], seed: int) -> np.ndarray:
-    """The signs of u_1, ..., u_H: as given, or drawn."""
+    """The signs of u_1, ..., u_H: given or drawn."""
     if u is None:
         return np.random.default_rng(seed).choice([-1.0, 1.0], shape)
     try:

@@ -1,4 +1,4 @@
-"""Random linear CMDPs: few features, many states, and actions that pay more because they are unsafe."""
+"""Random linear CMDPs: few features, many states, and unsafe actions with higher rewards."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from everystep.errors import EverystepError, real_number, whole_number
 from everystep.mdp.cmdp import Factored, FiniteCMDP, Noise
 from everystep.problems.registry import Comparison, register
 
-ATTEMPTS = 1000  # draws of an action's features, before a margin counts as too wide
+ATTEMPTS = 1000  # draws of an action's features before the margin counts as too wide
 
 
 @register(
@@ -33,23 +33,24 @@ def linear(
     concentration: float = 1.0,
     noise: float = 0.1,
 ) -> FiniteCMDP:
-    """A random linear CMDP: 10 features for 1000 states and 5 actions, of which the unsafe ones tend to pay more.
+    """A random linear CMDP: 10 features for 1000 states and 5 actions; unsafe actions tend to have higher rewards.
 
-    States      `states` of them, without an order.      Actions  `actions` of them, each a mixture of d factors.
+    States      `states` states without an order.
+    Actions     `actions` actions, each a mixture of d factors.
     Features    phi(x, a) ~ Dirichlet over the d factors, so its norm is at most 1 and its entries sum to 1. One action
                 of every state, drawn at random, mixes safe factors only. `concentration` is the sum of the Dirichlet's
-                parameters: actions are nearly single factors when it is small, and much alike when it is large.
+                parameters: actions are nearly single factors when it is small, and similar when it is large.
     Transitions P(x' | x, a) = sum_i phi_i(x, a) mu_i(x'), with mu_i ~ Dirichlet over the states, all parameters 1 / d.
-    Reward      r = <phi, theta_r> in [0, 1]; a safe factor pays at most 1/2, an unsafe one at least that.
+    Reward      r = <phi, theta_r> in [0, 1]; theta_r is at most 1/2 for safe factors and at least 1/2 for unsafe ones.
     Constraint  g = <phi, theta_g> in [-1, 1]; half of the factors are safe, with theta_g in [-1, -margin], the others
-                have theta_g in [margin, 1]. So every state has an action with g <= -margin; and features are drawn anew
-                until none has 0 < g < margin: what is unsafe is so by a margin, too, and can be told from what is safe.
+                have theta_g in [margin, 1]. So every state has an action with g <= -margin. Features are drawn again
+                until no action has 0 < g < margin: unsafe actions are unsafe by a margin and can be recognised.
     Observed    rewards and costs with normal noise of standard deviation `noise`.
     Start       state 0.
     Optimum     1.6735417681735 under the constraint, 3.5047692182009 without it; 41 % of actions are unsafe (seed 0).
-    Origin      made for this library, after the assumptions of the paper: a linear MDP and linear costs.
+    Origin      made for this library under the assumptions of the paper: a linear MDP and linear costs.
 
-    Nothing of size S A S is made: 10,000 states with 200 features take 80 MB an array.
+    No array of size S A S is made: with 10,000 states and 200 features an array takes 80 MB.
     """
     states, actions = whole_number("states", states), whole_number("actions", actions)
     d, horizon = whole_number("d", d, at_least=2), whole_number("horizon", horizon)
@@ -62,11 +63,11 @@ def linear(
     theta_g = np.where(safe, -1, 1) * rng.uniform(margin, 1, d)
     theta_r = np.where(safe, 0, 0.5) + rng.uniform(0, 0.5, d)
     phi = np.zeros((states, actions, d))
-    drawn_anew = np.ones((states, actions), bool)
+    rejected = np.ones((states, actions), bool)
     for _ in range(ATTEMPTS):
-        phi[drawn_anew] = _mixtures(rng, np.full(d, concentration / d), (int(drawn_anew.sum()),))
-        drawn_anew = (phi @ theta_g > 0) & (phi @ theta_g < margin)
-        if not drawn_anew.any():
+        phi[rejected] = _mixtures(rng, np.full(d, concentration / d), (int(rejected.sum()),))
+        rejected = (phi @ theta_g > 0) & (phi @ theta_g < margin)
+        if not rejected.any():
             break
     else:
         raise EverystepError(
@@ -88,12 +89,12 @@ def linear(
 
 
 def _mixtures(rng: np.random.Generator, parameters: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Draws (*shape, n) of a Dirichlet distribution, as gamma variables in shares; a parameter of 0 gives 0.
+    """Draws (*shape, n) from a Dirichlet distribution as normalised gamma variables; a parameter of 0 gives 0.
 
-    With tiny parameters all of a row may round to 0: it is then drawn from the parameters as a single entry.
+    With tiny parameters a whole row may round to 0. It is then one-hot, drawn in proportion to the parameters.
     """
     weights = rng.gamma(parameters, size=(*shape, len(parameters)))
-    one = np.eye(len(parameters))[rng.choice(len(parameters), shape, p=parameters / parameters.sum())]
-    weights = np.where(weights.sum(-1, keepdims=True) > 0, weights, one)
+    one_hot = np.eye(len(parameters))[rng.choice(len(parameters), shape, p=parameters / parameters.sum())]
+    weights = np.where(weights.sum(-1, keepdims=True) > 0, weights, one_hot)
     shares = weights / weights.sum(-1, keepdims=True)
     return np.asarray(shares / shares.sum(-1, keepdims=True))

@@ -6,8 +6,8 @@
         return es.problems.from_map(["S.H", "...", "H.G"], horizon=horizon, name="pond")
 
 The problem then has a name (`everystep list`, `everystep run --problem pond`, experiment files), a gymnasium id and a
-row block in `everystep compare`. A module outside this package registers its problems when it is imported. The command
-imports the modules that installed packages name as entry points of the group `everystep.problems`:
+table in `everystep compare`. A module outside this package registers its problems when it is imported. The command
+imports the modules that installed packages declare as entry points of the group `everystep.problems`:
 
     [project.entry-points."everystep.problems"]
     mine = "my_package.my_problems"
@@ -119,6 +119,8 @@ def _check_distinct(new: ProblemDefinition, old: ProblemDefinition) -> None:
     """Refuse a name or an id of another problem; a module that is imported again replaces its own."""
     home = lambda definition: (definition.make.__module__, definition.make.__qualname__)
     if new.name == old.name and home(new) != home(old):
-        raise EverystepError(f"a problem '{new.name}' exists already ({'.'.join(home(old))}); choose another name.")
+        raise EverystepError(
+            f"problem '{new.name}' is registered already ({'.'.join(home(old))}); choose another name."
+        )
     if new.name != old.name and new.gym_id is not None and new.gym_id == old.gym_id:
         raise EverystepError(f"gym_id {new.gym_id} belongs to the problem '{old.name}'; choose another id.")

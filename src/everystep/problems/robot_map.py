@@ -10,37 +10,38 @@ from everystep.mdp.cmdp import FiniteCMDP, Grid, Known, Noise
 from everystep.problems.grids import ACTIONS, cell_name, grid_coordinates, landing_cells
 from everystep.problems.registry import Comparison, register
 
-SLIPS = (0.9, 0.06, 0.04)  # the unknown shares of moves that go as intended, to the left of it, to the right
+SLIPS = (0.9, 0.06, 0.04)  # unknown probabilities: a move as intended, turned to its left, to its right
 TAU = 0.5
 CENTRES = 3  # along each side of the map
-AT_REST = 0.4  # the share of a cell's hazard that standing still there costs
-KERNEL_SHARE = 0.1  # the scale of kernels in the triples: what they say of costs is nothing
-OF_FREE = (0.4, 0.9)  # what the safe optimum may be of the unconstrained one, in 5/2 size steps
-LEAST_HARM = 0.5  # that the unconstrained optimum must do then
+AT_REST = 0.4  # the fraction of a cell's hazard that staying there costs
+KERNEL_SHARE = 0.1  # the scale of kernels in the triples, which carry no information on costs
+OF_FREE = (0.4, 0.9)  # range of the ratio of the safe optimum to the unconstrained one, for H = 5/2 size
+LEAST_HARM = 0.5  # least expected violation of the unconstrained optimum for that H
 ATTEMPTS = 1000
 
 
 @register("robot-map", gym_id="everystep/RobotMap-v0", compared=Comparison(episodes=500))
 def robot_map(seed: int = 0, horizon: int = 25, size: int = 10) -> FiniteCMDP:
-    """A robot on a 10 x 10 map with smooth hazards: moves slip by unknown shares, staying is known to be safe.
+    """A robot on a 10 x 10 map with smooth hazards: moves slip with unknown probabilities, staying is known to be safe.
 
     States      cells, row by row from the top left, where the robot starts. The goal is the top right.
     Actions     left, down, right, up, stay.
-    Transitions P = w_1 P_intended + w_2 P_left + w_3 P_right: a move goes where it aims, or is turned to its left or
-                right; at the edge it stays. w = (0.9, 0.06, 0.04) is not known, the three kernels are. Staying is sure.
-    Reward      exp(-distance^2 / (2 (size / 3)^2)) of the cell landed on to the goal: 1 a step for standing there.
-    Constraint  the hazard of a cell is <gamma, psi(x')>, with psi(x') in shares of 3 x 3 radial basis functions around
-                evenly placed centres, and gamma in [0, 1] drawn by `seed`. A move costs the hazard of the cell landed
-                on, staying 0.4 of it; c is its mean, g = c - 0.5. So staying is safe everywhere, by 0.1 at least.
-    Observed    rewards and costs of the cell landed on.
+    Transitions P = w_1 P_intended + w_2 P_left + w_3 P_right: a move goes as intended, or is turned to its left or
+                right; at the edge it stays. The three kernels are known, w = (0.9, 0.06, 0.04) is not. Staying never
+                slips.
+    Reward      exp(-distance^2 / (2 (size / 3)^2)), with the distance from the next cell to the goal: 1 per step there.
+    Constraint  the hazard of a cell is <gamma, psi(x')>, where psi(x') are 3 x 3 normalised radial basis functions
+                around evenly spaced centres and gamma in [0, 1] is drawn by `seed`. A move costs the hazard of the next
+                cell, staying 0.4 of it; c is the mean cost, g = c - 0.5. So staying is safe everywhere by at least 0.1.
+    Observed    rewards and costs of the next cell.
     Triples     phi(x, a, x') = [0.1 P_n(x' | x, a) for each kernel, psi(x') or 0.4 psi(x')] of size 12, scaled to norms
-                up to 1, and 0 where x' cannot follow. P and the costs seen on arrival are linear in them.
+                of at most 1, and 0 where x' cannot follow. P and the costs observed on arrival are linear in them.
     Start       the top left cell.
-    Known       the threshold 0.5, staying as safe action, the triples.
+    Known       the threshold 0.5, staying as the safe action, the triples.
     Optimum     15.285493232370 under the constraint, 19.963683506937 without it, 0.653035246348 for staying (seed 0).
-    Origin      LSVI-NEW's paper (Shi, Liang and Shroff, 2023) reports on a 10 x 10 robot map with H = 100 and prints
-                none. This one is made for this library; maps are drawn until safety costs some of the reward but not
-                all of it. `horizon=100` is theirs; 25 runs faster.
+    Origin      LSVI-NEW's paper (Shi, Liang and Shroff, 2023) reports results on a 10 x 10 robot map with H = 100 that
+                it does not print. This one was made for this library: maps are drawn until safety costs some of the
+                reward but not all of it. `horizon=100` is that of the paper; 25 runs faster.
     """
     horizon, n = whole_number("horizon", horizon), whole_number("size", size, at_least=4)
     rng = np.random.default_rng(whole_number("seed", seed, at_least=0))
@@ -53,7 +54,7 @@ def robot_map(seed: int = 0, horizon: int = 25, size: int = 10) -> FiniteCMDP:
 
     psi = _radial(n)
     share = np.where(np.arange(A) == A - 1, AT_REST, 1.0)
-    seen = share[None, :, None, None] * psi[None, None]  # of each (a, x')
+    seen = share[None, :, None, None] * psi[None, None]  # for each (a, x')
     possible = (kernels.sum(0) > 0)[..., None]
     triples = np.concatenate([KERNEL_SHARE * np.moveaxis(kernels, 0, -1), possible * seen], -1)
     triples /= np.linalg.norm(triples, axis=-1).max()
@@ -80,16 +81,16 @@ def robot_map(seed: int = 0, horizon: int = 25, size: int = 10) -> FiniteCMDP:
 
     for _ in range(ATTEMPTS):
         hazard = psi @ _weights(rng)
-        judged = drawn(hazard, 5 * n // 2)  # whatever the horizon is, so that it changes no map
+        judged = drawn(hazard, 5 * n // 2)  # at a fixed horizon, so that `horizon` does not change the map
         safe, free = planner.solve(judged).value, planner.solve(judged, safe=False)
         worth, harm = safe / free.value, planner.evaluate(judged, free.policy).violation
         if OF_FREE[0] <= worth <= OF_FREE[1] and harm >= LEAST_HARM:
             return drawn(hazard, horizon)
-    raise EverystepError(f"no map of size {n} and seed {seed} has a safe way to the goal; give another seed or size.")
+    raise EverystepError(f"no map of size {n} and seed {seed} has a safe route to the goal; give another seed or size.")
 
 
 def _radial(n: int) -> np.ndarray:
-    """psi (S, 9): radial basis functions around evenly placed centres, in shares that sum to 1 at every cell."""
+    """psi (S, 9): radial basis functions around evenly spaced centres, normalised to sum to 1 at every cell."""
     row, column = np.indices((n, n)).reshape(2, -1, 1)
     place = (np.arange(CENTRES) + 0.5) / CENTRES * n - 0.5
     y, x = (each.reshape(1, -1) for each in np.meshgrid(place, place, indexing="ij"))
@@ -98,7 +99,7 @@ def _radial(n: int) -> np.ndarray:
 
 
 def _weights(rng: np.random.Generator) -> np.ndarray:
-    """gamma: the centre between start and goal is dangerous, and so are two more below them."""
+    """gamma: the centre between start and goal is dangerous, and two more below are, too."""
     gamma = rng.uniform(0.0, 0.3, CENTRES**2)
     dangerous = [CENTRES // 2, *rng.permutation(np.arange(CENTRES, CENTRES**2))[:2]]
     gamma[dangerous] = rng.uniform(0.85, 1.0, len(dangerous))

@@ -1,4 +1,4 @@
-"""Media streaming: a buffer that must not run empty, and two servers to fill it from."""
+"""Media streaming: a buffer that must not run empty, and two servers that fill it."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from everystep.mdp.cmdp import FiniteCMDP, Known, Noise
 from everystep.problems.registry import Comparison, register
 
 SLOW, FAST = 0, 1
-DELIVERS = (0.5, 0.9)  # the chance that a server delivers a packet within a step
-PLAYS = 0.7  # the chance that a packet is played within a step, if there is one
-PAYS = (1.0, 0.2)  # what is saved by each server
+DELIVERS = (0.5, 0.9)  # the probability that a server delivers a packet within a step
+PLAYS = 0.7  # the probability that a packet is played within a step, if there is one
+PAYS = (1.0, 0.2)  # the saving with each server
 
 
 @register("streaming", gym_id="everystep/Streaming-v0", compared=Comparison(episodes=2000, ablation=True))
 def streaming(horizon: int = 4, levels: int = 6, limit: float = 0.2) -> FiniteCMDP:
-    """A media buffer filled from a slow, cheap server or from a fast one: it must hardly ever run empty.
+    """A media buffer filled by a slow, cheap server or a fast one: it must rarely run empty.
 
     States      packets in the buffer, 0 to levels - 1.
-    Actions     slow or fast: where the next packet is asked for.
+    Actions     slow or fast: the server that is asked for the next packet.
     Transitions a packet arrives with probability 0.5 (slow) or 0.9 (fast), and one is played with probability 0.7 if
-                there was one; what does not fit in is lost.
-    Reward      1 for slow, 0.2 for fast: what the cheaper server saves.
-    Constraint  c = P(the buffer is empty after the step), g = c - limit. Slow is unsafe with one packet and with none.
+                there was one; a packet that does not fit is lost.
+    Reward      1 for slow, 0.2 for fast: the saving.
+    Constraint  c = P(the buffer is empty after the step), g = c - limit. Slow is unsafe with one packet or none.
     Observed    whether the buffer was empty, minus the limit.
     Start       one packet.
-    Known       the threshold, `limit`, and fast, which is safe at every level.
+    Known       the threshold `limit`, and fast as the safe action at every level.
     Optimum     1.6223336 under the constraint, 4 without it, 0.8 with the fast server alone.
-    Origin      streaming is a usual example of constrained MDPs; these numbers are made for this library.
+    Origin      streaming is a common example of constrained MDPs; the numbers were chosen for this library.
     """
     horizon, S = whole_number("horizon", horizon), whole_number("levels", levels, at_least=3)
     limit = real_number("limit", limit, 0, 1)

@@ -1,4 +1,4 @@
-"""A problem that is at once a linear MDP and a linear mixture, for agents that are told a safe action in advance."""
+"""A problem that is both a linear MDP and a linear mixture, for agents that require a known safe action."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ TAU = 0.5  # the threshold on costs
 SAFE_COSTS = 0.2, 0.3  # of the known safe actions
 LEAST_COST, MOST_COST = 0.05, 1.0  # of the safest and of the most dangerous class of risk
 CLEAR = 0.02  # no cost lies closer to the threshold than this
-DANGEROUS, HARMLESS = 0.7, 0.45  # costs at the end of each state's first direction at least, of its second at most
+DANGEROUS, HARMLESS = 0.7, 0.45  # lower bound on costs where a state's first direction ends; upper, its second
 ATTEMPTS = 10_000
-DRAWS = 50_000  # of a distribution over factors with a cost as wanted; one in thousands fits with d = 30
+DRAWS = 50_000  # of a distribution over factors with a cost in a range; with d = 30 one in thousands fits
 
 
 @register("synthetic", gym_id="everystep/Synthetic-v0", compared=Comparison(episodes=10_000))
@@ -27,29 +27,30 @@ def synthetic(
     levels: int = 5,
     noise: float = 0.01,
 ) -> FiniteCMDP:
-    """Steps away from a known safe action, in 8 states: a linear MDP and a linear mixture at once, with d = 5.
+    """Steps away from a known safe action in 8 states: both a linear MDP and a linear mixture, with d = 5.
 
-    States      `states` of them, without an order.
-    Actions     0 is a0, known to be safe. The others are (direction j, level alpha), alpha = 1/levels, ..., 1: a part
-                alpha of the way from a0 to the end of direction j. So actions are a grid of a star-convex set.
+    States      `states` states without an order.
+    Actions     0 is a0, known to be safe. The others are (direction j, level alpha) with alpha = 1/levels, ..., 1: a
+                fraction alpha of the way from a0 to the end of direction j. So actions form a grid in a star-convex
+                set.
     Features    phi(x, a) is a distribution over d factors, phi(x, (j, alpha)) = (1 - alpha) phi(x, a0) + alpha phi_j(x)
-    Transitions two known kernels P_n(x' | x, a) = sum_i phi_i(x, a) B_n(i, x') in unknown shares: w_1 P_1 + w_2 P_2.
-                So P = <phi(x, a), mu(x')> with mu = w_1 B_1 + w_2 B_2: a linear MDP.
-    Reward      r = <phi, theta_r> in [0, 1]; the more dangerous a factor, the more it pays, within a jitter of 0.1.
-    Constraint  psi(x, a) = M phi(x, a) is a distribution over d - 2 classes of risk, which cost gamma, from 0.05 to 1:
-                c = <gamma, psi>, g = c - 0.5. c(x, a0) is in [0.2, 0.3]. One direction of every state ends at a cost
-                of at least 0.7, one at 0.45 at most, and no cost lies within 0.02 of the threshold.
-    Triples     phi(x, a, x') = scale [P_1(x' | x, a), P_2(x' | x, a), psi(x, a)] of size d with norms up to 1. So
+    Transitions a mixture of two known kernels P_n(x' | x, a) = sum_i phi_i(x, a) B_n(i, x') with unknown weights:
+                w_1 P_1 + w_2 P_2. So P = <phi(x, a), mu(x')> with mu = w_1 B_1 + w_2 B_2: a linear MDP.
+    Reward      r = <phi, theta_r> in [0, 1]; more dangerous factors have higher rewards, up to a jitter of 0.1.
+    Constraint  psi(x, a) = M phi(x, a) is a distribution over d - 2 classes of risk with costs gamma from 0.05 to 1:
+                c = <gamma, psi>, g = c - 0.5. c(x, a0) is in [0.2, 0.3]. In every state one direction ends at a cost
+                of at least 0.7 and one at a cost of at most 0.45. No cost lies within 0.02 of the threshold.
+    Triples     phi(x, a, x') = scale [P_1(x' | x, a), P_2(x' | x, a), psi(x, a)] of size d with norms at most 1. So
                 P = <(w, 0) / scale, phi(x, a, x')> and c = <(0, gamma) / scale, phi(x, a, x')>: a linear mixture.
-    Observed    costs with normal noise of standard deviation `noise`; rewards as they are.
+    Observed    costs with normal noise of standard deviation `noise`; rewards without noise.
     Start       state 0.
     Known       the threshold 0.5, a0 and its costs, the triples.
-    Optimum     1.3927642593879 under the constraint, 2.2015423675755 without it, 0.9037172482434 of a0 for ever; 23 %
-                of actions are unsafe (seed 0).
+    Optimum     1.3927642593879 under the constraint, 2.2015423675755 without it, 0.9037172482434 for a0 at every
+                step; 23 % of actions are unsafe (seed 0).
     Origin      the papers of SLUCB-QVI (Amani, Thrampoulidis and Yang, 2021) and LSVI-NEW (Shi, Liang and Shroff, 2023)
-                both report on a synthetic problem with d = 5, H = 3, threshold 0.5 and noise 0.01, and print none. This
-                one is made for this library, to meet the assumptions of both. What a0 shows in all states spans all
-                features, so that playing it alone already teaches costs: LSVI-NEW assumes as much.
+                report results on a synthetic problem with d = 5, H = 3, threshold 0.5 and noise 0.01, but do not print
+                it. This one was made for this library and meets the assumptions of both. The features of a0 in all
+                states span all features, so that costs can be learnt from a0 alone, as LSVI-NEW assumes.
     """
     d, horizon, states = (
         whole_number("d", d, at_least=4),
@@ -97,7 +98,7 @@ def synthetic(
 
 
 def _risk_classes(d: int) -> np.ndarray:
-    """M (d - 2, d): factors lie evenly between the safest class and the most dangerous, and mix their neighbours."""
+    """M (d - 2, d): factors lie evenly between the safest class and the most dangerous; each mixes its neighbours."""
     place = np.linspace(0, d - 3, d)
     return np.maximum(0, 1 - np.abs(place - np.arange(d - 2)[:, None]))
 
@@ -108,18 +109,16 @@ def _drawn(rng: np.random.Generator, costs: np.ndarray, least: float, most: floa
         phi = rng.dirichlet(np.full(len(costs), 0.6))
         if least <= phi @ costs <= most:
             return phi
-    raise EverystepError(f"d is {len(costs)}, so many factors that all actions cost the same; give 30 or fewer.")
+    raise EverystepError(f"d is {len(costs)}, too many factors for costs that differ; give 30 or fewer.")
 
 
 def _end(
     rng: np.random.Generator, costs: np.ndarray, home: np.ndarray, alpha: np.ndarray, least: float, most: float
 ) -> np.ndarray:
-    """Where a direction ends: as `_drawn`, with all costs on the way there clear of the threshold."""
+    """The end of a direction: as `_drawn`, with all costs on the way away from the threshold."""
     for _ in range(ATTEMPTS):
         phi = _drawn(rng, costs, least, most)
         on_the_way = (1 - alpha) * (home @ costs) + alpha * (phi @ costs)
         if np.abs(on_the_way - TAU).min() >= CLEAR:
             return phi
-    raise EverystepError(
-        f"levels is {len(alpha)}, so many that costs near the threshold cannot be avoided; give fewer."
-    )
+    raise EverystepError(f"levels is {len(alpha)}, too many to keep all costs away from the threshold; give fewer.")

@@ -1,4 +1,4 @@
-"""Terrains: hills whose steep climbs are unsafe. Costs vary smoothly, so that one step tells of its neighbours."""
+"""Terrains: hills where steep climbs are unsafe. Costs vary smoothly, so that one step informs about its neighbours."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from everystep.problems.grids import (
 )
 from everystep.problems.registry import Comparison, register
 
-STEEP = 0.2  # the share of moves between cells that is unsafe when no limit is given
-LENGTHY, DETOUR = 0.6, 4  # a drawn route fills this share of the horizon, and is so many steps longer than a direct one
-LENGTHS = 0.1, 100.0  # in cells: below it heights are unrelated, above it the ground is flat up to rounding
+STEEP = 0.2  # the fraction of moves between cells that are unsafe by default
+LENGTHY, DETOUR = 0.6, 4  # least length of a drawn route: a fraction of the horizon, and steps beyond a direct route
+LENGTHS = 0.1, 100.0  # in cells: below, heights are independent; above, the ground is flat up to rounding
 ROUNDING = 1e-9  # a climb this close to the limit is equal to it, and safe
 WIDEST = 64  # P has (cells x cells) entries for each action: at 64 x 64 cells they take half a gigabyte
 
@@ -44,24 +44,24 @@ def terrain(
     horizon: int = 26,
     sigma: float = 0.0,
 ) -> FiniteCMDP:
-    """Hills drawn from a Gaussian process: reach the goal in 26 slippery steps, never climbing too steeply.
+    """Hills drawn from a Gaussian process: reach the goal in 26 slippery steps without climbing too steeply.
 
-    States      size * size cells, row * size + column.      Actions  0 left, 1 down, 2 right, 3 up.
-    Transitions 0.9 as intended, 0.05 to each side; leaving the grid keeps the place; the goal is absorbing.
+    States      size * size cells, row * size + column.
+    Actions     0 left, 1 down, 2 right, 3 up.
+    Transitions 0.9 as intended, 0.05 to each side; a move off the grid stays in place; the goal is absorbing.
     Reward      6 on the step that enters the goal, 0.01 on every other step.
     Constraint  g = (slope - limit) / scale, where slope = height of the cell aimed at - height of the cell: climbing by
-                more than `limit` is unsafe, going down never is. Without a limit, a fifth of the moves between cells is
-                unsafe, or fewer where a pit could not be left otherwise. Keeping the place, at the edge or at the
+                more than `limit` is unsafe, descending is safe. By default a fifth of the moves between cells are
+                unsafe, or fewer where a pit would otherwise have no safe exit. Staying in place, at the edge or at the
                 goal, is a slope of 0: g = -limit / scale. The scale is the largest |slope - limit|, so that |g| <= 1,
-                or more if the prior variance of g would exceed 1. Costs are observed with normal noise of standard
+                or larger if the prior variance of g would exceed 1. Costs are observed with normal noise of standard
                 deviation `sigma`.
     Optimum     5.6018542360537 under the constraint, 6.2499993233186 without it (seed 0).
-    Origin      made for this library; the slopes of Mars in SafeMDP (Turchetta, Berkenkamp and Krause, NIPS 2016)
-                suggested it.
+    Origin      made for this library after the slopes of Mars in SafeMDP (Turchetta, Berkenkamp and Krause, NIPS 2016).
 
-    Heights have mean 0, variance 1 and covariance exp(-distance^2 / (2 length^2)) between cells. They, start and goal
-    are drawn until every cell has a safe action and the shortest safe route fills 0.6 of the horizon, leaves three
-    steps to spare and is at least four steps longer than the shortest of all routes: there is something to learn.
+    Heights have mean 0, variance 1 and covariance exp(-distance^2 / (2 length^2)) between cells. Heights, start and
+    goal are drawn until every cell has a safe action, and the shortest safe route takes at least 0.6 of the horizon,
+    leaves three steps to spare and is at least four steps longer than the shortest of all routes.
     """
     rng = np.random.default_rng(whole_number("seed", seed, at_least=0))
     size, horizon = whole_number("size", size, at_least=2), whole_number("horizon", horizon, at_least=SPARE + 1)
@@ -91,14 +91,14 @@ def terrain_from(
     sigma: float = 0.0,
     length: float = 3.0,
 ) -> FiniteCMDP:
-    """A terrain from heights of your own: an array, a .npy file, numbers with commas (.csv) or a grey-scale .png.
+    """A terrain from given heights: an array, a .npy file, comma-separated numbers (.csv) or a grey-scale .png.
 
-    States, actions, transitions, reward and constraint as `terrain`; the map may be rectangular.
-    `limit` is in the units of the map (0 to 1 for a picture); without one it is as for `terrain`.
-    `start` and `goal` are (row, column), counted from 0. What is not given is chosen so that the shortest safe route is
-    the longest which leaves three steps of the horizon to spare; among these, so that it is the longest way round.
-    Heights are standardised (mean 0, standard deviation 1), which changes no cost and makes `length`, in cells, all
-    that the suggested kernel needs to know: heights further apart than this have little to do with each other.
+    States, actions, transitions, reward and constraint are those of `terrain`; the map may be rectangular.
+    `limit` is in the units of the map (0 to 1 for a picture); its default is that of `terrain`.
+    `start` and `goal` are (row, column), counted from 0. By default they are chosen so that the shortest safe route is
+    the longest one that leaves three steps of the horizon to spare; among these, the one with the longest detour.
+    Heights are standardised (mean 0, standard deviation 1), which changes no cost. `length`, in cells, is then the only
+    parameter of the suggested kernel: heights further apart than this are nearly independent.
     """
     if not isinstance(heights, str | Path):
         return _from_heights(heights, start, goal, limit, horizon, sigma, length, "terrain")
@@ -120,7 +120,7 @@ def rbf(distance: Any, length: float) -> np.ndarray:
 def covariance_root(size: int, length: float) -> np.ndarray:
     """A root R of the covariance along one axis, for both: R Z R has covariance exp(-a^2 - b^2) if Z is white noise.
 
-    The symmetric root, for it does not depend on the signs of eigenvectors, which machines choose differently.
+    The symmetric root, because it does not depend on the signs of eigenvectors, which differ between machines.
     """
     at = np.arange(size)
     values, vectors = np.linalg.eigh(rbf(at[:, None] - at, length))
@@ -141,7 +141,7 @@ class Hills:
         self.safe = self.excess <= 0
 
     def _usual_limit(self) -> float:
-        """What the steepest fifth of the moves between cells exceeds; more where a pit could not be left otherwise."""
+        """The limit that a fifth of the moves between cells exceed; higher where a pit would have no safe exit."""
         steep = np.quantile(self.slope[self.landing != self.own], 1 - STEEP)
         return float(max(steep, self.slope.min(1).max()))
 
@@ -152,26 +152,26 @@ class Hills:
         return stuck
 
     def safe_steps(self, goals: list[int], at_most: int) -> np.ndarray:
-        """(S, n): the steps of a shortest route over safe moves from every cell to each goal, inf beyond `at_most`."""
+        """(S, n): the length of a shortest route over safe moves from every cell to each goal, inf beyond `at_most`."""
         return steps_to(self.own == np.array(goals), np.where(self.safe, self.landing, self.own), at_most)
 
     def direct_steps(self, start: Any, goal: Any) -> Any:
-        """The steps of a shortest route over all moves."""
+        """The length of a shortest route over all moves."""
         return abs(start // self.width - goal // self.width) + abs(start % self.width - goal % self.width)
 
     def problem(self, start: int, goal: int, length: float, horizon: int, sigma: float, name: str) -> FiniteCMDP:
         """The problem of walking on these heights, which have unit variance, from `start` to `goal`.
 
-        As g = (slope - limit) / scale is a constant and a difference of heights, its prior is a constant kernel and a
-        difference of the heights' kernel. At the goal every action lands where it is, so that this holds there, too.
+        Because g = (slope - limit) / scale is a constant plus a difference of heights, its prior is a constant kernel
+        plus a difference of the heights' kernel. At the goal every action aims at the goal, so that this holds there.
         """
         S, width = self.heights.size, self.width
         at_goal = np.arange(S) == goal
         P, earned = slippery_moves(self.landing, at_goal), entering_rewards(at_goal, len(ACTIONS))
         landing, excess = self.landing.copy(), self.excess.copy()
         landing[goal], excess[goal] = goal, -self.limit
-        # Not only g stays below 1, but also its prior variance k(y, y), as the theory of Gaussian processes wants it;
-        # by a hair more than needed, because the text of the kernel is rounded.
+        # The prior variance k(y, y) of g stays below 1, too, as the theory of Gaussian processes requires; with a small
+        # reserve, because the text of the kernel is rounded.
         prior = math.hypot(self.limit, math.sqrt(2 - 2 * rbf(1, length)))
         scale = max(float(np.abs(excess).max()), prior * (1 + 1e-5))
         constant, weight = (self.limit / scale) ** 2, (1 / scale) ** 2
@@ -210,8 +210,8 @@ def _from_heights(
         needed = hills.slope.min(1)[stuck].max() * unit
         raise EverystepError(
             f"{cell_name(int(stuck.argmax()), hills.width)} has no safe action, "
-            f"for it climbs more than the limit {hills.limit * unit:.4g} every way; "
-            f"raise limit to {needed * 1.001:.4g}."  # a little more than needed, so that rounding keeps the promise
+            f"because every move climbs more than the limit {hills.limit * unit:.4g}; "
+            f"raise limit to {needed * 1.001:.4g}."  # with a small reserve for rounding
         )
     most = horizon if first is not None and last is not None else horizon - SPARE
     starts, goals = ([*range(heights.size)] if x is None else [x] for x in (first, last))
@@ -231,13 +231,13 @@ def _from_heights(
 
 
 def _standardised(given: Any) -> tuple[np.ndarray, float]:
-    """Heights with mean 0 and standard deviation 1, and the unit they are now measured in."""
+    """Heights with mean 0 and standard deviation 1, and their unit."""
     try:
         heights = np.asarray(given)
     except ValueError:
         heights = np.array(None)  # rows of different lengths
     if heights.dtype.kind not in "biuf":
-        raise EverystepError("the heights are no table of numbers; give rows of equally many numbers.")
+        raise EverystepError("the heights are not a table of numbers; give rows of equal length.")
     if heights.ndim != 2 or min(heights.shape) < 2 or heights.size > WIDEST**2:
         raise EverystepError(
             f"the heights have shape {heights.shape}; give at least 2 rows and 2 columns, of at most {WIDEST**2} cells."
@@ -271,20 +271,20 @@ def _cell(field: str, given: Any, shape: tuple[int, ...]) -> int | None:
 
 # --- files of heights ------------------------------------------------------------------------------------------------
 def _read_npy(path: Path) -> np.ndarray:
-    """An array. `read_array` takes nothing but the format of .npy; numpy.load would go on to try others."""
+    """An array. `read_array` accepts the format of .npy only; numpy.load would also try others."""
     try:
         with path.open("rb") as file:
             return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
     except MemoryError:
         raise
-    except Exception as error:  # a damaged header is parsed as Python, and may raise whatever that does
+    except Exception as error:  # a damaged header is parsed as Python and may raise any error
         if "allow_pickle" in str(error):
             raise EverystepError("it holds Python objects, which are never unpickled. Save plain numbers.") from None
         raise EverystepError("it cannot be read as .npy. Write it with numpy.save.") from None
 
 
 def _read_csv(path: Path) -> np.ndarray:
-    """A row of numbers on each line, with commas between them."""
+    """Comma-separated numbers, one row per line."""
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError:
@@ -313,12 +313,12 @@ def _read_png(path: Path) -> np.ndarray:
             image = np.asarray(imread(file, format="png"))
     except MemoryError:
         raise
-    except Exception:  # what a reader of pictures may raise on a broken one is written nowhere
+    except Exception:  # the errors of the image reader are not documented
         raise EverystepError("it cannot be read as .png. Save it as a grey-scale PNG.") from None
     if image.ndim == 2:
         return image
     if (image[..., :3] != image[..., :1]).any():
-        raise EverystepError("it is a colour picture. Save it as a grey-scale PNG, the lighter the higher.")
+        raise EverystepError("it is a colour picture. Save it as a grey-scale PNG, where lighter is higher.")
     return image[..., 0]
 
 
