@@ -38,6 +38,7 @@ def test_every_problem_accepts_a_horizon_and_is_compared_with_parameters_it_has(
     assert set(definition.comparison.parameters) <= set(definition.parameters)
 
 
+@pytest.mark.quick
 def test_a_registered_function_is_returned_as_it_was(registry):
     assert register("pond")(pond) is pond
     assert registry["pond"] == ("pond", pond, None, None)
@@ -71,6 +72,7 @@ def test_an_id_that_gymnasium_would_not_accept_is_refused(gym_id, registry):
         register("pond", gym_id=gym_id)
 
 
+@pytest.mark.quick
 def test_names_and_ids_of_other_problems_are_refused(registry):
     taken = r"^problem 'linear' is registered already \(everystep.problems.linear.linear\); choose another name"
     with pytest.raises(EverystepError, match=taken):
