@@ -39,17 +39,17 @@ ABLATION: dict[str, Recipe] = {
 }
 
 
-class Prepared(NamedTuple):
+class PreparedComparison(NamedTuple):
     """The runs by problem, and the reasons why other agents are left out of them."""
 
     runs: dict[str, experiment.Experiment]
     left_out: dict[str, dict[str, str]]
 
-    def missing(self, out: Path) -> Prepared:
+    def missing(self, out: Path) -> PreparedComparison:
         """The runs that are not finished in `out`; a folder that holds another run is refused."""
         found = {name: run_folder.inspect(out / name, run.spec) for name, run in self.runs.items()}
         runs = {name: run for name, run in self.runs.items() if found[name] is not FolderState.FINISHED}
-        return Prepared(runs, self.left_out)
+        return PreparedComparison(runs, self.left_out)
 
     @property
     def episodes(self) -> int:
@@ -68,7 +68,7 @@ def prepare(
     names: Sequence[str] | None = None,
     seeds: int = 32,
     episodes: int | None = None,
-) -> Prepared:
+) -> PreparedComparison:
     """Agents (default: all) on problems (default: all that are compared), without the agents that cannot run there."""
     recipes = [Recipe(name) for name in REGISTERED] if agents is None else list(agents)
     if not recipes or (names is not None and not names):
@@ -80,14 +80,14 @@ def prepare(
             raise unknown("problem", name, compared, f"compare knows {', '.join(compared)}.")
         make, how = compared[name]
         problem, K = make(**how.parameters), how.episodes if episodes is None else episodes
-        able, left_out[name] = _able(recipes, how.settings, problem, K)
+        able, left_out[name] = _agents_that_can_run(recipes, how.settings, problem, K)
         if not able:
             raise EverystepError(f"no agent can run on {name}: {'; '.join(left_out[name].values())}")
         runs[name] = experiment.prepare(problem, able, K, seeds)
-    return Prepared(runs, left_out)
+    return PreparedComparison(runs, left_out)
 
 
-def ablation(names: Sequence[str] | None = None, seeds: int = 32, episodes: int | None = None) -> Prepared:
+def ablation(names: Sequence[str] | None = None, seeds: int = 32, episodes: int | None = None) -> PreparedComparison:
     """LSVI-AE, and LSVI-AE without each of its ingredients."""
     named = [recipe.called(name) for name, recipe in ABLATION.items()]
     if names is None:
@@ -95,7 +95,7 @@ def ablation(names: Sequence[str] | None = None, seeds: int = 32, episodes: int 
     return prepare(named, names, seeds, episodes)
 
 
-def _able(
+def _agents_that_can_run(
     recipes: Sequence[Recipe], settings: Mapping[str, Any], problem: FiniteCMDP, episodes: int
 ) -> tuple[list[Recipe], dict[str, str]]:
     """The agents that can run on a problem, with its settings; and for the others, the sentence that refuses them."""
@@ -112,7 +112,7 @@ def _able(
     return able, refused
 
 
-class Row(NamedTuple):
+class ComparisonRow(NamedTuple):
     """The measurements of one agent on one problem; intervals over seeds, differences to the first agent of the run."""
 
     problem: str
@@ -129,10 +129,10 @@ class Row(NamedTuple):
     violation_difference: statistics.Paired | None
 
 
-class Table(NamedTuple):
+class ComparisonTable(NamedTuple):
     """The contents of all run folders."""
 
-    rows: list[Row]
+    rows: list[ComparisonRow]
     runs: dict[str, dict[str, Any]]  # the summary of each problem
     left_out: dict[str, dict[str, str]]
     unfinished: tuple[Path, ...] = ()
@@ -185,7 +185,7 @@ actions. safe actions: certified by the cost intervals at the end, mean number p
 the first agent, paired over seeds, with the p-value of a sign-flip test."""
 
 
-def _cells(row: Row) -> list[str]:
+def _cells(row: ComparisonRow) -> list[str]:
     share = row.violating_episodes
     percent = f"{share.mean:.1%} [{share.low:.1%}, {share.high:.1%}]"
     numbers = [
@@ -204,7 +204,7 @@ def _difference(paired: statistics.Paired | None) -> str:
     return f"{tables.number(float(paired.difference.mean))} ({p})"
 
 
-def _csv_lines(row: Row) -> Iterator[list[Any]]:
+def _csv_lines(row: ComparisonRow) -> Iterator[list[Any]]:
     for name in ("final_value", "regret", "violation", "violation_in_the_mean", "violating_episodes"):
         yield [row.problem, row.agent, row.needs, name, *(float(number) for number in getattr(row, name))]
     if row.safe_set is not None:
@@ -215,9 +215,9 @@ def _csv_lines(row: Row) -> Iterator[list[Any]]:
             yield [row.problem, row.agent, row.needs, f"{name}_p", paired.p, "", ""]
 
 
-def read(out: Path) -> Table:
+def read(out: Path) -> ComparisonTable:
     """The table of all run folders inside `out`."""
-    rows: list[Row] = []
+    rows: list[ComparisonRow] = []
     runs, left_out = {}, {}
     unfinished = tuple(sorted(path.parent for path in out.glob(f"*/{run_folder.WORK}")))
     for folder in sorted({path.parent for path in out.glob("*/spec.json")} - set(unfinished)):
@@ -231,10 +231,10 @@ def read(out: Path) -> Table:
             raise EverystepError(
                 f"'{folder}' has files that cannot be read; remove it and run `everystep compare` again."
             ) from None
-    return Table(rows, runs, left_out, unfinished)
+    return ComparisonTable(rows, runs, left_out, unfinished)
 
 
-def _rows(folder: Path, spec: Mapping[str, Any], summary: Mapping[str, Any]) -> Iterator[Row]:
+def _rows(folder: Path, spec: Mapping[str, Any], summary: Mapping[str, Any]) -> Iterator[ComparisonRow]:
     columns = run_folder.read_curves(folder, ("value", "regret", "violation", "mixture_violation"))
     over_seeds = lambda samples: statistics.mean_over_seeds(samples, np.random.default_rng(0))
     paired = lambda own, other: statistics.paired(own, other, np.random.default_rng(0))
@@ -243,7 +243,7 @@ def _rows(folder: Path, spec: Mapping[str, Any], summary: Mapping[str, Any]) -> 
         curves = columns[agent["label"]]
         regret, violation = curves["regret"].sum(1), curves["violation"].sum(1)
         in_the_mean = curves["mixture_violation"].sum(1) if "mixture_violation" in curves else violation
-        yield Row(
+        yield ComparisonRow(
             problem=folder.name,
             agent=agent["label"],
             needs=REGISTERED[agent["agent"]].needs if agent["agent"] in REGISTERED else "?",
