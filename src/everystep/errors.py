@@ -1,4 +1,4 @@
-"""The one exception a person meets: a sentence with the field, the value and the remedy."""
+"""The exception that users see: one sentence with the field, the value and the remedy."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from typing import Any
 
 
 class EverystepError(ValueError):
-    """A wrong input. Its text is one sentence, ready to be shown; the command exits with status 2.
+    """A wrong input. Its text is one sentence for the user; the command exits with status 2.
 
-    kept: what was gathered before the error and can still be used, where a sentence says so.
+    kept: the result gathered before the error, where the sentence says that it can still be used.
     """
 
     kept: Any = None
 
 
 class InfeasibleError(EverystepError):
-    """A problem in which some states have no safe action; `states` are all of them."""
+    """A problem in which some states have no safe action; `states` lists them."""
 
     states: tuple[int, ...] = ()
 
 
 def unknown(kind: str, word: str, known: Iterable[str], remedy: str) -> EverystepError:
-    """The error for a name nobody knows, with the nearest names that exist."""
+    """The error for an unknown name, with the most similar names that exist."""
     close = difflib.get_close_matches(word, sorted(known), n=3, cutoff=0.5)
     hint = f" Did you mean {', '.join(close)}?" if close else ""
     return EverystepError(f"no {kind} '{word}'.{hint} {remedy}")
@@ -57,7 +57,7 @@ def real_number(field: str, value: object, least: float = 0.0, most: float = mat
 
 
 def number_below(field: str, value: object, count: int) -> int:
-    """`value` as one of the numbers 0 to count - 1, which people call `field`, or the error that names it."""
+    """`value` as a whole number from 0 to count - 1, or the error that names `field`."""
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
@@ -67,8 +67,8 @@ def number_below(field: str, value: object, count: int) -> int:
     return number
 
 
-def openable(path: Path) -> None:
-    """Nothing if the file can be read, else the error that says why it cannot."""
+def check_openable(path: Path) -> None:
+    """Raise an error with the reason if the file cannot be read."""
     try:
         with path.open("rb"):
             pass

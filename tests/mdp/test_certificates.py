@@ -38,11 +38,11 @@ def test_an_action_is_safe_if_all_its_upper_bounds_are_and_unsafe_if_one_lower_b
 def test_a_label_shared_over_steps_is_false_if_it_is_at_any_step():
     g = np.array([[-1.0, 1.0, -1.0], [-1.0, 1.0, 1.0]]).reshape(2, 1, 3, 1)
     label = np.array([SAFE, UNSAFE, SAFE], np.int8).reshape(1, 3, 1)
-    assert certificates.count(label, g, np.ones(1, bool)) == (2, 1, 1)
-    assert certificates.count(-label, g, np.ones(1, bool)) == (1, 2, 3)
-    assert certificates.count(label.repeat(2, 0), g, np.ones(1, bool)) == (4, 2, 1)
+    assert certificates.count_labels(label, g, np.ones(1, bool)) == (2, 1, 1)
+    assert certificates.count_labels(-label, g, np.ones(1, bool)) == (1, 2, 3)
+    assert certificates.count_labels(label.repeat(2, 0), g, np.ones(1, bool)) == (4, 2, 1)
     on_the_edge = np.zeros((1, 2, 3, 1))  # costs of exactly 0 are safe
-    assert certificates.count(label, on_the_edge, np.ones(1, bool)) == (2, 1, 1)
+    assert certificates.count_labels(label, on_the_edge, np.ones(1, bool)) == (2, 1, 1)
 
 
 @pytest.mark.quick

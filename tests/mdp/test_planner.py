@@ -278,13 +278,13 @@ def chain(*steps, r):
 
 def test_the_highest_value_is_that_of_a_state_at_a_step_when_an_episode_can_be_there():
     """V_1 = (0, 2, 20), V_2 = (-1, 1, 10), and only 0 at step 1 and 1 at step 2 are met."""
-    assert planner.highest(chain([1, 1, 2], [1, 1, 2], r=[-1, 1, 10])) == 1
-    assert planner.highest(chain([1, 1, 2], [1, 1, 2], r=[3, 1, 10])) == 4  # V_1 = 3 + 1 at the start
+    assert planner.highest_value(chain([1, 1, 2], [1, 1, 2], r=[-1, 1, 10])) == 1
+    assert planner.highest_value(chain([1, 1, 2], [1, 1, 2], r=[3, 1, 10])) == 4  # V_1 = 3 + 1 at the start
 
 
-def test_the_likeliest_way_follows_the_transitions_of_each_step():
+def test_the_most_likely_states_follow_the_transitions_of_each_step():
     problem = chain([1, 0, 0], [0, 2, 1], [1, 0, 2], r=[0, 0, 1])
-    assert planner.likeliest_way(problem, planner.solve(problem)) == [0, 1, 2, 2]
+    assert planner.most_likely_states(problem, planner.solve(problem)) == [0, 1, 2, 2]
 
 
 # --- what holds for all of them ---------------------------------------------------------------------------------

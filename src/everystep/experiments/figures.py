@@ -174,7 +174,7 @@ def lake_map(problem: FiniteCMDP, page: Page = SCREEN) -> Figure:
     axes = figure.subplots()
     cells(axes, problem.grid, fill=True, in_lines=page is not SCREEN)
     best = planner.solve(problem)
-    path = [(x % width, x // width) for x in planner.likeliest_way(problem, best)]
+    path = [(x % width, x // width) for x in planner.most_likely_states(problem, best)]
     axes.plot(*np.transpose(path), color=INK, linewidth=2, zorder=1.5, solid_capstyle="round")
     shade = "" if problem.grid.heights is None else "; darker = higher"
     worth = f"value {best.value:.3f} in {problem.horizon} steps"

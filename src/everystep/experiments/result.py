@@ -193,7 +193,7 @@ def _certificates_at_the_end(run: FinishedRun) -> dict[str, dict[str, Any]]:
     summary = certificates.summary(run.problem, run.spec["agents"], run.certificates)
     for label, numbers in summary.items():
         if (most := run.reduced[label].samples.get("most_false_labels")) is not None:
-            false = most + certificates.at_the_end(run.problem, label, run.certificates).false
+            false = most + certificates.final_counts(run.problem, label, run.certificates).false
             numbers["seeds_with_a_false_label_at_any_time"] = int((false > 0).sum())
     return summary
 

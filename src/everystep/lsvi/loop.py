@@ -93,7 +93,7 @@ def evaluate(world: World, plan: Plan) -> tuple[Float[Array, " S"], Float[Array,
     policy, actions = plan.policy, plan.actions
 
     def backward(packed, h):
-        under_pi = partial(planner.under, policy[h]) if actions is None else partial(rowwise.picked, actions[h])
+        under_pi = partial(planner.mean_under, policy[h]) if actions is None else partial(rowwise.picked, actions[h])
         V, C = rowwise.unpack(packed)
         return rowwise.pack(*planner.policy_backup(world, h, under_pi, V, C)), None
 
@@ -227,7 +227,7 @@ def run_episode(job: Job, carry: Carry, draw: Draws) -> tuple[Carry, Metrics]:
     metrics = tally(x, planned.V, planned.C, episode.reward, g)._replace(planned=due, mixture_violation=harm)
     if job.certified is not None:
         label = certificates.labels(*bounds(agent, carry.agent))
-        metrics = metrics._replace(labels=certificates.count(label, world.g, job.certified[None, None]))
+        metrics = metrics._replace(labels=certificates.count_labels(label, world.g, job.certified[None, None]))
     learnt = algorithm.learn(agent, carry.agent, episode, costs)
     if job.watch is not None:
         metrics = metrics._replace(watched=job.watch(agent, world, carry.agent, learnt, planned.plan, episode))

@@ -1,1 +1,1 @@
-"""Finite constrained MDPs: the problem as arrays, its compressed form, and the exact planner."""
+"""Finite constrained MDPs: the problem as arrays, its validation, its compressed form, and the exact planner."""

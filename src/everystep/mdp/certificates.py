@@ -1,9 +1,9 @@
-"""Certificates: which actions the cost intervals call safe, which unsafe, and how often they are wrong.
+"""Certificates: the actions that cost intervals label safe or unsafe, and how often the labels are false.
 
     safe     upper bound <= 0 for every constraint        unsafe   lower bound > 0 for some        unknown   neither
 
-With valid radii (`paper`, `coordinate`) all intervals hold at once with probability 1 - p, and so do all labels at all
-times. With `tuned` radii labels are a heuristic and carry no p. For NumPy and JAX arrays alike.
+With valid radii (`paper`, `coordinate`) all intervals hold simultaneously with probability 1 - p, and so all labels are
+true at all times. With `tuned` radii labels are a heuristic without a p. For NumPy and JAX arrays.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SAFE, UNKNOWN, UNSAFE = 1, 0, -1
 
 
 class LabelCounts(NamedTuple):
-    """How many (h, x, a) are called safe and unsafe, and how many of these labels are false."""
+    """The number of (h, x, a) labelled safe and unsafe, and the number of these labels that are false."""
 
     safe: AnyArray
     unsafe: AnyArray
@@ -33,10 +33,11 @@ def labels(lower: AnyArray, upper: AnyArray) -> AnyArray:
     return safe.astype(np.int8) - unsafe.astype(np.int8)
 
 
-def count(label: AnyArray, g: AnyArray, counted: AnyArray) -> LabelCounts:
-    """Against the true g (T, m, A, S), over the states that are `counted` (S,); leading axes are kept.
+def count_labels(label: AnyArray, g: AnyArray, counted: AnyArray) -> LabelCounts:
+    """The labels compared with the true g (T, m, A, S), over the states that are `counted` (S,); keeps leading axes.
 
-    An estimator shared over steps speaks for every step: it counts once, and is false if it is at any step.
+    A label of an estimator that is shared over steps holds for every step: it counts once, and is false if it is false
+    at any step.
     """
     safe_step = (g <= 0).all(-3)
     if label.shape[-3] == 1:
@@ -51,33 +52,33 @@ def count(label: AnyArray, g: AnyArray, counted: AnyArray) -> LabelCounts:
 def summary(
     problem: FiniteCMDP, agents: Sequence[Mapping[str, Any]], bounds: Mapping[str, np.ndarray]
 ) -> dict[str, dict[str, Any]]:
-    """For each agent of a run's spec: mean numbers of labels over seeds, and how many seeds have a false one.
+    """For each agent of a run's spec: mean numbers of labels over seeds, and the number of seeds with a false label.
 
-    `bounds` holds <agent>_lower and <agent>_upper, (seeds, T, m, S, A). `p` is the probability with which any label of
-    a seed may be false; None says that they are a heuristic.
+    `bounds` holds <agent>_lower and <agent>_upper, (seeds, T, m, S, A). `p` bounds the probability that any label of a
+    seed is false; None means that labels are a heuristic.
     """
-    told = {}
+    summaries = {}
     for agent in agents:
         name = agent["label"]
         if f"{name}_lower" not in bounds:
             continue
-        counts = at_the_end(problem, name, bounds)
+        counts = final_counts(problem, name, bounds)
         safe, unsafe = float(np.mean(counts.safe)), float(np.mean(counts.unsafe))
         actions = bounds[f"{name}_lower"].shape[1] * int((~problem.exempt).sum()) * problem.actions
-        told[name] = {
+        summaries[name] = {
             "p": agent["confidence"],
             "actions": actions,
             "safe": safe,
             "unsafe": unsafe,
             "unknown": actions - safe - unsafe,
-            "safe_set": safe * problem.actions / actions,  # mean number of actions called safe at one (h, x)
+            "safe_set": safe * problem.actions / actions,  # mean number of actions labelled safe at one (h, x)
             "false": float(np.mean(counts.false)),
             "seeds_with_a_false_label": int((counts.false > 0).sum()),
         }
-    return told
+    return summaries
 
 
-def at_the_end(problem: FiniteCMDP, agent: str, bounds: Mapping[str, np.ndarray]) -> LabelCounts:
-    """The counts of each seed when its run was over."""
+def final_counts(problem: FiniteCMDP, agent: str, bounds: Mapping[str, np.ndarray]) -> LabelCounts:
+    """The counts of each seed at the end of its run."""
     label = labels(*(bounds[f"{agent}_{end}"].swapaxes(-1, -2) for end in ("lower", "upper")))
-    return count(label, problem.world.g, ~problem.exempt)
+    return count_labels(label, problem.world.g, ~problem.exempt)

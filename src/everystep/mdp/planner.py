@@ -1,9 +1,9 @@
-"""Exact answers when the problem is known: the safe optimum, the value of a policy, where it goes.
+"""Exact results for a known problem: the safe optimum, the value of a policy, and the states it visits.
 
     V_h(x) = max_{a : g_h(x,a) <= 0} [r_h + P_h V_{h+1}](x, a),   V_{H+1} = 0        (optimum under eqs. 6 and 7)
 
-Everything learnt is measured against this module, so it is plain NumPy and does nothing clever. The one formula
-that the compiled drivers need as well, `policy_backup`, is written once for NumPy and JAX arrays.
+All learning is measured against this module, so it is plain NumPy without optimisations. The one formula that the
+compiled loops need as well, `policy_backup`, is written once for NumPy and JAX arrays.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Evaluation(NamedTuple):
 
 
 def solve(problem: FiniteCMDP, safe: bool = True) -> Solution:
-    """Backward induction over the actions with g <= 0 (`safe`), or over all of them.
+    """Backward induction over the actions with g <= 0 (`safe`), or over all actions.
 
-    States that `problem.exempt` excuses may use any action; they are never entered.
+    Exempt states (`problem.exempt`) may use any action; they are never entered.
     """
     world, H, S = problem.world, problem.horizon, problem.states
     V = np.zeros((H + 1, S))
@@ -59,25 +59,25 @@ def solve(problem: FiniteCMDP, safe: bool = True) -> Solution:
     return Solution(from_start(problem, V[0]), policy, V)
 
 
-def likeliest_way(problem: FiniteCMDP, solution: Solution) -> list[int]:
-    """The H + 1 states of an episode in which the likeliest thing always happens: likeliest start, likeliest steps."""
+def most_likely_states(problem: FiniteCMDP, solution: Solution) -> list[int]:
+    """The H + 1 states of an episode with the most likely start and, at each step, the most likely next state."""
     x = int(np.argmax(start_distribution(problem)))
-    way = [x]
+    states = [x]
     for h in range(problem.horizon):
         here = np.zeros((problem.states, problem.actions))
         here[x, solution.policy[h, x]] = 1
         x = int(next_states(at_step(problem.P, h), here).argmax())
-        way.append(x)
-    return way
+        states.append(x)
+    return states
 
 
 def action_values(world: World, h: int, V_next: np.ndarray) -> np.ndarray:
-    """[r_h + P_h V_{h+1}](a, x), (A, S): what each action is worth at step h if V is earned from the next one on."""
+    """[r_h + P_h V_{h+1}](a, x), (A, S): the value of each action at step h if V is the value of the next step."""
     return np.asarray(at_step(world.r, h) + expected(at_step(world.P, h), world.successors, V_next))
 
 
-def highest(problem: FiniteCMDP) -> float:
-    """The highest unconstrained V_h(x) that an episode can meet: what Q-values must be able to show."""
+def highest_value(problem: FiniteCMDP) -> float:
+    """The highest unconstrained V_h(x) that an episode can reach, which Q-values must be able to represent."""
     V = solve(problem, safe=False).V
     here = start_distribution(problem) > 0
     top = -np.inf
@@ -90,29 +90,29 @@ def highest(problem: FiniteCMDP) -> float:
 def evaluate(problem: FiniteCMDP, policy: np.ndarray) -> Evaluation:
     """The exact value and expected hard violation, sum_h E[sum_i max(g_i, 0)], of a policy.
 
-    `policy` is (H, S) actions, or (H, S, A) probabilities; a leading H may be left out of a stationary one.
+    `policy` is (H, S) actions or (H, S, A) probabilities; a stationary policy may omit the H.
     """
     pi = distribution(problem, policy)
     world, H, S = problem.world, problem.horizon, problem.states
     V, C = np.zeros((H + 1, S)), np.zeros((H + 1, S))
     for h in reversed(range(H)):
-        V[h], C[h] = policy_backup(world, h, partial(under, pi[h].T), V[h + 1], C[h + 1])
+        V[h], C[h] = policy_backup(world, h, partial(mean_under, pi[h].T), V[h + 1], C[h + 1])
     return Evaluation(from_start(problem, V[0]), from_start(problem, C[0]), V, C)
 
 
-def under(pi: AnyArray, Q: AnyArray) -> AnyArray:
-    """sum_a pi(a|x) Q(a, x), for NumPy and JAX arrays (A, S) alike."""
+def mean_under(pi: AnyArray, Q: AnyArray) -> AnyArray:
+    """sum_a pi(a|x) Q(a, x), for NumPy and JAX arrays (A, S)."""
     return (pi * Q).sum(0)
 
 
 def policy_backup(
     world: World, h: AnyArray, under_pi: Callable[[AnyArray], AnyArray], V: AnyArray, C: AnyArray
 ) -> tuple[Any, Any]:
-    """One step back for value and hard violation together; under_pi takes (A, S) to its mean (S,) under a policy.
+    """One backward step for value and hard violation together; under_pi maps (A, S) to its mean (S,) under a policy.
 
     V(x) <- sum_a pi(a|x) [r + P V](a, x)   and the same with max(g, 0) in place of r.
-    With few successors pi comes first, r_pi(x) + sum_j P_pi(j, x) V(x_j), which is J products instead of A J; and V is
-    looked up for each j by itself, which XLA on a CPU then does in the same pass.
+    With few successors pi is applied first, r_pi(x) + sum_j P_pi(j, x) V(x_j), which is J products instead of A J. V is
+    looked up separately for each j, which XLA on a CPU then does in the same pass.
     """
     P, r, after = at_step(world.P, h), at_step(world.r, h), world.successors
     harm = at_step(world.g, h).clip(min=0).sum(0)
@@ -124,7 +124,7 @@ def policy_backup(
 
 
 def occupancy(problem: FiniteCMDP, policy: np.ndarray) -> np.ndarray:
-    """(H, S, A): the probability of being at x and doing a at step h. Each step sums to 1."""
+    """(H, S, A): the probability of state x and action a at step h. Each step sums to 1."""
     pi = distribution(problem, policy)
     rho = np.zeros_like(pi)
     here = start_distribution(problem)
@@ -154,7 +154,7 @@ def distribution(problem: FiniteCMDP, policy: np.ndarray) -> np.ndarray:
 
 
 def start_distribution(problem: FiniteCMDP) -> np.ndarray:
-    """Where episodes start, on average: a sequence of starts counts each of its states alike."""
+    """The mean distribution of start states: in a sequence of starts all entries have the same weight."""
     if np.issubdtype(problem.start.dtype, np.integer):
         return np.bincount(problem.start, minlength=problem.states) / len(problem.start)
     return problem.start

@@ -266,7 +266,7 @@ def check(problem: FiniteCMDP, cap: float | None = None) -> tuple[str, ...]:
     _check_noise(problem)
     _check_feasible(problem)
     if cap is not None:
-        highest = planner.highest(problem)
+        highest = planner.highest_value(problem)
         if cap < highest - 1e-9:
             raise EverystepError(
                 f"cap is {cap:g}, below the unconstrained optimum {highest:.6g}; "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from everystep.errors import EverystepError, openable, unknown
+from everystep.errors import EverystepError, check_openable, unknown
 from everystep.mdp.arrays import read_problem as from_arrays
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.problems.registry import REGISTERED, Comparison, import_entry_points, register
@@ -54,7 +54,7 @@ def load(name: str, horizon: int | None = None) -> FiniteCMDP:
     if path.suffix not in (".txt", ".npz"):
         raise unknown("problem", name, REGISTERED, f"`everystep list` shows all; a file must be {FILES}.")
     try:
-        openable(path)
+        check_openable(path)
     except EverystepError as error:
         raise EverystepError(f"problem '{name}': {error}") from None
     if path.suffix == ".npz":

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from everystep.errors import EverystepError, openable, real_number, whole_number
+from everystep.errors import EverystepError, check_openable, real_number, whole_number
 from everystep.mdp.cmdp import FiniteCMDP, Grid, Noise
 from everystep.problems.grids import (
     ACTIONS,
@@ -106,7 +106,7 @@ def terrain_from(
     try:
         if path.suffix not in READERS:
             raise EverystepError(f"it ends in '{path.suffix}'; give heights as {', '.join(READERS)}.")
-        openable(path)
+        check_openable(path)
         return _from_heights(READERS[path.suffix](path), start, goal, limit, horizon, sigma, length, path.stem)
     except EverystepError as error:
         raise EverystepError(f"problem '{heights}': {error}") from None

@@ -66,7 +66,7 @@ def scene(problem: FiniteCMDP) -> dict[str, Any] | None:
             {"name": name, "down": down, "right": right} for name, (down, right) in zip(names, moves, strict=True)
         ],
         "safe": base64_bytes(truly_safe(problem)),
-        "route": planner.likeliest_way(problem, best),
+        "route": planner.most_likely_states(problem, best),
         "optimal_value": best.value,
     }
 

@@ -72,7 +72,7 @@ class Resolved:
         s.decide("beta", BETA if tuned else 1.0)
         s.decide("lam", LAM if tuned else 1.0)
         # The paper clips at H because its rewards are at most 1; larger rewards need a larger cap where H is too low.
-        H, best = float(problem.horizon), planner.highest(problem)
+        H, best = float(problem.horizon), planner.highest_value(problem)
         s.decide("cap", H if best <= H else H * float(problem.r.max()))
         for key in ("share_values", "share_costs"):
             if s[key] is True and not problem.stationary:

@@ -15,7 +15,7 @@ import numpy as np
 
 from everystep import files
 from everystep.environments.batch import Batch
-from everystep.errors import EverystepError, openable
+from everystep.errors import EverystepError, check_openable
 from everystep.files import read_npz
 
 ENDINGS = (".parquet", ".csv", ".npz")
@@ -29,7 +29,7 @@ def read(path: str | Path, action_count: int | None = None) -> Batch:
     try:
         if file.suffix not in ENDINGS:
             raise EverystepError(f"it ends in '{file.suffix}'; give {', '.join(ENDINGS)}.")
-        openable(file)
+        check_openable(file)
         columns = read_npz(file, _wanted) if file.suffix == ".npz" else _read_table(file)
         given: dict[str, Any] = {SINGLE[name]: columns[name] for name in SINGLE if name in columns}
         given |= {field: array for name, field in SEVERAL.items() if (array := _gathered(columns, name)) is not None}

@@ -116,7 +116,7 @@ def estimated_values(agent: Agent, state: State, plan: Plan) -> Float[Array, "H 
 
     def backward(V_next: Array, h: Array) -> tuple[Array, Array]:
         Q = agent.values.estimate(fit, h, V_next)
-        return planner.under(plan.policy[h].astype(Q.dtype), Q), Q
+        return planner.mean_under(plan.policy[h].astype(Q.dtype), Q), Q
 
     _, Q = lax.scan(backward, jnp.zeros(S), jnp.arange(H, dtype=jnp.int32), reverse=True)
     return Q
