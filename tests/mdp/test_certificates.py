@@ -1,4 +1,4 @@
-"""Certificates: what is called safe, unsafe and unknown, how often falsely, and `everystep certify`."""
+"""Certificates: labels safe, unsafe and unknown, how often they are false, and `everystep certify`."""
 
 import json
 
@@ -75,9 +75,11 @@ def test_costs_that_features_cannot_show_leave_no_probability():
 
 
 def test_actions_that_are_falsely_told_to_be_safe_leave_no_probability(pond):
-    told = lambda known: es.agents.lsvi_ae(radius_cost="coordinate", known_safe=known).resolve(pond, 10).confidence
-    assert told("safest") == 0.05
-    assert told(np.ones((9, 4), bool)) is None
+    confidence = lambda known: (
+        es.agents.lsvi_ae(radius_cost="coordinate", known_safe=known).resolve(pond, 10).confidence
+    )
+    assert confidence("safest") == 0.05
+    assert confidence(np.ones((9, 4), bool)) is None
 
 
 def test_noise_that_is_understated_leaves_no_probability(pond):
@@ -107,14 +109,14 @@ def test_runs_with_any_false_label_at_any_time_are_at_most_a_share_p(cost):
     recipe = es.agents.lsvi_ae(cost=cost, p=p, **settings)
     assert recipe.resolve(problem, 300).confidence == p
     result = es.run(problem, recipe, episodes=300, seeds=100, certify=True)
-    told = result.certified["lsvi-ae"]
-    assert told["seeds_with_a_false_label_at_any_time"] <= p * 100
-    assert told["safe"] > 0.5
+    certified = result.certified["lsvi-ae"]
+    assert certified["seeds_with_a_false_label_at_any_time"] <= p * 100
+    assert certified["safe"] > 0.5
     # and labels that promise less are false more often: this can fail
     careless = es.agents.lsvi_ae(cost=cost, p=p, beta_cost=0.1, **settings)
-    told = es.run(problem, careless, episodes=100, seeds=50, certify=True).certified["lsvi-ae"]
-    assert told["p"] is None
-    assert told["seeds_with_a_false_label_at_any_time"] > p * 50
+    certified = es.run(problem, careless, episodes=100, seeds=50, certify=True).certified["lsvi-ae"]
+    assert certified["p"] is None
+    assert certified["seeds_with_a_false_label_at_any_time"] > p * 50
 
 
 def test_labels_are_recorded_for_every_episode_when_asked(folder):
@@ -139,8 +141,8 @@ def test_labels_of_cells_that_are_never_entered_do_not_count():
 
 def test_a_false_label_at_the_end_counts_as_one_at_any_time(pond):
     wrong = es.agents.lsvi_ae(cost="gp(constant(1))", lam_cost=0.01)
-    told = es.run(pond, wrong, episodes=1, seeds=3, certify=True).certified["lsvi-ae"]
-    assert told["seeds_with_a_false_label"] == told["seeds_with_a_false_label_at_any_time"] == 3
+    certified = es.run(pond, wrong, episodes=1, seeds=3, certify=True).certified["lsvi-ae"]
+    assert certified["seeds_with_a_false_label"] == certified["seeds_with_a_false_label_at_any_time"] == 3
 
 
 def test_known_safe_actions_are_certified_from_the_start(pond):
@@ -152,23 +154,23 @@ def test_known_safe_actions_are_certified_from_the_start(pond):
 @pytest.mark.quick
 def test_certify_prints_a_table_and_draws_arrows_on_the_map(folder, capsys):
     assert main.main(["certify", str(folder)]) == 0
-    said = capsys.readouterr().out
-    assert "heuristic" in said
-    assert "p = 0.05" in said
+    printed = capsys.readouterr().out
+    assert "heuristic" in printed
+    assert "p = 0.05" in printed
     for name in ("certificates.png", "certificates.svg"):
         assert (folder / "figures" / name).stat().st_size > 1000
-    told = json.loads((folder / "certificates.json").read_text())
-    assert list(told) == ["lsvi-ae(cost=gp)", "lsvi-ae(radius_cost=coordinate)"]
-    for each in told.values():
+    certified = json.loads((folder / "certificates.json").read_text())
+    assert list(certified) == ["lsvi-ae(cost=gp)", "lsvi-ae(radius_cost=coordinate)"]
+    for each in certified.values():
         assert each["safe"] + each["unsafe"] + each["unknown"] == pytest.approx(each["actions"])
-    assert told == {
+    assert certified == {
         name: {key: value for key, value in each.items() if "any_time" not in key}
         for name, each in json.loads((folder / "summary.json").read_text())["certificates"].items()
     }
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (["--agent", "lsvi-e"], "no agent 'lsvi-e'"),
         (["--agent", "lsvi"], "no agent 'lsvi'"),
@@ -177,9 +179,9 @@ def test_certify_prints_a_table_and_draws_arrows_on_the_map(folder, capsys):
         (["--step", "7"], "step is 7; give a whole number from 1 to 6"),
     ],
 )
-def test_certify_says_what_it_cannot_show(folder, capsys, options, said):
+def test_certify_says_what_it_cannot_show(folder, capsys, options, message):
     assert main.main(["certify", str(folder), *options]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_certify_refuses_folders_that_hold_no_certificates(pond, tmp_path, capsys):
@@ -195,7 +197,7 @@ def test_certify_refuses_folders_that_hold_no_certificates(pond, tmp_path, capsy
     other = es.problems.from_map(("SF", "FG"), horizon=3)
     for name, spoil in {
         "empty": lambda run: (run / "spec.json").write_text("{}"),
-        "nobody": lambda run: (run / "spec.json").write_text('{"agents": [], "seeds": []}'),
+        "no agents": lambda run: (run / "spec.json").write_text('{"agents": [], "seeds": []}'),
         "no text": lambda run: (run / "spec.json").write_text("{"),
         "other": lambda run: save_problem(other, run / "problem.npz"),
     }.items():

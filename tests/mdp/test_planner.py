@@ -1,4 +1,4 @@
-"""Exact answers are exact: the planner against every policy and every trajectory of problems small enough to list."""
+"""The planner is exact: compared with every policy and every trajectory of problems small enough to list."""
 
 from itertools import product
 
@@ -340,7 +340,7 @@ def test_no_policy_at_random_beats_the_optimum(problem, seed):
 @repeatable
 @given(problems(), st.integers(0, 10**6), st.floats(0, 1))
 def test_changing_the_policy_in_one_place_moves_value_along_a_straight_line(problem, seed, share):
-    """V is linear in pi(. | h, x) while all the rest is kept."""
+    """V is linear in pi(. | h, x) with all other probabilities fixed."""
     rng = np.random.default_rng(seed)
     H, S, A = problem.horizon, problem.states, problem.actions
     pi = rng.dirichlet(np.ones(A), (H, S))

@@ -53,7 +53,7 @@ def test_paid_on_each_step_spent_at_the_goal_the_lake_has_two_other_optima():
 
 
 def test_paid_at_the_goal_values_outgrow_the_horizon_on_the_way():
-    """At the goal by step 13, six are still to be had in each of three steps: 18, above the paper's cap of H = 15."""
+    """At the goal by step 13, a reward of 6 remains in each of three steps: 18, above the paper's cap of H = 15."""
     lake = frozen_lake(reward="at_goal")
     lake.check(cap=18)
     with pytest.raises(EverystepError, match=r"^cap is 15, below the unconstrained optimum"):
@@ -150,7 +150,7 @@ def test_walls_need_no_safe_action():
 def test_aiming_at_a_hazard_is_unsafe_and_leaving_one_is_not():
     lake = from_map(("SHF", "FFG"))
     assert lake.g[0, 0, 0].tolist() == [-1, -1, 1, -1]
-    assert lake.g[0, 0, 1].tolist() == [-1, -1, -1, 1]  # up keeps the place, and the place is a hazard
+    assert lake.g[0, 0, 1].tolist() == [-1, -1, -1, 1]  # up stays in place, and the place is a hazard
 
 
 def test_pushing_a_wall_while_standing_on_a_hazard_is_unsafe():
@@ -505,7 +505,7 @@ def test_an_archive_cut_short_is_refused(saved):
 
 
 def damaged(path):
-    """The archive again and again, each time with another byte turned over."""
+    """The archive many times, each with another byte flipped."""
     sound = Path(path).read_bytes()
     for i in range(len(sound)):
         Path(path).write_bytes(sound[:i] + bytes([sound[i] ^ 0xFF]) + sound[i + 1 :])
@@ -549,7 +549,7 @@ def test_objects_in_a_file_are_refused_and_not_unpickled(saved, tmp_path):
     with pytest.raises(EverystepError, match="it holds Python objects, which are never unpickled"):
         load(path)
     assert not sprung.exists()
-    # The trap does work: whoever allows pickles springs it.
+    # The trap works: loading with pickles allowed triggers it.
     with np.load(path, allow_pickle=True) as file:
         file["r"]
     assert sprung.exists()

@@ -1,4 +1,4 @@
-"""Problems of the literature on known safe actions: what they claim to be, they are."""
+"""Problems of the literature on known safe actions have the properties that they document."""
 
 import numpy as np
 import pytest
@@ -128,7 +128,7 @@ def test_costs_of_the_hard_instance_are_not_linear_so_auto_counts_them():
 
 
 def test_an_agent_that_sees_the_indicator_cost_errs_at_most_once_an_action_and_state():
-    """H (2^(d-1) - 1) wrong moves in all, however long the run: below the bound of Theorem 2 in the end."""
+    """H (2^(d-1) - 1) wrong moves in total for any length of the run: in the end below the bound of Theorem 2."""
     problem = es.problems.hard_instance(episodes=1500)
     result = es.run(problem, ["lsvi-ae", "lsvi"], episodes=1500, seeds=4)
     assert result.curves["lsvi-ae"]["violation"].sum(1).max() <= 3 * 7

@@ -1,4 +1,4 @@
-"""Terrains: drawn hills and hills of one's own, what is unsafe on them, and the kernel that fits their costs."""
+"""Terrains: drawn hills and given heights, the moves that are unsafe, and the kernel that fits their costs."""
 
 import os
 import pickle
@@ -229,13 +229,13 @@ def test_slopes_of_drawn_heights_vary_as_the_kernel_says():
 
 
 def test_a_gentle_map_under_a_rough_kernel_keeps_a_prior_variance_of_at_most_one():
-    """A long even slope surprises a kernel that expects neighbours to be unrelated: there it sets the scale."""
+    """A long even slope is unlikely under a kernel with independent neighbours, so the kernel sets the scale."""
     slope = terrain_from(np.tile(np.arange(20.0), (2, 1)), length=0.1)
     assert 0.999 < gram(slope, length=0.1).diagonal().max() <= 1
     assert np.abs(slope.g).max() < 0.5
 
 
-# --- heights of one's own ---------------------------------------------------------------------------------------
+# --- given heights ---------------------------------------------------------------------------------------
 RIDGE = np.array([[0, 1, 9, 1, 0, 0], [0, 2, 8, 2, 1, 0], [0, 1, 7, 2, 1, 0], [0, 1, 2, 2, 1, 0]], float)
 
 

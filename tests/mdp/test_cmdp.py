@@ -1,4 +1,4 @@
-"""A problem given as arrays: which shapes mean what, what is called wrong and where, and one step in it."""
+"""A problem as arrays: the shapes it accepts, the errors that name a place, its compressed form, and one step."""
 
 import re
 
@@ -70,7 +70,7 @@ def test_constraints_with_two_axes_are_one_constraint_at_every_step():
 def test_three_axes_of_constraints_are_several_constraints_when_transitions_have_no_step():
     given = np.stack([g, -np.abs(g), 0.5 * g, 0.25 * g])
     made = problem(g=given)
-    assert made.constraints == H  # as many as steps: nothing but the rule tells them apart
+    assert made.constraints == H  # as many as steps: only the rule distinguishes them
     np.testing.assert_array_equal(made.g, given[:, None])
     assert made.stationary
 
