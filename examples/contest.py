@@ -170,7 +170,7 @@ def run(contest: Contest, doc: str) -> None:
     print(table(contest, came, best, options.seeds))
     out = Path(options.out)
     paths = figures.save(picture(contest, {label: came[label] for label in (*OURS, best)}), out / contest.name)
-    (out / f"{contest.name}.json").write_text(json.dumps(numbers(came), indent=2) + "\n")
+    (out / f"{contest.name}.json").write_text(json.dumps(numbers(came), indent=2) + "\n", encoding="utf-8")
     print(f"\nWritten to {out}; drawn: {paths[0]}")
 
 

@@ -51,6 +51,6 @@ with bar(len(PROBLEMS) * len(KNOWN) * len(TURNS) * options.seeds * options.episo
             panels[name][known] = points
 
 print(tables.aligned([["", "optimism", "total violation", "total regret"], *rows]))
-(Path(options.out) / "dial.json").write_text(json.dumps(rows, indent=2) + "\n")
+(Path(options.out) / "dial.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
 paths = figures.save(cost_figures.tradeoff(panels), Path(options.out) / "dial")
 print(f"\nWritten to {options.out}; drawn: {paths[0]}")

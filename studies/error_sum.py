@@ -134,7 +134,8 @@ print(
 out = Path(options.out)
 out.mkdir(parents=True, exist_ok=True)
 (out / "error_sum.json").write_text(
-    json.dumps({"K": K, "agent_episodes": agent_episodes, "features": said}, indent=2) + "\n"
+    json.dumps({"K": K, "agent_episodes": agent_episodes, "features": said}, indent=2) + "\n",
+    encoding="utf-8",
 )
 print(f"\nWritten to {out / 'error_sum.json'}")
 

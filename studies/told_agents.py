@@ -114,7 +114,7 @@ def main() -> None:
         told["count"][agent.label] = row
         print(f"| {agent.label} | {' | '.join(f'{each:.4g}' for each in row.values())} |", flush=True)
     options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "told.json").write_text(json.dumps(told, indent=1))
+    (options.out / "told.json").write_text(json.dumps(told, indent=1), encoding="utf-8")
 
 
 if __name__ == "__main__":

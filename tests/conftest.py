@@ -50,4 +50,6 @@ def sketched(monkeypatch):
     """Figures are made but not painted, which takes longer than a small run: for tests about something else."""
     from matplotlib.figure import Figure
 
-    monkeypatch.setattr(Figure, "savefig", lambda figure, path, **how: path.write_text(f"{figure} {how}"))
+    monkeypatch.setattr(
+        Figure, "savefig", lambda figure, path, **how: path.write_text(f"{figure} {how}", encoding="utf-8")
+    )

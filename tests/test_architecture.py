@@ -41,7 +41,7 @@ FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
 def imported(path: Path, at_run_time_only: bool = True) -> set[str]:
     """The modules a file imports, those for type checking left out."""
     names = set()
-    tree = ast.parse(path.read_text())
+    tree = ast.parse(path.read_text(encoding="utf-8"))
     skipped = {
         id(node)
         for block in ast.walk(tree)
@@ -82,7 +82,7 @@ def test_statistics_know_nothing_of_agents_or_jax():
 
 
 def test_core_dependencies_are_exactly_what_is_imported():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     declared = project["dependencies"]
     name = lambda line: re.split(r"[<>=~! \[]", line)[0]
     names = {name(line) for line in declared}
@@ -102,24 +102,24 @@ def test_the_package_holds_nothing_but_source():
 
 
 def test_every_version_is_pinned_by_name_without_addresses():
-    lines = (ROOT / "constraints.txt").read_text().split()
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").split()
     assert lines
     assert all(re.fullmatch(r"[A-Za-z0-9_.\-]+==[A-Za-z0-9_.+!]+", line) for line in lines)
 
 
 def test_nothing_is_ever_unpickled():
     for path in SOURCE.rglob("*.py"):
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")
         assert "allow_pickle=True" not in text
         assert not {"pickle", "joblib", "cloudpickle", "dill"} & {name.split(".")[0] for name in imported(path)}
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_every_module_says_what_it_is_for(name):
-    assert ast.get_docstring(ast.parse(MODULES[name].read_text()))
+    assert ast.get_docstring(ast.parse(MODULES[name].read_text(encoding="utf-8")))
 
 
 def test_the_picture_of_the_house_names_every_room():
-    picture = (ROOT / "docs" / "architecture.md").read_text()
+    picture = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     missing = [room for room in FLOOR if f"{room}.py" not in picture and f"{room}/" not in picture]
     assert not missing

@@ -21,7 +21,7 @@ MAP = "SFFF\nFHFH\nF.#G\n"
 def desk(tmp_path, monkeypatch):
     """A folder of one's own with a map in it."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "pond.txt").write_text(MAP)
+    (tmp_path / "pond.txt").write_text(MAP, encoding="utf-8")
     return tmp_path
 
 
@@ -43,11 +43,11 @@ def test_a_person_runs_agents_on_a_map_of_their_own(desk):
     table = pq.read_table(desk / "mine" / "episodes.parquet")
     assert table.num_rows == 2 * 3 * 40
     assert set(table["problem"].to_pylist()) == {"pond"}
-    spec = json.loads((desk / "mine" / "spec.json").read_text())
+    spec = json.loads((desk / "mine" / "spec.json").read_text(encoding="utf-8"))
     assert [agent["settings"]["beta"] for agent in spec["agents"]] == [0.4, 0.4]
     assert spec["agents"][0]["settings"]["floor"] == "sqrt"
     assert spec["seeds"] == [0, 1, 2]
-    summary = json.loads((desk / "mine" / "summary.json").read_text())
+    summary = json.loads((desk / "mine" / "summary.json").read_text(encoding="utf-8"))
     assert set(summary["agents"]) == {"lsvi-ae", "lsvi"}
     assert summary["problem"]["horizon"] == 8
 
@@ -83,7 +83,7 @@ def test_reproduce_runs_small_and_says_what_it_found(desk, capsys):
     assert "step-indexed Algorithm 1" in shown
     assert "does not reproduce" in shown
     assert "A page to look at: paper/report.html" in shown
-    assert "lsvi-primal" in (desk / "paper" / "report.html").read_text()
+    assert "lsvi-primal" in (desk / "paper" / "report.html").read_text(encoding="utf-8")
     held = {str(path.relative_to(desk / "paper")) for path in (desk / "paper").rglob("*") if path.is_file()}
     for name in ("episodes.parquet", "summary.json", "spec.json", "visits.npz", "findings.txt", "literal/spec.json"):
         assert name in held
@@ -152,7 +152,7 @@ BAD_MAPS = {
 @pytest.mark.parametrize("case", BAD_MAPS)
 def test_a_wrong_map_is_explained_with_its_name(case, desk, capsys):
     rows, message = BAD_MAPS[case]
-    (desk / "pond.txt").write_text(rows)
+    (desk / "pond.txt").write_text(rows, encoding="utf-8")
     assert cli.main(RUN) == 2
     said = capsys.readouterr().err
     assert said.startswith("everystep: problem 'pond.txt': ")
@@ -176,7 +176,7 @@ def test_arrays_are_read_and_objects_in_them_are_refused_never_unpickled(desk, s
     np.savez("short.npz", **{key: arrays[key] for key in ("P", "r", "start")})
     np.savez("bomb.npz", horizon=4, **(arrays | {"g": np.array([Bomb()], dtype=object)}))
     np.savez("sum.npz", horizon=4, **(arrays | {"P": arrays["P"] * 0.9}))
-    (desk / "text.npz").write_text("not an archive")
+    (desk / "text.npz").write_text("not an archive", encoding="utf-8")
     wrong = {
         "short.npz": "it has no g and no horizon",
         "bomb.npz": "never unpickled",
@@ -225,7 +225,7 @@ def test_a_reader_that_has_gone_is_no_error(arguments, desk):
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
     reading, writing = os.pipe()
     os.close(reading)
-    with os.fdopen(writing, "w") as nobody:
+    with os.fdopen(writing, "w", encoding="utf-8") as nobody:
         done = subprocess.run(
             [sys.executable, "-m", "everystep.cli", *arguments], stdout=nobody, stderr=subprocess.PIPE, env=environment
         )

@@ -200,7 +200,7 @@ def test_a_person_asks_for_the_theory_of_a_run(folder, capsys):
         "it is about lsvi-ae, and this is lsvi",
     ):
         assert word in shown
-    said = json.loads((folder / "theory.json").read_text())["agents"]
+    said = json.loads((folder / "theory.json").read_text(encoding="utf-8"))["agents"]
     assert said["printed"]["condition_1"] == {"seeds": 2, "in_all_episodes_of": 2, "share_of_episodes": 1.0}
     for label in ("process", "printed", "rare"):
         assert said[label]["errors"]["measured"]["mean"] <= said[label]["errors"]["printed"]["bound"]
@@ -228,11 +228,11 @@ def test_a_person_asks_for_the_theory_of_a_run(folder, capsys):
 def test_what_keeps_a_folder_from_its_theory_is_one_sentence(folder, tmp_path, capsys, spoil, sentence):
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)
-    spec = json.loads((copy / "spec.json").read_text())
+    spec = json.loads((copy / "spec.json").read_text(encoding="utf-8"))
     kept = json.dumps(spec)
     spoil(spec, copy)
     if json.dumps(spec) != kept:
-        (copy / "spec.json").write_text(json.dumps(spec))
+        (copy / "spec.json").write_text(json.dumps(spec), encoding="utf-8")
     assert cli.main(["theory", str(copy), "--seeds", "1"]) == 2
     error = capsys.readouterr().err
     assert sentence in error

@@ -57,7 +57,7 @@ def port():
 def as_run(tmp_path_factory):
     """What `everystep run` writes with that map and seed: every column of every agent."""
     folder = tmp_path_factory.mktemp("run")
-    (folder / "lake.txt").write_text("\n".join(PAINTED))
+    (folder / "lake.txt").write_text("\n".join(PAINTED), encoding="utf-8")
     words = f"run --problem {folder / 'lake.txt'} --horizon 5 --agents lsvi-ae,lsvi --seeds 1 --seed0 7"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(figures, "write", lambda outcome, folder: [])
@@ -451,11 +451,11 @@ def test_settings_are_shared_as_a_link_and_as_a_file(tab, tmp_path):
     with page.expect_download() as saved:
         page.click("#save-file")
     saved.value.save_as(tmp_path / "lake.json")
-    assert json.loads((tmp_path / "lake.json").read_text()) == wish
+    assert json.loads((tmp_path / "lake.json").read_text(encoding="utf-8")) == wish
     other = tab()
     other.set_input_files("#file", tmp_path / "lake.json")
     until(other, "document.getElementById('name').value === 'my lake'")
-    (tmp_path / "strange.json").write_text('{"out": "/"}')
+    (tmp_path / "strange.json").write_text('{"out": "/"}', encoding="utf-8")
     other.set_input_files("#file", tmp_path / "strange.json")
     other.wait_for_selector("#status.bad")
     assert "no field of the settings called 'out'" in other.inner_text("#status")

@@ -217,7 +217,7 @@ def test_a_policy_comes_back_from_its_folder_and_acts_and_certifies_as_before(ki
         for one, other in zip(again.bounds(obs), result.policy.bounds(obs), strict=True):
             np.testing.assert_allclose(one, other, rtol=0, atol=1e-12)
     assert again.confidence == result.policy.confidence
-    assert json.loads((tmp_path / "run" / "spec.json").read_text())["environment"] == "Line"
+    assert json.loads((tmp_path / "run" / "spec.json").read_text(encoding="utf-8"))["environment"] == "Line"
 
 
 def test_a_policy_certifies_what_it_has_seen_and_nothing_else():
