@@ -1,11 +1,12 @@
 """The player of a report as an animated picture: `python docs/film.py out/paper/report.html docs/figures/player.webp`.
 
 The report is opened in headless Chromium and photographed at some of its moments; `make figures` does so. Needs the
-extra `dev` and Debian's package chromium.
+extra `dev` and Chromium (Debian's package chromium).
 """
 
 import argparse
 import io
+import shutil
 from pathlib import Path
 
 from PIL import Image
@@ -23,8 +24,10 @@ main > section { padding: 8px 14px 14px; border: 0; }
 options = argparse.ArgumentParser(description=__doc__)
 options.add_argument("report")
 options.add_argument("out")
-options.add_argument("--chromium", default="/usr/bin/chromium")
+options.add_argument("--chromium", default=shutil.which("chromium"), metavar="PATH")
 told = options.parse_args()
+if told.chromium is None:
+    options.error("chromium is not on the PATH; install it, or give its path with --chromium.")
 
 with sync_playwright() as driver:
     browser = driver.chromium.launch(executable_path=told.chromium, args=["--no-sandbox", "--disable-gpu"])
