@@ -12,11 +12,16 @@ if version("jaxlib").startswith("0.10."):
 # Matrices are small: threads that wait for a share of them cost more than they do.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import hypothesis
 import jax
 import pytest
 from jaxtyping import install_import_hook
 
 install_import_hook(["everystep.parts", "everystep.lsvi", "everystep.drive"], "beartype.beartype")
+
+# No folder for examples: the checkout may be one that cannot be written.
+hypothesis.settings.register_profile("nothing kept", database=None)
+hypothesis.settings.load_profile("nothing kept")
 
 # Tracing makes many objects that stay: looking through all of them as often as Python does by itself is a waste.
 gc.set_threshold(50_000, 20, 50)
