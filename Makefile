@@ -10,6 +10,12 @@ PYTHON ?= python3
 BIN := .venv/bin
 TYPESCRIPT := 7.0.2
 
+# In a checkout that cannot be written nothing is kept from one check to the next.
+ifeq ($(shell test -w . && echo writable),)
+export RUFF_NO_CACHE := true
+export MYPY_CACHE_DIR := /dev/null
+endif
+
 .PHONY: paper examples studies figures browser test lint types bench clean
 
 .venv/installed: pyproject.toml constraints.txt

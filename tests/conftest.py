@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 from importlib.metadata import version
 
 # Tests compile hundreds of small programs and run each for a moment: that is quicker without LLVM's optimisations, and
@@ -31,10 +32,11 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Pages that no browser opened are said aloud: a line that nobody overlooks, with the reason."""
+    """Tests that did not run because something is missing here are said aloud, with the reason, at the very end."""
     reasons = {str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", []) if report.longrepr}
-    for reason in sorted(each for each in reasons if "no browser" in each):
-        terminalreporter.write_sep("!", f"BROWSER TESTS DID NOT RUN: {reason}", red=True, bold=True)
+    missing = re.compile("no browser|not installed|could not import", re.IGNORECASE)
+    for reason in sorted(filter(missing.search, reasons)):
+        terminalreporter.write_sep("!", f"TESTS DID NOT RUN: {reason.removeprefix('Skipped: ')}", red=True, bold=True)
 
 
 @pytest.fixture(autouse=True)
