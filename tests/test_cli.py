@@ -220,6 +220,17 @@ def test_a_run_may_go_to_any_folder_that_can_be_made(place, desk, sketched, tmp_
     assert not list(desk.rglob("*.partial"))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files are text here, not bytes")
+def test_names_of_files_that_the_locale_cannot_read_are_names_like_others(desk, sketched, capsys):
+    strange = os.fsdecode(b"pond-\xff")
+    (desk / "pond.txt").rename(desk / f"{strange}.txt")
+    options = ["--agents", "lsvi-ae", "--episodes", "5", "--seeds", "1", "--out", strange]
+    assert cli.main(["run", "--problem", f"{strange}.txt", *options]) == 0
+    assert "Written to pond-\\udcff" in capsys.readouterr().out
+    assert json.loads((desk / strange / "spec.json").read_text(encoding="utf-8"))["problem"]["name"] == "pond-\ufffd"
+    assert cli.main(["certify", strange]) == 0
+
+
 @pytest.mark.parametrize("arguments", [["list"], ["--help"]])
 def test_a_reader_that_has_gone_is_no_error(arguments, desk):
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import signal
 import sys
@@ -26,6 +27,8 @@ AGENTS = "lsvi-ae,lsvi,lsvi-primal"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; a wrong input ends in one sentence and exit status 2."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # names that the terminal cannot show, as on standard error
     try:
         try:
             options = parser().parse_args(arguments)

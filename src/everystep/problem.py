@@ -11,9 +11,11 @@ Where P is a product of factors (a linear CMDP) both forms keep the factors, and
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -629,6 +631,11 @@ class FiniteCMDP:
             "reward_seen": None,
             "cost_seen": None,
         }
+
+
+def called_after(path: Path) -> str:
+    """The name of a problem from a file: that of the file, even where the locale cannot read it, without its ending."""
+    return os.fsencode(path.stem).decode("utf-8", "replace")
 
 
 def _states_last(array: np.ndarray) -> np.ndarray:

@@ -115,10 +115,11 @@ def read_curves(folder: Path, columns: Sequence[str]) -> dict[str, dict[str, np.
     spec = read_spec(folder)
     try:
         shape = (len(spec["seeds"]), spec["episodes"])
-        file = folder / "episodes.parquet"
-        with pq.ParquetFile(file, page_checksum_verification=True) as opened:
-            there = [name for name in columns if name in opened.schema_arrow.names]
-            table = opened.read(["agent", *there])
+        # Given a path, pyarrow would read meaning into the names of its folders, and some it could not encode.
+        with (folder / "episodes.parquet").open("rb") as opened:
+            file = pq.ParquetFile(opened, page_checksum_verification=True)
+            there = [name for name in columns if name in file.schema_arrow.names]
+            table = file.read(["agent", *there])
         agents = table["agent"].to_numpy()
         arrays = {name: table[name].to_numpy() for name in there}
         valid = {name: table[name].is_valid().to_numpy() for name in there}
@@ -193,7 +194,8 @@ def write_episodes(outcome: Outcome, path: Path) -> None:
     first = {label: next(iter(outcome.batches(label))) for label in labels}
     none_of = lambda label: {name: curve[:0] for name, curve in first[label].items()}
     schema = pa.unify_schemas([experiment.rows(spec, label, [], none_of(label)).schema for label in labels])
-    with pq.ParquetWriter(path, schema, compression="zstd", write_page_checksum=True) as file:
+    how = {"compression": "zstd", "write_page_checksum": True}
+    with path.open("wb") as opened, pq.ParquetWriter(opened, schema, **how) as file:
         for label in labels:
             done = 0
             for group in _regrouped(outcome.batches(label), max(1, ROWS // K)):

@@ -67,7 +67,8 @@ class Trained:
         import pyarrow.parquet as pq
 
         with store.folder(Path(out), self.spec) as folder:
-            pq.write_table(pa.table(dict(self.episodes)), folder / "episodes.parquet", compression="zstd")
+            with (folder / "episodes.parquet").open("wb") as file:
+                pq.write_table(pa.table(dict(self.episodes)), file, compression="zstd")
             if self.policy.can_be_saved:
                 self.policy.save(folder / "policy")
             (folder / "spec.json").write_text(json.dumps(self.spec, indent=2) + "\n", encoding="utf-8")

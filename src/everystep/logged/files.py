@@ -104,10 +104,11 @@ def _write_table(columns: Mapping[str, np.ndarray], path: Path) -> None:
     import pyarrow.parquet as pq
 
     table = pa.table(dict(columns))
-    if path.suffix == ".parquet":
-        pq.write_table(table, path, compression="zstd")
-    else:
-        pyarrow.csv.write_csv(table, path)
+    with path.open("wb") as file:  # not the path: see _read_table
+        if path.suffix == ".parquet":
+            pq.write_table(table, file, compression="zstd")
+        else:
+            pyarrow.csv.write_csv(table, file)
 
 
 def _wanted(column: str) -> bool:

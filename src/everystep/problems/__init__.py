@@ -11,7 +11,7 @@ import numpy as np
 
 from everystep.arrays import read_npz
 from everystep.errors import EverystepError, openable, unknown, whole_number
-from everystep.problem import Factored, FiniteCMDP, Grid, Known, Noise
+from everystep.problem import Factored, FiniteCMDP, Grid, Known, Noise, called_after
 from everystep.problems.bandit import bandit, bandit_continuum
 from everystep.problems.frozen_lake import from_map, frozen_lake, random_lake
 from everystep.problems.hard_instance import hard_instance
@@ -95,7 +95,7 @@ def load(name: str, horizon: int | None = None) -> FiniteCMDP:
         ) from None
     rows = [line.rstrip("\r") for line in text.rstrip("\n").split("\n")]
     try:
-        return from_map(rows, horizon=15 if horizon is None else horizon, name=path.stem)
+        return from_map(rows, horizon=15 if horizon is None else horizon, name=called_after(path))
     except EverystepError as error:
         raise EverystepError(f"problem '{name}': {error}") from None
 
@@ -139,7 +139,7 @@ def from_arrays(path: str | Path, horizon: int | None = None) -> FiniteCMDP:
             kernel=str(arrays["kernel"]) if "kernel" in arrays else None,
             linear_costs=bool(arrays.get("linear_costs", True)),
             known=Known(arrays.get("threshold", 0.0), arrays.get("safe_action"), arrays.get("triples")),
-            name=str(arrays.get("name", Path(path).stem)),
+            name=str(arrays.get("name", called_after(Path(path)))),
         )
         problem.check()
     except EverystepError as error:

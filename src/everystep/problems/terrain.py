@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from everystep.errors import EverystepError, openable, real_number, whole_number
-from everystep.problem import FiniteCMDP, Grid, Noise
+from everystep.problem import FiniteCMDP, Grid, Noise, called_after
 from everystep.problems.grids import (
     ACTIONS,
     SPARE,
@@ -101,7 +101,8 @@ def terrain_from(
         if path.suffix not in READERS:
             raise EverystepError(f"it ends in '{path.suffix}'; give heights as {', '.join(READERS)}.")
         openable(path)
-        return _from_heights(READERS[path.suffix](path), start, goal, limit, horizon, sigma, length, path.stem)
+        read = READERS[path.suffix](path)
+        return _from_heights(read, start, goal, limit, horizon, sigma, length, called_after(path))
     except EverystepError as error:
         raise EverystepError(f"problem '{heights}': {error}") from None
 
