@@ -59,7 +59,7 @@ def _refuse_another(out: Path, where: Path, spec: dict[str, Any]) -> None:
 def claim_for_work(out: Path, spec: dict[str, Any]) -> bool:
     """Refuse a folder that cannot be worked in, or holds anything but this very run; whether it is unfinished there."""
     try:
-        if out.exists() and not out.is_dir():
+        if _there(out) and not out.is_dir():
             raise EverystepError(f"out '{out}' is a file; choose a folder.")
         if is_unfinished(out):
             _refuse_another(out, out / WORK, spec)
@@ -273,10 +273,19 @@ def same_run(one: dict[str, Any], other: dict[str, Any]) -> bool:
 def _partial(out: Path) -> Path:
     """Where a folder is filled: inside `out` if it is there, else in the nearest folder above it that is."""
     out = out.resolve()
-    if out.exists() and not out.is_dir():
+    if _there(out) and not out.is_dir():
         raise EverystepError(f"out '{out}' is a file; choose a folder.")
-    home = next(path for path in (out, *out.parents) if path.exists())
+    home = next(path for path in (out, *out.parents) if _there(path))
     return home / f".everystep-{uuid.uuid4().hex[:12]}{PARTIAL}"
+
+
+def _there(path: Path) -> bool:
+    """Whether there is something at a path; an OSError where the system cannot say (`exists` would say no)."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def unusable(out: Path, error: OSError) -> EverystepError:
