@@ -8,6 +8,7 @@ import sys
 import time
 from contextlib import contextmanager
 
+import matplotlib.font_manager
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -26,6 +27,8 @@ def desk(tmp_path, monkeypatch):
 
 
 def everystep(*arguments, cwd):
+    """The command in a process of its own, which finds a list of fonts, so that it need not say that it makes one."""
+    assert matplotlib.font_manager.fontManager.ttflist
     return subprocess.run(
         [sys.executable, "-m", "everystep.cli", *arguments], cwd=cwd, capture_output=True, text=True, timeout=300
     )
