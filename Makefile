@@ -39,10 +39,10 @@ test: lint types browser
 lint: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	@if test -x .venv/node/node_modules/.bin/tsc || { command -v npm >/dev/null && \
-	    npm install --silent --no-fund --no-audit --prefix .venv/node typescript@$(TYPESCRIPT); }; \
+	@if command -v node >/dev/null && { test -x .venv/node/node_modules/.bin/tsc || { command -v npm >/dev/null && \
+	    npm install --silent --no-fund --no-audit --cache .venv/node/cache --prefix .venv/node typescript@$(TYPESCRIPT); }; }; \
 	then .venv/node/node_modules/.bin/tsc -p . && echo "scripts of the pages: types checked"; \
-	else echo "SCRIPTS OF THE PAGES NOT CHECKED: npm is not here, or TypeScript could not be installed"; fi
+	else echo "SCRIPTS OF THE PAGES NOT CHECKED: node or npm is not here, or TypeScript could not be installed"; fi
 
 types: .venv/installed
 	$(BIN)/mypy
