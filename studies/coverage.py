@@ -143,4 +143,5 @@ if options.figure:
             axes.set(xscale="log", yscale="log", xlabel="episode", title=title, xlim=(1, K), ylim=(0.1, None))
             figures.name_ends(axes)
         left.set_ylabel("sum up to the episode, mean over runs")
+        Path(options.figure).parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(options.figure, dpi=200, facecolor="white")

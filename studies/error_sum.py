@@ -159,4 +159,5 @@ if options.figure:
         axes.set_xticks(dims, [str(d) for d in dims])
         axes.minorticks_off()
         figures.name_ends(axes)
+        Path(options.figure).parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(options.figure, dpi=200, facecolor="white")

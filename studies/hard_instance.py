@@ -122,6 +122,7 @@ def draw_figure(lengths: list[int], sums: dict[str, np.ndarray], path: Path) -> 
                 xlim=(lengths[0], lengths[-1]),
             )
         figure.axes[0].legend(frameon=False, fontsize=8.5)
+        path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=200, facecolor="white")
 
 
