@@ -35,6 +35,7 @@ FLOORS = [
     {"training", "web"},
     {"cli"},
 ]
+MODES = {kind + more for kind in "rwxa" for more in ("", "b", "b+", "+", "+b")}  # of opening a file
 FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
 
 
@@ -123,3 +124,32 @@ def test_the_picture_of_the_house_names_every_room():
     picture = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     missing = [room for room in FLOOR if f"{room}.py" not in picture and f"{room}/" not in picture]
     assert not missing
+
+
+def without_encoding(path: Path) -> list[str]:
+    """Where a file of text is opened in whatever encoding the locale happens to have."""
+
+    def lacking(call: ast.Call) -> bool:
+        name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+        text = name in {"read_text", "write_text"}
+        if name == "open" and ast.unparse(call.func) not in {
+            "os.open",
+            "webbrowser.open",
+            "Image.open",
+            "archive.open",
+        }:
+            mode = [node.value for node in call.args if isinstance(node, ast.Constant) and node.value in MODES]
+            text = not any("b" in each for each in mode)
+        return text and not {"encoding", None} & {word.arg for word in call.keywords}
+
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return [f"{path.name}:{node.lineno}" for node in ast.walk(tree) if isinstance(node, ast.Call) and lacking(node)]
+
+
+def test_text_is_read_and_written_as_utf_8_whatever_the_locale(tmp_path):
+    folders = [top for top in ROOT.iterdir() if top.is_dir() and not top.name.startswith((".", "out", "tests"))]
+    programs = [path for folder in folders for path in folder.rglob("*.py")]
+    assert set(MODULES.values()) < set(programs)
+    assert not [place for path in programs for place in without_encoding(path)]
+    (tmp_path / "wrong.py").write_text("open('a')\nopen('b', 'rb')\np.open('w')\np.read_text()\n", encoding="utf-8")
+    assert without_encoding(tmp_path / "wrong.py") == ["wrong.py:1", "wrong.py:3", "wrong.py:4"]
