@@ -11,6 +11,12 @@ PYTHON ?= python3
 BIN := .venv/bin
 TYPESCRIPT := 7.0.2
 
+# In a checkout that cannot be written, nothing is cached from one check to the next.
+ifeq ($(shell test -w . && echo writable),)
+export RUFF_NO_CACHE := true
+export MYPY_CACHE_DIR := /dev/null
+endif
+
 .PHONY: paper examples studies figures browser test quick lint types bench clean
 
 .venv/installed: pyproject.toml constraints.txt
@@ -37,10 +43,10 @@ quick: lint types
 lint: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	@if test -x .venv/node/node_modules/.bin/tsc || { command -v npm >/dev/null && \
-	    npm install --silent --no-fund --no-audit --prefix .venv/node typescript@$(TYPESCRIPT); }; \
+	@if command -v node >/dev/null && { test -x .venv/node/node_modules/.bin/tsc || { command -v npm >/dev/null && \
+	    npm install --silent --no-fund --no-audit --cache .venv/node/cache --prefix .venv/node typescript@$(TYPESCRIPT); }; }; \
 	then .venv/node/node_modules/.bin/tsc -p . && echo "scripts of the pages: types checked"; \
-	else echo "SCRIPTS OF THE PAGES NOT CHECKED: npm is not here, or TypeScript could not be installed"; fi
+	else echo "SCRIPTS OF THE PAGES NOT CHECKED: node or npm is not here, or TypeScript could not be installed"; fi
 
 types: .venv/installed
 	$(BIN)/mypy

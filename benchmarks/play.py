@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -52,10 +53,12 @@ def measured(page: Page, seconds: float) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--chromium", default="/usr/bin/chromium")
+    parser.add_argument("--chromium", default=shutil.which("chromium"), metavar="PATH")
     parser.add_argument("--rate", type=int, default=500, choices=SPEEDS, help="episodes a second to ask for")
     parser.add_argument("--seconds", type=float, default=5)
     options = parser.parse_args()
+    if options.chromium is None:
+        parser.error("chromium is not on the PATH; install it, or give its path with --chromium.")
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=options.chromium, args=FLAGS)
         page = browser.new_page(viewport={"width": 1280, "height": 900})

@@ -58,7 +58,7 @@ def walk_features() -> features.Spec:
 
 def resident() -> float:
     """Bytes of this process in memory."""
-    with open("/proc/self/statm") as file:
+    with open("/proc/self/statm", encoding="utf-8") as file:
         return float(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 

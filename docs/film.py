@@ -6,6 +6,7 @@ Opens the report in headless Chromium and records some frames of its player. `ma
 
 import argparse
 import io
+import shutil
 from pathlib import Path
 
 from PIL import Image
@@ -23,8 +24,10 @@ main > section { padding: 8px 14px 14px; border: 0; }
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("report")
 parser.add_argument("out")
-parser.add_argument("--chromium", default="/usr/bin/chromium")
+parser.add_argument("--chromium", default=shutil.which("chromium"), metavar="PATH")
 options = parser.parse_args()
+if options.chromium is None:
+    parser.error("chromium is not on the PATH; install it, or give its path with --chromium.")
 
 with sync_playwright() as driver:
     browser = driver.chromium.launch(executable_path=options.chromium, args=["--no-sandbox", "--disable-gpu"])

@@ -174,7 +174,7 @@ def run(contest: Contest, doc: str) -> None:
     print(table(contest, by_agent, best, options.seeds))
     out = Path(options.out)
     paths = figures.save(figure_of(contest, {label: by_agent[label] for label in (*OURS, best)}), out / contest.name)
-    (out / f"{contest.name}.json").write_text(json.dumps(numbers(by_agent), indent=2) + "\n")
+    (out / f"{contest.name}.json").write_text(json.dumps(numbers(by_agent), indent=2) + "\n", encoding="utf-8")
     print(f"\nWritten to {out}; drawn: {paths[0]}")
 
 

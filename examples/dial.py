@@ -54,6 +54,6 @@ with progress_bar(len(PROBLEMS) * len(KNOWN) * len(OPTIMISMS) * options.seeds * 
             panels[name][known] = points
 
 print(tables.aligned([["", "optimism", "total violations", "cumulative regret"], *rows]))
-(Path(options.out) / "dial.json").write_text(json.dumps(rows, indent=2) + "\n")
+(Path(options.out) / "dial.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
 paths = figures.save(certificate_figures.tradeoff(panels), Path(options.out) / "dial")
 print(f"\nWritten to {options.out}; drawn: {paths[0]}")

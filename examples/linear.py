@@ -60,7 +60,7 @@ with progress_bar(len(margins) * options.instances * len(AGENTS) * options.seeds
 
 head = ["", "regret", "value lost", "violations", "exponent, value lost", "exponent, violations", "in the last tenth"]
 print(tables.aligned([head, *rows]))
-(Path(options.out) / "growth.json").write_text(json.dumps([head, *rows], indent=2) + "\n")
+(Path(options.out) / "growth.json").write_text(json.dumps([head, *rows], indent=2) + "\n", encoding="utf-8")
 
 with mpl.rc_context(figures.STYLE):
     figure = Figure(figsize=(9.6, 3.9), layout="constrained")

@@ -47,7 +47,7 @@ with progress_bar(len(AGENTS) * options.seeds * options.episodes * len(chosen) *
                 means = {column: result.summary["agents"][name][column]["mean"] for column in COLUMNS}
                 optimum = result.summary["problem"]["optimal_value"]
                 rows.append({"terrain": seed, "sigma": sigma, "costs": name, "safe_optimum": optimum} | means)
-(out / "terrain.json").write_text(json.dumps(rows, indent=2) + "\n")
+(out / "terrain.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
 
 NUMBERS = ("safe_optimum", *COLUMNS)
 line = lambda name, numbers: [name, *(f"{number:.3f}" for number in numbers)]

@@ -49,7 +49,7 @@ def main() -> None:
         cells = [f"{mean:.3g} [{low:.3g}, {high:.3g}]" for mean, low, high in rows[label].values()]
         print(f"| {label} | {' | '.join(cells)} |")
     options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "floors.json").write_text(json.dumps(rows, indent=1))
+    (options.out / "floors.json").write_text(json.dumps(rows, indent=1), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -125,7 +125,7 @@ out = Path(options.out)
 out.mkdir(parents=True, exist_ok=True)
 settings = {key: value for key, value in vars(options).items() if key not in ("out", "figure")}
 (out / "coverage.json").write_text(
-    json.dumps({"settings": settings, "runs": n, "radii": sums, "tells_from": tells}, indent=2) + "\n"
+    json.dumps({"settings": settings, "runs": n, "radii": sums, "tells_from": tells}, indent=2) + "\n", encoding="utf-8"
 )
 print(f"\nWritten to {out / 'coverage.json'}")
 

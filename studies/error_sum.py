@@ -135,7 +135,8 @@ print(
 out = Path(options.out)
 out.mkdir(parents=True, exist_ok=True)
 (out / "error_sum.json").write_text(
-    json.dumps({"K": K, "agent_episodes": agent_episodes, "features": said}, indent=2) + "\n"
+    json.dumps({"K": K, "agent_episodes": agent_episodes, "features": said}, indent=2) + "\n",
+    encoding="utf-8",
 )
 print(f"\nWritten to {out / 'error_sum.json'}")
 
@@ -159,4 +160,5 @@ if options.figure:
         axes.set_xticks(dims, [str(d) for d in dims])
         axes.minorticks_off()
         figures.name_ends(axes)
+        Path(options.figure).parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(options.figure, dpi=200, facecolor="white")

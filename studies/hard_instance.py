@@ -135,6 +135,7 @@ def draw_figure(lengths: list[int], sums: dict[str, np.ndarray], path: Path) -> 
                 xlim=(lengths[0], lengths[-1]),
             )
         figure.axes[0].legend(frameon=False, fontsize=8.5)
+        path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=200, facecolor="white")
 
 
@@ -184,7 +185,9 @@ def main() -> None:
             slopes[f"{name} {what}"] = slope._asdict()
             print(f"slope of {what}, {WORDS[name]}: {slope.value:.2f} [{slope.low:.2f}, {slope.high:.2f}]")
     options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "study.json").write_text(json.dumps({"rows": written, "slopes": slopes}, indent=1) + "\n")
+    (options.out / "study.json").write_text(
+        json.dumps({"rows": written, "slopes": slopes}, indent=1) + "\n", encoding="utf-8"
+    )
     if options.figure:
         draw_figure(lengths, sums, options.figure)
 

@@ -119,7 +119,7 @@ def main() -> None:
         rows["count"][agent.label] = row
         print(f"| {agent.label} | {' | '.join(f'{each:.4g}' for each in row.values())} |", flush=True)
     options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "known-safe-agents.json").write_text(json.dumps(rows, indent=1))
+    (options.out / "known-safe-agents.json").write_text(json.dumps(rows, indent=1), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import sys
 from importlib.metadata import version
 
@@ -29,7 +30,8 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
-hypothesis.settings.register_profile("repeatable", print_blob=True)
+# No folder of examples: the checkout may be read-only.
+hypothesis.settings.register_profile("repeatable", print_blob=True, database=None)
 hypothesis.settings.load_profile("repeatable")
 
 
@@ -40,11 +42,12 @@ def pytest_configure(config):
 
 
 def pytest_terminal_summary(terminalreporter):
-    """The seed of the random tests, and a line that nobody overlooks if no browser opened the pages."""
+    """The seed of the random tests, and a line for everything that is missing here, so that no skip is overlooked."""
     terminalreporter.write_line(seeds.HOW)
     reasons = {str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", []) if report.longrepr}
-    for reason in sorted(each for each in reasons if "no browser" in each):
-        terminalreporter.write_sep("!", f"BROWSER TESTS DID NOT RUN: {reason}", red=True, bold=True)
+    missing = re.compile("no browser|not installed|could not import", re.IGNORECASE)
+    for reason in sorted(filter(missing.search, reasons)):
+        terminalreporter.write_sep("!", f"TESTS DID NOT RUN: {reason.removeprefix('Skipped: ')}", red=True, bold=True)
 
 
 @pytest.fixture(autouse=True)

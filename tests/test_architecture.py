@@ -35,7 +35,7 @@ FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
 def imported(path: Path, at_run_time_only: bool = True) -> set[str]:
     """The modules a file imports, those for type checking left out."""
     names = set()
-    tree = ast.parse(path.read_text())
+    tree = ast.parse(path.read_text(encoding="utf-8"))
     skipped = {
         id(node)
         for block in ast.walk(tree)
@@ -82,7 +82,7 @@ def test_statistics_know_nothing_of_agents_or_jax():
 
 
 def test_core_dependencies_are_exactly_what_is_imported():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     declared = project["dependencies"]
     name = lambda line: re.split(r"[<>=~! \[]", line)[0]
     names = {name(line) for line in declared}
@@ -102,25 +102,25 @@ def test_the_package_holds_nothing_but_source():
 
 
 def test_every_version_is_pinned_by_name_without_addresses():
-    lines = (ROOT / "constraints.txt").read_text().split()
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").split()
     assert lines
     assert all(re.fullmatch(r"[A-Za-z0-9_.\-]+==[A-Za-z0-9_.+!]+", line) for line in lines)
 
 
 def test_nothing_is_ever_unpickled():
     for path in SOURCE.rglob("*.py"):
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")
         assert "allow_pickle=True" not in text
         assert not {"pickle", "joblib", "cloudpickle", "dill"} & {name.split(".")[0] for name in imported(path)}
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_every_module_says_what_it_is_for(name):
-    assert ast.get_docstring(ast.parse(MODULES[name].read_text()))
+    assert ast.get_docstring(ast.parse(MODULES[name].read_text(encoding="utf-8")))
 
 
 def test_the_picture_of_the_house_names_every_room():
-    picture = (ROOT / "docs" / "architecture.md").read_text()
+    picture = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     missing = [room for room in FLOOR if f"{room}.py" not in picture and f"{room}/" not in picture]
     assert not missing
 
@@ -131,3 +131,30 @@ def test_every_package_has_tests_and_every_file_of_tests_a_quick_one():
     assert packages <= {path.parent.name for path in files}
     marks = lambda path: {ast.unparse(node) for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))}
     assert [path.name for path in files if "pytest.mark.quick" not in marks(path)] == []
+
+
+MODES = {kind + more for kind in "rwxa" for more in ("", "b", "b+", "+", "+b")}  # of opening a file
+NOT_TEXT = {"os.open", "webbrowser.open", "Image.open", "archive.open", "files.write_text"}
+
+
+def without_encoding(path: Path) -> list[str]:
+    """Where a program opens a text file in the encoding of the locale."""
+
+    def lacking(call: ast.Call) -> bool:
+        name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+        if ast.unparse(call.func) in NOT_TEXT or {"encoding", None} & {word.arg for word in call.keywords}:
+            return False
+        modes = [node.value for node in call.args if isinstance(node, ast.Constant) and node.value in MODES]
+        return name in {"read_text", "write_text"} or (name == "open" and not any("b" in mode for mode in modes))
+
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return [f"{path.name}:{node.lineno}" for node in ast.walk(tree) if isinstance(node, ast.Call) and lacking(node)]
+
+
+def test_text_is_read_and_written_as_utf_8_whatever_the_locale(tmp_path):
+    folders = [ROOT / name for name in ("src", "benchmarks", "docs", "examples", "studies")]
+    programs = [path for folder in folders for path in folder.rglob("*.py")]
+    own = SOURCE / "files.py"  # `write_text` there is the function that others call
+    assert not [place for path in programs if path != own for place in without_encoding(path)]
+    (tmp_path / "wrong.py").write_text("open('a')\nopen('b', 'rb')\np.open('w')\np.read_text()\n", encoding="utf-8")
+    assert without_encoding(tmp_path / "wrong.py") == ["wrong.py:1", "wrong.py:3", "wrong.py:4"]

@@ -33,7 +33,7 @@ def test_a_run_finds_an_empty_home_and_no_temporary_files_and_leaves_none(isolat
     (temporary / "old").touch()
     (checkout / ".ci").mkdir(parents=True)
     shutil.copy(RUN, checkout / ".ci")
-    (checkout / "look").write_text(LOOK)
+    (checkout / "look").write_text(LOOK, encoding="utf-8")
     before = sorted(tmp_path.rglob("*"))
 
     environment = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}

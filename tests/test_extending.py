@@ -62,7 +62,7 @@ def test_a_new_agent_is_listed_runs_is_compared_and_reported(lsvi_doubling, caps
     assert "LSVI-AE with a price that doubles after every violation" in capsys.readouterr().out
     small = ["--episodes", "40", "--seeds", "2", "--out"]
     both = ["--agents", "lsvi-ae,lsvi-doubling"]
-    (tmp_path / "pond.txt").write_text("SFF\nFHF\nFFG\n")
+    (tmp_path / "pond.txt").write_text("SFF\nFHF\nFFG\n", encoding="utf-8")
     run = ["run", "--problem", str(tmp_path / "pond.txt"), "--horizon", "6", *both, *small, str(tmp_path / "run")]
     assert command.main(run) == 0
     assert command.main(["report", str(tmp_path / "run"), "--no-player"]) == 0
@@ -94,7 +94,7 @@ def worst_costs():
 
 @pytest.mark.usefixtures("sketched", "worst_costs")
 def test_a_new_cost_model_runs_is_compared_and_reported(capsys, tmp_path):
-    (tmp_path / "pond.txt").write_text("SFF\nFHF\nFFG\n")
+    (tmp_path / "pond.txt").write_text("SFF\nFHF\nFFG\n", encoding="utf-8")
     where = ["--problem", str(tmp_path / "pond.txt"), "--horizon", "6", "--agents", "lsvi-ae"]
     small = ["--set", "cost=worst", "--certify", "--episodes", "40", "--seeds", "2", "--out", str(tmp_path / "run")]
     assert command.main(["run", *where, *small]) == 0

@@ -16,7 +16,7 @@ RENAMING = {"replace", "rename", "renames", "move"}
 
 def calls_that_rename(path):
     """Calls of os.replace, os.rename, shutil.move, Path.rename or Path.replace in a module."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in RENAMING:
             of_text = node.func.attr == "replace" and len(node.args) == 2 and ast.unparse(node.func.value) != "os"
             if not of_text:
@@ -43,7 +43,7 @@ def test_a_file_is_replaced_only_when_its_content_is_complete(tmp_path):
 
     with pytest.raises(OSError, match="No space left"):
         files.write(path, fail)
-    assert path.read_text() == "first"
+    assert path.read_text(encoding="utf-8") == "first"
     assert [each.name for each in tmp_path.iterdir()] == ["notes.txt"]
 
 
@@ -57,32 +57,33 @@ def test_a_seal_identifies_what_was_written(tmp_path):
 def test_files_are_moved_into_a_folder_beside_those_that_stay_with_one_of_them_last(tmp_path, monkeypatch):
     out = tmp_path / "out"
     (out / "figures").mkdir(parents=True)
-    (out / "mine.txt").write_text("stays")
-    (out / "figures" / "map.svg").write_text("old")
+    (out / "mine.txt").write_text("stays", encoding="utf-8")
+    (out / "figures" / "map.svg").write_text("old", encoding="utf-8")
     moved, rename = [], files._rename
     monkeypatch.setattr(files, "_rename", lambda source, target: (moved.append(target.name), rename(source, target)))
     with files.replacing(out, last="spec.json") as partial:
         (partial / "figures").mkdir()
         for name in ("a.txt", "spec.json", "figures/map.svg", "z.txt"):
-            (partial / name).write_text("new")
-        assert (out / "figures" / "map.svg").read_text() == "old"
+            (partial / name).write_text("new", encoding="utf-8")
+        assert (out / "figures" / "map.svg").read_text(encoding="utf-8") == "old"
     assert moved[-1] == "spec.json"
-    assert {str(path.relative_to(out)): path.read_text() for path in out.rglob("*") if path.is_file()} == {
+    found = {str(path.relative_to(out)): path.read_text(encoding="utf-8") for path in out.rglob("*") if path.is_file()}
+    assert found == {
         "mine.txt": "stays", "a.txt": "new", "spec.json": "new", "figures/map.svg": "new", "z.txt": "new",
     }  # fmt: skip
 
 
 def test_what_a_killed_process_left_is_swept_away_and_nothing_else(tmp_path):
-    (tmp_path / ".everystep-0123.partial").write_text("half a file")
+    (tmp_path / ".everystep-0123.partial").write_text("half a file", encoding="utf-8")
     (tmp_path / ".everystep-4567.partial").mkdir()
-    (tmp_path / ".everystep-4567.partial" / "part.npz").write_text("half a folder")
-    (tmp_path / "mine.partial").write_text("stays")
+    (tmp_path / ".everystep-4567.partial" / "part.npz").write_text("half a folder", encoding="utf-8")
+    (tmp_path / "mine.partial").write_text("stays", encoding="utf-8")
     files.sweep(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.partial"]
 
 
 def test_a_folder_that_cannot_be_written_is_refused_with_its_name(tmp_path):
-    (tmp_path / "file").write_text("")
+    (tmp_path / "file").write_text("", encoding="utf-8")
     with pytest.raises(es.EverystepError, match=r"file' is a file; choose a folder"):
         files.check_writable(tmp_path / "file")
     for place in ("file/run", "a" * 300):

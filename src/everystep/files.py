@@ -164,8 +164,22 @@ def cannot_write(folder: Path, error: OSError) -> EverystepError:
     )
 
 
+def name_from(path: Path) -> str:
+    """The name of a file without its ending, as text even if the locale cannot decode it."""
+    return os.fsencode(path.stem).decode("utf-8", "replace")
+
+
+def exists(path: Path) -> bool:
+    """Whether there is something at a path; an OSError if the system cannot tell (`Path.exists` would return False)."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
 def _refuse_file(folder: Path) -> None:
-    if folder.exists() and not folder.is_dir():
+    if exists(folder) and not folder.is_dir():
         raise EverystepError(f"out '{folder}' is a file; choose a folder.")
 
 
@@ -177,7 +191,7 @@ def _temporary_for(folder: Path) -> Path:
     """A temporary name inside `folder` if it exists, otherwise in the nearest folder above it that does."""
     folder = folder.resolve()
     _refuse_file(folder)
-    return _temporary(next(path for path in (folder, *folder.parents) if path.exists()))
+    return _temporary(next(path for path in (folder, *folder.parents) if exists(path)))
 
 
 def _rename(source: Path, target: Path) -> None:

@@ -23,7 +23,7 @@ MAP = "SFFF\nFHFH\nF.#G\n"
 def desk(tmp_path, monkeypatch):
     """An empty folder with a map in it."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "pond.txt").write_text(MAP)
+    (tmp_path / "pond.txt").write_text(MAP, encoding="utf-8")
     return tmp_path
 
 
@@ -45,11 +45,11 @@ def test_a_person_runs_agents_on_a_map_of_their_own(desk):
     table = pq.read_table(desk / "mine" / "episodes.parquet")
     assert table.num_rows == 2 * 3 * 40
     assert set(table["problem"].to_pylist()) == {"pond"}
-    spec = json.loads((desk / "mine" / "spec.json").read_text())
+    spec = json.loads((desk / "mine" / "spec.json").read_text(encoding="utf-8"))
     assert [agent["settings"]["beta"] for agent in spec["agents"]] == [0.4, 0.4]
     assert spec["agents"][0]["settings"]["floor"] == "sqrt"
     assert spec["seeds"] == [0, 1, 2]
-    summary = json.loads((desk / "mine" / "summary.json").read_text())
+    summary = json.loads((desk / "mine" / "summary.json").read_text(encoding="utf-8"))
     assert set(summary["agents"]) == {"lsvi-ae", "lsvi"}
     assert summary["problem"]["horizon"] == 8
 
@@ -96,7 +96,7 @@ def test_reproduce_runs_small_and_says_what_it_found(desk, capsys):
     assert "step-indexed Algorithm 1" in shown
     assert "does not reproduce" in shown
     assert "Report for the browser: paper/report.html" in shown
-    assert "lsvi-primal" in (desk / "paper" / "report.html").read_text()
+    assert "lsvi-primal" in (desk / "paper" / "report.html").read_text(encoding="utf-8")
     held = {str(path.relative_to(desk / "paper")) for path in (desk / "paper").rglob("*") if path.is_file()}
     for name in ("episodes.parquet", "summary.json", "spec.json", "visits.npz", "findings.txt", "literal/spec.json"):
         assert name in held
@@ -172,7 +172,7 @@ BAD_MAPS = {
 @pytest.mark.parametrize("case", BAD_MAPS)
 def test_a_wrong_map_is_explained_with_its_name(case, desk, capsys):
     rows, message = BAD_MAPS[case]
-    (desk / "pond.txt").write_text(rows)
+    (desk / "pond.txt").write_text(rows, encoding="utf-8")
     assert main.main(RUN) == 2
     said = capsys.readouterr().err
     assert said.startswith("everystep: problem 'pond.txt': ")
@@ -197,7 +197,7 @@ def test_arrays_are_read_and_objects_in_them_are_refused_never_unpickled(desk, s
     np.savez("short.npz", **{key: arrays[key] for key in ("P", "r", "start")})
     np.savez("bomb.npz", horizon=4, **(arrays | {"g": np.array([Bomb()], dtype=object)}))
     np.savez("sum.npz", horizon=4, **(arrays | {"P": arrays["P"] * 0.9}))
-    (desk / "text.npz").write_text("not an archive")
+    (desk / "text.npz").write_text("not an archive", encoding="utf-8")
     wrong = {
         "short.npz": "it has no g and no horizon",
         "bomb.npz": "never unpickled",
@@ -241,12 +241,23 @@ def test_a_run_may_go_to_any_folder_that_can_be_made(place, desk, sketched, tmp_
     assert not list(desk.rglob("*.partial"))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="file names are text here, not bytes")
+def test_file_names_that_the_locale_cannot_decode_work_like_others(desk, sketched, capsys):
+    strange = os.fsdecode(b"pond-\xff")
+    (desk / "pond.txt").rename(desk / f"{strange}.txt")
+    options = ["--agents", "lsvi-ae", "--episodes", "5", "--seeds", "1", "--out", strange]
+    assert main.main(["run", "--problem", f"{strange}.txt", *options]) == 0
+    assert "Written to pond-\\udcff" in capsys.readouterr().out
+    assert json.loads((desk / strange / "spec.json").read_text(encoding="utf-8"))["problem"]["name"] == "pond-\ufffd"
+    assert main.main(["certify", strange]) == 0
+
+
 @pytest.mark.parametrize("arguments", [["list"], ["--help"]])
 def test_a_reader_that_has_gone_is_no_error(arguments, desk):
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
     reading, writing = os.pipe()
     os.close(reading)
-    with os.fdopen(writing, "w") as nobody:
+    with os.fdopen(writing, "w", encoding="utf-8") as nobody:
         done = subprocess.run(
             [sys.executable, "-m", "everystep.cli", *arguments], stdout=nobody, stderr=subprocess.PIPE, env=environment
         )

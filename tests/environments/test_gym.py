@@ -345,7 +345,8 @@ def test_the_agent_is_drawn_on_its_cell(lake):
         assert int(np.median(columns) / width * 10) == x % 10
 
 
-def test_a_window_shows_every_step():
+def test_a_window_shows_every_step(monkeypatch):
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")  # no screen is needed
     pytest.importorskip("pygame", reason="pygame is not installed: the window is not tested")
     env = es.gym.make_env(random_problem(), render_mode="human")
     env.metadata = env.metadata | {"render_fps": 1000}

@@ -142,7 +142,8 @@ def test_a_table_by_hand_needs_no_more_than_its_columns(tmp_path):
     path = tmp_path / "hand.csv"
     path.write_text(
         "time,observation,action,reward,cost,next_observation,terminated,episode\n"
-        "9:15,0,1,0.5,-1,3,false,1\n9:16,3,0,0,1,4,true,1\n9:17,0,0,0,-1,1,false,2\n"
+        "9:15,0,1,0.5,-1,3,false,1\n9:16,3,0,0,1,4,true,1\n9:17,0,0,0,-1,1,false,2\n",
+        encoding="utf-8",
     )
     batch = es.logged.read(path)
     assert batch.observations.tolist() == [0, 3, 0]
@@ -181,7 +182,7 @@ COLUMNS = "observation,action,reward,cost,next_observation,terminated,step\n"
     ],
 )
 def test_a_wrong_file_is_refused_in_a_sentence(tmp_path, name, content, message):
-    (tmp_path / name).write_text(content)
+    (tmp_path / name).write_text(content, encoding="utf-8")
     with pytest.raises(EverystepError, match=r"^log '.*': .*" + message):
         es.logged.read(tmp_path / name, action_count=3)
 

@@ -223,7 +223,7 @@ def test_a_policy_comes_back_from_its_folder_and_acts_and_certifies_as_before(ki
         for one, other in zip(again.bounds(obs), result.policy.bounds(obs), strict=True):
             np.testing.assert_allclose(one, other, rtol=0, atol=1e-12)
     assert again.confidence == result.policy.confidence
-    assert json.loads((tmp_path / "run" / "spec.json").read_text())["environment"] == "Line"
+    assert json.loads((tmp_path / "run" / "spec.json").read_text(encoding="utf-8"))["environment"] == "Line"
 
 
 def test_a_policy_certifies_what_it_has_seen_and_nothing_else():
@@ -510,8 +510,8 @@ def test_the_optimum_of_a_published_table_is_reached_by_training_on_its_environm
 # --- folders ----------------------------------------------------------------------------------------------------------
 def test_a_policy_of_another_format_is_refused_in_a_sentence(tmp_path):
     es.train(Ring(), constraint=harm, horizon=5, episodes=2).policy.save(tmp_path)
-    content = json.loads((tmp_path / "policy.json").read_text())
-    (tmp_path / "policy.json").write_text(json.dumps(content | {"format": 1}))
+    content = json.loads((tmp_path / "policy.json").read_text(encoding="utf-8"))
+    (tmp_path / "policy.json").write_text(json.dumps(content | {"format": 1}), encoding="utf-8")
     with pytest.raises(EverystepError, match=r"has format 1, and this version reads format 2; train it again"):
         Policy.load(tmp_path)
 
@@ -520,7 +520,7 @@ def test_the_spec_of_a_training_run_has_its_kind_and_is_not_read_as_an_experimen
     result = es.train(Ring(), agents.lsvi_ae(radius="paper"), constraint=harm, horizon=5, episodes=2)
     result.save(tmp_path / "run")
     result.save(tmp_path / "run")  # the same run again
-    spec = json.loads((tmp_path / "run" / "spec.json").read_text())
+    spec = json.loads((tmp_path / "run" / "spec.json").read_text(encoding="utf-8"))
     assert (spec["kind"], spec["format"], spec["confidence"]) == ("training", 2, 0.05)
     assert spec["guarantee"] == result.policy.confidence
     with pytest.raises(EverystepError, match=r"holds a training run, not an experiment"):

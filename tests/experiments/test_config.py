@@ -43,14 +43,14 @@ called = "greedy"
 def desk(tmp_path, monkeypatch):
     """A folder to be in, and another one with the experiment and its map."""
     (tmp_path / "there").mkdir()
-    (tmp_path / "there" / "pond.txt").write_text(POND)
+    (tmp_path / "there" / "pond.txt").write_text(POND, encoding="utf-8")
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     return tmp_path / "there"
 
 
 def written(desk, text):
-    (desk / "mine.toml").write_text(text)
+    (desk / "mine.toml").write_text(text, encoding="utf-8")
     return desk / "mine.toml"
 
 
@@ -98,7 +98,7 @@ def test_a_file_runs_into_a_folder_for_each_problem_and_again_runs_nothing(desk,
     assert "Nothing was run or written" in capsys.readouterr().out
     assert not Path("out").exists()
     assert main.main(["run", path]) == 0
-    assert json.loads(Path("out/pond/spec.json").read_text())["seeds"] == [3, 5]
+    assert json.loads(Path("out/pond/spec.json").read_text(encoding="utf-8"))["seeds"] == [3, 5]
     assert Path("out/one step/episodes.parquet").is_file()
     capsys.readouterr()
     assert main.main(["run", path]) == 0
@@ -221,6 +221,6 @@ settings = { lam = 0.5 }
 
 def test_a_dry_run_refuses_what_a_run_would_refuse(desk, capsys):
     Path("out/one step").mkdir(parents=True)
-    Path("out/one step/letter.txt").write_text("dear")
+    Path("out/one step/letter.txt").write_text("dear", encoding="utf-8")
     assert main.main(["run", str(written(desk, GOOD)), "--dry-run"]) == 2
     assert "'out/one step' holds other files" in capsys.readouterr().err

@@ -97,11 +97,13 @@ def test_single_precision_is_for_counts(small):
 def test_the_compiler_as_people_use_it_gives_the_same_episodes(small):
     """Tests compile in a hurry (conftest.py); this one process does not."""
     script = """
-import sys, numpy as np
+import io, sys, numpy as np
 from everystep.experiments import experiment
 from everystep.problems.frozen_lake import from_map
 result = experiment.run(from_map(["SFF", "FHG"], horizon=5), ["lsvi-ae"], episodes=60, seeds=2)
-np.save(sys.stdout.buffer, np.stack([result.curves["lsvi-ae"][name] for name in ("value", "violation", "return")]))
+written = io.BytesIO()  # NumPy writes to a pipe only where it is not buffered
+np.save(written, np.stack([result.curves["lsvi-ae"][name] for name in ("value", "violation", "return")]))
+sys.stdout.buffer.write(written.getvalue())
 """
     environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, check=True)

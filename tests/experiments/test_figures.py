@@ -38,7 +38,7 @@ def test_a_pdf_is_made_of_lines_and_has_its_fonts_inside(paper, name):
 @pytest.mark.quick
 @pytest.mark.parametrize("name", sorted(NAMES))
 def test_an_svg_needs_neither_pixels_nor_fonts(paper, name):
-    content = (paper / f"{name}.svg").read_text()
+    content = (paper / f"{name}.svg").read_text(encoding="utf-8")
     assert "<image" not in content
     assert "<text" not in content  # words are outlines
 

@@ -56,7 +56,7 @@ class Child:
 
     def finish(self, code=0):
         ended = self._ended()
-        said = self.errors.read_text()
+        said = self.errors.read_text(encoding="utf-8")
         assert ended == code, said
         return said
 
@@ -289,7 +289,7 @@ def test_a_damaged_older_part_costs_only_the_pieces_in_it(often, prepared, whole
 def test_a_second_process_is_refused_with_the_number_of_the_first(often, prepared, tmp_path):
     out = tmp_path / "run"
     stop_after(3, prepared, out)
-    (out / ".work" / "pid").write_text("4711\n")
+    (out / ".work" / "pid").write_text("4711\n", encoding="utf-8")
     with durable.held(out, out / ".work" / "pid"):
         for attempt in (lambda: runner.resume(out), lambda: runner.run(prepared, out)):
             with pytest.raises(es.EverystepError, match=r"in use by another process \(pid 4711\)"):

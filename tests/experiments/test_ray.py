@@ -41,7 +41,7 @@ def contents(folder):
 
 def pond(folder):
     path = folder / "pond.txt"
-    path.write_text("SFF\nFHF\nFFG\n")
+    path.write_text("SFF\nFHF\nFFG\n", encoding="utf-8")
     return es.problems.load(str(path), 4)
 
 
@@ -73,7 +73,7 @@ class Theirs(SimpleNamespace):
         """What others must leave as it is: the address file, the links, and the process."""
         entries = sorted(self.folder.iterdir())
         record = self.folder / "ray_current_cluster"
-        return entries, record.read_text(), record.stat().st_mtime_ns, self.process.poll()
+        return entries, record.read_text(encoding="utf-8"), record.stat().st_mtime_ns, self.process.poll()
 
 
 @contextmanager
@@ -99,14 +99,14 @@ def theirs():
         sizes = {"num-cpus": 1, "object-store-memory": 80_000_000, "min-worker-port": 0, "max-worker-port": 0}
         flags = [f"--{name}={value}" for name, value in {**ports, **sizes, "include-dashboard": False}.items()]
         command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", *flags]
-        with environment(**QUIET, RAY_TMPDIR=place), open(f"{place}/said", "w+") as said:
+        with environment(**QUIET, RAY_TMPDIR=place), open(f"{place}/said", "w+", encoding="utf-8") as said:
             process = subprocess.Popen(command, stdout=said, stderr=said)
             try:
                 record = folder / "ray_current_cluster"
-                while not (record.exists() and record.read_text()):
-                    assert process.poll() is None, Path(said.name).read_text()
+                while not (record.exists() and record.read_text(encoding="utf-8")):
+                    assert process.poll() is None, Path(said.name).read_text(encoding="utf-8")
                     time.sleep(0.05)
-                cluster = Theirs(address=record.read_text(), folder=folder, process=process)
+                cluster = Theirs(address=record.read_text(encoding="utf-8"), folder=folder, process=process)
                 yield cluster
                 assert process.poll() is None
             finally:
@@ -151,15 +151,17 @@ def begun(marks, piece):
 @pytest.mark.quick
 def test_engines_are_asked_for_by_name_and_by_file(tmp_path):
     path = tmp_path / "pond.toml"
-    path.write_text('out = "o"\nproblems = ["frozen-lake"]\nagents = ["lsvi"]\nengine = "ray"\naddress = "auto"\n')
+    path.write_text(
+        'out = "o"\nproblems = ["frozen-lake"]\nagents = ["lsvi"]\nengine = "ray"\naddress = "auto"\n', encoding="utf-8"
+    )
     engine = lambda **flags: config.read(path, config.Overrides(**flags)).engine
     assert engine() == ("ray", "auto")
     assert engine(address="10.0.0.1:6379") == ("ray", "10.0.0.1:6379")
     assert engine(engine="local") == ("local", None)
-    path.write_text(path.read_text().replace('engine = "ray"\n', ""))
+    path.write_text(path.read_text(encoding="utf-8").replace('engine = "ray"\n', ""), encoding="utf-8")
     with pytest.raises(EverystepError, match="line 4: address is 'auto', but the engine is local"):
         engine()
-    path.write_text(path.read_text().replace("address", "engine"))
+    path.write_text(path.read_text(encoding="utf-8").replace("address", "engine"), encoding="utf-8")
     with pytest.raises(EverystepError, match="line 4: no engine 'auto'"):
         engine()
 
@@ -185,7 +187,8 @@ def test_pieces_that_fail_do_not_keep_other_problems_from_running(tmp_path, monk
     path = tmp_path / "two.toml"
     path.write_text(
         'seeds = 1\nagents = ["lsvi"]\n[[problems]]\nname = "pond.txt"\n'
-        '[[problems]]\nname = "pond.txt"\ncalled = "more"\n'
+        '[[problems]]\nname = "pond.txt"\ncalled = "more"\n',
+        encoding="utf-8",
     )
     ran = []
 
@@ -217,7 +220,7 @@ def test_the_current_cluster_is_the_recorded_one_that_runs(tmp_path, monkeypatch
     for place, address in {"mine": "10.0.0.1:1\n", "temporary": "10.0.0.1:2"}.items():
         record = tmp_path / place / "ray" / "ray_current_cluster"
         record.parent.mkdir(parents=True)
-        record.write_text(address)
+        record.write_text(address, encoding="utf-8")
 
     def current(*running):
         monkeypatch.setattr(ray_cluster, "running", lambda: set(running))
@@ -477,7 +480,8 @@ def test_a_killed_driver_keeps_what_is_finished(nodes, prepared, whole, tmp_path
     (tmp_path / "pond.toml").write_text(
         f'episodes = {EPISODES}\nseeds = {SEEDS}\nengine = "ray"\naddress = "{nodes.cluster.address}"\n'
         '[[problems]]\nname = "pond.txt"\nhorizon = 4\n'
-        f'[[agents]]\nname = "lsvi-ae"\ngrid = {{beta = {list(BETAS)}}}\n'
+        f'[[agents]]\nname = "lsvi-ae"\ngrid = {{beta = {list(BETAS)}}}\n',
+        encoding="utf-8",
     )
     out = tmp_path / "out" / "pond"
     told = ["run", str(tmp_path / "pond.toml"), "--out", str(out.parent)]

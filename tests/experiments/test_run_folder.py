@@ -25,8 +25,8 @@ def contents(folder):
 def test_the_folder_holds_everything_the_result_does(result, tmp_path):
     out = result.save(tmp_path / "deep" / "run")
     assert pq.read_table(out / "episodes.parquet").equals(result.episodes)
-    assert json.loads((out / "summary.json").read_text()) == result.summary
-    assert json.loads((out / "spec.json").read_text()) == result.spec
+    assert json.loads((out / "summary.json").read_text(encoding="utf-8")) == result.summary
+    assert json.loads((out / "spec.json").read_text(encoding="utf-8")) == result.spec
     with np.load(out / "visits.npz", allow_pickle=False) as visits:
         assert visits["lsvi-ae_500"].shape == (2, 9)
         assert sorted(visits.files) == sorted(["lsvi-ae_500", "lsvi-ae_end", "lsvi_500", "lsvi_end"])
@@ -57,10 +57,10 @@ def test_a_folder_with_a_different_run_or_other_files_is_refused_and_left_as_it_
         other.save(out)
     assert contents(out) == before
     (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "thesis.txt").write_text("do not lose me")
+    (tmp_path / "mine" / "thesis.txt").write_text("do not lose me", encoding="utf-8")
     with pytest.raises(es.EverystepError, match="holds other files"):
         other.save(tmp_path / "mine")
-    (tmp_path / "file").write_text("")
+    (tmp_path / "file").write_text("", encoding="utf-8")
     with pytest.raises(es.EverystepError, match="is a file"):
         other.save(tmp_path / "file")
 
@@ -77,7 +77,7 @@ def test_a_failure_while_writing_leaves_nothing_behind(result, tmp_path, monkeyp
 
 
 def test_a_folder_that_cannot_be_written_is_said_before_running(result, tmp_path):
-    (tmp_path / "file").write_text("")
+    (tmp_path / "file").write_text("", encoding="utf-8")
     for place in ("file/run", "a" * 300):
         with pytest.raises(es.EverystepError, match="cannot be written"):
             run_folder.claim(tmp_path / place, result.spec)

@@ -29,7 +29,7 @@ def folder(prepared, tmp_path_factory):
 @pytest.mark.parametrize("rows", [100, 2**17])
 def test_a_stream_of_rows_gives_the_numbers_of_the_summary(rows, folder, monkeypatch):
     monkeypatch.setattr(summary, "SLICE", rows)
-    streamed, written = summary.finished(folder), json.loads((folder / "summary.json").read_text())
+    streamed, written = summary.finished(folder), json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     assert streamed.keys() == written.keys()
     for label, numbers in written["agents"].items():
         assert streamed["agents"][label].keys() == numbers.keys()
@@ -101,7 +101,7 @@ def test_damaged_folders_are_said_in_a_sentence(prepared, folder, tmp_path, caps
     part.write_bytes(part.read_bytes()[:1000])
     shutil.copytree(folder, tmp_path / "whole")
     for name, said in (("half", "unfinished run with a file that is damaged"), ("whole", "not written by")):
-        (tmp_path / "whole" / "summary.json").write_text("{}")
+        (tmp_path / "whole" / "summary.json").write_text("{}", encoding="utf-8")
         assert main.main(["summary", str(tmp_path / name)]) == 2
         assert said in capsys.readouterr().err
 

@@ -112,6 +112,6 @@ def test_a_run_fits_when_asked_and_reports_every_fit(tmp_path):
     assert all(fit["kernel"].count("on=landing") == 2 and fit["noise"] > 0 for fit in fits)
     assert result.certified["lsvi-ae"]["p"] is None
     result.save(tmp_path / "run", figures=False)
-    assert json.loads((tmp_path / "run" / "kernels.json").read_text())["lsvi-ae"] == fits
+    assert json.loads((tmp_path / "run" / "kernels.json").read_text(encoding="utf-8"))["lsvi-ae"] == fits
     alone = es.run(lake, es.agents.lsvi_ae(cost=cost), episodes=50, seeds=[4])
     np.testing.assert_array_equal(alone.curves["lsvi-ae"]["return"][0], result.curves["lsvi-ae"]["return"][1])

@@ -159,13 +159,13 @@ def test_certify_prints_a_table_and_draws_arrows_on_the_map(folder, capsys):
     assert "p = 0.05" in printed
     for name in ("certificates.png", "certificates.svg"):
         assert (folder / "figures" / name).stat().st_size > 1000
-    certified = json.loads((folder / "certificates.json").read_text())
+    certified = json.loads((folder / "certificates.json").read_text(encoding="utf-8"))
     assert list(certified) == ["lsvi-ae(cost=gp)", "lsvi-ae(radius_cost=coordinate)"]
     for each in certified.values():
         assert each["safe"] + each["unsafe"] + each["unknown"] == pytest.approx(each["actions"])
     assert certified == {
         name: {key: value for key, value in each.items() if "any_time" not in key}
-        for name, each in json.loads((folder / "summary.json").read_text())["certificates"].items()
+        for name, each in json.loads((folder / "summary.json").read_text(encoding="utf-8"))["certificates"].items()
     }
 
 
@@ -196,9 +196,9 @@ def test_certify_refuses_folders_that_hold_no_certificates(pond, tmp_path, capsy
     assert "cannot be read" in capsys.readouterr().err
     other = es.problems.from_map(("SF", "FG"), horizon=3)
     for name, spoil in {
-        "empty": lambda run: (run / "spec.json").write_text("{}"),
-        "no agents": lambda run: (run / "spec.json").write_text('{"agents": [], "seeds": []}'),
-        "no text": lambda run: (run / "spec.json").write_text("{"),
+        "empty": lambda run: (run / "spec.json").write_text("{}", encoding="utf-8"),
+        "no agents": lambda run: (run / "spec.json").write_text('{"agents": [], "seeds": []}', encoding="utf-8"),
+        "no text": lambda run: (run / "spec.json").write_text("{", encoding="utf-8"),
         "other": lambda run: save_problem(other, run / "problem.npz"),
     }.items():
         run = es.run(pond, "lsvi-ae", episodes=2, seeds=1).save(tmp_path / name, figures=False)

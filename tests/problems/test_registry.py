@@ -101,11 +101,11 @@ def puddle(horizon=3):
 
 def installed(folder, name, source):
     """A package as pip leaves it: a module, and its metadata with an entry point."""
-    (folder / f"{name}.py").write_text(source)
+    (folder / f"{name}.py").write_text(source, encoding="utf-8")
     about = folder / f"{name}-1.0.dist-info"
     about.mkdir()
-    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text(f"[everystep.problems]\nmine = {name}\n")
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n", encoding="utf-8")
+    (about / "entry_points.txt").write_text(f"[everystep.problems]\nmine = {name}\n", encoding="utf-8")
 
 
 def python(code, folder):

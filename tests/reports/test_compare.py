@@ -47,9 +47,9 @@ def test_every_row_is_measured_and_deleting_a_run_folder_deletes_its_rows(small,
     shutil.rmtree(tmp_path / "other")
     assert table_only(tmp_path) == 0
     assert {row.problem for row in comparison.read(tmp_path).rows} == {"tiny"}
-    with (tmp_path / "table1.csv").open() as file:
+    with (tmp_path / "table1.csv").open(encoding="utf-8") as file:
         assert {line["problem"] for line in csv.DictReader(file)} == {"tiny"}
-    assert "other" not in (tmp_path / "table1.md").read_text()
+    assert "other" not in (tmp_path / "table1.md").read_text(encoding="utf-8")
     shutil.rmtree(tmp_path / "tiny")
     capsys.readouterr()
     assert table_only(tmp_path) == 2
@@ -76,7 +76,7 @@ def test_a_folder_with_another_run_is_refused_before_any_work(small, tmp_path, m
 @pytest.mark.parametrize(("name", "content"), [("summary.json", "{}"), ("spec.json", '{"a": 1}'), ("spec.json", "?")])
 def test_a_damaged_run_folder_is_named_with_what_to_do(name, content, small, tmp_path, capsys):
     assert command("--out", tmp_path, "--problems", "tiny") == 0
-    (tmp_path / "tiny" / name).write_text(content)
+    (tmp_path / "tiny" / name).write_text(content, encoding="utf-8")
     assert table_only(tmp_path) == 2
     assert "tiny' has files that cannot be read; remove it" in capsys.readouterr().err
 

@@ -204,7 +204,7 @@ def test_the_command_compares_a_run_with_its_theory(folder, capsys):
         "it is about lsvi-ae, and this is lsvi",
     ):
         assert word in shown
-    theory = json.loads((folder / "theory.json").read_text())["agents"]
+    theory = json.loads((folder / "theory.json").read_text(encoding="utf-8"))["agents"]
     assert theory["printed"]["condition_1"] == {"seeds": 2, "in_all_episodes_of": 2, "share_of_episodes": 1.0}
     for label in ("process", "printed", "rare"):
         assert theory[label]["errors"]["measured"]["mean"] <= theory[label]["errors"]["printed"]["bound"]
@@ -232,11 +232,11 @@ def test_the_command_compares_a_run_with_its_theory(folder, capsys):
 def test_what_keeps_a_folder_from_its_theory_is_one_sentence(folder, tmp_path, capsys, spoil, sentence):
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)
-    spec = json.loads((copy / "spec.json").read_text())
+    spec = json.loads((copy / "spec.json").read_text(encoding="utf-8"))
     kept = json.dumps(spec)
     spoil(spec, copy)
     if json.dumps(spec) != kept:
-        (copy / "spec.json").write_text(json.dumps(spec))
+        (copy / "spec.json").write_text(json.dumps(spec), encoding="utf-8")
     assert main.main(["theory", str(copy), "--seeds", "1"]) == 2
     error = capsys.readouterr().err
     assert sentence in error

@@ -40,7 +40,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def content(folder):
     """The JSON in the page."""
-    text = (folder / "report.html").read_text()
+    text = (folder / "report.html").read_text(encoding="utf-8")
     inside = text.split('<script type="application/json" id="content">')[1].split("</script>")[0]
     return json.loads(inside)
 
@@ -94,7 +94,7 @@ def test_a_name_that_looks_like_a_script_is_shown_as_text(page, folder):
     assert page.inner_text("h1") == NAME
     assert "4 to 6" in page.inner_text("dl.facts")  # the seeds
     assert NAME in page.locator("#map svg").get_attribute("aria-label")
-    assert NAME not in (folder / "report.html").read_text()
+    assert NAME not in (folder / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.quick
@@ -229,7 +229,7 @@ def test_a_run_that_cannot_be_repeated_has_a_page_without_a_player(folder):
 def test_a_problem_without_a_map_has_a_page_without_a_player(tmp_path):
     experiment.run(streaming(), ["lsvi"], 5, 2).save(tmp_path / "run", figures=False)
     out = report.write(tmp_path / "run", no_bar, tmp_path / "page.html", player=False)
-    assert "data:image/png;base64," in out.read_text()
+    assert "data:image/png;base64," in out.read_text(encoding="utf-8")
     assert not (tmp_path / "run" / "report.html").exists()
 
 
@@ -250,7 +250,7 @@ def test_sixty_four_seeds_of_three_agents_fit_in_15_megabytes(tmp_path):
     visits = {f"{label}_500": np.zeros((64, 100)) for label in curves}
     result = Result(prepared.problem, prepared.spec, curves, visits)
     np.savez(tmp_path / "visits.npz", **visits)
-    (tmp_path / "summary.json").write_text(json.dumps(result.summary))
+    (tmp_path / "summary.json").write_text(json.dumps(result.summary), encoding="utf-8")
     when = watch.moments(K, report._frames_at_most(prepared.problem, 3))
     frame = lambda k: watch.Frame(
         k, rng.integers(10_000, size=100), rng.integers(4, size=(15, 100)), rng.integers(3, size=(100, 4)),

@@ -8,6 +8,7 @@ A command is a module of this package with a line of help (`HELP`), its argument
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -35,6 +36,8 @@ COMMANDS = (  # in the order in which `everystep --help` lists them
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status. A wrong input ends with one sentence and status 2."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # for names that the terminal cannot show, as on stderr
     try:
         try:
             options = parser().parse_args(arguments)

@@ -68,7 +68,8 @@ class Trained:
         import pyarrow.parquet as pq
 
         with run_folder.folder(Path(out), self.spec) as folder:
-            pq.write_table(pa.table(dict(self.episodes)), folder / "episodes.parquet", compression="zstd")
+            with (folder / "episodes.parquet").open("wb") as file:
+                pq.write_table(pa.table(dict(self.episodes)), file, compression="zstd")
             if self.policy.can_be_saved:
                 self.policy.save(folder / "policy")
             files.write_json(folder / "spec.json", self.spec)

@@ -49,7 +49,7 @@ class FolderState(Enum):
 def inspect(out: Path, spec: dict[str, Any]) -> FolderState:
     """What a folder holds of the run with this spec. Refuse one that holds anything else, or that is a file."""
     try:
-        if out.exists() and not out.is_dir():
+        if files.exists(out) and not out.is_dir():
             raise EverystepError(f"out '{out}' is a file; choose a folder.")
         if is_unfinished(out):
             _refuse_another(out, out / WORK, spec)
@@ -122,10 +122,11 @@ def read_curves(folder: Path, columns: Sequence[str]) -> dict[str, dict[str, np.
     spec = read_spec(folder)
     try:
         shape = (len(spec["seeds"]), spec["episodes"])
-        file = folder / "episodes.parquet"
-        with pq.ParquetFile(file, page_checksum_verification=True) as opened:
-            there = [name for name in columns if name in opened.schema_arrow.names]
-            table = opened.read(["agent", *there])
+        # Given a path, pyarrow would interpret the names of its folders, and it cannot encode some of them.
+        with (folder / "episodes.parquet").open("rb") as opened:
+            file = pq.ParquetFile(opened, page_checksum_verification=True)
+            there = [name for name in columns if name in file.schema_arrow.names]
+            table = file.read(["agent", *there])
         agents = table["agent"].to_numpy()
         arrays = {name: table[name].to_numpy() for name in there}
         valid = {name: table[name].is_valid().to_numpy() for name in there}
@@ -192,7 +193,8 @@ def write_episodes(run: FinishedRun, path: Path) -> None:
     first = {label: next(iter(run.batches(label))) for label in labels}
     empty = lambda label: {name: column[:0] for name, column in first[label].items()}
     schema = pa.unify_schemas([episode_table(spec, label, [], empty(label)).schema for label in labels])
-    with pq.ParquetWriter(path, schema, compression="zstd", write_page_checksum=True) as file:
+    options = {"compression": "zstd", "write_page_checksum": True}
+    with path.open("wb") as opened, pq.ParquetWriter(opened, schema, **options) as file:
         for label in labels:
             done = 0
             for group in _regrouped(run.batches(label), max(1, ROWS // K)):

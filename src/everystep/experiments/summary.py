@@ -64,7 +64,7 @@ def samples(path: Path, spec: Mapping[str, Any]) -> dict[str, dict[str, np.ndarr
     having: dict[str, np.ndarray] = {name: np.zeros(len(labels) * n, bool) for name in SUMMED}
     row = 0
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        with path.open("rb") as opened, pq.ParquetFile(opened, page_checksum_verification=True) as file:
             columns = [name for name in SUMMED if name in file.schema_arrow.names]
             if file.metadata.num_rows != len(labels) * n * K:
                 raise ValueError

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from everystep.errors import EverystepError, whole_number
-from everystep.files import read_npz, write_npz
+from everystep.files import name_from, read_npz, write_npz
 from everystep.mdp.cmdp import Factored, FiniteCMDP, Grid, Known, Noise
 
 COORDINATE = "coordinate_"  # prefix of a named coordinate in a file
@@ -130,7 +130,7 @@ def save_problem(problem: FiniteCMDP, path: str | Path) -> None:
 def read_problem(path: str | Path, horizon: int | None = None) -> FiniteCMDP:
     """A problem from an .npz file with P (or its factors phi and mu), r, g, start and horizon. Nothing is unpickled."""
     try:
-        problem = _from_arrays(_read_fields(path, horizon), Path(path).stem)
+        problem = _from_arrays(_read_fields(path, horizon), name_from(Path(path)))
         problem.check()
     except EverystepError as error:
         raise EverystepError(f"problem '{path}': {error}") from None

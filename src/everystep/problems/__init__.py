@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from everystep.errors import EverystepError, check_openable, unknown
+from everystep.files import name_from
 from everystep.mdp.arrays import read_problem as from_arrays
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.problems.registry import REGISTERED, Comparison, import_entry_points, register
@@ -67,7 +68,7 @@ def load(name: str, horizon: int | None = None) -> FiniteCMDP:
         ) from None
     rows = [line.rstrip("\r") for line in text.rstrip("\n").split("\n")]
     try:
-        return from_map(rows, horizon=15 if horizon is None else horizon, name=path.stem)
+        return from_map(rows, horizon=15 if horizon is None else horizon, name=name_from(path))
     except EverystepError as error:
         raise EverystepError(f"problem '{name}': {error}") from None
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from everystep.errors import EverystepError, check_openable, real_number, whole_number
+from everystep.files import name_from
 from everystep.mdp.cmdp import FiniteCMDP, Grid, Noise
 from everystep.problems.grids import (
     ACTIONS,
@@ -107,7 +108,8 @@ def terrain_from(
         if path.suffix not in READERS:
             raise EverystepError(f"it ends in '{path.suffix}'; give heights as {', '.join(READERS)}.")
         check_openable(path)
-        return _from_heights(READERS[path.suffix](path), start, goal, limit, horizon, sigma, length, path.stem)
+        read = READERS[path.suffix](path)
+        return _from_heights(read, start, goal, limit, horizon, sigma, length, name_from(path))
     except EverystepError as error:
         raise EverystepError(f"problem '{heights}': {error}") from None
 

@@ -74,7 +74,7 @@ def current() -> str:
         return address
     addresses = running()
     for file in address_files():
-        if file.is_file() and (address := file.read_text().strip()) in addresses:
+        if file.is_file() and (address := file.read_text(encoding="utf-8").strip()) in addresses:
             return address
     if not addresses:
         raise EverystepError(f"address is 'auto', but no Ray cluster runs on this machine; {REMEDY}")
