@@ -45,15 +45,7 @@ def lsvi_ae(s: Parts) -> Agent:
 
     Rectified(floor) + Penalised(rectify) on the lower end of the cost interval. Settings: `everystep list`.
     """
-    return Agent(
-        values=s.value_model(),
-        costs=s.cost_model(),
-        penalty=Rectified(s.floor()),
-        choice=s.penalised(s["rectify"]),
-        optimism=s["optimism"],
-        known_safe=s.known_safe,
-        switch=s.switch,
-    )
+    return Agent(s.value_model(), s.cost_model(), Rectified(s.floor()), s.penalised(s["rectify"]), **s.options)
 
 
 @register(
@@ -87,15 +79,7 @@ def lsvi_primal(s: Parts) -> Agent:
 
     `rectify=True` prices [ghat]_+ instead. The paper only describes this agent, by its eqs. (12) and (14).
     """
-    return Agent(
-        values=s.value_model(),
-        costs=s.cost_model(),
-        penalty=VirtualQueue(),
-        choice=s.penalised(s["rectify"]),
-        optimism=s["optimism"],
-        known_safe=s.known_safe,
-        switch=s.switch,
-    )
+    return Agent(s.value_model(), s.cost_model(), VirtualQueue(), s.penalised(s["rectify"]), **s.options)
 
 
 @register(
@@ -174,15 +158,7 @@ def lsvi_new(s: Parts) -> Agent:
     every Q and K that can be run, and are settings. `resolve/mixture.py` has all formulas, and how the paper was read
     where it is ambiguous; no part was rebuilt without its text.
     """
-    return Agent(
-        values=s.value_model(),
-        costs=s.cost_model(),
-        penalty=NoPenalty(),
-        choice=s.safe_graph(),
-        optimism=UPPER_END,
-        known_safe=s.known_safe,
-        switch=s.switch,
-    )
+    return Agent(s.value_model(), s.cost_model(), NoPenalty(), s.safe_graph(), UPPER_END, s.known_safe, s.switch)
 
 
 def _kernels_of_a_bandit(problem: FiniteCMDP) -> dict[str, Any]:
@@ -222,15 +198,7 @@ def rpol(s: Parts) -> Agent:
     RPOL does not clip, so `cap` never binds here. Kernels are the problem's own unless they are given.
     Reconstructed: the first price is 1, as in LSVI-AE, and widths are numbers.
     """
-    return Agent(
-        values=s.value_model(),
-        costs=s.cost_model(),
-        penalty=Rectified(s.floor()),
-        choice=s.penalised(rectify=True),
-        optimism=s["optimism"],
-        known_safe=s.known_safe,
-        switch=s.switch,
-    )
+    return Agent(s.value_model(), s.cost_model(), Rectified(s.floor()), s.penalised(rectify=True), **s.options)
 
 
 @register(

@@ -49,6 +49,10 @@ class Parts(Protocol):
     def switch(self) -> float | None:
         """The factor of rare switching, or None."""
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """The arguments of `Agent` after its four parts, as set: `optimism`, `known_safe` and `switch`."""
+
 
 class AgentDefinition(NamedTuple):
     """Everything that is known about a named agent.

@@ -200,6 +200,10 @@ class StoredParts:
     def switch(self) -> float | None:
         return self.resolved.switch
 
+    @property
+    def options(self) -> dict[str, Any]:
+        return {"optimism": self["optimism"], "known_safe": self.known_safe, "switch": self.switch}
+
     def build(self) -> Agent:
         """The composition, as JAX arrays; call it with 64-bit numbers enabled."""
         return jax.tree.map(jnp.asarray, self.resolved.recipe.definition.compose(self))

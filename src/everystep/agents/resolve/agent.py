@@ -155,6 +155,10 @@ class Resolved:
         """The factor by which det(Lambda) must grow before a new plan; None for a plan in every episode."""
         return None if self["switch"] == "none" else float(self["switch"])
 
+    @property
+    def options(self) -> dict[str, Any]:
+        return {"optimism": self["optimism"], "known_safe": self.known_safe, "switch": self.switch}
+
     # --- what a reader should know -----------------------------------------------------------------------------------
     @property
     def remarks(self) -> tuple[str, ...]:
