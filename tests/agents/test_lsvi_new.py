@@ -244,7 +244,7 @@ def test_the_compiled_scan_lives_the_same_episodes(case):
     np.testing.assert_allclose(curves["return"][1], r.sum(1), **EXACT)
 
 
-def test_a_watcher_finds_the_values_the_plan_was_made_by():
+def test_a_probe_finds_the_values_the_plan_was_made_by():
     built, p = resolved("shared").build(), passage()
     carry = loop.start(built.agent, p.sizes, built.share_values, built.share_costs)
     *_, (carry, _, _) = loop.stepping(built.agent, jax.tree.map(jnp.asarray, p.world), p.sizes, carry, SEED, 8)

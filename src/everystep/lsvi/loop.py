@@ -52,7 +52,7 @@ class Metrics(NamedTuple):
     labels: certificates.LabelCounts | None = None  # what the cost intervals certify before the episode, if asked for
     planned: Bool[Array, ""] | None = None  # whether a plan was made, of agents that plan rarely
     mixture_violation: Float[Array, ""] | None = None  # of the mean over each draw, of agents that mix actions
-    watched: Any = None  # what somebody who watches the run wrote down
+    probed: Any = None  # what the probe of the job returned
 
 
 class Planned(NamedTuple):
@@ -101,7 +101,7 @@ def evaluate(world: World, plan: Plan) -> tuple[Float[Array, " S"], Float[Array,
     return rowwise.unpack(packed)
 
 
-def plan_anew(agent: Agent, world: World, state: State, tie: UInt32[Array, "H S"]) -> Planned:
+def new_plan(agent: Agent, world: World, state: State, tie: UInt32[Array, "H S"]) -> Planned:
     plan, _ = algorithm.plan(agent, state, tie)
     log_det = None if agent.switch is None else agent.values.log_det(state.values)
     return Planned(plan, *evaluate(world, plan), log_det)
@@ -174,7 +174,7 @@ def tally(x: AnyArray, V: AnyArray, C: AnyArray, reward: AnyArray, g: AnyArray) 
     )
 
 
-def mixed(world: World, plan: Plan, x: AnyArray) -> AnyArray:
+def violation_of_mixture(world: World, plan: Plan, x: AnyArray) -> AnyArray:
     """sum_h sum_i max(sum_a pi_h(a | x_h) g_i(x_h, a), 0) on the way x (H,); None of plans that mix nothing.
 
     For NumPy and JAX arrays alike.
@@ -195,7 +195,7 @@ class Job:
     sizes:         of the world
     share_values, share_costs: whether the estimators are shared over steps
     certified:     boolean (S,): the states whose labels are counted in every episode; None records no labels
-    watch:         called with the agent, the world, its states before and after, the plan and the episode; what it
+    probe:         called with the agent, the world, its states before and after, the plan and the episode; what it
                    returns is recorded. A pytree of arrays whose class defines `__call__`; it changes nothing.
 
     Arrays are traced; the sizes and the two flags are static.
@@ -207,7 +207,7 @@ class Job:
     share_values: bool = field(default=True, metadata={"static": True})
     share_costs: bool = field(default=True, metadata={"static": True})
     certified: Any = None
-    watch: Any = None
+    probe: Any = None
 
 
 def run_episode(job: Job, carry: Carry, draw: Draws) -> tuple[Carry, Metrics]:
@@ -216,21 +216,21 @@ def run_episode(job: Job, carry: Carry, draw: Draws) -> tuple[Carry, Metrics]:
     H, S = carry.agent.price.shape[1], world.r.shape[-1]
     x = start_state(world, carry.agent.k, draw.start)
     tie = partial(ties, draw.tie_word, H, S)  # made where it is used: an episode without a plan needs none
-    anew = lambda: plan_anew(agent, world, carry.agent, tie())
+    replan = lambda: new_plan(agent, world, carry.agent, tie())
     rarely = agent.switch is not None
     due = is_due(agent, carry) if rarely else None
-    planned = lax.cond(due, anew, lambda: carry.planned) if rarely else anew()
+    planned = lax.cond(due, replan, lambda: carry.planned) if rarely else replan()
     words = tie() if agent.choice.reacts else None
     episode, g, costs = play(agent, world, carry.agent, planned.plan, words, x, draw)
     visits = carry.visits.at[episode.x].add(1)
-    harm = mixed(world, planned.plan, episode.x)
-    metrics = tally(x, planned.V, planned.C, episode.reward, g)._replace(planned=due, mixture_violation=harm)
+    mixture = violation_of_mixture(world, planned.plan, episode.x)
+    metrics = tally(x, planned.V, planned.C, episode.reward, g)._replace(planned=due, mixture_violation=mixture)
     if job.certified is not None:
         label = certificates.labels(*bounds(agent, carry.agent))
         metrics = metrics._replace(labels=certificates.count_labels(label, world.g, job.certified[None, None]))
     learnt = algorithm.learn(agent, carry.agent, episode, costs)
-    if job.watch is not None:
-        metrics = metrics._replace(watched=job.watch(agent, world, carry.agent, learnt, planned.plan, episode))
+    if job.probe is not None:
+        metrics = metrics._replace(probed=job.probe(agent, world, carry.agent, learnt, planned.plan, episode))
     return Carry(learnt, visits, planned if rarely else None), metrics
 
 
@@ -314,8 +314,8 @@ def scan_agents(
 
 
 # --- the same four functions, stepped from Python ----------------------------------------------------------------
-_plan_anew = jax.jit(
-    lambda agent, world, state, word, shape: plan_anew(agent, world, state, ties(word, *shape)), static_argnames="shape"
+_new_plan = jax.jit(
+    lambda agent, world, state, word, shape: new_plan(agent, world, state, ties(word, *shape)), static_argnames="shape"
 )
 _is_due = jax.jit(is_due)
 _learn = jax.jit(algorithm.learn)
@@ -336,7 +336,7 @@ def stepping(
         draw = jax.tree.map(np.asarray, _draws(world, sizes, jnp.uint32(seed), carry.agent.k))
         due: Any = None if agent.switch is None else np.asarray(_is_due(agent, carry))
         if carry.planned is None or due:
-            planned = _plan_anew(agent, world, carry.agent, draw.tie_word, (sizes.horizon, sizes.states))
+            planned = _new_plan(agent, world, carry.agent, draw.tie_word, (sizes.horizon, sizes.states))
         else:
             planned = carry.planned
         plan = planned.plan
@@ -363,9 +363,9 @@ def stepping(
         seen = Episode(*(jnp.asarray(np.stack(column)) for column in zip(*rows, strict=True)))
         episode = seen._replace(V_next=plan.V_next)
         V, C = np.asarray(planned.V), np.asarray(planned.C)
-        harm = mixed(host, plan._replace(policy=policy), np.asarray(episode.x))
+        mixture = violation_of_mixture(host, plan._replace(policy=policy), np.asarray(episode.x))
         metrics = tally(first, V, C, np.asarray(episode.reward), np.array(g))
-        metrics = metrics._replace(planned=due, mixture_violation=harm)
+        metrics = metrics._replace(planned=due, mixture_violation=mixture)
         visits = carry.visits + np.bincount(episode.x, minlength=sizes.states).astype(np.int32)
         learnt = _learn(agent, carry.agent, episode, costs)
         carry = Carry(learnt, jnp.asarray(visits), None if due is None else planned)

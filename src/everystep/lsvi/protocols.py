@@ -151,10 +151,10 @@ class ScoringChoice(Choice, Protocol):
 class PricedChoice(ScoringChoice, Protocol):
     """A scoring choice written for one action, as the GPU kernel needs it."""
 
-    def harm(self, ghat: Any) -> Any:
+    def priced_cost(self, ghat: Any) -> Any:
         """The part of the estimated cost that has a price."""
 
-    def scored(self, Q: Any, harm: Any, price: Any) -> Any:
+    def scored(self, Q: Any, priced_cost: Any, price: Any) -> Any:
         """The score of one action."""
 
 

@@ -193,8 +193,8 @@ class Player:
             recorded = recorded_columns(metrics, self._optimal, self.has_costs)
             for name in SUMMED:
                 self._totals[name] += float(recorded[name].sum())
-            frame = self._frame(self._violations(first, metrics.watched))
-        return Segment(recorded, metrics.watched.price), frame
+            frame = self._frame(self._violations(first, metrics.probed))
+        return Segment(recorded, metrics.probed.price), frame
 
     def ending(self) -> local.FinalState:
         """What a run folder keeps besides the columns, as of now."""

@@ -90,10 +90,10 @@ def scan_seeds(job: Job, carries: Carry, seeds: AnyArray, count: AnyArray, capac
 
 
 def runs_here(job: Job) -> bool:
-    """Whether the kernel runs this job on this machine. It records neither labels nor what a watcher returns."""
-    watched = job.certified is not None or job.watch is not None
+    """Whether the kernel runs this job on this machine. It records neither labels nor what a probe returns."""
+    records_more = job.certified is not None or job.probe is not None
     here = jax.default_backend() == "gpu" and _triton() is not None
-    return here and not watched and supports(job)
+    return here and not records_more and supports(job)
 
 
 @partial(jax.jit, static_argnames=("capacity", "layout"))
@@ -177,8 +177,8 @@ def _tables(world: World, sizes: Sizes, width: int) -> Tables:
     S, A, J, _, m = sizes
     reward = jnp.broadcast_to(world.r[0, :, None], (A, J, S)) if world.reward_seen is None else world.reward_seen[0]
     cost = jnp.broadcast_to(world.g[0, :, :, None], (m, A, J, S)) if world.cost_seen is None else world.cost_seen[0]
-    harm = world.g[0].clip(min=0).sum(0)
-    outlook = jnp.concatenate([world.P[0], world.r[0][:, None], harm[:, None]], 1)  # (A, J + 2, S)
+    violation = world.g[0].clip(min=0).sum(0)
+    outlook = jnp.concatenate([world.P[0], world.r[0][:, None], violation[:, None]], 1)  # (A, J + 2, S)
     outlook = jnp.pad(outlook, [(0, 0), (0, -(J + 2) % width), (0, 0)]).reshape(A, -1, width, S)
     tables = Tables(world.successors, outlook, world.cumulative[0], world.g[0], reward, cost)
     filled = jax.tree.map(lambda leaf: _filled(jnp.asarray(leaf), S), tables)

@@ -5,7 +5,7 @@ the memory of the GPU. Here a program of the grid is a seed. Its counts are read
 registers, one lane per state, through all H steps of
 
     Q_h(a) = min{optimistic reward + norm2 sum_j N(a, j) V_{h+1}(x_j), cap}
-    a_h = argmax_a {Q_h(a) - Z_h harm(a)},   V_h = Q_h(a_h)
+    a_h = argmax_a {Q_h(a) - Z_h priced_cost(a)},   V_h = Q_h(a_h)
     V^pi_h = r(a_h) + sum_j P(a_h, j) V^pi_{h+1}(x_j),   and C^pi_h likewise with max(g, 0) in place of r
 
 Then it acts for H steps and adds what it observes to the tables, number by number. The formulas are those of the parts
@@ -188,11 +188,11 @@ def plan(program: Program, seed: Any, k: Any, word: Any) -> None:
     assert isinstance(choice, PricedChoice)
     fit = tuple(values.optimistic_reward(n[a], learnt.rewards[seed, a, :], k) for a in range(A))
 
-    def harm(a: int, i: int) -> AnyArray:
+    def priced_cost(a: int, i: int) -> AnyArray:
         mean, width = costs.interval(n[a], learnt.costs[seed, i, a, :], k)
-        return choice.harm(agent.ghat(mean, width))
+        return choice.priced_cost(agent.ghat(mean, width))
 
-    harms = tuple(tuple(harm(a, i) for i in range(m)) for a in range(A))
+    priced_costs = tuple(tuple(priced_cost(a, i) for i in range(m)) for a in range(A))
 
     put_down(scratch.values, (seed, H & 1), (jnp.zeros(Sp, scratch.values.dtype),) * 3)
     barrier()
@@ -203,14 +203,14 @@ def plan(program: Program, seed: Any, k: Any, word: Any) -> None:
         V_after, V_pi, C_pi = zip(*found, strict=True)
         Q = tuple(values.Q(weighted(N[a], V_after), *fit[a]) for a in range(A))
         price = tuple(learnt.price[seed, i, h] for i in range(m))
-        score = tuple(choice.scored(Q[a], harms[a], price) for a in range(A))  # eq. (11)
+        score = tuple(choice.scored(Q[a], priced_costs[a], price) for a in range(A))  # eq. (11)
         tie = tie_words(word, (h * S + lane).astype(jnp.uint32))
         action = winner(score, tie).astype(jnp.int32) - 1
         scratch.actions[seed, h, :] = action.astype(scratch.actions.dtype)
 
-        *P, r, harm = look_up(world.outlook, (action,), lane, J + 2)
+        *P, r, violation = look_up(world.outlook, (action,), lane, J + 2)
         V = rowwise.picked(action, Q)  # line 9
-        put_down(scratch.values, (seed, h & 1), (V, r + weighted(P, V_pi), harm + weighted(P, C_pi)))
+        put_down(scratch.values, (seed, h & 1), (V, r + weighted(P, V_pi), violation + weighted(P, C_pi)))
         barrier()
 
     lax.fori_loop(FIRST, np.int32(H), backward, None)

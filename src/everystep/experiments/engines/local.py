@@ -36,7 +36,7 @@ class AgentOnProblem(NamedTuple):
 
     problem: FiniteCMDP
     built: BuiltAgent
-    watch: Any = None
+    probe: Any = None
     certify: bool = False
 
     def in_precision(self) -> AbstractContextManager[Any]:
@@ -53,7 +53,7 @@ class AgentOnProblem(NamedTuple):
             share_values=built.share_values,
             share_costs=built.share_costs,
             certified=~problem.exempt if self.certify else None,
-            watch=self.watch,
+            probe=self.probe,
         )
         with self.in_precision():
             return jax.tree.map(gpu.in_precision, job)
@@ -250,7 +250,7 @@ def bytes_of_a_seed(pair: AgentOnProblem, episodes: int) -> int:
     """
     count = min(episodes, CHUNK)
     with pair.in_precision():
-        job = replace(pair.job(), watch=None)
+        job = replace(pair.job(), probe=None)
         fresh = pair.start_seeds(1)
         later = loop.shaped(job.agent, job.sizes, fresh, [count])
         recorded = jax.eval_shape(

@@ -31,10 +31,10 @@ class Greedy(NamedTuple):
     def value_bonus(self, belief: Any) -> None:
         return None
 
-    def harm(self, ghat: AnyArray) -> AnyArray:
+    def priced_cost(self, ghat: AnyArray) -> AnyArray:
         return ghat
 
-    def scored(self, Q: AnyArray, harm: AnyArray, price: AnyArray) -> AnyArray:
+    def scored(self, Q: AnyArray, priced_cost: AnyArray, price: AnyArray) -> AnyArray:
         """The score of one action."""
         return Q
 
@@ -66,23 +66,23 @@ class Penalised(NamedTuple):
     def value_bonus(self, belief: Any) -> None:
         return None
 
-    def harm(self, ghat: AnyArray) -> AnyArray:
+    def priced_cost(self, ghat: AnyArray) -> AnyArray:
         return jnp.where(self.rectify, jnp.maximum(ghat, 0), ghat)
 
-    def scored(self, Q: AnyArray, harm: AnyArray, price: AnyArray) -> AnyArray:
-        """The score of one action: Q - sum_i Z_i harm_i."""
-        return Q - sum(price[i] * harm[i] for i in range(len(harm)))  # eq. (11)
+    def scored(self, Q: AnyArray, priced_cost: AnyArray, price: AnyArray) -> AnyArray:
+        """The score of one action: Q - sum_i Z_i priced_cost_i."""
+        return Q - sum(price[i] * priced_cost[i] for i in range(len(priced_cost)))  # eq. (11)
 
     def __call__(
         self, Q: Float[Array, "A *S"], ghat: Float[Array, "m A *S"], price: Float[Array, " m"], tie: UInt32[Array, "*S"]
     ) -> Bool[Array, "A *S"]:
-        score = lambda Q, *harm: self.scored(Q, harm, price)
-        return best(rowwise.each(score, Q, *self.harm(ghat)), tie)
+        score = lambda Q, *priced_cost: self.scored(Q, priced_cost, price)
+        return best(rowwise.each(score, Q, *self.priced_cost(ghat)), tie)
 
     def score(self, Q: np.ndarray, ghat: np.ndarray, price: np.ndarray) -> np.ndarray:
         """The score of every action, for NumPy arrays (A, n) and (m, A, n)."""
-        harm = np.maximum(ghat, 0) if self.rectify else ghat
-        return np.asarray(self.scored(Q, harm, price))
+        priced_cost = np.maximum(ghat, 0) if self.rectify else ghat
+        return np.asarray(self.scored(Q, priced_cost, price))
 
 
 class Uniform(NamedTuple):

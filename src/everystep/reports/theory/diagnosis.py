@@ -164,9 +164,9 @@ def diagnose(experiment: Experiment, progress: Callable[[int], None] | None = No
     problem = experiment.problem
     probe = ProofProbe.from_problem(problem)
     with jax.enable_x64(True):
-        pairs = [pair._replace(watch=probe, certify=False) for pair in experiment.pairs]
+        pairs = [pair._replace(probe=probe, certify=False) for pair in experiment.pairs]
         traces = local.run(pairs, experiment.spec["seeds"], experiment.spec["episodes"], progress or (lambda n: None))
     return {
-        label: Diagnosed(each, trace.metrics, trace.metrics.watched)
+        label: Diagnosed(each, trace.metrics, trace.metrics.probed)
         for (label, each), trace in zip(experiment.agents.items(), traces, strict=True)
     }
