@@ -169,7 +169,7 @@ def test_a_reacting_agent_meets_each_hazard_about_once(lake):
     """One observation of a hazard by its landing cell is enough for every action that aims at it, at once."""
     result = es.run(lake, es.agents.lsvi_ae(cost="gp", react=True), episodes=150, seeds=4)
     assert result.curves["lsvi-ae"]["violation"].sum(1).max() <= 11
-    assert "shows it where each action aims" in result.summary["remarks"][0]
+    assert "tells lsvi-ae where each action aims" in result.summary["remarks"][0]
 
 
 def test_an_agent_without_its_problems_features_is_told(pond):
@@ -180,8 +180,8 @@ def test_an_agent_without_its_problems_features_is_told(pond):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"cost": "gp(rbf(2))"}, "does not say what it is on; choose on= from state, action, position"),
-        ({"cost": "gp(rbf(2, on=speed))"}, "is on 'speed', which the problem has not"),
+        ({"cost": "gp(rbf(2))"}, "a kernel has no on=; choose on= from state, action, position"),
+        ({"cost": "gp(rbf(2, on=speed))"}, "is on 'speed', which the problem does not have"),
         ({"cost": "gp(rbf(2, on=landing) + rbf(2, on=landing))"}, r"k\(y, y\) = 2; multiply it by 0.5"),
         ({"cost": "[gp, gp]"}, "2 models for 1 constraints"),
         (
@@ -198,7 +198,7 @@ def test_an_agent_without_its_problems_features_is_told(pond):
             {"cost": "gp(difference(rbf(3), on=action))"},
             "difference is on 'action', which has no two halves; use on=move",
         ),
-        ({"cost": "gp(difference(rbf(3, on=landing), on=move))"}, "leave out its on="),
+        ({"cost": "gp(difference(rbf(3, on=landing), on=move))"}, "uses the on= of difference; omit its own"),
         ({"radius": "coordinate", "cost": "gp"}, "setting radius of lsvi-ae is coordinate"),
         ({"sigma": 1e200, "cost": "gp"}, "sigma of lsvi-ae is 1e[+]200; give a number"),
         ({"cost": np.zeros(3)}, "write auto, counts, linear, gp"),

@@ -212,7 +212,7 @@ def test_a_kernel_alone_is_a_value_model():
         ({"value": "kernel(rfb(1))"}, "no kernel 'rfb'. Did you mean rbf"),
         ({"value": "linear"}, "setting value of lsvi-ae is linear, but the problem 'map' has no features"),
         ({"value": "kernel"}, "has no features for a linear kernel; give a kernel, as in kernel"),
-        ({"value": "kernel(rbf(1, on=speed))"}, "is on 'speed', which the problem has not"),
+        ({"value": "kernel(rbf(1, on=speed))"}, "is on 'speed', which the problem does not have"),
         ({"value": "kernel(2*rbf(1, on=state))"}, "multiply it by 0.5"),
         (
             {"value": TELLS_ALL_APART, "radius": "paper"},

@@ -15,10 +15,10 @@ Symbols: Q, V and P keep their letters; Z is `price`, ghat is `ghat`, phi and La
 floor of the penalty. Every agent is this algorithm with four parts: see `protocols.py` for their contracts and
 `agents/` for the compositions.
 
-Departures from the paper: estimators may be shared over steps (a stationary problem has one truth, not H of them);
+Departures from the paper: estimators may be shared over steps (all steps of a stationary problem have the same g);
 Q is clipped at `cap` (default H); the choice may be a distribution; ties are broken at random. The paper updates ghat
 inside the loop over steps; here it is updated after the episode, or inside it by agents that react. With `switch`,
-plans are rare: a plan is kept, with the Q, ghat and Z it was made from, until enough was learnt (`due`).
+plans are rare: a plan is kept, with the Q, ghat and Z it was made from, until enough new data has come in (`due`).
 
 This module imports no concrete part.
 """
@@ -43,7 +43,7 @@ class Agent(NamedTuple):
 
     optimism    +1 uses the lower end of each cost interval (the paper's aggressive exploration), 0 its middle, -1 the
                 upper end
-    known_safe  actions that are known to be safe, whatever the estimate says
+    known_safe  actions that are known to be safe, whatever their estimate is
     switch      the factor by which det(Lambda_h) must grow at some h before a new plan is made; None plans in every
                 episode
     """
@@ -61,7 +61,7 @@ class Agent(NamedTuple):
 
 
 class State(NamedTuple):
-    """What an agent carries from episode to episode; `k` is the number of the next one, from 1."""
+    """What an agent carries from episode to episode; `k` is the number of the next episode, from 1."""
 
     values: protocols.State
     costs: protocols.State
@@ -113,13 +113,13 @@ def cost_belief(agent: Agent, costs: protocols.State, k: Int[Array, ""]) -> prot
 
 
 def fit_models(agent: Agent, state: State) -> tuple[protocols.Fit, protocols.Belief]:
-    """What a plan is made from: the fit of the value model, and the belief about costs."""
+    """The inputs of a plan: the fit of the value model, and the belief about costs."""
     belief = cost_belief(agent, state.costs, state.k)
     return agent.values.fit(state.values, state.k, agent.choice.value_bonus(belief)), belief
 
 
 def plan(agent: Agent, state: State, ties: UInt32[Array, "H S"]) -> tuple[Plan, PlanInfo]:
-    """The backward pass over h: everything that is decided before the episode starts."""
+    """The backward pass over h: everything decided before the episode starts."""
     H, S = ties.shape
     fit, belief = fit_models(agent, state)
     belief_at = lambda h: jax.tree.map(lambda leaf: at_step(leaf, h), belief)

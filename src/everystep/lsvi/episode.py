@@ -1,4 +1,4 @@
-"""One episode as the agent saw it: what every model learns from."""
+"""One episode as the agent observed it: what every model learns from."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from jaxtyping import Array, Float, Int
 
 
 class Episode(NamedTuple):
-    """x_h, a_h, which successor came (`slot`), x_{h+1}, and the observed reward and costs, for h = 1..H.
+    """x_h, a_h, the index of the successor reached (`slot`), x_{h+1}, and the observed reward and costs, for h = 1..H.
 
-    V_next is V_{h+1} as the plan in force had it, for value models that regress on it.
+    V_next is V_{h+1} of the plan in force, for value models that regress on it.
     """
 
     x: Int[Array, " H"]

@@ -1,7 +1,7 @@
 """Two drivers of the same four functions: a compiled scan over episodes, and plain Python stepping.
 
-Randomness. What seed s does depends on (problem, agent, s) alone. The world's draws are keyed by (s, episode, step)
-and so are the same for every agent: comparisons over seeds pair. Ties are keyed by (s, episode).
+Randomness. The run of seed s depends on (problem, agent, s) alone. The draws of the world are keyed by
+(s, episode, step), so all agents meet the same draws and comparisons pair by seed. Ties are keyed by (s, episode).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from everystep.lsvi.protocols import FiniteCostModel
 from everystep.mdp import certificates, planner
 from everystep.mdp.world import AnyArray, Sizes, World, start_state, step
 
-CHUNK = 500  # episodes in one compiled call; visits are also kept after the first, as <agent>_500
+CHUNK = 500  # episodes in one compiled call; visits are also recorded after the first call, as <agent>_500
 
 
 class Draws(NamedTuple):
-    """All the randomness of one episode. Noise is None where the world has none."""
+    """All random draws of one episode. Noise is None where the world has none."""
 
     start: Float[Array, ""]
     transition: Float[Array, " H"]
@@ -40,7 +40,7 @@ class Draws(NamedTuple):
 
 
 class Metrics(NamedTuple):
-    """What is recorded of an episode. `value` and `expected_violation` are exact, of the policy as planned."""
+    """The record of an episode. `value` and `expected_violation` are exact values of the policy as planned."""
 
     start: Int[Array, ""]
     earned: Float[Array, ""]
@@ -49,14 +49,14 @@ class Metrics(NamedTuple):
     violation: Float[Array, " m"]
     unsafe_steps: Int[Array, ""]
     soft_violation: Float[Array, ""]
-    labels: certificates.LabelCounts | None = None  # what the cost intervals certify before the episode, if asked for
-    planned: Bool[Array, ""] | None = None  # whether a plan was made, of agents that plan rarely
-    mixture_violation: Float[Array, ""] | None = None  # of the mean over each draw, of agents that mix actions
+    labels: certificates.LabelCounts | None = None  # what the cost intervals certify before the episode
+    planned: Bool[Array, ""] | None = None  # whether a plan was made, for agents that plan rarely
+    mixture_violation: Float[Array, ""] | None = None  # of the mean over each draw, for agents that mix actions
     probed: Any = None  # what the probe of the job returned
 
 
 class Planned(NamedTuple):
-    """A plan, its exact V_1 and expected hard violation from every state; log det(Lambda) then, if plans are rare."""
+    """A plan, its exact V_1 and expected hard violation from every state, and its log det(Lambda) if plans are rare."""
 
     plan: Plan
     V: Float[Array, " S"]
@@ -65,7 +65,7 @@ class Planned(NamedTuple):
 
 
 class Carry(NamedTuple):
-    """The agent's state, how often each state was visited so far, and the plan in force where plans are rare."""
+    """The agent's state, the number of visits to each state so far, and the plan in force if plans are rare."""
 
     agent: State
     visits: Int[Array, " S"]
@@ -102,13 +102,14 @@ def evaluate(world: World, plan: Plan) -> tuple[Float[Array, " S"], Float[Array,
 
 
 def new_plan(agent: Agent, world: World, state: State, tie: UInt32[Array, "H S"]) -> Planned:
+    """A plan from the current state of the agent, evaluated exactly."""
     plan, _ = algorithm.plan(agent, state, tie)
     log_det = None if agent.switch is None else agent.values.log_det(state.values)
     return Planned(plan, *evaluate(world, plan), log_det)
 
 
 def is_due(agent: Agent, carry: Carry) -> Bool[Array, ""]:
-    """Whether an agent that plans rarely must plan before the coming episode."""
+    """Whether an agent that plans rarely must plan before the next episode."""
     assert carry.planned is not None
     assert carry.planned.log_det is not None
     return algorithm.due(agent, agent.values.log_det(carry.agent.values), carry.planned.log_det)
@@ -132,7 +133,7 @@ def play(
     x: Int[Array, ""],
     draw: Draws,
 ) -> tuple[Episode, Float[Array, "H m"], Any]:
-    """Act for H steps from x: the episode as the agent saw it, the true means g on its way, and its cost model's state.
+    """Act for H steps from x: the episode as observed, the true means g along it, and the state of the cost model.
 
     That state is None unless the agent reacts: then it has learnt every step of the episode already, and needs `tie`.
     """
@@ -162,7 +163,7 @@ def play(
 
 
 def tally(x: AnyArray, V: AnyArray, C: AnyArray, reward: AnyArray, g: AnyArray) -> Metrics:
-    """The books of one episode that started at x, for NumPy and JAX arrays alike; g is (H, m), the true means."""
+    """The metrics of one episode that started at x, for NumPy and JAX arrays; g is (H, m), the true means."""
     return Metrics(
         start=x,
         earned=reward.sum(),
@@ -175,9 +176,9 @@ def tally(x: AnyArray, V: AnyArray, C: AnyArray, reward: AnyArray, g: AnyArray) 
 
 
 def violation_of_mixture(world: World, plan: Plan, x: AnyArray) -> AnyArray:
-    """sum_h sum_i max(sum_a pi_h(a | x_h) g_i(x_h, a), 0) on the way x (H,); None of plans that mix nothing.
+    """sum_h sum_i max(sum_a pi_h(a | x_h) g_i(x_h, a), 0) along the states x (H,); None for deterministic plans.
 
-    For NumPy and JAX arrays alike.
+    For NumPy and JAX arrays.
     """
     if plan.actions is not None:
         return None
@@ -189,14 +190,14 @@ def violation_of_mixture(world: World, plan: Plan, x: AnyArray) -> AnyArray:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Job:
-    """An agent in a world, and what is recorded of it: all that stays the same from episode to episode.
+    """An agent in a world, and what is recorded: everything that stays the same from episode to episode.
 
     agent, world:  arrays
     sizes:         of the world
     share_values, share_costs: whether the estimators are shared over steps
     certified:     boolean (S,): the states whose labels are counted in every episode; None records no labels
-    probe:         called with the agent, the world, its states before and after, the plan and the episode; what it
-                   returns is recorded. A pytree of arrays whose class defines `__call__`; it changes nothing.
+    probe:         called with the agent, the world, the agent's states before and after, the plan and the episode; its
+                   result is recorded. A pytree of arrays whose class defines `__call__`; the run stays the same.
 
     Arrays are traced; the sizes and the two flags are static.
     """
@@ -211,11 +212,11 @@ class Job:
 
 
 def run_episode(job: Job, carry: Carry, draw: Draws) -> tuple[Carry, Metrics]:
-    """Plan, act, learn, and record what happened."""
+    """Plan, act, learn, and record."""
     agent, world = job.agent, job.world
     H, S = carry.agent.price.shape[1], world.r.shape[-1]
     x = start_state(world, carry.agent.k, draw.start)
-    tie = partial(ties, draw.tie_word, H, S)  # made where it is used: an episode without a plan needs none
+    tie = partial(ties, draw.tie_word, H, S)  # computed where it is used: an episode without a plan needs none
     replan = lambda: new_plan(agent, world, carry.agent, tie())
     rarely = agent.switch is not None
     due = is_due(agent, carry) if rarely else None
@@ -235,7 +236,7 @@ def run_episode(job: Job, carry: Carry, draw: Draws) -> tuple[Carry, Metrics]:
 
 
 def bounds(agent: Agent, state: State) -> tuple[Float[Array, "T m A S"], Float[Array, "T m A S"]]:
-    """The lower and the upper end of every cost interval; an action known to be safe is at most 0."""
+    """The lower and the upper end of every cost interval; both are at most 0 for actions known to be safe."""
     cost = agent.costs.estimate(state.costs, state.k)
     lower, upper = cost.mean - cost.width, cost.mean + cost.width
     if agent.known_safe is None:
@@ -252,9 +253,9 @@ def start(agent: Agent, sizes: Sizes, share_values: bool, share_costs: bool) -> 
 
 @partial(jax.jit, static_argnames=("sizes", "share_values", "share_costs", "seeds"))
 def start_seeds(agent: Agent, sizes: Sizes, share_values: bool, share_costs: bool, seeds: int) -> Carry:
-    """`start` for so many seeds; compiled, because array by array it takes a millisecond: as long as 40 episodes."""
-    one = start(agent, sizes, share_values, share_costs)
-    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (seeds, *leaf.shape)), one)
+    """`start` for `seeds` seeds; compiled, because array by array it takes a millisecond: as long as 40 episodes."""
+    carry = start(agent, sizes, share_values, share_costs)
+    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (seeds, *leaf.shape)), carry)
 
 
 def scan(
@@ -262,7 +263,7 @@ def scan(
 ) -> tuple[Carry, Metrics]:
     """`count` <= `capacity` episodes of one seed; the rows of `Metrics` after `count` are zeros.
 
-    The number of episodes is data, not a shape, so that another one compiles nothing.
+    The number of episodes is data, not a shape, so that another number compiles nothing.
     """
     episodes = carry.agent.k + jnp.arange(capacity, dtype=jnp.int32)
     drawn = jax.vmap(lambda k: draws(job.world, job.sizes, seed, k))(episodes)
@@ -279,14 +280,14 @@ def scan(
 
 
 def with_room(agent: Agent, sizes: Sizes, carries: Carry, episodes: int) -> Carry:
-    """Room for so many episodes more in a cost model that grows, for many seeds at once. Not for compiled code."""
+    """Room for `episodes` more episodes in a cost model that grows, for many seeds at once. Not for compiled code."""
     assert isinstance(agent.costs, FiniteCostModel)
     costs = agent.costs.with_room(carries.agent.costs, episodes, sizes.horizon)
     return carries._replace(agent=carries.agent._replace(costs=costs))
 
 
 def shaped(agent: Agent, sizes: Sizes, carries: Carry, chunks: Sequence[int]) -> Carry:
-    """A fresh carry made the shape it would have after chunks of so many episodes. Not for compiled code."""
+    """A fresh carry in the shape it would have after chunks of these numbers of episodes. Not for compiled code."""
     assert isinstance(agent.costs, FiniteCostModel)
     for episodes in chunks:
         carries = with_room(agent, sizes, carries, episodes)
@@ -300,17 +301,17 @@ def scan_seeds(
     job: Job, carries: Carry, seeds: UInt32[Array, " n"], count: Int[Array, ""], capacity: int, together: bool
 ) -> tuple[Carry, Metrics]:
     """`scan` for many seeds: side by side on a GPU (`together`), one after another on a CPU."""
-    one = lambda carry, seed: scan(job, carry, seed, count, capacity)
-    return jax.vmap(one)(carries, seeds) if together else lax.map(lambda each: one(*each), (carries, seeds))
+    scan_seed = lambda carry, seed: scan(job, carry, seed, count, capacity)
+    return jax.vmap(scan_seed)(carries, seeds) if together else lax.map(lambda row: scan_seed(*row), (carries, seeds))
 
 
 @partial(jax.jit, static_argnames="capacity")
 def scan_agents(
     job: Job, carries: Carry, seeds: UInt32[Array, " n"], count: Int[Array, ""], capacity: int
 ) -> tuple[Carry, Metrics]:
-    """`scan_seeds` for agents that differ in numbers alone, side by side: `job.agent` and carries have a first axis."""
-    one = lambda agent, carry: scan_seeds(replace(job, agent=agent), carry, seeds, count, capacity, True)
-    return jax.vmap(one)(job.agent, carries)
+    """`scan_seeds` for agents that differ in numbers alone, side by side, along the first axis of `job.agent`."""
+    scan_agent = lambda agent, carry: scan_seeds(replace(job, agent=agent), carry, seeds, count, capacity, True)
+    return jax.vmap(scan_agent)(job.agent, carries)
 
 
 # --- the same four functions, stepped from Python ----------------------------------------------------------------
@@ -358,7 +359,7 @@ def stepping(
             rows.append((np.int32(x), a, outcome.slot, outcome.x_next, outcome.reward, outcome.cost))
             g.append(outcome.g)
             if reacts:
-                costs = _observe(agent, costs, Episode(*(jnp.asarray(each)[None] for each in rows[-1])))
+                costs = _observe(agent, costs, Episode(*(jnp.asarray(value)[None] for value in rows[-1])))
             x = outcome.x_next
         seen = Episode(*(jnp.asarray(np.stack(column)) for column in zip(*rows, strict=True)))
         episode = seen._replace(V_next=plan.V_next)

@@ -33,7 +33,7 @@ class Rectified(NamedTuple):
     Z_h^1 = 1,   Z_h^{k+1} = max{Z_h^k + [g_h(x_h^k, a_h^k)]_+, eta_k}                       (eq. 13 of the paper)
 
     Symbols: Z is `price`, g is the observed cost, eta_k is `floor(k)`.
-    Departures from the paper: none. In this order of updates Z^k >= k - 1, where the proof says Z^k >= k.
+    Departures from the paper: none. In this order of updates Z^k >= k - 1, where the proof states Z^k >= k.
     """
 
     floor: Floor
@@ -50,7 +50,7 @@ class VirtualQueue(NamedTuple):
 
     Z_h^1 = 0,   Z_h^{k+1} = max{Z_h^k + g_h(x_h^k, a_h^k), 0}                               (eq. 14 of the paper)
 
-    Departures from the paper: it does not state Z^1; 0 is the natural one.
+    Departures from the paper: it does not state Z^1; 0 is the natural choice.
     """
 
     def init(self, constraints: int, horizon: int) -> Price:

@@ -2,7 +2,7 @@
 
 Everything that code outside a part uses is a member here; `tests/lsvi/test_contract.py` checks every registered part.
 Parts are NamedTuples of hyper-parameters and constant arrays, so they are pytrees: changing a number compiles nothing.
-What a part remembers lives in its state, a pytree that only the part itself looks into.
+What a part learns is kept in its state, a pytree that only the part itself reads.
 
 Shapes: T is 1 (one estimator shared over steps) or H (one for each step), m the number of constraints, A actions,
 S states. Episodes k and steps h count from 1 in equations; the arrays `h` below count from 0.
@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int, UInt32
 if TYPE_CHECKING:
     from everystep.lsvi.costs.lemmas import LemmaModel
 
-State: TypeAlias = Any  # what one part remembers
+State: TypeAlias = Any  # what one part has learnt
 Fit: TypeAlias = Any  # what a value model prepares for one plan
 Belief: TypeAlias = Any  # what a choice uses of the cost estimate at every step
 Policy: TypeAlias = Bool[Array, "A *S"] | Float[Array, "A *S"]  # one-hot as booleans, or probabilities
@@ -45,7 +45,7 @@ class ValueModel(Protocol):
         """Q_h, given V_{h+1}."""
 
     def log_det(self, state: State) -> Float[Array, " T"]:
-        """log det(Lambda_h / lam), how much was learnt: rare switching plans again when it has grown."""
+        """log det(Lambda_h / lam), a measure of what was learnt: rare switching plans again when it has grown."""
 
 
 @runtime_checkable
@@ -54,7 +54,7 @@ class FiniteValueModel(ValueModel, Protocol):
 
     @property
     def radius(self) -> Any:
-        """What turns a squared norm into a width: see `radii.py`."""
+        """The radius, which turns a squared norm into a width: see `radii.py`."""
 
     def squared_norms(self, state: State, V_next: Any, /) -> Float[Array, "T A S"]:
         """||phi||^2_{Lambda^-1} at all (x, a), for `everystep theory`; `V_next` only matters where phi depends on V."""
@@ -90,7 +90,7 @@ class FiniteCostModel(CostModel, Protocol):
     """A cost model on a finite problem, as an engine runs it."""
 
     def with_room(self, state: State, episodes: int, horizon: int) -> State:
-        """The state with room for `episodes` more episodes: itself, unless its arrays grow with the data.
+        """The state with room for `episodes` more episodes: the same state, unless its arrays grow with the data.
 
         Not for compiled code. The states of many seeds may be stacked along leading axes.
         """
@@ -152,7 +152,7 @@ class PricedChoice(ScoringChoice, Protocol):
     """A scoring choice written for one action, as the GPU kernel needs it."""
 
     def priced_cost(self, ghat: Any) -> Any:
-        """The part of the estimated cost that has a price."""
+        """The part of the estimated cost that is priced: [ghat]_+ or ghat."""
 
     def scored(self, Q: Any, priced_cost: Any, price: Any) -> Any:
         """The score of one action."""

@@ -45,8 +45,8 @@ class Tuned(NamedTuple):
 class PaperValue(NamedTuple):
     """beta = c d H sqrt(iota), iota = log(2 d H K / p): the radius of Theorem 1.
 
-    Symbols: c is `beta`, K is `episodes`. Departures from the paper: none; it never says what c is. Where nobody knows
-    K (None) its place is taken by k^2 (k + 1): episode k spends p / (k (k + 1)) of the probability, which sums to p.
+    Symbols: c is `beta`, K is `episodes`. Departures from the paper: none; it does not specify c. Where K is unknown
+    (None), k^2 (k + 1) replaces it: episode k spends p / (k (k + 1)) of the probability, which sums to p.
     """
 
     beta: Scalar
@@ -65,9 +65,9 @@ class PaperValue(NamedTuple):
 class PaperCost(NamedTuple):
     """beta~_h^k(p / H) = sqrt(lam d) + sqrt(d log((1 + k / lam) H / p)): the linear cost radius.
 
-    Symbols: `observations` is how many each episode adds to one estimator, `estimators` how many there are.
-    Departures from the paper: with m constraints p is split over them; an estimator shared over steps has seen k H
-    observations and is one instead of H, so k becomes k H and p / H becomes p. `beta` multiplies the whole.
+    Symbols: `observations` is the number that each episode adds to one estimator, `estimators` their number.
+    Departures from the paper: with m constraints p is split over them; a single estimator shared over steps has seen
+    k H observations and replaces H estimators, so k becomes k H and p / H becomes p. `beta` multiplies the whole.
     """
 
     beta: Scalar
@@ -89,8 +89,8 @@ class KnownSafeCost(NamedTuple):
     """beta = sigma sqrt(d log((2 + 2 T / lam) / delta)) + sqrt(lam) B: the cost part of SLUCB-QVI's radius.
 
     Symbols: T, all observations of one estimator, is `observations`; B >= ||gamma|| is `bound`, printed as sqrt(d);
-    delta is what of p one estimator may spend. `beta` multiplies the whole. Departures from the paper, as rebuilt: it
-    takes the larger of this and the radius of the values, with which safe sets do not grow at any feasible K.
+    delta is the share of p of one estimator. `beta` multiplies the whole. Departures from the paper, as reconstructed:
+    it takes the larger of this and the radius of the values, with which safe sets do not grow at any feasible K.
     """
 
     beta: Scalar
@@ -108,7 +108,7 @@ class KnownSafeCost(NamedTuple):
 
 
 class Multiplied(NamedTuple):
-    """A radius times a factor of each state: kappa_h(x) of SLUCB-QVI, by which values make up for a small safe set."""
+    """A radius times a factor per state: kappa_h(x) of SLUCB-QVI, which compensates for a small safe set."""
 
     radius: Tuned | PaperValue | CoordinateValue
     factor: Float[Array, "T 1 S"]
@@ -120,10 +120,10 @@ class Multiplied(NamedTuple):
 class CoordinateCost(NamedTuple):
     """(lam B + sigma sqrt(2 n L)) / (n + lam), L = log(2 m S A H K / p): one interval for each (x, a).
 
-    |g| <= B shrinks by at most lam B / (n + lam); the mean of n observations with sigma-sub-Gaussian noise strays by
+    |g| <= B shrinks by at most lam B / (n + lam); the mean of n observations with sigma-sub-Gaussian noise deviates by
     more than sigma sqrt(2 L / n) with probability 2 exp(-L), and a union over all (i, h, x, a) and all counts n that
-    K episodes allow makes it hold at all times. Without noise (sigma = 0) a cost of +1 is called unsafe after one
-    visit iff lam < 1. Symbols: B is `bound`, L is `log_union`.
+    K episodes allow makes it hold at all times. Without noise (sigma = 0) a cost of +1 is labelled unsafe after
+    one visit iff lam < 1. Symbols: B is `bound`, L is `log_union`.
     """
 
     beta: Scalar
@@ -158,7 +158,7 @@ class PaperGP(NamedTuple):
     """beta_h^k(p / H) = B + sigma sqrt(2 (gamma + 1 + ln(2 m H / p))), times sigma_h^k(y): the radius of IGP-UCB.
 
     Symbols: B >= ||g||_k is `bound`, sigma the noise level, ln(2 m H / p) is `log_union` (no H when shared), gamma
-    is `gain`, (x, a)'s variance is `variance`. It holds with lam = 1 + 2 / T, T all observations of the estimator.
+    is `gain`, the variance at (x, a) is `variance`. It holds with lam = 1 + 2 / T, T all observations of the estimator.
     Departures from the paper: it prints B = sigma = 1, and m = 1; gamma is the realised gain, which is what the proof
     needs, not its maximum over all sets. `beta` multiplies the whole.
     """

@@ -37,8 +37,8 @@ def each(row: Callable[..., Array], *arrays: AnyArray) -> AnyArray:
     A = len(arrays[0])
     if A > FEW:
         return jax.vmap(row)(*arrays)
-    made = tuple(row(*(array[a] for array in arrays)) for a in range(A))
-    return made if isinstance(arrays[0], tuple) else jnp.stack(made)
+    rows = tuple(row(*(array[a] for array in arrays)) for a in range(A))
+    return rows if isinstance(arrays[0], tuple) else jnp.stack(rows)
 
 
 def under(pi: Array, array: AnyArray) -> Array:

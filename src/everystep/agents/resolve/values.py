@@ -72,9 +72,7 @@ class ResolvedValues:
         """What a reader of the results should know about the value model."""
         if self.kernel is None or not kernels.looks_at(self.kernel) & {"landing", "move", kernels.ALL}:
             return ()
-        return (
-            f"the value kernel {self.kernel} of {self.context.agent} shows it where each action aims; counts do not.",
-        )
+        return (f"the value kernel {self.kernel} tells {self.context.agent} where each action aims; counts do not.",)
 
     longest = 1.0  # ||phi(x, a)|| is at most that
 

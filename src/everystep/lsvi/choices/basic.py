@@ -111,7 +111,7 @@ class Uniform(NamedTuple):
 class Reacting(NamedTuple):
     """A choice made again at every step of the episode, with the newest cost estimate and Q as planned.
 
-    Algorithm 1 updates ghat inside its loop over steps; with one estimator for all steps that has an effect at once.
+    Algorithm 1 updates ghat inside its loop over steps; if steps share an estimator, later steps of the episode use it.
     """
 
     choice: Penalised

@@ -1,23 +1,23 @@
-"""The best distribution over actions whose expected cost is surely safe: a small cone program at every state at once.
+"""The best distribution over actions whose expected cost is certified safe: a small cone program for every state.
 
     maximise <Q, theta>   over distributions theta   with   <mean_i, theta> + ||U theta|| <= 0   for every constraint i
 
 mean_i(a) is the estimated cost and ||U theta|| its width at E_theta[phi], so width(a) = ||U_a||. A known safe action a0
-has U_a0 = 0 and mean_i(a0) < 0: theta = a0 is strictly feasible, and so is some of everything else beside it.
+has U_a0 = 0 and mean_i(a0) < 0: theta = a0 is strictly feasible, and so is a0 with a little of every other action.
 
-With x(a) = theta(a) and theta(a0) what is left over, and every constraint divided by -mean_i(a0), this is
+With x(a) = theta(a) for a != a0, theta(a0) the remainder, and every constraint divided by -mean_i(a0), this is
 
     maximise <q, x>   with   x >= 0,   sum x <= 1,   <c_i, x> + b_i ||U x|| <= 1,   q = Q - Q(a0)                  (P)
 
 `by_interior_point` solves (P) for any U. `by_root` is the closed form for one constraint and a diagonal U (one-hot
 features): in the multiplier 1 / s of the constraint, x = u y with y(a) = [s q(a) - c(a)]_+ / width(a)^2, where s solves
-||U y|| = 1 and u makes the constraint tight. It holds unless a0 is left out altogether or need not be weighed at all;
-`best` then turns to the other. What comes back is feasible whatever the solver's last digits are: scaled towards a0
-if need be.
+||U y|| = 1 and u makes the constraint tight. It holds unless a0 has weight 0 or the constraint does not bind; `best`
+then uses the other method. The result is feasible whatever the last digits of the solver are: it is scaled towards a0
+where necessary.
 
 Arrays have states last: Q (A, S), mean (m, A, S), U (r, A, S), diagonal U as its width (A, S), a0 one-hot (A, S).
-No LAPACK: programs that factor batches of matrices at the same time wait for each other (see `estimators.py`), and many
-small systems side by side, one number for each state, are solved as fast.
+No LAPACK: programs that factor batches of matrices at the same time deadlock (see `regression/per_step.py`), and many
+small systems side by side, one number per state, are solved as fast.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 TOLERANCE = 1e-10  # of the duality gap, relative to the largest |Q - Q(a0)|
 MOST_ITERATIONS = 50  # 8 to 20 are usual
-GROUP = 8  # states that an interior point is sought for side by side
+GROUP = 8  # states solved by the interior-point method side by side
 NEWTON = 10  # steps of `by_root`, each at least squaring a small error; five are usual
 TINY = 1e-300
 
@@ -44,7 +44,7 @@ class Scaled(NamedTuple):
     q: Rows
     c: Float[Array, "m A S"]
     b: Float[Array, "m S"]
-    possible: Bool[Array, " S"]  # whether a0 is safe, as it is told
+    possible: Bool[Array, " S"]  # whether the known mean_i(a0) are all below 0
 
 
 def best(
@@ -56,7 +56,7 @@ def best(
 ) -> Rows:
     """The best mixture at every state, or where it is `needed`; U is (r, A, S), or the widths (A, S) on its diagonal.
 
-    The interior-point method is run for a few states at a time, as long as there are any left.
+    The interior-point method is run for a few states at a time, until none is left.
     """
     data = scaled(Q, mean, safe)
     left = jnp.ones(Q.shape[1], bool) if needed is None else needed
@@ -80,7 +80,7 @@ def best(
 
 def scaled(Q: Rows, mean: Float[Array, "m A S"], safe: Bool[Array, "A S"]) -> Scaled:
     q = Q - at(safe, Q)[None]
-    room = -jnp.stack([at(safe, each) for each in mean])  # (m, S)
+    room = -jnp.stack([at(safe, rows) for rows in mean])  # (m, S)
     possible = (room > 0).all(0)
     b = 1 / jnp.where(room > 0, room, 1.0)
     most = jnp.abs(q).max(0)
@@ -98,7 +98,7 @@ def norm(U: Array, x: Rows) -> Float[Array, " S"]:
 
 
 def finished(x: Rows, data: Scaled, U: Array, safe: Bool[Array, "A S"]) -> Rows:
-    """theta from a solution of (P), scaled towards a0 until it is surely feasible."""
+    """theta from a solution of (P), scaled towards a0 so that it is certainly feasible."""
     x = jnp.where(safe | ~data.possible[None], 0.0, jnp.maximum(x, 0.0))
     used = jnp.stack([(c * x).sum(0) + b * norm(U, x) for c, b in zip(data.c, data.b, strict=True)]).max(0)
     x = x / jnp.maximum(jnp.maximum(used, x.sum(0)), 1.0)[None]
@@ -107,7 +107,7 @@ def finished(x: Rows, data: Scaled, U: Array, safe: Bool[Array, "A S"]) -> Rows:
 
 # --- one constraint, one-hot features --------------------------------------------------------------------------------
 def by_root(data: Scaled, width: Rows, safe: Bool[Array, "A S"]) -> tuple[Rows, Bool[Array, " S"]]:
-    """(x, solved) of the closed form: one root of a convex function of s, by Newton's method from its right.
+    """(x, solved) of the closed form: one root of a convex function of s, by Newton's method from the right.
 
     psi(s) = ||U y(s)|| is the length of the positive part of an affine function, so convex; with psi(0) < 1 and some
     q(a) > 0 it has one root of psi = 1, and Newton's steps from the right of it never pass it.
@@ -165,7 +165,7 @@ class Program(NamedTuple):
     q: Rows
     c: Float[Array, "m A S"]
     spread: Float[Array, "m r A S"]  # b_i U
-    gram: Float[Array, "m A A S"]  # spread^T spread, made once
+    gram: Float[Array, "m A A S"]  # spread^T spread, computed once
 
     @classmethod
     def of(cls, data: Scaled, U: Float[Array, "r A S"]) -> Program:
@@ -174,7 +174,7 @@ class Program(NamedTuple):
 
     def change(self, dx: Rows) -> Cone:
         """-G dx: how slacks change with x."""
-        along = jnp.stack([times(each, dx) for each in self.spread])
+        along = jnp.stack([times(rows, dx) for rows in self.spread])
         return Cone(dx, -dx.sum(0), -(self.c * dx[None]).sum(1), along)
 
     def pulled(self, v: Cone) -> Rows:
@@ -211,7 +211,7 @@ def by_interior_point(data: Scaled, U: Float[Array, "r A S"]) -> Iterate:
     """(P) by a primal-dual path-following method with Nesterov and Todd's scaling and Mehrotra's corrector.
 
     Both sides start strictly feasible and stay so, hence <s, z> is the exact duality gap. A state whose gap is closed
-    stays where it is, and the loop ends with the last of them.
+    no longer moves, and the loop ends with the last of them.
     """
     program = Program.of(data, U)
     degree = len(data.q) + 1 + len(data.c)
@@ -321,17 +321,17 @@ def plus(u: Cone, v: Cone, length: Any) -> Cone:
 
 
 def like(number: Any, array: Array) -> Array:
-    """One number a state, or one for all, with as many axes as `array`."""
+    """One number per state, or one for all, with as many axes as `array`."""
     return jnp.asarray(number).reshape((1,) * (array.ndim - 1) + (-1,))
 
 
 def inner(u: Cone, v: Cone) -> Float[Array, " S"]:
-    each = jax.tree.map(jnp.multiply, u, v)
-    return each.x.sum(0) + each.e + each.top.sum(0) + each.rest.sum((0, 1))
+    products = jax.tree.map(jnp.multiply, u, v)
+    return products.x.sum(0) + products.e + products.top.sum(0) + products.rest.sum((0, 1))
 
 
 def depth(u: Cone) -> Float[Array, "m S"]:
-    """top^2 - ||rest||^2 of each constraint, without cancelling more than need be."""
+    """top^2 - ||rest||^2 of each constraint, with as little cancellation as possible."""
     rest = jnp.sqrt((u.rest**2).sum(1))
     return (u.top - rest) * (u.top + rest)
 
@@ -353,7 +353,7 @@ def quotient(u: Cone, w: Cone) -> Cone:
 
 
 def room(u: Cone, d: Cone) -> Float[Array, " S"]:
-    """How far one can go from u along d without leaving the cone."""
+    """The largest step from u along d that stays in the cone."""
     ratio = lambda a, b: jnp.where(b < 0, -a / jnp.where(b < 0, b, 1.0), jnp.inf)
     long = jnp.sqrt((d.rest**2).sum(1))
     bend = (d.top - long) * (d.top + long)

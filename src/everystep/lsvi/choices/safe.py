@@ -20,7 +20,7 @@ from everystep.lsvi.costs.known_safe import SafeEstimate
 class SafeSet(NamedTuple):
     """a = argmax Q(x, a) over {a : upper end of g_i(x, a) <= 0 for every i}, the choice of SLUCB-QVI.
 
-    The set always contains a0(x), whose cost is known: its interval has no width.
+    The set always contains a0(x), whose cost is known: its interval has width 0.
     """
 
     @property

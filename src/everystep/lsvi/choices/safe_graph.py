@@ -1,4 +1,4 @@
-"""The choice of LSVI-NEW: the best action inside a subgraph that costs are sure to be safe in, closed to the end.
+"""The choice of LSVI-NEW: the best action inside a subgraph that is certified safe up to the end of the episode.
 
 Before values are planned, backward over h from X_{H+1} = all states:
 
@@ -6,16 +6,16 @@ Before values are planned, backward over h from X_{H+1} = all states:
                             and (2) S_h(x, a) lies inside X_{h+1}
     X_h = {x : some action is admitted}
 
-The seed is known: for some states an action that is safe and leads to such states only. So it is always admitted; until
-cost estimates are trusted (`costs/triples.py`) nothing else is.
+The seed is known: for some states, an action that is safe and leads to such states only. So it is always admitted, and
+nothing else is until cost estimates are trusted (`costs/triples.py`).
 
-The optimal policy may need actions that are safe and not known to be, yet. What such a policy may be worth beyond Q is
-covered by a bonus, with doubt_h(x, a) = max_{x' in S_h(x, a)} ||perp phi(x, a, x')||:
+The optimal policy may need safe actions that are not certified yet. A bonus covers what such a policy may be worth
+beyond Q, with doubt_h(x, a) = max_{x' in S_h(x, a)} ||perp phi(x, a, x')||:
 
     bonus_h(x, a) = e2_h doubt_h(x, a) + e3_h beyond_h(x, a) + e4 doubt_1(x, a)
-    beyond_h(x, a) = the largest doubt_h'(x', a') over what is admitted at steps h' > h and can be reached from (x, a)
+    beyond_h(x, a) = the largest doubt_h'(x', a') over what is admitted at steps h' > h and reachable from (x, a)
 
-Readings of the paper: that e3 looks at what can be reached from (x, a), and that e4 looks at (x, a) as step 1 sees it.
+Readings of the paper: e3 covers what is reachable from (x, a), and e4 uses the doubt of step 1 at (x, a).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Bonuses(NamedTuple):
 
 
 class SafeGraph(NamedTuple):
-    """a = argmax of Q over the admitted actions; the fallback where there are none, in states that play never meets.
+    """a = argmax of Q over the admitted actions; the fallback where there are none, in states that are never reached.
 
     seed holds the known safe actions (none in states outside the seed), fallback one action for every state.
     """
@@ -63,14 +63,14 @@ class SafeGraph(NamedTuple):
 
     def belief(self, ghat: Float[Array, "T m A S"], cost: Any) -> Admitted:
         """The closure, backward. `ghat` is the upper end of the cost interval, and at most 0 in the seed."""
-        harmless = jnp.where(cost.trusted, (ghat <= 0).all(1), self.seed[None])
+        certified = jnp.where(cost.trusted, (ghat <= 0).all(1), self.seed[None])
         e = self.bonuses
         H, S = len(e.here), ghat.shape[-1]
 
         def backward(after, h):
             safe, doubt_after = after
             support, doubt = at_step(self.support, h), at_step(cost.doubt, h)
-            admitted = at_step(harmless, h) & (self._at_successors(safe) | ~support).all(1)
+            admitted = at_step(certified, h) & (self._at_successors(safe) | ~support).all(1)
             beyond = jnp.where(support, self._at_successors(doubt_after), 0).max(1)
             bonus = e.here[h] * doubt + e.beyond[h] * beyond + e.start * cost.doubt[0]
             within = jnp.where(admitted, jnp.maximum(doubt, beyond), 0).max(0)
@@ -83,7 +83,7 @@ class SafeGraph(NamedTuple):
         return belief.bonus
 
     def _at_successors(self, states: Array) -> Array:
-        """A number of every state looked up at the successors of each: (1, J, S)."""
+        """One number per state, at the successors of each state: (1, J, S)."""
         if self.successors is not None:
             return states[self.successors][None]
         return jnp.broadcast_to(states[:, None], (len(states), len(states)))[None]

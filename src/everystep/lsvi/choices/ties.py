@@ -1,7 +1,8 @@
-"""Ties: which action is chosen where several have the same score, by the run's own random priorities.
+"""Ties: where several actions have the same score, random priorities decide.
 
-Untried actions always tie, and taking the first would walk into the left wall for ever. One random word per episode is
-hashed into a word for every (h, x); an odd number for each action turns that into a priority for every (h, x, a).
+Untried actions always tie, and an agent that always took the first would keep walking into the left wall. One random
+word per episode is hashed into a word for every (h, x); an odd number for each action turns that into a priority for
+every (h, x, a).
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ TIE_IN_SINGLE = 1e-5  # single precision cannot resolve 1e-9; H steps of roundin
 def best(score: Float[Array, "A *S"], tie: UInt32[Array, "*S"]) -> Bool[Array, "A *S"]:
     """One-hot at the highest score; scores within 1e-9 of it, relative to max(1, |score|), tie."""
     name = winner(score, tie)
-    return rowwise.each(lambda each: name == each, _names(len(score)))
+    return rowwise.each(lambda action: name == action, _names(len(score)))
 
 
 def winner(score: AnyArray, tie: UInt32[Array, "*S"]) -> UInt32[Array, "*S"]:
     """The number of the best action, from 1; `score` is (A, *S) or its rows.
 
-    It is read off the highest priority, whose low bits are the number of its action: exactly one, and faster than
-    comparing every action with it. In single precision scores within 1e-5 tie.
+    It is read from the highest priority, whose low bits are the number of its action: exactly one action, and faster
+    than comparing all of them. In single precision scores within 1e-5 tie.
     """
     A = len(score)
     top = rowwise.highest(score)
@@ -62,8 +63,8 @@ def priorities(tie: UInt32[Array, "*S"], actions: int) -> UInt32[Array, "A *S"]:
     One product instead of a draw, which for all (h, x, a) would cost more than the rest of the plan; every action comes
     first equally often (a test counts). The low bits are the number of the action, so no two are equal and none is 0.
     """
-    one = lambda odd, name: _priority(tie, odd, name, actions)
-    return rowwise.each(one, _odd_numbers(actions), _names(actions))
+    of_action = lambda odd, name: _priority(tie, odd, name, actions)
+    return rowwise.each(of_action, _odd_numbers(actions), _names(actions))
 
 
 def _priority(tie: AnyArray, odd: AnyArray, name: AnyArray, actions: int) -> AnyArray:

@@ -1,4 +1,4 @@
-"""Costs by counts: one-hot features, for which the estimate is a shrunken mean."""
+"""Costs by counts: with one-hot features the estimate is a shrunken mean."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CountCostState(NamedTuple):
 
 
 class CountCosts(NamedTuple):
-    """One-hot features: the mean of what was seen at (x, a), shrunk to 0 as n / (n + lam).
+    """One-hot features: the mean of the costs observed at (x, a), shrunk towards 0 by n / (n + lam).
 
     Departures from the paper: none.
     """
@@ -92,7 +92,7 @@ class CountSpec(CostSpec):
         return CountCosts(ridge_radius(context, float(context.pairs)), context.lam)
 
     def is_valid(self, context: CostContext) -> bool:
-        """The printed radius assumes noise of at most 1; the one per coordinate that |g| <= bound."""
+        """The printed radius assumes noise of at most 1; the radius per coordinate assumes |g| <= bound."""
         if context.radius == "coordinate":
             return bool(np.abs(context.truth).max() <= context.bound)
         return context.true_sigma <= 1

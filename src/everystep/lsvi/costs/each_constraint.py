@@ -1,4 +1,4 @@
-"""A cost model for each constraint."""
+"""A separate cost model for each constraint."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from everystep.mdp.world import Sizes
 
 
 class EachCost(NamedTuple):
-    """A model of its own for each constraint: counts for one, a Gaussian process for another."""
+    """A separate model for each constraint: counts for one, a Gaussian process for another, for example."""
 
     models: tuple[FiniteCostModel, ...]
 
@@ -27,21 +27,21 @@ class EachCost(NamedTuple):
         return tuple(model.update(state[i], own(i)) for i, model in enumerate(self.models))
 
     def estimate(self, state: tuple[Any, ...], k: Int[Array, ""]) -> CostEstimate:
-        estimates = [model.estimate(each, k) for model, each in zip(self.models, state, strict=True)]
+        estimates = [model.estimate(own, k) for model, own in zip(self.models, state, strict=True)]
         return CostEstimate(*(jnp.concatenate(part, axis=1) for part in zip(*estimates, strict=True)))
 
     @property
     def lemma_models(self) -> tuple[LemmaModel, ...]:
-        return tuple(each for model in self.models for each in model.lemma_models)
+        return tuple(covered for model in self.models for covered in model.lemma_models)
 
     def lemma_states(self, state: tuple[Any, ...]) -> tuple[Any, ...]:
-        own = zip(self.models, state, strict=True)
-        return tuple(each for model, model_state in own for each in model.lemma_states(model_state))
+        pairs = zip(self.models, state, strict=True)
+        return tuple(covered for model, own in pairs for covered in model.lemma_states(own))
 
     def with_room(self, state: tuple[Any, ...], episodes: int, horizon: int) -> tuple[Any, ...]:
-        own = zip(self.models, state, strict=True)
-        return tuple(model.with_room(each, episodes, horizon) for model, each in own)
+        pairs = zip(self.models, state, strict=True)
+        return tuple(model.with_room(own, episodes, horizon) for model, own in pairs)
 
     def as_if_seen(self, state: tuple[Any, ...], episodes: int, horizon: int) -> tuple[Any, ...]:
-        own = zip(self.models, state, strict=True)
-        return tuple(model.as_if_seen(each, episodes, horizon) for model, each in own)
+        pairs = zip(self.models, state, strict=True)
+        return tuple(model.as_if_seen(own, episodes, horizon) for model, own in pairs)

@@ -1,4 +1,4 @@
-"""What a cost model believes: an interval for every constraint at every (x, a)."""
+"""The estimate of a cost model: an interval for every constraint at every (x, a)."""
 
 from __future__ import annotations
 

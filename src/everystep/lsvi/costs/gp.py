@@ -1,4 +1,4 @@
-"""Gaussian-process cost models: costs in the space of a kernel, the second half of the paper's estimates.
+"""Gaussian-process cost models: costs in the space of a kernel, the second of the paper's two estimates.
 
     ghat_h^k(y) = mean_h^k(y) - beta_h^k sigma_h^k(y),    y = (x, a)
 
@@ -35,7 +35,7 @@ from everystep.mdp.world import Sizes
 
 
 class Tally(NamedTuple):
-    """What fitting a kernel needs of all observations: how many at each point, their sum, the sum of their squares."""
+    """What a kernel is fitted to: the number of observations at each point, their sum, and the sum of their squares."""
 
     visits: Float[Array, "T N"]
     total: Float[Array, "T m N"]
@@ -43,7 +43,7 @@ class Tally(NamedTuple):
 
 
 class GridState(NamedTuple):
-    """Posteriors with leading axis T, the noise variance in use, and the tally of what was seen."""
+    """Posteriors with leading axis T, the noise variance in use, and the tally of all observations."""
 
     posterior: gp_posterior.Posterior
     lam: Float[Array, ""]
@@ -51,9 +51,9 @@ class GridState(NamedTuple):
 
 
 class GridGP(NamedTuple):
-    """On finitely many points: the posterior over all of them, updated exactly, the same time for every episode.
+    """On finitely many points: the posterior over all of them, updated exactly in the same time in every episode.
 
-    gram (N, N) is the kernel at the N distinct points, point (A, S) says which of them (x, a) is.
+    gram (N, N) is the kernel at the N distinct points, point (A, S) the index of the point of each (x, a).
     """
 
     radius: GPRadius
@@ -71,11 +71,11 @@ class GridGP(NamedTuple):
         steps = len(state.tally.visits)
         i, c = by_estimator(steps, self.point[episode.a, episode.x]), by_estimator(steps, episode.cost)
 
-        def one(posterior, visits, total, squares, i, c):
+        def updated(posterior, visits, total, squares, i, c):
             tally = (visits.at[i].add(1), total.at[:, i].add(c.T), squares + (c**2).sum(0))
             return gp_posterior.condition(posterior, i, c, state.lam), Tally(*tally)
 
-        posterior, tally = for_each(one, state.posterior, *state.tally, i, c)
+        posterior, tally = for_each(updated, state.posterior, *state.tally, i, c)
         return GridState(posterior, state.lam, tally)
 
     def estimate(self, state: GridState, k: Int[Array, ""]) -> CostEstimate:
@@ -115,7 +115,7 @@ class GridGP(NamedTuple):
 
 
 class GrowingGP(NamedTuple):
-    """On the points seen so far: O(n^2) an episode after n observations, whatever the number of states is.
+    """On the points seen so far: O(n^2) per episode after n observations, whatever the number of states.
 
     `points` are those of all (x, a), (A, S, d) or named; the state must have room: see `with_room`.
     """
@@ -133,10 +133,10 @@ class GrowingGP(NamedTuple):
         seen = jax.tree.map(lambda leaf: by_estimator(steps, leaf[episode.a, episode.x]), self.points)
         watched = _flat(self.points)
 
-        def one(known: gp_posterior.Growing, new: Point, c: Array) -> gp_posterior.Growing:
+        def updated(known: gp_posterior.Growing, new: Point, c: Array) -> gp_posterior.Growing:
             return gp_posterior.put(known, gp_posterior.rows(self.kernel, self.lam, known, watched, new, c))
 
-        return for_each(one, state, seen, by_estimator(steps, episode.cost))
+        return for_each(updated, state, seen, by_estimator(steps, episode.cost))
 
     def estimate(self, state: gp_posterior.Growing, k: Int[Array, ""]) -> CostEstimate:
         shape = jax.tree.leaves(self.points)[0].shape[:2]
@@ -176,7 +176,7 @@ class GrowingGP(NamedTuple):
 
 
 def _observations(state: gp_posterior.Growing, episodes: int, horizon: int) -> int:
-    """How many observations one estimator gets in `episodes` episodes: all steps if it is shared, else one each."""
+    """The observations of one estimator in `episodes` episodes: all steps if it is shared, else one per episode."""
     return episodes * (horizon if state.gain.shape[-1] == 1 else 1)
 
 
@@ -186,16 +186,16 @@ def _flat(points: Any) -> Any:
 
 
 POINTS = ("grid", "growing")
-# Widths in standard deviations, and the least variance of the noise that is assumed.
+# The default width in standard deviations, and the least noise variance assumed.
 BETA_GP, LAM_GP = 2.0, 0.01
 
 
 @dataclass(frozen=True)
 class GP(CostSpec):
-    """`cost=gp(...)`: a Gaussian process with a kernel (None: the one that the problem suggests).
+    """`cost=gp(...)`: a Gaussian process with a kernel (None: the kernel that the problem suggests).
 
-    fit     its hyper-parameters and the noise are fitted by marginal likelihood every `fit` episodes; 0 for never
-    points  grid keeps the posterior at all (x, a); growing keeps the points seen, for very many states
+    fit     the kernel's parameters and the noise are fitted by marginal likelihood every `fit` episodes; 0: never
+    points  grid keeps the posterior at all (x, a); growing keeps the points seen, for very large state spaces
     """
 
     kernel: Kernel | None = None
@@ -233,7 +233,7 @@ class GP(CostSpec):
         points = Points.of(context.problem, self.kernel)
         if self.points == "grid":
             return GridGP(radius, context.lam, jnp.asarray(points.gram), jnp.asarray(points.which))
-        everywhere = {name: each[points.which] for name, each in points.named.items()}
+        everywhere = {name: coordinates[points.which] for name, coordinates in points.named.items()}
         return GrowingGP(radius, context.lam, self.kernel, everywhere)
 
     def is_valid(self, context: CostContext) -> bool:
@@ -247,11 +247,10 @@ class GP(CostSpec):
         remarks = []
         if kernels.looks_at(self.kernel) & {"landing", "move", kernels.ALL}:
             remarks.append(
-                f"the cost kernel {self.kernel} of {context.agent} shows it where each action aims; "
-                "one-hot costs do not."
+                f"the cost kernel {self.kernel} tells {context.agent} where each action aims; one-hot costs do not."
             )
         if self.fit > context.episodes:
-            remarks.append(f"the kernel {self.kernel} is never fitted: fit={self.fit} is more than all episodes.")
+            remarks.append(f"the kernel {self.kernel} is never fitted: fit={self.fit} exceeds the number of episodes.")
         if context.radius == "paper" and (norm := norm_in_kernel(context, self.kernel)) > context.bound * (1 + 1e-6):
             remarks.append(
                 f"g has a norm of {norm:.4g} in the kernel {self.kernel}, above the bound {context.bound:g}: the "

@@ -1,4 +1,4 @@
-"""Fitting a kernel to what was observed: its numbers and the noise, by marginal likelihood.
+"""Fitting a kernel to the observed costs: its parameters and the noise, by marginal likelihood.
 
     log p(c) = -1/2 c^T (K + lam I)^-1 c - 1/2 log det(K + lam I) - n/2 log 2 pi
 
@@ -8,7 +8,7 @@ independent of the number of episodes: with S = K + diag(lam / n_i) over the vis
     -2 log p = c^T S^-1 c + log det S + sum_i [(n_i - 1) log lam + log n_i] + R / lam + n log 2 pi
 
 where R is the sum of squares within points. Gradients come from JAX, steps from SciPy's L-BFGS-B, in logarithms. A fit
-uses the data twice, so intervals made with it carry no probability; nor is k(y, y) <= 1 held.
+uses the data twice, so intervals made with it carry no probability; nor does k(y, y) <= 1 hold.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LENGTHS, WEIGHTS, SHARES, NOISE = (1e-2, 1e3), (1e-6, 1e3), (1e-6, 1.0), (1e-6, 
 
 
 class Fit(NamedTuple):
-    """A fitted kernel and noise variance, and how likely they make what was seen."""
+    """A fitted kernel and noise variance, and the log-likelihood of the observations under them."""
 
     kernel: Kernel
     lam: float
@@ -39,10 +39,10 @@ def log_likelihood(kernel: Kernel, lam: Any, named: Any, tally: Tally) -> Float[
     """Of all observations of one cost model: over its constraints, and its steps if it has one estimator for each."""
     K = gram(kernel, named, named)
 
-    def one(visits: Array, total: Array, squares: Array) -> Array:
+    def of_estimator(visits: Array, total: Array, squares: Array) -> Array:
         seen = visits > 0
         n = jnp.maximum(visits, 1)
-        mean = total / n[None]  # (m, N), 0 where nothing was seen
+        mean = total / n[None]  # (m, N), 0 at points not visited
         S = jnp.where(seen[:, None] & seen[None], K, 0) + jnp.diag(jnp.where(seen, lam / n, 1))
         L = jnp.linalg.cholesky(S)
         white = linalg.forward(L, mean.T)  # (N, m)
@@ -51,11 +51,11 @@ def log_likelihood(kernel: Kernel, lam: Any, named: Any, tally: Tally) -> Float[
         both = 2 * gp_posterior.half_log_det(L) + repeats + visits.sum() * jnp.log(2 * jnp.pi)
         return -0.5 * ((white**2).sum() + within.sum() / lam + len(total) * both)
 
-    return jax.vmap(one)(*tally).sum()
+    return jax.vmap(of_estimator)(*tally).sum()
 
 
 def _surprise(logs: tuple[Kernel, Any], named: Any, tally: Tally) -> Float[Array, ""]:
-    """-log p, with the logarithms of the kernel's numbers and of lam in their places."""
+    """-log p as a function of the logarithms of the kernel's parameters and of lam."""
     kernel, lam = jax.tree.map(jnp.exp, logs)
     return -log_likelihood(kernel, lam, named, tally)
 
@@ -64,9 +64,9 @@ _loss = jax.jit(jax.value_and_grad(_surprise))
 
 
 def fit(kernel: Kernel, lam: float, named: Any, tally: Tally) -> Fit:
-    """The kernel's numbers and the noise variance that make the observations most likely, starting from these.
+    """The kernel parameters and the noise variance that make the observations most likely, starting from these.
 
-    Numbers that start at 0 (a categorical kernel's `alike`) stay there.
+    Parameters that start at 0 (`alike` of a categorical kernel) stay at 0.
     """
     start, structure = jax.tree_util.tree_flatten_with_path((kernel, lam))
     moving = [i for i, (_, value) in enumerate(start) if value > 0]
@@ -86,7 +86,7 @@ def fit(kernel: Kernel, lam: float, named: Any, tally: Tally) -> Fit:
         return (float(value), slope) if fine else (1e25, np.zeros(len(moving)))
 
     first = [float(np.clip(np.log(leaves[i]), *bound)) for i, bound in zip(moving, bounds, strict=True)]
-    from scipy.optimize import minimize  # late: it takes a third of the time of importing the engine, and few runs fit
+    from scipy.optimize import minimize  # imported late: a third of the import time of the engine, and few runs fit
 
     best = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds)
     fitted, noise = jax.tree.map(lambda number: float(np.exp(number)) if number > -600 else 0.0, logs(best.x))
@@ -94,7 +94,7 @@ def fit(kernel: Kernel, lam: float, named: Any, tally: Tally) -> Fit:
 
 
 def _bounds(path: Any) -> tuple[float, float]:
-    """How far a number may move, by its name; the last leaf, lam, has none."""
+    """The range of a parameter, by its name; the last leaf, lam, has none."""
     name = getattr(path[-1], "name", None)
     low, high = {"length": LENGTHS, "weight": WEIGHTS, None: NOISE}.get(name, SHARES)
     return float(np.log(low)), float(np.log(high))
@@ -102,10 +102,10 @@ def _bounds(path: Any) -> tuple[float, float]:
 
 @jax.jit
 def refitted(kernel: Kernel, lam: Any, named: Any, tally: Tally) -> GridState:
-    """The state that would have come from the same observations under another kernel and noise."""
+    """The state after the same observations under another kernel and noise."""
     K = gram(kernel, named, named)
 
-    def one(visits: Array, total: Array) -> gp_posterior.Posterior:
+    def of_estimator(visits: Array, total: Array) -> gp_posterior.Posterior:
         seen = visits > 0
         n = jnp.maximum(visits, 1)
         C = jnp.where(seen[:, None], K, 0)  # (N, N), rows of visited points
@@ -114,4 +114,4 @@ def refitted(kernel: Kernel, lam: Any, named: Any, tally: Tally) -> GridState:
         gain = gp_posterior.half_log_det(L) - 0.5 * jnp.where(seen, jnp.log(lam / n), 0).sum()
         return gp_posterior.Posterior(white.T @ U, K - U.T @ U, gain)
 
-    return GridState(jax.vmap(one)(tally.visits, tally.total), jnp.asarray(lam), tally)
+    return GridState(jax.vmap(of_estimator)(tally.visits, tally.total), jnp.asarray(lam), tally)

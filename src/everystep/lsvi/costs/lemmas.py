@@ -1,4 +1,4 @@
-"""What the paper's lemmas on sum e need to know about a cost model: norms, information gain, radius, capacity.
+"""What the paper's lemmas on sum e need from a cost model: norms, information gain, radius, capacity.
 
 A cost model names in `lemma_models` the regressions that the lemmas cover: itself, one for each constraint, or none.
 Each of those satisfies `LemmaModel`. Only `everystep theory` uses these members.
@@ -38,7 +38,7 @@ class LemmaModel(Protocol):
         """1/2 log det(Lambda / lam) of each estimator: the realised information gain."""
 
     def radius_at(self, k: Int[Array, ""], gain: Float[Array, "*T"]) -> Float[Array, "*T"]:
-        """The factor of the norm in the width in episode k after `gain`; NaN if the width is not proportional to it."""
+        """The ratio of width to norm in episode k after `gain`; NaN if the width is not proportional to the norm."""
 
     def capacity(self, sizes: Sizes) -> Capacity:
         """The limits on the information of one estimator on a problem of these sizes."""

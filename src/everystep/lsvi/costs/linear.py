@@ -32,7 +32,7 @@ class LinearCostState(NamedTuple):
 class LinearCosts(NamedTuple):
     """Dense features: ridge regression of each constraint on phi(x, a), one Gram matrix for all of them.
 
-    Departures from the paper: none; theta carries no (x, a), which is a misprint there.
+    Departures from the paper: none; its theta carries (x, a) as arguments, which is a misprint.
     """
 
     radius: Radius
@@ -51,10 +51,10 @@ class LinearCosts(NamedTuple):
         X = phi.reshape(steps, -1, phi.shape[-1])
         y = episode.cost.reshape(steps, -1, episode.cost.shape[-1])
 
-        def one(gram, moment, X, y):
+        def updated(gram, moment, X, y):
             return LinearCostState(linalg.add(gram, self.phi, X), moment + y.T @ X)
 
-        return jax.vmap(one)(*state, X, y)
+        return jax.vmap(updated)(*state, X, y)
 
     def estimate(self, state: LinearCostState, k: Int[Array, ""]) -> CostEstimate:
         theta = state.moment @ state.gram.inverse  # (T, m, d)

@@ -29,9 +29,9 @@ class CostContext(NamedTuple):
     radius        tuned, paper or coordinate
     beta, lam     the settings beta_cost and lam_cost; None until they are decided
     sigma         the noise of observed costs, as assumed; true_sigma is the problem's
-    truth         the true costs that the model has to learn, (m, T, S, A): to judge validity, never to learn from
+    truth         the true costs, (m, T, S, A): used to judge validity, never to learn from
     shared        whether one estimator serves all steps
-    rarely_asked  whether estimates are needed only when a plan is made, and plans are rare
+    rarely_asked  whether estimates are needed for plans only, and plans are rare
     """
 
     agent: str
@@ -81,7 +81,7 @@ class CostSpec:
 
     @property
     def one_hot(self) -> bool:
-        """Whether it learns every (x, a) by itself."""
+        """Whether it learns every (x, a) separately."""
         return False
 
     def decided(self, problem: FiniteCMDP, phi: np.ndarray | None, where: str) -> CostSpec:
@@ -91,7 +91,7 @@ class CostSpec:
     def default_beta(self, context: CostContext) -> float:
         """`beta_cost` for tuned widths.
 
-        Narrower than two standard deviations of the noise, a safe action with an unlucky start is ruled out for ever.
+        With a width below two standard deviations of the noise, an unlucky start rules out a safe action permanently.
         """
         return max(BETA_COST, 2 * context.sigma)
 
@@ -100,7 +100,7 @@ class CostSpec:
         return {"tuned": LAM_COST, "coordinate": 0.5, "paper": 1.0}[context.radius]
 
     def model(self, context: CostContext) -> FiniteCostModel:
-        """The cost model itself, as JAX arrays; 64-bit numbers must be on."""
+        """The cost model itself, as JAX arrays; requires 64-bit numbers to be enabled."""
         raise NotImplementedError(f"{type(self).__name__} makes no model")
 
     def is_valid(self, context: CostContext) -> bool:

@@ -1,7 +1,7 @@
 """The cost model of LSVI-NEW: regression on features of triples, with the known direction projected out.
 
 The cost observed when (x, a) leads to x' is c = <gamma, phi(x, a, x')> plus noise; safe iff c <= tau, the `threshold`.
-Known in advance is the exact cost c0_h of one triple per step, with features phi0_h: what lies along
+The exact cost c0_h of one triple per step, with features phi0_h, is known in advance. So the part along
 p = phi0 / ||phi0|| is known, and only the rest is estimated:
 
     along(x, a, x') = <phi, p> / ||phi0||,      perp(phi) = phi - <phi, p> p
@@ -9,15 +9,15 @@ p = phi0 / ||phi0|| is known, and only the rest is estimated:
     gamma = Lambda^+ sum_tau perp(phi_tau) [c_tau - along_tau c0]
     c(x, a, x') lies within  along c0 + <gamma, perp(phi)> +- radius ||perp(phi)||_{Lambda^+}
 
-Since p is one for each step and known before anything is seen, features are projected once, when the model is made;
-with lam I in place of lam (I - p p^T) nothing changes, for perp(phi) has no part along p: an ordinary inverse will do.
+Since each step has one p, known before the first episode, features are projected once, when the model is made. With
+lam I in place of lam (I - p p^T) nothing changes, because perp(phi) has no part along p: an ordinary inverse suffices.
 
 At (x, a) the estimate is the interval from the lowest to the highest of these over the support of (x, a), minus tau:
-its upper end is what LSVI-NEW asks to be <= 0, and the mean g(x, a) over x' lies inside it too. `doubt` is the largest
-||perp(phi)|| there, by which the agent's bonuses go.
+LSVI-NEW requires its upper end to be <= 0, and the mean g(x, a) over x' lies inside it as well. `doubt` is the largest
+||perp(phi)|| there, on which the bonuses of the agent depend.
 
-`seed_episodes` is K': until so many were seen, an estimate is not `trusted`, and the agent plays what it was told. An
-agent that plans rarely does so until the first plan after them.
+`seed_episodes` is K': for the first K' episodes the estimate is not `trusted`, and the agent plays the known safe
+actions. An agent that plans rarely does so until the first plan after them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from everystep.mdp.world import Sizes
 
 
 class TripleEstimate(NamedTuple):
-    """An interval for each constraint at each (x, a), the largest norm in its support, and whether to go by it yet."""
+    """An interval for each constraint at each (x, a), the largest norm in its support, and whether to use it yet."""
 
     mean: Float[Array, "T m A S"]
     width: Float[Array, "T m A S"]
@@ -62,7 +62,7 @@ class KnownTriple(NamedTuple):
 
 
 class TripleCosts(NamedTuple):
-    """Intervals from projected regression, O(A J S d^2) an estimate. `support` says which x' may follow (x, a)."""
+    """Intervals from projected regression, O(A J S d^2) per estimate. `support` marks the x' that may follow (x, a)."""
 
     radius: Radius
     lam: Scalar
@@ -80,17 +80,17 @@ class TripleCosts(NamedTuple):
         X = self.known.perp[h, episode.a, :, episode.slot, episode.x]
         y = episode.cost - self.known.cost[h, :, episode.a, episode.slot, episode.x]  # = c - along c0
 
-        def one(gram, moment, X, y):
+        def updated(gram, moment, X, y):
             return TripleCostState(linalg.add(gram, None, X), moment + y.T @ X)
 
-        return for_each(one, *state, by_estimator(steps, X), by_estimator(steps, y))
+        return for_each(updated, *state, by_estimator(steps, X), by_estimator(steps, y))
 
     def estimate(self, state: TripleCostState, k: Int[Array, ""]) -> TripleEstimate:
         _, A, d, J, S = self.known.perp.shape
         T = max(len(state.moment), len(self.known.perp), len(self.support))
-        each = lambda array: jnp.broadcast_to(array, (T, *array.shape[1:]))
+        at_all_steps = lambda array: jnp.broadcast_to(array, (T, *array.shape[1:]))
 
-        def one(inverse, moment, perp, known, support):
+        def estimated(inverse, moment, perp, known, support):
             flat = perp.reshape(A, d, J * S)
             gamma = moment @ inverse
             norm2 = linalg.quadratic(inverse, flat).reshape(A, J, S)
@@ -101,7 +101,7 @@ class TripleCosts(NamedTuple):
             return (lower + upper) / 2, (upper - lower) / 2, jnp.where(support, jnp.sqrt(norm2), 0).max(1)
 
         stacked = (state.gram.inverse, state.moment, *self.known, self.support)
-        mean, width, doubt = for_each(one, *map(each, stacked))
+        mean, width, doubt = for_each(estimated, *map(at_all_steps, stacked))
         return TripleEstimate(mean, width, doubt, k.astype(mean.dtype) > self.seed_episodes)
 
     @property

@@ -3,9 +3,9 @@
     mean(y) = k_y^T (K + lam I)^-1 c        var(y) = k(y, y) - k_y^T (K + lam I)^-1 k_y
     gain    = 1/2 log det(I + K / lam) = 1/2 sum_i log(1 + var_{i-1}(y_i) / lam)      the realised information gain
 
-Both are exact and learn n observations at a time. On N given points the posterior itself is kept: conditioning on n of
-them takes O(n N^2) and nothing grows. On a growing set the Cholesky factor of K + lam I is kept in blocks of fixed
-capacity and gains n rows at a time, together with what N watched points need.
+Both are exact and take n observations at a time. On N given points the posterior itself is stored: conditioning on n of
+them takes O(n N^2) and no array grows. On a growing set the Cholesky factor of K + lam I is stored in blocks of fixed
+capacity and gains n rows at a time, together with what the predictions at N watched points need.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from everystep.lsvi.regression import linalg
 
 
 class Posterior(NamedTuple):
-    """Of m functions with one kernel at N points."""
+    """The posterior of m functions with one kernel at N points."""
 
     mean: Float[Array, "m N"]
     cov: Float[Array, "N N"]
@@ -31,14 +31,14 @@ class Posterior(NamedTuple):
 
 
 def prior(K: Float[Array, "N N"], m: int) -> Posterior:
-    """Before anything is seen."""
+    """The posterior before any observation."""
     return Posterior(jnp.zeros((m, len(K))), K, jnp.zeros(()))
 
 
 def condition(
     before: Posterior, i: Int[Array, " n"], c: Float[Array, "n m"], lam: Float[Array, ""] | float
 ) -> Posterior:
-    """The posterior after observing c at points i, with noise variance lam; a point may come more than once.
+    """The posterior after observing c at points i, with noise variance lam; points may repeat.
 
     mean + (L^-1 (c - mean[i]))^T U,  cov - U^T U, with L and U of `seen_at`.
     """
@@ -50,7 +50,7 @@ def condition(
 def seen_at(
     cov: Float[Array, "N N"], i: Int[Array, " n"], lam: Float[Array, ""] | float
 ) -> tuple[Float[Array, "n n"], Float[Array, "n N"], Float[Array, ""]]:
-    """What observing points i does to a covariance, whatever is observed: L, U = L^-1 cov[i, :] and the gain.
+    """The effect of observing points i on a covariance, whatever the observations: L, U = L^-1 cov[i, :] and the gain.
 
     L L^T = cov[i, i] + lam I;  the covariance becomes cov - U^T U.
     """
@@ -65,9 +65,9 @@ def half_log_det(L: Float[Array, "n n"]) -> Float[Array, ""]:
 
 
 class Block(NamedTuple):
-    """Some rows of the Cholesky factor L of K + lam I, and what belongs to them; the first `used` of b are in use.
+    """Rows of the Cholesky factor L of K + lam I, with the same rows of z and W; the first `used` of b are in use.
 
-    Columns before the block's own are `before`, its own are `own` (lower triangular; the identity where unused).
+    Columns of earlier blocks are `before`, those of this block `own` (lower triangular; the identity where unused).
     z = L^-1 c and W = L^-1 K(points, watched), in these rows.
     """
 
@@ -80,7 +80,7 @@ class Block(NamedTuple):
 
 
 class Growing(NamedTuple):
-    """What is known from points that came one episode after another. Each block is as large as all before it together.
+    """The posterior from points that arrive episode by episode. Each block is as large as all earlier blocks together.
 
     So capacity doubles without copying, and half of the factor, the zeros above its diagonal blocks, is neither stored
     nor read.
@@ -110,15 +110,15 @@ def _empty(like: Point, m: int, N: int, start: int, size: int) -> Block:
 
 
 def room(known: Growing) -> int:
-    """How many points still fit. Not for compiled code."""
+    """The number of points that still fit. Not for compiled code."""
     last = known.blocks[-1]
     return last.own.shape[-1] - int(np.max(last.used))
 
 
 def with_room(known: Growing, n: int) -> Growing:
-    """The same knowledge with room for n points more: if they do not fit, capacity doubles. Not for compiled code.
+    """The same posterior with room for n more points: if they do not fit, capacity doubles. Not for compiled code.
 
-    Many such states may be stacked along leading axes, if as many points were given to each.
+    Many states may be stacked along leading axes if all of them hold the same number of points.
     """
     if room(known) >= n:
         return known
@@ -133,7 +133,7 @@ def with_room(known: Growing, n: int) -> Growing:
 
 
 def as_if_given(known: Growing, n: int) -> Growing:
-    """The shape of what n points more would leave, and none of their numbers. Not for compiled code."""
+    """A state of the shape it has after n more points, without their numbers. Not for compiled code."""
     last = known.blocks[-1]
     return known._replace(blocks=(*known.blocks[:-1], last._replace(used=last.used + n)))
 
@@ -149,7 +149,7 @@ def whiten(kernel: Kernel, blocks: tuple[Block, ...], new: Point) -> list[Float[
 
 
 class Rows(NamedTuple):
-    """What n new points add: rows [B^T, M] of L, with their z and W."""
+    """The rows that n new points add: [B^T, M] of L, with their z and W."""
 
     points: Any
     B: list[Float[Array, "b n"]]
@@ -164,10 +164,10 @@ def rows(
 ) -> Rows:
     """The rows of n new points with costs c, O(n C^2):  M M^T = K(new, new) + lam I - B^T B.
 
-    z and W are what is left after the old rows are projected out: M^-1 (c - B^T z) and M^-1 (K(new, watched) - B^T W).
+    z and W are the residuals after the old rows are projected out: M^-1 (c - B^T z) and M^-1 (K(new, watched) - B^T W).
     """
     B = whiten(kernel, known.blocks, new)
-    project = lambda old: sum(b.T @ each for b, each in zip(B, old, strict=True))
+    project = lambda old: sum(b.T @ rows for b, rows in zip(B, old, strict=True))
     M = jnp.linalg.cholesky(gram(kernel, new, new) + lam * jnp.eye(len(c)) - project(B))
     z = linalg.forward(M, c - project([block.z for block in known.blocks]))
     W = linalg.forward(M, gram(kernel, new, watched) - project([block.W for block in known.blocks]))
@@ -177,8 +177,8 @@ def rows(
 def put(known: Growing, more: Rows) -> Growing:
     """Write rows into the last block, which must have room for them: see `with_room`.
 
-    Apart from `rows`, so that a caller can compile it alone and hand `known` over: then it writes in place, where the
-    two together copy the block (three times slower with 4,096 points).
+    Separate from `rows`, so that a caller can compile it alone and donate `known`: then it writes in place, while both
+    together copy the block (three times slower with 4,096 points).
     """
     last = known.blocks[-1]
     at = lambda old, new: lax.dynamic_update_slice_in_dim(old, new, last.used, 0)
@@ -199,7 +199,7 @@ def put(known: Growing, more: Rows) -> Growing:
 
 
 def predict(kernel: Kernel, known: Growing, at: Point) -> tuple[Float[Array, "m q"], Float[Array, " q"]]:
-    """Mean and variance at points that were not watched."""
+    """Mean and variance at points that are not watched."""
     V = whiten(kernel, known.blocks, at)
     mean = jnp.concatenate([block.z for block in known.blocks]).T @ jnp.concatenate(V)
     return mean, diagonal(kernel, at) - sum((v**2).sum(0) for v in V)

@@ -1,4 +1,4 @@
-"""Where a kernel sees a problem: the distinct points among all (x, a), and what the true costs are like there."""
+"""The points at which a kernel sees a problem: the distinct ones among all (x, a), and the norm of costs on them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from everystep.errors import EverystepError
 from everystep.kernels import Kernel
 from everystep.mdp.cmdp import FiniteCMDP
 
-ROUNDING = 1e-13  # eigenvalues of a Gram matrix below this share of the largest are rounding
+ROUNDING = 1e-13  # eigenvalues of a Gram matrix below this fraction of the largest are rounding
 
 
 class Points(NamedTuple):
-    """N distinct points: named (N, d), `which` (A, S) of them each (x, a) is, and the kernel of all pairs (N, N).
+    """N distinct points: named (N, d), `which` (A, S) is the point of each (x, a), and the kernel of all pairs (N, N).
 
-    Fewer than (x, a) where several look alike: a kernel on landing cells sees 100 points on a lake with 400 actions.
+    N is below the number of (x, a) where several look alike: a kernel on landing cells sees 100 points on a lake with
+    400 state-action pairs.
     """
 
     named: dict[str, np.ndarray]
@@ -31,7 +32,7 @@ class Points(NamedTuple):
     def of(cls, problem: FiniteCMDP, kernel: Kernel) -> Points:
         try:
             return _cached(problem, kernel)
-        except TypeError:  # a kernel of numbers that cannot be hashed
+        except TypeError:  # a kernel whose parameters cannot be hashed
             return _points(problem, kernel)
 
     def norm(self, g: np.ndarray) -> float:
@@ -42,10 +43,10 @@ class Points(NamedTuple):
         eigenvalues, Q = np.linalg.eigh(self.gram)
         floor = ROUNDING * max(eigenvalues[-1], 1e-300)
         largest = 0.0
-        for each in g.reshape(-1, *g.shape[-2:]):
+        for cost in g.reshape(-1, *g.shape[-2:]):
             values = np.zeros(len(self.gram))
-            values[self.which] = each.T
-            if np.abs(values[self.which] - each.T).max() > 1e-9:
+            values[self.which] = cost.T
+            if np.abs(values[self.which] - cost.T).max() > 1e-9:
                 return math.inf  # two actions look the same and cost differently
             along = Q.T @ values
             outside = eigenvalues < floor
@@ -56,16 +57,16 @@ class Points(NamedTuple):
 
 
 def check_kernel(problem: FiniteCMDP, where: str, kernel: Kernel) -> None:
-    """Refuse a kernel that cannot see this problem, or that is none on its points."""
+    """Refuse a kernel that does not apply to this problem, or that is not positive semi-definite on its points."""
     for word in sorted(kernels.looks_at(kernel) - {*problem.points, kernels.ALL}, key=str):
-        said = "does not say what it is on" if word is None else f"is on '{word}', which the problem has not"
-        raise EverystepError(f"{where}: a kernel {said}; choose on= from {', '.join(problem.points)}.")
-    for each in kernels.parts_of(kernel):
-        if isinstance(each, kernels.Difference):
-            if each.on is not None and problem.points[each.on].shape[-1] % 2:
-                raise EverystepError(f"{where}: difference is on '{each.on}', which has no two halves; use on=move.")
-            if kernels.looks_at(each.field) - {None, kernels.ALL}:
-                raise EverystepError(f"{where}: a kernel inside difference sees what that is on; leave out its on=.")
+        fault = "has no on=" if word is None else f"is on '{word}', which the problem does not have"
+        raise EverystepError(f"{where}: a kernel {fault}; choose on= from {', '.join(problem.points)}.")
+    for part in kernels.parts_of(kernel):
+        if isinstance(part, kernels.Difference):
+            if part.on is not None and problem.points[part.on].shape[-1] % 2:
+                raise EverystepError(f"{where}: difference is on '{part.on}', which has no two halves; use on=move.")
+            if kernels.looks_at(part.field) - {None, kernels.ALL}:
+                raise EverystepError(f"{where}: a kernel inside difference uses the on= of difference; omit its own.")
     kernels.check_gram(Points.of(problem, kernel).gram, kernel)
 
 
@@ -73,7 +74,7 @@ def _points(problem: FiniteCMDP, kernel: Kernel) -> Points:
     all_named = problem.points
     looked_at = kernels.looks_at(kernel)
     names = sorted(all_named if kernels.ALL in looked_at else (name for name in looked_at if name is not None))
-    if not names:  # a constant sees no difference anywhere
+    if not names:  # a constant is the same everywhere
         names = ["action"]
     stacked = np.concatenate([all_named[name].swapaxes(0, 1) for name in names], -1)  # (A, S, d)
     A, S, d = stacked.shape

@@ -1,9 +1,9 @@
-"""Linear algebra behind one door: a regularised Gram matrix kept as its inverse, one batch of features at a time.
+"""All linear algebra: a regularised Gram matrix, stored as its inverse and updated by one batch of features at a time.
 
     Lambda = lam I + sum_tau phi_tau phi_tau^T,      ||phi||^2_{Lambda^-1} = phi^T Lambda^-1 phi
 
 With the rows of X (n, d) added, Woodbury gives Lambda^-1 <- Lambda^-1 - U^T U with U = L^-1 X Lambda^-1 and
-L L^T = I + X Lambda^-1 X^T, so squared norms fall by |U phi|^2: O(n d) for each feature watched instead of O(d^2); and
+L L^T = I + X Lambda^-1 X^T, so squared norms fall by |U phi|^2: O(n d) for each watched feature instead of O(d^2); and
 det(Lambda) grows by det(L)^2.
 """
 
@@ -21,7 +21,7 @@ class Watched(NamedTuple):
 
 
 class OnDemand(NamedTuple):
-    """Squared norms are computed when asked for, O(A S d^2), and a row added is O(d^2): for plans that are rare."""
+    """Squared norms are computed when needed, O(A S d^2), and adding a row takes O(d^2): for plans that are rare."""
 
 
 WATCHED = Watched()
@@ -42,7 +42,7 @@ def fresh(phi: Float[Array, "A S d"], lam: Float[Array, ""] | float, norms: Watc
 
 
 def unwatched(d: int, lam: Float[Array, ""] | float) -> Gram:
-    """Lambda = lam I, where no features are there to be watched: norms are `quadratic` forms in its inverse."""
+    """Lambda = lam I without watched features: norms are `quadratic` forms in its inverse."""
     return Gram(jnp.eye(d) / lam, None, jnp.zeros(()))
 
 
@@ -56,19 +56,19 @@ def add(gram: Gram, phi: Float[Array, "A S d"] | None, X: Float[Array, "n d"]) -
 
 
 def squared_norms(gram: Gram, phi: Float[Array, "A S d"]) -> Float[Array, "A S"]:
-    """||phi(x, a)||^2 in Lambda^-1: as watched, or computed."""
+    """||phi(x, a)||^2 in Lambda^-1: the watched norms, or computed."""
     return gram.norm2 if gram.norm2 is not None else jnp.maximum(((phi @ gram.inverse) * phi).sum(-1), 0)
 
 
 def quadratic(inverse: Float[Array, "d d"], phi: Float[Array, "A d N"]) -> Float[Array, "A N"]:
-    """phi^T Lambda^-1 phi of features that lie states last."""
+    """phi^T Lambda^-1 phi of features with states last."""
     return jnp.maximum((phi * jnp.tensordot(inverse, phi, ((1,), (1,))).swapaxes(0, 1)).sum(1), 0)
 
 
 def forward(L: Float[Array, "n n"], B: Float[Array, "n k"]) -> Float[Array, "n k"]:
     """L^-1 B for a lower triangular L.
 
-    Said as B^T (L^T)^-1, because LAPACK wants columns and a row-major L is a column-major L^T: the other way round
-    XLA copies L first, which takes six times as long as the solve (n = 4096, k = 16).
+    Written as B^T (L^T)^-1, because LAPACK expects columns and a row-major L is a column-major L^T: otherwise XLA
+    copies L first, which takes six times as long as the solve (n = 4096, k = 16).
     """
     return jax.lax.linalg.triangular_solve(L.T, B.T, left_side=False, lower=False).T

@@ -10,13 +10,13 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 
-def for_each(one: Callable[..., Any], *stacked: Any) -> Any:
-    """`one` for every estimator, one after another.
+def for_each(function: Callable[..., Any], *stacked: Any) -> Any:
+    """`function` of every estimator, one after another.
 
-    Not side by side: two programs that factor batches of matrices at the same time wait for each other for ever in
-    XLA's thread pool on a CPU (jaxlib 0.10), and an engine runs as many programs as there are cores.
+    Not side by side: two programs that factor batches of matrices at the same time deadlock in XLA's thread pool on a
+    CPU (jaxlib 0.10), and an engine runs as many programs as there are cores.
     """
-    return jax.lax.map(lambda each: one(*each), stacked)
+    return jax.lax.map(lambda row: function(*row), stacked)
 
 
 def repeat(tree: Any, steps: int) -> Any:

@@ -1,4 +1,4 @@
-"""Values by counts: one-hot features, for which Lambda is diagonal and tables of counts replace matrices.
+"""Values by counts: with one-hot features Lambda is diagonal, and tables of counts replace matrices.
 
 Lines 5 to 7 of Algorithm 1; `protocols.ValueModel` is the contract.
 """
@@ -18,7 +18,7 @@ from everystep.mdp.world import Sizes, at_step, over_successors, weighted
 
 
 class CountState(NamedTuple):
-    """N(a, j, x), how often each successor followed, and the sum of rewards."""
+    """N(a, j, x), the number of times each successor was reached, and the sum of rewards."""
 
     arrivals: Float[Array, "T A J S"]
     rewards: Float[Array, "T A S"]
@@ -30,7 +30,7 @@ def nothing_counted(sizes: Sizes, steps: int) -> CountState:
 
 
 def counted(state: CountState, episode: Episode) -> CountState:
-    """One episode more."""
+    """The counts after one more episode."""
     h = step_index(state.rewards, episode)
     return CountState(
         state.arrivals.at[h, episode.a, episode.slot, episode.x].add(1),
@@ -50,7 +50,7 @@ class Counts(NamedTuple):
     """One-hot features phi = e_{x,a}: Lambda is diagonal, so tables of counts replace matrices.
 
     Q = min{(sum r + sum_j N_j V(x_j)) / (n + lam) + width, cap}. Departures from the paper: none; this is lines 5
-    to 7 with Lambda = diag(n + lam). The successor lists only say where to store counts, never what is likely.
+    to 7 with Lambda = diag(n + lam). The successor lists only determine where counts are stored, not what is likely.
     """
 
     radius: Radius
@@ -73,7 +73,7 @@ class Counts(NamedTuple):
         return CountFit(state.arrivals, norm2, with_bonus(reward, bonus))
 
     def optimistic_reward(self, n: Norms, rewards: Norms, k: Int[Array, ""]) -> tuple[Norms, Norms]:
-        """1 / (n + lam), and sum r / (n + lam) + width: all of Q but the value of what comes after."""
+        """1 / (n + lam), and sum r / (n + lam) + width: all of Q but the value of the next state."""
         norm2 = 1 / (n + self.lam)  # line 5
         return norm2, rewards * norm2 + self.radius.width(norm2, k)
 
@@ -89,8 +89,8 @@ class Counts(NamedTuple):
         return jnp.log1p(over_successors(state.arrivals) / self.lam).sum((1, 2))
 
     def estimate(self, fit: CountFit, h: Int[Array, ""], V_next: Float[Array, " S"]) -> Float[Array, "A S"]:
-        here = jax.tree.map(lambda x: at_step(x, h), fit)
+        fit = jax.tree.map(lambda leaf: at_step(leaf, h), fit)
         if self.successors is None:
-            return self.Q(V_next @ here.arrivals, here.norm2, here.optimistic_reward)
+            return self.Q(V_next @ fit.arrivals, fit.norm2, fit.optimistic_reward)
         V_after = V_next[self.successors]
-        return rowwise.each(lambda N, *rest: self.Q(weighted(N, V_after), *rest), *here)
+        return rowwise.each(lambda N, *rest: self.Q(weighted(N, V_after), *rest), *fit)

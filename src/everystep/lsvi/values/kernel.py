@@ -4,9 +4,9 @@ With z = (x, a), the n observations z_tau, y_tau = r_tau + V_{h+1}(x'_tau), K = 
 
     Q_h(z) = min{k_z^T (K + lam I)^-1 y + beta lam^{-1/2} sqrt(k(z, z) - k_z^T (K + lam I)^-1 k_z), cap}
 
-On N distinct points nothing needs to grow. Let G be the kernel at all of them, E (n, N) the matrix that picks the
-points seen (K = E G E^T), D = E^T E their visits on the diagonal, s = E^T y the sum of y at each. The posterior
-covariance at the points is
+On N distinct points no array needs to grow. Let G be the kernel at all of them, E (n, N) the matrix that selects the
+points seen (K = E G E^T), D = E^T E the diagonal matrix of their visits, s = E^T y the sum of y at each point. The
+posterior covariance at the points is
 
     C = G - G E^T (E G E^T + lam I)^-1 E G = lam (lam G^-1 + D)^-1            (Woodbury)
 
@@ -14,9 +14,9 @@ and from (lam G^-1 + D) G E^T = E^T (lam I + E G E^T) follows
 
     G E^T (K + lam I)^-1 y = (lam G^-1 + D)^-1 E^T y = C s / lam,
 
-so the estimate is C s / lam with width beta sqrt(diag C / lam). V enters by s alone; C is the same for every V and is
-kept by rank-H downdates (`gp.seen_at`), which never need G^-1. With k = <phi, phi'> this is ridge regression,
-diag C / lam = ||phi||^2 in Lambda^-1; with a kernel that tells all (x, a) apart it is counting.
+so the estimate is C s / lam with width beta sqrt(diag C / lam). V enters through s alone; C is the same for every V and
+is updated by rank-H downdates (`gp_posterior.seen_at`), which never need G^-1. With k = <phi, phi'> this is ridge
+regression, diag C / lam = ||phi||^2 in Lambda^-1; with a kernel that distinguishes all (x, a) it is counting.
 
 Departures from the paper: it prints lam = 1 + 1 / T and a beta from covering numbers of the kernel's space; here both
 are settings.
@@ -40,7 +40,7 @@ from everystep.mdp.world import Sizes, at_step, weighted
 
 
 class KernelState(NamedTuple):
-    """What followed each (x, a), which turns V into s; the covariance C; and 1/2 log det(I + K / lam)."""
+    """The counts of what followed each (x, a), which turn V into s; the covariance C; and 1/2 log det(I + K / lam)."""
 
     seen: CountState
     cov: Float[Array, "T N N"]
@@ -53,9 +53,9 @@ class KernelFit(NamedTuple):
 
 
 class KernelValues(NamedTuple):
-    """Q = min{C s / lam + radius(diag C / lam), cap}: an episode takes O(H N^2), whatever k is.
+    """Q = min{C s / lam + radius(diag C / lam), cap}: O(H N^2) per episode, whatever k is.
 
-    gram (N, N) is the kernel at the N distinct points, point (A, S) says which of them (x, a) is.
+    gram (N, N) is the kernel at the N distinct points, point (A, S) the index of the point of each (x, a).
     """
 
     radius: Radius
@@ -75,11 +75,11 @@ class KernelValues(NamedTuple):
     def update(self, state: KernelState, episode: Episode) -> KernelState:
         i = by_estimator(len(state.gain), self.point[episode.a, episode.x])
 
-        def one(cov, gain, i):
+        def updated(cov, gain, i):
             _, U, gained = gp_posterior.seen_at(cov, i, self.lam)
             return cov - U.T @ U, gain + gained
 
-        return KernelState(counted(state.seen, episode), *for_each(one, state.cov, state.gain, i))
+        return KernelState(counted(state.seen, episode), *for_each(updated, state.cov, state.gain, i))
 
     def fit(self, state: KernelState, k: Int[Array, ""], bonus: Float[Array, "H A S"] | None = None) -> KernelFit:
         return KernelFit(state, with_bonus(self.radius.width(self.squared_norms(state), k), bonus))
@@ -89,10 +89,10 @@ class KernelValues(NamedTuple):
         return jnp.maximum(jnp.diagonal(state.cov, axis1=1, axis2=2), 0)[:, self.point] / self.lam
 
     def estimate(self, fit: KernelFit, h: Int[Array, ""], V_next: Float[Array, " S"]) -> Float[Array, "A S"]:
-        here = jax.tree.map(lambda leaf: at_step(leaf, h), fit)
-        s = jnp.zeros(len(self.gram)).at[self.point].add(self._targets(here.state.seen, V_next))
-        mean = here.state.cov @ s / self.lam
-        return jnp.minimum(mean[self.point] + here.width, self.cap)
+        fit = jax.tree.map(lambda leaf: at_step(leaf, h), fit)
+        s = jnp.zeros(len(self.gram)).at[self.point].add(self._targets(fit.state.seen, V_next))
+        mean = fit.state.cov @ s / self.lam
+        return jnp.minimum(mean[self.point] + fit.width, self.cap)
 
     def _targets(self, seen: CountState, V_next: Float[Array, " S"]) -> Float[Array, "A S"]:
         """The sum of r + V(x') over the visits of each (x, a)."""

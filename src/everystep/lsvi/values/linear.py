@@ -35,7 +35,7 @@ class LinearFit(NamedTuple):
 class Linear(NamedTuple):
     """Dense features phi(x, a) on finitely many states: ridge regression with a running inverse.
 
-    sum_tau phi_tau V(x'_tau) = M V with M = `arrivals` (d, S), so a plan costs O(H d S A), whatever k is.
+    sum_tau phi_tau V(x'_tau) = M V with M = `arrivals` (d, S), so a plan takes O(H d S A), whatever k is.
     Departures from the paper: none.
     """
 
@@ -62,10 +62,10 @@ class Linear(NamedTuple):
         y = episode.reward.reshape(steps, -1)
         x_next = episode.x_next.reshape(steps, -1)
 
-        def one(gram, rewards, arrivals, X, y, x_next):
+        def updated(gram, rewards, arrivals, X, y, x_next):
             return LinearState(linalg.add(gram, self.phi, X), rewards + X.T @ y, arrivals.at[:, x_next].add(X.T))
 
-        return jax.vmap(one)(*state, X, y, x_next)
+        return jax.vmap(updated)(*state, X, y, x_next)
 
     def fit(self, state: LinearState, k: Int[Array, ""], bonus: Float[Array, "H A S"] | None = None) -> LinearFit:
         return LinearFit(state, with_bonus(self.radius.width(self.squared_norms(state), k), bonus))

@@ -1,18 +1,18 @@
 """The value model of a linear mixture with known rewards: regression on expected values (LSVI-NEW, after UCRL-VTR).
 
-P(x' | x, a) = <mu, phi(x, a, x')> with features of triples, so the value that is expected to follow is linear as well:
+P(x' | x, a) = <mu, phi(x, a, x')> with features of triples, so the expected value of the next state is linear as well:
 
     phi_V(x, a) = sum_{x' in S(x, a)} phi(x, a, x') V(x')                 [P V](x, a) = <mu, phi_V(x, a)>
     Lambda_h = lam I + sum_tau phi_{V^tau}(x_tau, a_tau) phi_{V^tau}(x_tau, a_tau)^T
     w_h = Lambda_h^-1 sum_tau phi_{V^tau}(x_tau, a_tau) V^tau(x'_tau)
     Q_h = min{r + <w_h, phi_V> + radius ||phi_V||_{Lambda_h^-1} + bonus_h, cap}                 V = V_{h+1}
 
-V^tau is V_{h+1} of the plan that was in force when tau was seen: rows stay as they were, and nothing is kept of what
-followed but two sums. The mean reward r is told. `bonus` is what an agent adds for values that its safe actions do not
-show yet; it comes from the choice (`safe_graph.py`).
+V^tau is V_{h+1} of the plan in force when tau was observed: rows never change, so two sums are all that is stored. The
+mean reward r is known. `bonus` is added for values that the known safe actions do not reveal yet; it comes from the
+choice (`safe_graph.py`).
 
 Departures from the paper (Shi, Liang and Shroff, ICML 2023): phi_V sums over the known support S(x, a) alone, outside
-of which P is 0; mu has no step, so the regression may be shared over steps (T = 1), each row with the V of its step.
+of which P is 0; mu does not depend on h, so steps may share the regression (T = 1), each row with the V of its step.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class MixtureState(NamedTuple):
 
 
 class MixtureFit(NamedTuple):
-    """w, Lambda^-1, the number of the episode, and what the safety side adds to Q, if anything."""
+    """w, Lambda^-1, the number of the episode, and the bonus that the choice adds to Q, if any."""
 
     w: Float[Array, "T d"]
     inverse: Float[Array, "T d d"]
@@ -47,7 +47,7 @@ class MixtureFit(NamedTuple):
 
 
 class MixtureValues(NamedTuple):
-    """Q = min{r + <w, phi_V> + radius ||phi_V|| + bonus, cap}: a step of a plan takes O(A S d (J + d)).
+    """Q = min{r + <w, phi_V> + radius ||phi_V|| + bonus, cap}: a planning step takes O(A S d (J + d)).
 
     triples holds phi(x, a, x') at the successors of every state, 0 outside the support; r is the known mean reward.
     """
@@ -61,7 +61,7 @@ class MixtureValues(NamedTuple):
 
     @property
     def learns_from_plans(self) -> bool:
-        """Whether an episode must come with the V it was planned by."""
+        """True: an episode carries the V of its plan."""
         return True
 
     def init(self, sizes: Sizes, steps: int) -> MixtureState:
@@ -79,10 +79,10 @@ class MixtureValues(NamedTuple):
         y = jnp.take_along_axis(episode.V_next, episode.x_next[:, None], 1)
         steps = state.moment.shape[0]
 
-        def one(gram, moment, X, y):
+        def updated(gram, moment, X, y):
             return MixtureState(linalg.add(gram, None, X), moment + X.T @ y[:, 0])
 
-        return for_each(one, *state, by_estimator(steps, X), by_estimator(steps, y))
+        return for_each(updated, *state, by_estimator(steps, X), by_estimator(steps, y))
 
     def fit(self, state: MixtureState, k: Int[Array, ""], bonus: Float[Array, "H A S"] | None = None) -> MixtureFit:
         w = (state.gram.inverse * state.moment[:, None]).sum(-1)
@@ -101,8 +101,8 @@ class MixtureValues(NamedTuple):
     def squared_norms(self, state: MixtureState, V_next: Float[Array, "H S"] | None) -> Float[Array, "H A S"]:
         """||phi_V||^2 in Lambda^-1 at every step of a plan with these V."""
         assert V_next is not None
-        one = lambda h: linalg.quadratic(at_step(state.gram.inverse, h), self.expected(V_next[h]))
-        return lax.map(one, jnp.arange(len(V_next)))
+        at_h = lambda h: linalg.quadratic(at_step(state.gram.inverse, h), self.expected(V_next[h]))
+        return lax.map(at_h, jnp.arange(len(V_next)))
 
     def expected(self, V: Float[Array, " S"]) -> Float[Array, "A d S"]:
         """phi_V."""
