@@ -1,7 +1,7 @@
 """Named agents, their settings, and how both become an algorithm on a problem.
 
-`registry` says what an agent is and registers one, `named` has the agents, `settings` and `model_syntax` what users
-may write, `resolve/` decides every setting on a problem and makes the parts.
+`registry` defines and registers agents, `named` holds them, `settings` and `model_syntax` parse what users write, and
+`resolve/` decides every setting on a problem and makes the parts.
 """
 
 from everystep.agents.model_syntax import register_cost_model

@@ -1,4 +1,4 @@
-"""Models as users write them: of costs counts, linear, gp(kernel) or a list; of values counts, linear, kernel(...).
+"""Models as users write them, for costs (counts, linear, gp(kernel), a list) and values (counts, linear, kernel(...)).
 
 in Python      cost=gp(RBF(2, on="position") * Categorical(on="action"))        cost=[gp(), "counts"]
                value=kernel(RBF(2, on="position") * Categorical(on="action"))
@@ -26,7 +26,7 @@ from everystep.lsvi.protocols import Regressor
 AUTO = "auto"
 PLAIN = (AUTO, "counts", "linear")
 HOW_VALUE = (
-    "write auto, counts, linear, kernel, or kernel(...) with one such as kernel(rbf(2, on=position)*categorical)"
+    "write auto, counts, linear, kernel, or kernel(...) with a kernel, such as kernel(rbf(2, on=position)*categorical)"
 )
 
 
@@ -47,7 +47,7 @@ WIDTH, DISAGREEMENT = "features", "disagreement"
 
 @dataclass(frozen=True)
 class Regression:
-    """A value model to be: how to make a regressor, how many, and the bonus."""
+    """The specification of a value model: how to make a regressor, the number of regressors, and the bonus."""
 
     make: Make
     members: int = 1
@@ -55,8 +55,8 @@ class Regression:
 
     def __str__(self) -> str:
         name = lambda f: getattr(f, "__name__", type(f).__name__)
-        said = self.bonus if isinstance(self.bonus, str) else name(self.bonus)
-        return f"regression({name(self.make)}, members={self.members}, bonus={said})"
+        bonus = self.bonus if isinstance(self.bonus, str) else name(self.bonus)
+        return f"regression({name(self.make)}, members={self.members}, bonus={bonus})"
 
 
 Value = str | InKernel | Regression
@@ -98,7 +98,7 @@ def _gp(kernel: Kernel | str | None = None, fit: int = 0, points: str = "grid") 
 
 
 def regression(make: Make, members: int = 1, bonus: str | Bonus = WIDTH) -> Regression:
-    """A value model for `value=`: `make()` gives a regressor with fit(X, y) and predict(X), as scikit-learn's do.
+    """A value model for `value=`: `make()` returns a regressor with fit(X, y) and predict(X), as in scikit-learn.
 
     bonus    "features": beta ||phi|| in Lambda^-1;  "disagreement": beta times the standard deviation over `members`;
              or a function of inputs (n, o + A) to (n,), times beta
@@ -111,7 +111,7 @@ def regression(make: Make, members: int = 1, bonus: str | Bonus = WIDTH) -> Regr
     if not callable(bonus) and bonus not in (WIDTH, DISAGREEMENT):
         raise EverystepError(f"bonus of regression is {bonus!r}; choose {WIDTH}, {DISAGREEMENT}, or give a function.")
     if bonus == DISAGREEMENT and members < 2:
-        raise EverystepError(f"members of regression is {members}, which cannot disagree; give at least 2.")
+        raise EverystepError(f"members of regression is {members}, but bonus=disagreement needs at least 2.")
     return Regression(make, members, bonus)
 
 
@@ -121,7 +121,7 @@ COST_MODELS: dict[str, Callable[..., CostSpec]] = {"counts": CountSpec, "linear"
 def register_cost_model(name: str, make: Callable[..., CostSpec]) -> None:
     """Make a cost model available as `cost=name` and `cost=name(...)`.
 
-    `make` returns its specification, given what is in the parentheses: a kernel first, if there is one, then keywords.
+    `make` returns its specification; its arguments are those in the parentheses: an optional kernel, then keywords.
     """
     if not name.isidentifier() or name == AUTO or name in COST_MODELS:
         raise EverystepError(f"cost model '{name}' cannot be registered: use a new identifier.")
@@ -129,16 +129,16 @@ def register_cost_model(name: str, make: Callable[..., CostSpec]) -> None:
 
 
 def read(value: Any) -> Cost:
-    """A cost model from what a user gave. Raises ValueError with what to write instead."""
+    """A cost model from what the user gave. Raises ValueError with what to write instead."""
     if isinstance(value, CostSpec) or (isinstance(value, str) and value == AUTO):
         return value
     if isinstance(value, Kernel):
         return GP(value)
     if isinstance(value, list | tuple) and value:
-        return tuple(_single(read(each)) for each in value)
+        return tuple(_single(read(model)) for model in value)
     tree = _parsed(value, _how())
     if isinstance(tree, ast.List | ast.Tuple) and tree.elts:
-        return tuple(_from_tree(each) for each in tree.elts)
+        return tuple(_from_tree(model) for model in tree.elts)
     return _from_tree(tree)
 
 
@@ -147,7 +147,7 @@ def _how() -> str:
 
 
 def read_value(value: Any) -> Value:
-    """A value model from what a user gave. Raises ValueError with what to write instead."""
+    """A value model from what the user gave. Raises ValueError with what to write instead."""
     if isinstance(value, InKernel | Regression) or (isinstance(value, str) and value in PLAIN):
         return value
     if isinstance(value, Kernel):
@@ -165,7 +165,7 @@ def read_value(value: Any) -> Value:
 
 
 def text(cost: Cost) -> str:
-    """What `read` turns back into this."""
+    """The text from which `read` makes this model."""
     return f"[{', '.join(map(str, cost))}]" if isinstance(cost, tuple) else str(cost)
 
 
@@ -220,6 +220,6 @@ def _arguments(call: ast.Call) -> tuple[list[Kernel], dict[str, Any]]:
     """The kernel in a call, if there is one, and its keywords."""
     words = {str(word.arg): word.value for word in call.keywords}
     given = [*call.args, *([words.pop("kernel")] if "kernel" in words else [])]
-    read = [_kernel_of(each) for each in given]
+    read = [_kernel_of(argument) for argument in given]
     plain: Any = lambda node: node.value if isinstance(node, ast.Constant) else ast.unparse(node)
     return read, {key: plain(node) for key, node in words.items()}

@@ -4,7 +4,7 @@ value model   counts (one-hot features) | linear (the problem's features) | in t
 cost model    counts | linear | Gaussian process, or one of these for each constraint
               | corrected by a known safe action | on features of triples
 penalty       rectified with a floor | virtual queue | none
-choice        penalised | greedy | uniform, the first also made again at every step (react)
+choice        penalised, which `react` makes again at every step | greedy | uniform
               | safe set | safe mixture | safe graph
 """
 
@@ -69,13 +69,13 @@ def lsvi(s: Parts) -> Agent:
     title="LSVI-Primal",
     colour="#009E73",
     dashes=(0, (2, 1.5)),
-    summary="a virtual queue as price, the primal-dual rival",
+    summary="a virtual queue as price, the primal-dual baseline",
     settings=(*VALUE_SETTINGS, *COST_SETTINGS, "rectify"),
     trainable=True,
     playable=True,
 )
 def lsvi_primal(s: Parts) -> Agent:
-    """LSVI-Primal, the paper's rival: a_h = argmax_a {Q_h - Z_h ghat_h},  Z_h <- max{Z_h + g_h, 0},  Z starts at 0.
+    """LSVI-Primal, the paper's baseline: a_h = argmax_a {Q_h - Z_h ghat_h},  Z_h <- max{Z_h + g_h, 0},  Z starts at 0.
 
     `rectify=True` prices [ghat]_+ instead. The paper only describes this agent, by its eqs. (12) and (14).
     """
@@ -98,13 +98,13 @@ def slucb_qvi(s: Parts) -> Agent:
 
     Requires: for every state an action a0(x) with its exact cost c0(x) < tau, and tau (`threshold`), where costs
     c = g + tau are linear in the features (`FiniteCMDP(known=Known(...))`, or `safe_action` and `threshold`).
-    Reconstructed: the formulas are rebuilt from later papers that describe the algorithm, not read from its own.
+    Reconstructed: the formulas come from later papers that describe the algorithm, not from its own paper.
 
     The agent promises safety, so the cost radius is the valid one (`radius_cost=paper`), the cost part of the printed
     maximum alone. The value radius is tuned, times kappa_h(x) = 2 H / (tau - c0(x)) + 1 as printed, which compensates
-    for a small safe set and keeps Q at its cap for long; `kappa=1` omits it. With one-hot features nothing is learnt
-    about any action but a0, which the agent then plays for ever: it needs features that actions share, and actions
-    near a0 to start from.
+    for a small safe set and keeps Q at its cap for long; `kappa=1` omits it. With one-hot features the agent learns
+    nothing about any action but a0 and always plays it: it needs features that actions share, and actions near a0 to
+    start from.
     """
     return Agent(s.value_model(), s.cost_model(), NoPenalty(), SafeSet(), UPPER_END, switch=s.switch)
 
@@ -124,8 +124,8 @@ def rslucb_qvi(s: Parts) -> Agent:
 
     pi_h(x) = argmax <Q_h(x), theta> over distributions with <mean, theta> + beta ||E_theta[phi]||_{A^+} <= tau
 
-    Requires the same as `slucb_qvi`. Reconstructed: likewise. It needs no shared features, but single draws may be
-    unsafe: `violation` counts those, `mixture_violation` the mean over the draw, which is what the agent promises.
+    Requires the same as `slucb_qvi`, and is reconstructed in the same way. It needs no shared features, but single
+    draws may be unsafe: `violation` counts those, `mixture_violation` the mean over the draw, which the agent promises.
     A plan solves a cone program at every state and step, so plans are rare by default (`switch=none`: every episode).
     With the valid radius and one-hot features it leaves a0 but learns slowly: on the lake (d = 400) it does not find
     the goal in 1000 episodes; `radius_cost=tuned, kappa=1` does, and then promises nothing.
@@ -149,20 +149,20 @@ def lsvi_new(s: Parts) -> Agent:
     admit a at (h, x) iff ctil <= tau on the support of (x, a), which is safe itself at the next step
     Q_h = min{r + <w, phi_V> + e1 ||phi_V|| + bonus, H},     a_h = argmax of Q_h over the admitted actions
 
-    Requires: the features phi(x, a, x') of a linear mixture (`Known.triples`), which x' may follow (x, a), the mean
-    reward, the threshold tau, a safe action for every state (`Known.safe_action`: its graph is the seed, and all that
-    is played for `seed_episodes`), and the exact cost of one triple of the seed. Supports, rewards and that cost are
-    read off the problem. With one-hot triples nothing is learnt about one triple from others, and the seed never grows.
+    Requires: the features phi(x, a, x') of a linear mixture (`Known.triples`), the support of (x, a), the mean reward,
+    the threshold tau, a safe action for every state (`Known.safe_action`: its graph is the seed, which alone is played
+    for `seed_episodes`), and the exact cost of one triple of the seed. Supports, rewards and that cost are taken from
+    the problem. With one-hot triples nothing is learnt about one triple from others, and the seed never grows.
 
-    The cost radius is the printed one, so the promise of safety is kept. The printed e1, bonuses and seed phase exceed
-    every Q and K that can be run, and are settings. `resolve/mixture.py` has all formulas, and how the paper was read
-    where it is ambiguous; no part was rebuilt without its text.
+    The cost radius is the printed one, so the safety guarantee holds. The printed e1, bonuses and seed phase exceed
+    every Q and every feasible K, and are settings. `resolve/mixture.py` has all formulas and the readings of the paper
+    where it is ambiguous; no part was reconstructed without its text.
     """
     return Agent(s.value_model(), s.cost_model(), NoPenalty(), s.safe_graph(), UPPER_END, s.known_safe, s.switch)
 
 
 def _kernels_of_a_bandit(problem: FiniteCMDP) -> dict[str, Any]:
-    """Reward and cost by the kernel that the problem suggests, or linear in its features."""
+    """Models of reward and cost with the kernel that the problem suggests, or linear in its features."""
     if problem.horizon != 1:
         raise EverystepError(
             f"rpol is for bandits, and the horizon of '{problem.name}' is {problem.horizon}; use lsvi-ae, of which "
@@ -178,7 +178,7 @@ def _kernels_of_a_bandit(problem: FiniteCMDP) -> dict[str, Any]:
     "rpol",
     title="RPOL",
     needs="H = 1",
-    summary="LSVI-AE's relative for bandits: Gaussian processes, a floor of sqrt k",
+    summary="LSVI-AE for bandits: Gaussian processes, a floor of sqrt k",
     settings=(*VALUE_SETTINGS, *COST_SETTINGS, "floor"),
     defaults={"floor": "sqrt", "cap": UNCLIPPED},
     suited=_kernels_of_a_bandit,
@@ -188,14 +188,14 @@ def rpol(s: Parts) -> Agent:
 
     x_t = argmax_x {f_t(x) - Z_t [g_t(x)]_+},   Z_{t+1} = max{Z_t + [c_t]_+, eta_t},   eta_t = sqrt(t)
 
-    with f_t = mean + beta_f sigma_f(x), the upper end of a Gaussian process of the reward,
-    g_t = mean - beta_g sigma_g(x), the lower end of one of the cost, and c_t, the noisy cost.
+    with f_t = mean + beta_f sigma_f(x), the upper end of a Gaussian process for the reward,
+    g_t = mean - beta_g sigma_g(x), the lower end of one for the cost, and c_t, the noisy cost.
     This is LSVI-AE with H = 1, `value=kernel(...)`, `cost=gp(...)` and `floor=sqrt`; a test compares the runs.
     Requires: H = 1, and nothing else.
 
     Symbols: t is k. KOVI's width is beta lam^{-1/2} sqrt(C) where C is the posterior variance of a process with noise
-    variance lam: beta_f = beta / sqrt(lam), 2 by default (0.2 and 0.01), as `beta_cost` is.
-    RPOL does not clip, so `cap` never binds here. Kernels are the problem's own unless they are given.
+    variance lam: beta_f = beta / sqrt(lam), 2 by default (0.2 and 0.01), like `beta_cost`.
+    RPOL does not clip, so `cap` never binds here. The kernels are those of the problem unless the user sets them.
     Reconstructed: the first price is 1, as in LSVI-AE, and widths are numbers.
     """
     return Agent(s.value_model(), s.cost_model(), Rectified(s.floor()), s.penalised(rectify=True), **s.options)

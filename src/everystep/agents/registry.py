@@ -1,10 +1,10 @@
-"""The registry of agents: what an agent's definition holds, and how one is registered.
+"""The registry of agents: the definition of an agent, and how one is registered.
 
     @register("lsvi", settings=VALUE_SETTINGS, summary="optimistic values, costs ignored (LSVI-UCB)", ...)
     def lsvi(s: Parts) -> Agent:
         return Agent(s.value_model(), s.cost_model(), NoPenalty(), Greedy(), s["optimism"], switch=s.switch)
 
-The decorated function becomes one that makes a `Recipe`: `lsvi(beta=0.3)`. See docs/extending.md.
+The decorated function then makes a `Recipe`: `lsvi(beta=0.3)`. See docs/extending.md.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ class Parts(Protocol):
 
 
 class AgentDefinition(NamedTuple):
-    """Everything that is known about a named agent.
+    """Everything the library knows about a named agent.
 
     compose   the agent as a composition of parts
-    settings  the settings it has
-    needs     what it requires in advance, in a few words
-    summary   what it is, in a line
+    settings  the names of its settings
+    needs     the prior knowledge it requires, in a few words
+    summary   a description in one line
     title     its name in figures and on pages
     colour    its colour there; None: one is assigned
-    dashes    its line style there, as matplotlib writes it
+    dashes    its line style there, in matplotlib's notation
     defaults  the defaults of its settings that differ from those of other agents
     suited    defaults that depend on the problem
     uses_costs            whether it estimates costs
@@ -123,7 +123,7 @@ def register(
 
 @dataclass(frozen=True)
 class Recipe:
-    """An agent to be made: a name, settings, and an optional label. `resolve(problem, episodes).build()` makes it."""
+    """The specification of an agent: name, settings, optional label. `resolve(problem, episodes).build()` makes it."""
 
     name: str
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -150,13 +150,13 @@ class Recipe:
         return REGISTERED[self.name]
 
     def all_settings(self, suited: Mapping[str, Any] = MappingProxyType({})) -> SettingValues:
-        """Every setting there is: general defaults, the agent's, those `suited` to a problem, and the user's."""
+        """All settings: general defaults, overridden by the agent's, those `suited` to a problem, and the user's."""
         defaults = {key: setting.default for key, setting in SETTINGS.items()}
         return SettingValues(defaults | dict(self.definition.defaults) | dict(suited) | dict(self.settings))
 
     @property
     def label(self) -> str:
-        """The name that distinguishes it: 'lsvi-ae', or 'lsvi-ae(beta=0.3)' when something was set."""
+        """The name that distinguishes it: 'lsvi-ae', or 'lsvi-ae(beta=0.3)' if the user set something."""
         if self.alias is not None:
             return self.alias
         if not self.settings:
@@ -168,7 +168,7 @@ class Recipe:
         return Recipe(self.name, self.given, str(alias))
 
     def resolve(self, problem: FiniteCMDP, episodes: int) -> Resolved:
-        """Every setting with its value on this problem; raises what does not fit."""
+        """All settings with their values on this problem; raises if a setting does not fit."""
         from everystep.agents.resolve.agent import Resolved
 
         return Resolved.resolve(problem, episodes, self)

@@ -1,4 +1,4 @@
-"""Settings: the knobs of every agent, how a text or a value becomes their value, and what they do."""
+"""The settings of agents: how each is read from a text or a value, its default, and what it does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from everystep.lsvi.costs.spec import BETA_COST, LAM_COST
 BETA, LAM = 0.2, 0.01
 SWITCH = 2.0  # the factor of rare switching in the literature
 
-# Of LSVI-NEW, chosen on synthetic problems (seeds 1000 and 1001); its printed formulas exceed any K that can be run.
+# Of LSVI-NEW, chosen on synthetic problems (seeds 1000 and 1001); its printed formulas exceed any feasible K.
 SEED_EPISODES, SAFETY_BONUS, LAM_TRIPLES = 20, 0.3, 0.01
 PRINTED = "printed"
 
@@ -26,7 +26,7 @@ PRECISIONS = ("float64", "float32")
 
 
 class Setting(NamedTuple):
-    """One knob: how a text or a value becomes its value, its default, and what it does."""
+    """One setting: how it is read from a text or a value, its default, and what it does."""
 
     read: Callable[[Any], Any]
     default: Any
@@ -69,7 +69,7 @@ def _yes_no(value: Any) -> bool:
 
 
 def _or(word: Any, read: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """`read`, or the word that leaves the choice to the problem."""
+    """`read`, or the word that is also allowed."""
 
     def either(value: Any) -> Any:
         if value is None or value == word:
@@ -142,7 +142,7 @@ def _safe_action(value: Any) -> Any:
 def _threshold(value: Any) -> Any:
     if np.ndim(value) == 0:
         return _or(AUTO, _number())(value)
-    return np.array([_number()(each) for each in value])
+    return np.array([_number()(number) for number in value])
 
 
 class SettingValues(dict[str, Any]):
@@ -158,17 +158,17 @@ SETTINGS: dict[str, Setting] = {
     "beta": Setting(
         _or(AUTO, _number(at_least=0)),
         AUTO,
-        f"width of Q; a factor on the formula of other radii (auto: {BETA} tuned, else 1)",
+        f"width of Q, or a factor on the formula if radius is not tuned (auto: {BETA} tuned, else 1)",
     ),
     "lam": Setting(_or(AUTO, _number(above=0)), AUTO, f"ridge of the value model (auto: {LAM} tuned, else 1)"),
     "radius": Setting(
-        _one_of(*RADII), "tuned", "widths: tuned, paper (printed formulas) or coordinate (valid for each (x, a))"
+        _one_of(*RADII), "tuned", "widths of Q: tuned, paper (printed formulas) or coordinate (valid for each (x, a))"
     ),
     "p": Setting(_number(above=0, at_most=1), 0.05, "probability with which intervals may fail (paper, coordinate)"),
     "cap": Setting(
         _or(AUTO, _number(above=0)),
         AUTO,
-        "Q is clipped at this (auto: the horizon, times the largest reward if the optimum is above it)",
+        "Q is clipped at this value (auto: the horizon, times the largest reward if the optimum is above it)",
     ),
     "features": Setting(
         _features, AUTO, "auto (the problem's, else one-hot), one-hot, or from Python an array (S, A, d)"
@@ -189,7 +189,7 @@ SETTINGS: dict[str, Setting] = {
     "precision": Setting(
         _one_of(*PRECISIONS),
         PRECISIONS[0],
-        "of all numbers: float64, or float32 where all models are counts (docs/performance.md)",
+        "floating-point precision: float64, or float32 where all models are counts (docs/performance.md)",
     ),
     "beta_cost": Setting(
         _or(AUTO, _number(at_least=0)),
@@ -205,7 +205,7 @@ SETTINGS: dict[str, Setting] = {
     "radius_cost": Setting(
         _or(AUTO, _one_of(*RADII)),
         AUTO,
-        "widths of the cost model (auto: as radius; paper if told what is safe)",
+        "widths of the cost model (auto: as radius; paper for agents that require a safe action)",
     ),
     "sigma": Setting(
         _or(AUTO, _number(at_least=0, at_most=1e6)), AUTO, "noise of observed costs (auto: the problem's)"
@@ -213,45 +213,47 @@ SETTINGS: dict[str, Setting] = {
     "bound": Setting(
         _number(above=0),
         1.0,
-        "bound of |g| (coordinate), of its norm in the kernel (gp), of the weights of costs (if told: else sqrt(d))",
+        "bound on |g| (coordinate), its norm in the kernel (gp), or the cost weights (default then: sqrt(d))",
     ),
     "cost": Setting(
         model_syntax.read,
         AUTO,
-        "cost model: auto (by features), counts, linear, gp, gp(kernel), or a list, one a constraint",
+        "cost model: auto (by features), counts, linear, gp, gp(kernel), or a list with one per constraint",
     ),
     "share_costs": Setting(
         _or(AUTO, _yes_no), AUTO, "one cost estimator for all steps (auto: iff the problem is stationary)"
     ),
     "optimism": Setting(
-        _number(-1, 1), 1.0, "end of the cost interval believed: 1 lower (aggressive), 0 middle, -1 upper"
+        _number(-1, 1), 1.0, "which end of the cost interval is used: 1 lower (aggressive), 0 middle, -1 upper"
     ),
     "known_safe": Setting(
-        _known_safe, "none", "safe actions told in advance: none, safest (the one of lowest g), or from Python an array"
+        _known_safe, "none", "known safe actions: none, safest (the action with the lowest g), or from Python an array"
     ),
     "safe_action": Setting(
         _safe_action, AUTO, "the known safe action of each state: auto (the problem's), safest, or from Python an array"
     ),
     "threshold": Setting(
-        _threshold, AUTO, "costs are linear as c = g + threshold: auto (the problem's), a number, or one a constraint"
+        _threshold,
+        AUTO,
+        "g + threshold is linear in the features: auto (the problem's), a number, or one per constraint",
     ),
     "kappa": Setting(
         _or(AUTO, _number(at_least=0)),
         AUTO,
-        "factor on the width of Q (auto: as printed, 2 H / (room left by the safe action) + 1; 1: none)",
+        "factor on the width of Q (auto: as printed, 2 H / (margin of the safe action) + 1; 1: no factor)",
     ),
-    "react": Setting(_yes_no, False, "use costs seen earlier in the same episode at each step (needs share_costs)"),
-    "floor": Setting(_floor, "k", "least price of harm in episode k: k (as printed), sqrt, or a constant"),
-    "rectify": Setting(_yes_no, False, "price estimated harm only, instead of also crediting estimated safety"),
+    "react": Setting(_yes_no, False, "use the costs of earlier steps of the same episode (needs share_costs)"),
+    "floor": Setting(_floor, "k", "minimum price of violations in episode k: k (as printed), sqrt, or a constant"),
+    "rectify": Setting(_yes_no, False, "price estimated violations only; otherwise estimated safety also earns credit"),
     "seed_episodes": Setting(
         _or(PRINTED, _whole(at_least=0)),
         SEED_EPISODES,
-        "episodes for which only what was told to be safe is played; printed: the formula, above K for any feasible K",
+        "first episodes, in which only known safe actions are played; printed: the formula, above any feasible K",
     ),
     "safety_bonus": Setting(
         _or(PRINTED, _number(at_least=0)),
         SAFETY_BONUS,
-        "weight of doubt about costs in Q (e2 = e3 = e4); printed: the formulas, which keep Q at its cap",
+        "weight of cost uncertainty in Q (e2 = e3 = e4); printed: the formulas, which keep Q at its cap",
     ),
     "lipschitz": Setting(_number(above=0), 1.0, "constant of star-convexity in the printed safety_bonus"),
 }

@@ -41,7 +41,7 @@ class RefitSchedule(NamedTuple):
 
 
 class BuiltAgent(NamedTuple):
-    """An agent made for a problem: the composition of parts, and which estimators are shared over steps."""
+    """An agent built for a problem: the composition of parts, and which estimators are shared over steps."""
 
     agent: Agent
     share_values: bool
@@ -98,7 +98,7 @@ class Resolved:
         if s["precision"] != PRECISIONS[0] and not counted:
             remedy = "" if definition.requires_safe_action else "set value and cost to counts, or "
             raise EverystepError(
-                f"setting precision of {recipe.name} is {s['precision']}, which is for counts of values and costs; "
+                f"setting precision of {recipe.name} is {s['precision']}, which requires counts for values and costs; "
                 f"{remedy}set precision to float64."
             )
         return cls(problem, episodes, recipe, s | cost.to_json() | value.to_json(), phi, cost, value)
@@ -111,13 +111,13 @@ class Resolved:
         return {key: self.values[key] for key in self.recipe.definition.settings}
 
     def build(self) -> BuiltAgent:
-        """The composition itself, as JAX arrays; 64-bit numbers must be on."""
+        """The composition itself, as JAX arrays; requires 64-bit numbers to be enabled."""
         agent = jax.tree.map(jnp.asarray, self.recipe.definition.compose(self))
         return BuiltAgent(agent, self["share_values"], self["share_costs"], self.refits, self["precision"])
 
     @property
     def refits(self) -> tuple[RefitSchedule | None, ...]:
-        """When the kernel of each cost model is fitted again; None for never."""
+        """The schedule by which the kernel of each cost model is fitted again; None for never."""
         return tuple(self._refit(spec.fit, spec.kernel) for spec in self.cost.specs)
 
     def _refit(self, episodes: int, kernel: Kernel | None) -> RefitSchedule | None:
@@ -159,7 +159,7 @@ class Resolved:
     def options(self) -> dict[str, Any]:
         return {"optimism": self["optimism"], "known_safe": self.known_safe, "switch": self.switch}
 
-    # --- what a reader should know -----------------------------------------------------------------------------------
+    # --- for readers of the results ----------------------------------------------------------------------------------
     @property
     def remarks(self) -> tuple[str, ...]:
         """What a reader of the results should know about the models."""
@@ -178,7 +178,7 @@ class Resolved:
 
 
 def _features(problem: FiniteCMDP, agent: str, features: Any) -> np.ndarray | None:
-    """The features (S, A, d) that the setting asks for, checked; None for one-hot ones."""
+    """The features (S, A, d) that the setting selects, checked; None for one-hot features."""
     phi = features if isinstance(features, np.ndarray) else problem.features if features == AUTO else None
     if phi is not None and phi.shape[:2] != (problem.states, problem.actions):
         raise EverystepError(

@@ -1,4 +1,4 @@
-"""What every part of an agent is resolved from: the problem, the settings, and the features."""
+"""The inputs from which every part of an agent is resolved: the problem, the settings, and the features."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Context:
 
     agent     its name, for messages
     given     the settings that the user set
-    values    all settings, with the defaults of those the user did not set
+    values    all settings, with defaults for those the user did not set
     phi       the features (S, A, d), None for one-hot features
     """
 
@@ -62,5 +62,5 @@ def fingerprint(array: np.ndarray) -> str:
 
 def custom_kernels(problem: FiniteCMDP, used: list[kernels.Kernel]) -> str:
     """A hash of the kernels that are custom functions, whose text does not distinguish them."""
-    custom = [kernel for kernel in used if any(isinstance(each, kernels.Custom) for each in kernels.parts_of(kernel))]
+    custom = [kernel for kernel in used if any(isinstance(part, kernels.Custom) for part in kernels.parts_of(kernel))]
     return "".join(f" #{fingerprint(Points.of(problem, kernel).gram)}" for kernel in custom)

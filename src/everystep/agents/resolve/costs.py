@@ -1,4 +1,4 @@
-"""The cost models of an agent on a problem: made from the setting `cost`, and whether their intervals are valid."""
+"""The cost models of an agent on a problem: made from the setting `cost`, with a check of their intervals."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ class ResolvedCosts:
         decided: dict[str, Any] = {}
         contexts = [self.of_model(i) for i in range(len(self.specs))]
         for key, field in (("beta_cost", "beta"), ("lam_cost", "lam"), ("sigma", "sigma")):
-            numbers = [each._asdict()[field] for each in contexts]
+            numbers = [getattr(model_context, field) for model_context in contexts]
             decided[key] = numbers[0] if len(set(numbers)) == 1 else numbers
         text = model_syntax.text(self.specs[0] if len(self.specs) == 1 else self.specs)
         text += custom_kernels(self.context.problem, [spec.kernel for spec in self.specs if spec.kernel is not None])
         return decided | {"cost": text, "known_safe": setting_as_text(self.context["known_safe"])}
 
     def of_model(self, i: int) -> CostContext:
-        """What the intervals of model i depend on, with beta and lam decided."""
+        """Everything that the intervals of model i depend on, with beta and lam decided."""
         context, problem, spec = self.context, self.context.problem, self.specs[i]
         alone = len(self.specs) == 1
         sigmas = np.broadcast_to(np.asarray(problem.noise.cost_sigma, float), (problem.constraints,))
@@ -73,7 +73,7 @@ class ResolvedCosts:
             p=context["p"],
             truth=problem.g if alone else problem.g[i : i + 1],
             shared=context["share_costs"],
-            # A choice made again at every step needs widths at every step, however rare plans are.
+            # A choice that reacts needs widths at every step, even if plans are rare.
             rarely_asked=context["switch"] != "none" and not context["react"],
         )
         tuned = context["radius_cost"] == "tuned"

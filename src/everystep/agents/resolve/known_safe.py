@@ -36,15 +36,15 @@ class KnownSafeCosts:
         problem, agent, values, phi = context.problem, context.agent, context.values, context.phi
         if values["radius_cost"] == "coordinate":
             raise EverystepError(
-                f"setting radius_cost of {agent} is coordinate, which says nothing about untried actions; "
+                f"setting radius_cost of {agent} is coordinate, which has no interval for untried actions; "
                 "choose paper (valid) or tuned."
             )
         safe = known_safe_action(context)
         at_safe = None if phi is None else phi[np.arange(problem.states), safe]
         if at_safe is not None and (nothing := ~at_safe.any(-1)).any():
             raise EverystepError(
-                f"the safe action of {problem.describe(int(nothing.argmax()))} has features that are all zero, so that "
-                f"{agent} learns nothing from its cost about others; give it features."
+                f"the safe action of {problem.describe(int(nothing.argmax()))} has features that are all zero, so "
+                f"{agent} learns nothing from its cost about other actions; give it other features."
             )
         return cls(context, safe, known_threshold(context))
 
@@ -125,7 +125,7 @@ class KnownSafeCosts:
     def kappa(self) -> np.ndarray | None:
         """kappa_h(x) = 2 H / (tau - tau_h(x)) + 1, (T, 1, S), or a number everywhere; None for 1.
 
-        tau - tau_h(x) = -g_h(x, a0), by the constraint that leaves least room. Exempt states have 1.
+        tau - tau_h(x) = -g_h(x, a0), of the constraint with the smallest margin. Exempt states have 1.
         """
         number = self.context["kappa"]
         if number != AUTO:
@@ -141,7 +141,7 @@ class KnownSafeCosts:
 
     @property
     def _fitted(self) -> tuple[np.ndarray, np.ndarray]:
-        """gamma (d, m T) by least squares, and what it misses of c = g + threshold."""
+        """gamma (d, m T) by least squares, and its residuals from c = g + threshold."""
         c = (
             (self.context.problem.g + self.threshold[:, None, None, None])
             .reshape(-1, self.context.problem.states * self.context.problem.actions)
@@ -163,23 +163,23 @@ class KnownSafeCosts:
 
     def remarks(self) -> tuple[str, ...]:
         """What a reader of the results should know about the cost model."""
-        said = []
+        remarks = []
         if self._misfit > 1e-9:
-            said.append(
+            remarks.append(
                 f"costs plus the threshold are not linear in the features, by up to {self._misfit:.2g}: the intervals "
                 f"of {self.context.agent} carry no probability; set threshold, or give other features."
             )
         elif not self._tuned and self._norm > self.bound * (1 + 1e-9):
-            said.append(
+            remarks.append(
                 f"the weights of costs have a norm of {self._norm:.4g}, above the bound {self.bound:.4g}: the "
                 f"intervals of {self.context.agent} carry no probability; set bound to at least that."
             )
-        return tuple(said)
+        return tuple(remarks)
 
 
 def knowledge_as_json(context: Context, threshold: np.ndarray) -> dict[str, Any]:
     """The settings safe_action and threshold; the actions as configured, because `auto` and `safest` name them."""
-    numbers = [float(each) for each in threshold]
+    numbers = [float(number) for number in threshold]
     return {
         "safe_action": setting_as_text(context["safe_action"]),
         "threshold": numbers[0] if len(set(numbers)) == 1 else numbers,

@@ -1,4 +1,4 @@
-"""LSVI-NEW made for a problem: what it requires, checked, and the numbers of its paper.
+"""LSVI-NEW built for a problem: its requirements, checked, and the numbers of its paper.
 
 Known in advance: the features of all triples, their supports, the mean reward, a safe action for every state of the
 seed subgraph, the threshold tau, and at each step the exact cost c0_h of one triple of the seed (here: the safest).
@@ -16,15 +16,15 @@ seed subgraph, the threshold tau, and at each step the exact cost c0_h of one tr
     e3_h          (4 beta H / delta) / (B_f - kappa)
     e4            4 beta H / B_1
 
-By default the cost radius is as printed (with p split over estimators and constraints): safety is what the agent
-promises. The others keep Q at its cap, and K' above K, for any K that can be run. So by default e1 is the tuned `beta`,
-e2 = e3 = e4 = `safety_bonus` and K' = `seed_episodes` are plain numbers; `radius=paper`, `safety_bonus=printed` and
-`seed_episodes=printed` ask for the formulas. The ridge is printed as lam = d; the radius holds for any, and a small one
-makes it small.
+By default the cost radius is as printed (with p split over estimators and constraints), because the agent promises
+safety. The other formulas keep Q at its cap, and K' above K, for any feasible K. So by default e1 is the tuned `beta`,
+and e2 = e3 = e4 = `safety_bonus` and K' = `seed_episodes` are plain numbers; `radius=paper`, `safety_bonus=printed` and
+`seed_episodes=printed` select the formulas. The ridge is printed as lam = d; the radius holds for any ridge, and is
+small for a small one.
 
 Readings of the paper: delta, the Lipschitz constant of star-convexity, is a setting (`lipschitz`); lambda0 is taken as
 the smallest eigenvalue of the mean perp(phi) perp(phi)^T over the seed's triples, without the known direction; p
-is the p of all intervals.
+is that of all intervals.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class MixtureNumbers:
     graph: TripleGraph
 
     def check(self) -> None:
-        """Raise settings that do not fit."""
+        """Raise an error if a setting does not fit."""
         for key in ("radius", "radius_cost"):
             if self.context[key] == "coordinate":
                 raise EverystepError(
@@ -110,7 +110,7 @@ class MixtureNumbers:
 
     @property
     def printed_beta(self) -> float:
-        """The one beta of the paper; b is `beta` where the value radius is printed, too."""
+        """beta of the paper; b is `beta` if the value radius is printed as well."""
         d, b = float(self.graph.d), float(self.context["beta"]) if self.context["radius"] == "paper" else 1.0
         values = b * d * self.context.problem.horizon * math.sqrt(math.log(d * self.observations / self.context["p"]))
         with jax.enable_x64(True):
@@ -127,8 +127,8 @@ class MixtureNumbers:
         """K'."""
         if self.context["seed_episodes"] != PRINTED:
             return float(self.context["seed_episodes"])
-        several = math.sqrt(self.observations) * math.log(self.graph.d / self.context["p"])
-        return float(math.ceil(4 * self.printed_beta * self.graph.longest * several))
+        growth = math.sqrt(self.observations) * math.log(self.graph.d / self.context["p"])
+        return float(math.ceil(4 * self.printed_beta * self.graph.longest * growth))
 
     def bonuses(self) -> Bonuses:
         """e2, e3 and e4."""
@@ -258,7 +258,7 @@ class ResolvedTripleCosts:
 
 
 def resolve_mixture(context: Context) -> tuple[ResolvedMixtureValues, ResolvedTripleCosts]:
-    """Both models, with everything checked that the agent requires."""
+    """Both models, with all requirements of the agent checked."""
     graph = TripleGraph(context)
     graph.check()
     numbers = MixtureNumbers(context, graph)

@@ -1,4 +1,4 @@
-"""What LSVI-NEW knows in advance: the graph of triples, the seed subgraph, and one triple with its exact cost."""
+"""The prior knowledge of LSVI-NEW: the graph of triples, the seed subgraph, and one triple with its exact cost."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from everystep.mdp.cmdp import Factored
 
 @dataclass(frozen=True, eq=False)
 class TripleGraph:
-    """The features of all triples (x, a, x'), their supports, and the subgraph that the known safe actions keep to."""
+    """The features of all triples (x, a, x'), their supports, and the subgraph in which the known safe actions stay."""
 
     context: Context
 
     def check(self) -> None:
-        """Raise what the agent requires and the problem does not have."""
+        """Raise an error if the problem lacks something that the agent requires."""
         problem, agent = self.context.problem, self.context.agent
         if problem.known.triples is None:
             raise EverystepError(
@@ -32,13 +32,13 @@ class TripleGraph:
             action = problem.describe_action(int(self.safe_action[outside[0]]))
             raise EverystepError(
                 f"{agent} requires a subgraph that its known safe actions never leave, but {action} in "
-                f"{problem.describe(outside[0])}, where an episode starts, may meet a cost above the threshold, then "
-                "or later; give a safe_action whose every next state is safe."
+                f"{problem.describe(outside[0])}, where an episode starts, may lead to a cost above the threshold "
+                "then or later; give a safe_action whose next states are all safe."
             )
         if not self._usable.any((1, 2, 3)).all():
             raise EverystepError(
                 f"{agent} requires a triple of the seed whose features are not all zero and which is possible "
-                f"at every step, and the problem '{problem.name}' has none; give triples of safe actions such features."
+                f"at every step, but the problem '{problem.name}' has none; give triples of safe actions such features."
             )
 
     @cached_property
@@ -88,7 +88,7 @@ class TripleGraph:
 
     @cached_property
     def seed_states(self) -> np.ndarray:
-        """The largest set of states that the known safe actions keep safe, triple by triple, and never leave, (S,)."""
+        """The largest set of states where the known safe actions are safe for all triples and which they never leave."""
         x, successors = np.arange(self.context.problem.states), self.context.problem.world.successors
         at = np.tile(x, (len(x), 1)) if successors is None else np.asarray(successors).T
         follows = self.ever[self.safe_action, :, x]  # (S, J)

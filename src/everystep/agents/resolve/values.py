@@ -46,13 +46,13 @@ class ResolvedValues:
         if isinstance(choice, InKernel) and radius != "tuned":
             raise EverystepError(
                 f"setting radius of {agent} is {radius}, but its values are in the space of a kernel, where no printed "
-                "radius is a number; set radius to tuned, and radius_cost as you like."
+                "radius applies; set radius to tuned (radius_cost may differ)."
             )
         counted = problem.actions * problem.states**2 * (1 if values["share_values"] else problem.horizon)
         if choice != "linear" and isinstance(problem.P, Factored) and counted > MOST_COUNTS:
             raise EverystepError(
                 f"setting value of {agent} is {choice}, but any of the {problem.states} states of '{problem.name}' may "
-                f"follow any other, so that {counted:.1e} counts would be kept; leave features at auto, or give some."
+                f"follow any other, so {counted:.1e} counts would be stored; leave features at auto, or give an array."
             )
         if radius == "coordinate" and choice != "counts":
             raise EverystepError(
@@ -74,11 +74,11 @@ class ResolvedValues:
             return ()
         return (f"the value kernel {self.kernel} tells {self.context.agent} where each action aims; counts do not.",)
 
-    longest = 1.0  # ||phi(x, a)|| is at most that
+    longest = 1.0  # an upper bound on ||phi(x, a)||
 
     @property
     def d(self) -> float:
-        """The number of features: of a kernel, the points it tells apart."""
+        """The number of features; for a kernel, the number of points it distinguishes."""
         if self.kernel is not None:
             return float(len(Points.of(self.context.problem, self.kernel).gram))
         phi = self.context.phi
