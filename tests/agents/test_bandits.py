@@ -43,7 +43,7 @@ def posterior(gram, arms, y, noise):
 
 
 def rpol_transcribed(gram, pulled, rewards, costs, floor):
-    """RPOL as its paper says it. Where several arms score alike it follows the run, if that pulled one of them."""
+    """RPOL as in its paper. Where several arms have the same score it follows the run, if that pulled one of them."""
     price, arms = 1.0, []
     for t, pull in enumerate(pulled):
         f, wide = posterior(gram, pulled[:t], rewards[:t], 0.01)
@@ -56,7 +56,7 @@ def rpol_transcribed(gram, pulled, rewards, costs, floor):
 
 
 @pytest.mark.parametrize("name", ["arms", "continuum"])
-def test_rpol_pulls_what_its_paper_says(name):
+def test_rpol_pulls_the_arms_of_its_paper(name):
     bandit = problem(name)
     arms, rewards, costs, _ = played(agents.rpol(), bandit)
     if name == "arms":
@@ -85,7 +85,7 @@ def test_the_floor_of_lsvi_ae_changes_the_price_and_nothing_before_it():
     for prices, seen, floor in ((price, costs, np.sqrt(t)), (price_k, costs_k, t)):
         np.testing.assert_allclose(prices[1:], np.maximum(prices[:-1] + np.maximum(seen[:-1], 0), floor), atol=1e-12)
     first = int((arms != arms_k).argmax())
-    assert first > 40  # the same pulls, for which harm costs more and more
+    assert first > 40  # the same pulls, with a growing price of violations
     assert price_k[first] > 3 * price[first]
 
 
@@ -141,7 +141,7 @@ def test_the_arm_that_pays_most_is_unsafe_and_the_safest_is_not_the_best_safe_on
         ),
     ],
 )
-def test_bandits_that_are_none_are_refused(make, sentence):
+def test_invalid_bandits_are_refused(make, sentence):
     with pytest.raises(EverystepError, match=sentence):
         make()
 

@@ -1,4 +1,4 @@
-"""LSVI-NEW: it does what its formulas say, admits no more than it is sure of, and learns what it may."""
+"""LSVI-NEW: it follows its formulas, admits certified actions only, and learns within them."""
 
 from functools import cache
 
@@ -29,10 +29,10 @@ TRAP, PIT = 4, 5
 
 @cache
 def passage(constraints=1, stepped=False, start=0, known=None):
-    """Six states. Landing in the pit is dangerous; the trap is harmless itself, but every action there may lead on.
+    """Six states. Landing in the pit is unsafe; the trap is safe itself, but every action there may lead to the pit.
 
-    Each (x, a) has two or three next states. Action 0 keeps to states 0 to 3 and is the one told. Costs are of the
-    state landed in, by three features of it; P mixes two kernels in unknown shares.
+    Each (x, a) has two or three next states. Action 0 stays in states 0 to 3 and is the known safe action. Costs depend
+    on three features of the state reached; P mixes two kernels with unknown weights.
     """
     rng = np.random.default_rng(5)
     S, A, H = 6, 4, 4
@@ -108,8 +108,8 @@ def triple_costs(p):
     return by_step(g, p.horizon, 1) + p.known.threshold[:, None, None, None, None]
 
 
-def safest_told(p, seed):
-    """The told triple of every step: the one of the seed with the lowest cost beyond the threshold."""
+def safest_known(p, seed):
+    """The known triple of every step: the one of the seed with the lowest cost beyond the threshold."""
     cost, tau, P = triple_costs(p), p.known.threshold, by_step(p.P, p.horizon)
     phi0, c0 = [], []
     for h in range(p.horizon):
@@ -136,13 +136,13 @@ def drawn(case):
 
 @cache
 def expected(case):
-    """What the transcription says."""
+    """The run of the transcription."""
     s = resolved(case)
     p, settings = s.problem, CASES[case][2]
     H, K, d = p.horizon, EPISODES, p.known.triples.shape[-1]
     draw, _, priority = drawn(case)
     seed = np.where(p.exempt, -1, p.known.safe_action)
-    phi0, c0 = safest_told(p, seed)
+    phi0, c0 = safest_known(p, seed)
     T = K * H if s["share_costs"] else K
     estimators = p.constraints * (1 if s["share_costs"] else H)
     sigma, bound = float(np.max(p.noise.cost_sigma)), settings.get("bound", np.sqrt(d))
@@ -227,7 +227,7 @@ def test_rare_plans_are_rare():
 
 
 def test_the_trap_is_entered_by_the_last_step_only():
-    """Landing there is harmless, and nothing follows the last step; before, every action leads on to the pit."""
+    """Landing there is safe, and nothing follows the last step; before that, every action leads to the pit."""
     want, p = expected("shared"), passage()
     leads_there = (p.P[0, :4, :, TRAP] > 0) & (p.P[0, :4, :, PIT] == 0)
     assert leads_there.any()
@@ -236,7 +236,7 @@ def test_the_trap_is_entered_by_the_last_step_only():
 
 
 @pytest.mark.parametrize("case", ["shared", "rare plans"])
-def test_the_compiled_scan_lives_the_same_episodes(case):
+def test_the_compiled_scan_plays_the_same_episodes(case):
     s, want = resolved(case), expected(case)
     p = s.problem
     curves = es.run(p, s.recipe, episodes=EPISODES, seeds=[9, SEED]).curves["lsvi-new"]
@@ -259,13 +259,13 @@ def test_a_probe_finds_the_values_the_plan_was_made_by():
 
 # --- the closure -----------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("seed", range(4))
-def test_what_is_admitted_is_what_can_be_followed_to_the_end_without_harm(seed):
+def test_what_is_admitted_can_be_followed_to_the_end_without_violations(seed):
     rng = np.random.default_rng(seed)
     H, S, A, J = 4, 7, 3, 2
     successors = np.stack([rng.choice(S, J, replace=False) for _ in range(S)], 1)
     support = rng.random((H, A, J, S)) < 0.6
     support[:, :, 0] |= ~support.any(2)
-    harmless = rng.random((H, A, S)) < 0.45
+    certified = rng.random((H, A, S)) < 0.45
     doubt = rng.random((H, A, S))
     nothing = np.zeros((A, S), bool)
     graph = SafeGraph(
@@ -275,12 +275,12 @@ def test_what_is_admitted_is_what_can_be_followed_to_the_end_without_harm(seed):
         jnp.asarray(nothing),
         Bonuses(jnp.full(H, 2.0), jnp.full(H, 3.0), jnp.asarray(5.0)),
     )
-    ghat = jnp.asarray(np.where(harmless, -0.1, 0.1))[:, None]
+    ghat = jnp.asarray(np.where(certified, -0.1, 0.1))[:, None]
     got = graph.belief(ghat, TripleEstimate(ghat, 0 * ghat, jnp.asarray(doubt), jnp.asarray(True)))
 
     after = lambda h, a, x: [successors[j, x] for j in range(J) if support[h, a, j, x]]
     safe = lambda h, x: h == H or any(admitted(h, a, x) for a in range(A))
-    admitted = lambda h, a, x: harmless[h, a, x] and all(safe(h + 1, y) for y in after(h, a, x))
+    admitted = lambda h, a, x: certified[h, a, x] and all(safe(h + 1, y) for y in after(h, a, x))
 
     def beyond(h, a, x):
         if h + 1 == H:
@@ -298,20 +298,20 @@ def test_what_is_admitted_is_what_can_be_followed_to_the_end_without_harm(seed):
     assert not got.actions[0].any(0).all()
 
 
-# --- what it is worth ------------------------------------------------------------------------------------------------
+# --- runs ------------------------------------------------------------------------------------------------------------
 def of_one_action(p):
-    """The value of always playing what is told."""
+    """The value of always playing the known safe action."""
     policy = np.broadcast_to(p.known.safe_action, (p.horizon, p.states))
     return oracle.evaluate(by_step(p.P, p.horizon), by_step(p.r, p.horizon), policy)[p.start[0]]
 
 
-def test_it_learns_without_harm_on_the_synthetic_problem():
+def test_it_learns_without_violations_on_the_synthetic_problem():
     p = synthetic()
     curves = es.run(p, lsvi_new(switch=1.5), episodes=1000, seeds=2).curves["lsvi-new"]
-    told, best = of_one_action(p), planner.solve(p).value
-    np.testing.assert_allclose(curves["value"][:, :20], told)
+    known, best = of_one_action(p), planner.solve(p).value
+    np.testing.assert_allclose(curves["value"][:, :20], known)
     assert curves["violation"].sum() == 0
-    assert (curves["value"][:, -1] > (told + best) / 2).all()
+    assert (curves["value"][:, -1] > (known + best) / 2).all()
 
 
 def test_one_hot_triples_never_lead_beyond_the_seed():
@@ -361,7 +361,7 @@ def test_what_is_missing_is_named_with_how_to_give_it(known, words):
 
 
 def ring(stepped):
-    """Round and round: a0 is safe, the other action is not; what a0 does has features of zero, or changes by step."""
+    """A ring: a0 is safe, the other action is not; the triples of a0 have features of zero, or change by step."""
     P, g = np.zeros((2, 3, 2, 3)), np.full((3, 2), -0.2)
     for x in range(3):
         P[0, x, :, (x + 1) % 3] = P[1, x, :, (x + 1 + stepped) % 3] = 1
@@ -373,25 +373,25 @@ def ring(stepped):
 
 
 @pytest.mark.parametrize("stepped", [False, True])
-def test_a_seed_without_a_triple_that_can_be_told_is_refused(stepped):
+def test_a_seed_without_a_usable_triple_is_refused(stepped):
     with pytest.raises(EverystepError, match="requires a triple of the seed whose features are not all zero"):
         es.run(ring(stepped), "lsvi-new", episodes=2, seeds=1)
 
 
-def test_features_it_does_not_use_may_be_as_long_as_they_like():
+def test_features_it_does_not_use_may_have_any_norm():
     p = synthetic()
     same = {"start": 0, "horizon": 3, "noise": p.noise, "known": p.known}
     long = FiniteCMDP(p.P[0], p.r[0], p.g[:, 0], features=np.full((p.states, p.actions, 2), 9.0), **same)
     assert lsvi_new().resolve(long, 5).remarks == lsvi_new().resolve(p, 5).remarks
 
 
-def test_an_environment_cannot_tell_it_what_it_must_know():
+def test_it_is_refused_on_environments_because_these_list_no_safe_actions():
     pytest.importorskip("gymnasium")
     with pytest.raises(EverystepError, match="lsvi-new requires"):
         es.train("FrozenLake-v1", "lsvi-new", episodes=1)
 
 
-def test_the_lake_tells_it_nothing():
+def test_the_lake_lacks_what_it_requires():
     with pytest.raises(EverystepError, match="problem 'frozen-lake"):
         es.run(frozen_lake(), "lsvi-new", episodes=2, seeds=1)
 
@@ -419,7 +419,7 @@ def test_settings_that_make_no_sense_are_refused(settings, words):
         Recipe("lsvi-new", settings).resolve(passage(), 10)
 
 
-def test_the_printed_seed_phase_outlasts_the_run_and_this_is_said():
+def test_a_remark_reports_that_the_printed_seed_phase_outlasts_the_run():
     s = Recipe("lsvi-new", {"seed_episodes": "printed"}).resolve(synthetic(), 10_000)
     assert "plays the known safe actions in all 10000 episodes" in s.remarks[0]
 

@@ -1,4 +1,4 @@
-"""SLUCB-QVI and RSLUCB-QVI: what they are told, what they believe, and that they learn without ever being unsafe."""
+"""SLUCB-QVI and RSLUCB-QVI: what they require, what they estimate, and that they learn without violations."""
 
 import jax
 import jax.numpy as jnp
@@ -43,7 +43,7 @@ def star(seed=0, states=8, d=5, horizon=3, directions=3, known=None) -> FiniteCM
 
 
 def literal(phi, safe, c0, seen, costs, lam):
-    """Mean cost, its norm, and the matrices A^+ of every state, as printed: one regression a state, by pinv."""
+    """Mean cost, its norm, and the matrices A^+ of every state, as printed: one regression per state, by pinv."""
     S, A, d = phi.shape
     mean, norm, plus = np.zeros((S, A)), np.zeros((S, A)), np.zeros((S, d, d))
     for x in range(S):
@@ -64,8 +64,8 @@ def literal(phi, safe, c0, seen, costs, lam):
     return mean, norm, plus
 
 
-def told(g, safe, threshold) -> KnownSafeAction:
-    """What is known of g (T, m, S, A), as a model takes it."""
+def known_action(g, safe, threshold) -> KnownSafeAction:
+    """The prior knowledge of g (T, m, S, A), as a cost model receives it."""
     S, A = g.shape[2:]
     one_hot = np.eye(A, dtype=bool)[safe].T
     return KnownSafeAction(jnp.asarray(one_hot), jnp.asarray(g[:, :, np.arange(S), safe]), jnp.asarray(threshold))
@@ -85,7 +85,7 @@ def test_one_gram_matrix_gives_what_a_regression_for_each_state_gives(steps):
     S, A, d, m, lam = 3, 4, 5, 2, 0.7
     phi, safe, threshold = rng.normal(size=(S, A, d)), rng.integers(0, A, S), np.array([0.5, -0.2])
     g = rng.uniform(-1, 1, (steps, m, S, A))
-    known = told(g, safe, threshold)
+    known = known_action(g, safe, threshold)
     ridge = LinearCosts(Tuned(1.5), lam, jnp.asarray(phi.swapaxes(0, 1)), OnDemand())
     model = ProjectedCosts(ridge, known, jnp.asarray(phi[np.arange(S), safe]))
     state = model.init(Sizes(S, A, 1, 4, m), steps)
@@ -114,12 +114,12 @@ def test_one_gram_matrix_gives_what_a_regression_for_each_state_gives(steps):
 
 
 @pytest.mark.parametrize("steps", [1, 4], ids=["shared", "step-indexed"])
-def test_one_hot_features_as_counts_and_as_vectors_believe_the_same(steps):
+def test_one_hot_features_as_counts_and_as_vectors_give_the_same_estimates(steps):
     rng = np.random.default_rng(1)
     S, A, m, lam = 3, 4, 2, 0.3
     phi = np.eye(S * A).reshape(S, A, S * A)
     safe = rng.integers(0, A, S)
-    known = told(rng.uniform(-1, 0, (1, m, S, A)), safe, np.array([0.4, 0.1]))
+    known = known_action(rng.uniform(-1, 0, (1, m, S, A)), safe, np.array([0.4, 0.1]))
     dense = LinearCosts(Tuned(0.8), lam, jnp.asarray(phi.swapaxes(0, 1)), OnDemand())
     models = (
         ProjectedCosts(dense, known, jnp.asarray(phi[np.arange(S), safe])),
@@ -141,7 +141,7 @@ def test_one_hot_features_as_counts_and_as_vectors_believe_the_same(steps):
     )
 
 
-# --- what comes out --------------------------------------------------------------------------------------------------
+# --- runs ------------------------------------------------------------------------------------------------------------
 @pytest.fixture(scope="module")
 def bed():
     return star()
@@ -172,10 +172,10 @@ def test_slucb_qvi_learns_and_no_action_it_takes_is_unsafe(bed):
     assert (curves["expected_violation"] == 0).all()
     assert (share_of_gap(bed, curves) > 0.5).all()
     assert "mixture_violation" not in curves
-    told_safe = result.certified["slucb-qvi"]
-    assert told_safe["p"] == 0.05
-    assert told_safe["seeds_with_a_false_label"] == 0
-    assert 5 < told_safe["safe_set"] < bed.actions
+    certified = result.certified["slucb-qvi"]
+    assert certified["p"] == 0.05
+    assert certified["seeds_with_a_false_label"] == 0
+    assert 5 < certified["safe_set"] < bed.actions
 
 
 def test_rslucb_qvi_learns_and_is_safe_in_the_mean_over_its_draws_alone(few, runs):
@@ -209,7 +209,7 @@ def test_rslucb_qvi_leaves_the_safe_action_on_a_lake(pond):
 
 
 @pytest.mark.parametrize("name", ["slucb-qvi", "rslucb-qvi"])
-def test_stepping_and_rare_plans_keep_the_same_books(name, few, runs):
+def test_stepping_and_rare_plans_record_the_same(name, few, runs):
     compiled = runs[name].curves[name]
     built = agents.Recipe(name, {"switch": 2}).resolve(few, 2000).build()
     carry = loop.start(built.agent, few.sizes, built.share_values, built.share_costs)
@@ -229,14 +229,14 @@ def test_what_is_missing_is_named_with_how_to_give_it(pond, name):
         agents.Recipe(name).resolve(pond, 10)
 
 
-def test_an_environment_cannot_tell_what_they_must_know():
+def test_they_are_refused_on_environments_because_these_list_no_safe_actions():
     pytest.importorskip("gymnasium")
     with pytest.raises(es.EverystepError, match="requires a known safe action and its cost for every state"):
         es.train("CartPole-v1", agents.slucb_qvi(), constraint=lambda *step: -1.0, episodes=1)
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"safe_action": [0, 1]}, "give 8 actions from 0 to 15"),
         ({"safe_action": np.full(8, 15)}, "it must have g < 0"),
@@ -246,12 +246,12 @@ def test_an_environment_cannot_tell_what_they_must_know():
         ({"kappa": -1}, "at least 0, or auto"),
     ],
 )
-def test_what_does_not_fit_is_said(bed, settings, said):
-    with pytest.raises(es.EverystepError, match=said):
+def test_a_setting_that_does_not_fit_is_refused(bed, settings, message):
+    with pytest.raises(es.EverystepError, match=message):
         agents.slucb_qvi(**settings).resolve(bed, 10)
 
 
-def test_intervals_are_worth_nothing_when_costs_are_not_linear_or_outgrow_their_bound(bed):
+def test_intervals_carry_no_probability_when_costs_are_not_linear_or_exceed_their_bound(bed):
     wrong = agents.slucb_qvi(threshold=0, features=bed.features[..., :4]).resolve(bed, 10)
     assert wrong.confidence is None
     assert "not linear in the features" in wrong.remarks[0]
@@ -276,8 +276,8 @@ def test_kappa_is_as_printed_or_a_number(bed):
     assert (agents.slucb_qvi(kappa=2).resolve(bed, 10).value.factor == 2).all()
 
 
-# --- what a problem knows --------------------------------------------------------------------------------------------
-def test_what_is_known_is_saved_read_back_and_part_of_what_a_run_is(bed, tmp_path):
+# --- prior knowledge of a problem ------------------------------------------------------------------------------------
+def test_prior_knowledge_is_saved_read_back_and_part_of_the_identity_of_a_run(bed, tmp_path):
     save_problem(bed, tmp_path / "star.npz")
     again = es.problems.load(str(tmp_path / "star.npz"))
     np.testing.assert_array_equal(again.known.threshold, [0.5])
@@ -289,7 +289,7 @@ def test_what_is_known_is_saved_read_back_and_part_of_what_a_run_is(bed, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("known", "said"),
+    ("known", "message"),
     [
         (Known(safe_action=[0, 1]), "give 8 actions from 0 to 15"),
         (Known(safe_action=np.full(8, 15)), "give an action with g < 0"),
@@ -300,6 +300,6 @@ def test_what_is_known_is_saved_read_back_and_part_of_what_a_run_is(bed, tmp_pat
         (Known(triples=np.zeros((8, 16, 2))), "a vector for every state, action and next state"),
     ],
 )
-def test_what_is_known_must_fit_the_problem(known, said):
-    with pytest.raises(es.EverystepError, match=said):
+def test_prior_knowledge_must_fit_the_problem(known, message):
+    with pytest.raises(es.EverystepError, match=message):
         star(known=known)

@@ -1,4 +1,4 @@
-"""Two drivers, one trajectory; and what a seed does depends on nothing but the seed."""
+"""Two drivers, one trajectory; and the run of a seed depends on that seed alone."""
 
 from dataclasses import replace
 
@@ -94,7 +94,7 @@ def test_the_worlds_draws_belong_to_seed_episode_and_step_alone(pond):
 
 @pytest.mark.quick
 def test_agents_meet_the_same_world_so_that_comparisons_pair(pond):
-    # With a price of zero until the first harm, all three agents must live the very same first episode.
+    # With a price of zero until the first violation, all three agents must have exactly the same first episode.
     result = es.run(pond, ["lsvi-ae", "lsvi", "lsvi-primal"], episodes=1, seeds=20)
     first = [curves["return"][:, 0] for curves in result.curves.values()]
     np.testing.assert_array_equal(first[0], first[1])

@@ -1,4 +1,4 @@
-"""Gaussian-process cost models inside agents: valid intervals, other ways to say the same model, reacting."""
+"""Gaussian-process cost models inside agents: valid intervals, equivalent models, reacting."""
 
 import math
 
@@ -70,7 +70,7 @@ def test_a_linear_kernel_is_ridge_regression(share):
         np.testing.assert_allclose(one[column], other[column], rtol=0, atol=1e-8)
 
 
-def test_a_kernel_that_tells_all_actions_apart_is_counting(pond):
+def test_a_kernel_that_distinguishes_all_actions_is_counting(pond):
     lam = 0.1
     counts = es.agents.lsvi_ae(lam_cost=lam, beta_cost=0.3)
     kernel = es.agents.lsvi_ae(
@@ -94,7 +94,7 @@ def test_a_growing_set_of_points_gives_the_same_run_as_the_grid(pond, share):
     np.testing.assert_allclose(*lower, rtol=0, atol=1e-8)
 
 
-def test_each_constraint_may_have_a_model_of_its_own_and_its_own_column():
+def test_each_constraint_may_have_its_own_model_and_its_own_column():
     problem = featured(m=2)
     cost = ["counts", es.gp(es.kernels.Linear(on="features"))]
     result = es.run(problem, es.agents.lsvi_ae(cost=cost), episodes=30, seeds=2)
@@ -166,19 +166,19 @@ def test_a_reacting_agent_steps_as_it_scans(pond, cost):
 
 
 def test_a_reacting_agent_meets_each_hazard_about_once(lake):
-    """One observation of a hazard by its landing cell is enough for every action that aims at it, at once."""
+    """One observation of a hazard by its landing cell is enough for all actions that aim at it."""
     result = es.run(lake, es.agents.lsvi_ae(cost="gp", react=True), episodes=150, seeds=4)
     assert result.curves["lsvi-ae"]["violation"].sum(1).max() <= 11
     assert "tells lsvi-ae where each action aims" in result.summary["remarks"][0]
 
 
-def test_an_agent_without_its_problems_features_is_told(pond):
+def test_linear_costs_without_features_are_refused(pond):
     with pytest.raises(EverystepError, match="has no features"):
         es.run(pond, es.agents.lsvi_ae(cost="linear"), episodes=1, seeds=1)
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"cost": "gp(rbf(2))"}, "a kernel has no on=; choose on= from state, action, position"),
         ({"cost": "gp(rbf(2, on=speed))"}, "is on 'speed', which the problem does not have"),
@@ -204,18 +204,18 @@ def test_an_agent_without_its_problems_features_is_told(pond):
         ({"cost": np.zeros(3)}, "write auto, counts, linear, gp"),
     ],
 )
-def test_what_does_not_fit_is_said_in_a_sentence(pond, settings, said):
-    with pytest.raises(EverystepError, match=said):
+def test_a_setting_that_does_not_fit_is_refused_in_one_sentence(pond, settings, message):
+    with pytest.raises(EverystepError, match=message):
         es.run(pond, es.agents.lsvi_ae(**settings), episodes=1, seeds=1)
 
 
-def test_a_problems_own_kernel_that_cannot_be_read_is_said():
+def test_a_kernel_of_the_problem_that_cannot_be_read_is_reported():
     problem = FiniteCMDP(np.ones((1, 1, 1)), np.ones((1, 1)), -np.ones((1, 1)), horizon=2, kernel="rfb(2)", name="mine")
     with pytest.raises(EverystepError, match=r"problem 'mine': its kernel is 'rfb\(2\)'; no kernel 'rfb'"):
         es.run(problem, es.agents.lsvi_ae(cost="gp"), episodes=1, seeds=1)
 
 
-def test_a_coordinate_needs_a_name_that_a_kernel_can_say():
+def test_a_coordinate_needs_a_name_that_a_kernel_can_refer_to():
     for name in ("x/y", "state"):
         with pytest.raises(EverystepError, match="use another word"):
             FiniteCMDP(np.ones((1, 1, 1)), np.ones((1, 1)), -np.ones((1, 1)), coordinates={name: np.zeros((1, 1))})
@@ -246,13 +246,13 @@ def test_costs_that_are_not_numbers_are_refused():
         es.run(broken, es.agents.lsvi_ae(cost="gp(linear(on=features))"), episodes=1, seeds=1)
 
 
-# --- the dial --------------------------------------------------------------------------------------------------------
-def test_a_conservative_agent_that_knows_safe_actions_does_less_harm(pond):
+# --- optimism --------------------------------------------------------------------------------------------------------
+def test_a_conservative_agent_with_known_safe_actions_has_fewer_violations(pond):
     safest = np.argmin(pond.g[0, 0], axis=1)
-    told = [
+    recipes = [
         es.agents.lsvi_ae(optimism=-1, known_safe=known) for known in ("safest", safest, np.eye(4, dtype=bool)[safest])
     ]
-    results = [es.run(pond, each, episodes=60, seeds=3).curves["lsvi-ae"] for each in told]
+    results = [es.run(pond, recipe, episodes=60, seeds=3).curves["lsvi-ae"] for recipe in recipes]
     np.testing.assert_array_equal(results[0]["return"], results[1]["return"])
     np.testing.assert_array_equal(results[0]["return"], results[2]["return"])
     assert results[0]["violation"].sum() == 0

@@ -1,4 +1,4 @@
-"""The kernel value model: the dual formula by brute force, its two special cases, and how it is asked for."""
+"""The kernel value model: the dual formula by brute force, its two special cases, and its settings."""
 
 import math
 
@@ -90,7 +90,7 @@ def test_the_estimate_is_the_dual_formula_of_kernel_regression(steps, listed):
 
 
 @pytest.mark.quick
-def test_what_is_seen_at_one_place_is_expected_at_its_neighbours():
+def test_an_observation_at_one_point_changes_the_estimate_at_its_neighbours():
     kernel = np.exp(-((np.arange(15)[:, None] - np.arange(15)) ** 2) / 8)
     point = np.arange(15, dtype=np.int32).reshape(A, S)
     model = jax.tree.map(jnp.asarray, KernelValues(Tuned(0.0), LAM, CAP, None, kernel, point))
@@ -104,7 +104,7 @@ def test_what_is_seen_at_one_place_is_expected_at_its_neighbours():
 
 # --- special cases ---------------------------------------------------------------------------------------------------
 def beliefs(problem, recipe, episodes=60, seed=3):
-    """What an agent believes along its own run, V_h before every episode, and what it met."""
+    """The estimates of an agent along its own run, V_h before every episode, and its observations."""
     built = recipe.resolve(problem, episodes).build()
     agent, sizes = built.agent, problem.sizes
     state = algorithm.init(agent, sizes, built.share_values, built.share_costs)
@@ -130,12 +130,12 @@ def test_a_linear_kernel_is_the_linear_model_along_a_run(stationary):
         np.testing.assert_allclose(other, one, rtol=0, atol=1e-9)
 
 
-def test_a_kernel_left_open_is_the_linear_one_on_the_problems_features():
+def test_a_kernel_without_arguments_is_the_linear_one_on_the_problems_features():
     assert es.agents.lsvi(value="kernel").resolve(featured(), 10)["value"] == "kernel(linear(on=features))"
 
 
 @pytest.mark.parametrize("share", [True, False])
-def test_a_kernel_that_tells_all_actions_apart_is_counting_along_a_run(pond, share):
+def test_a_kernel_that_distinguishes_all_actions_is_counting_along_a_run(pond, share):
     counts = beliefs(pond, es.agents.lsvi_ae(share_values=share))
     kernel = beliefs(pond, es.agents.lsvi_ae(value=TELLS_ALL_APART, share_values=share))
     for one, other in zip(counts, kernel, strict=True):
@@ -159,7 +159,7 @@ def test_values_may_count_where_costs_are_linear():
     assert changed(agent.costs, lambda state: agent.costs.estimate(state, k).mean).all()
 
 
-def test_a_run_with_a_kernel_says_what_it_knew(pond):
+def test_a_run_with_a_kernel_reports_what_the_kernel_reveals(pond):
     recipe = es.agents.lsvi_primal(value=es.kernel(RBF(1.0, on="landing") * Categorical(on="action")))
     result = es.run(pond, recipe, episodes=40, seeds=2)
     assert np.isfinite(result.curves["lsvi-primal"]["value"]).all()
@@ -169,26 +169,26 @@ def test_a_run_with_a_kernel_says_what_it_knew(pond):
 
 @pytest.mark.parametrize("name", ["lsvi-ae", "lsvi", "lsvi-primal", "slucb-qvi", "rslucb-qvi"])
 def test_agents_take_a_kernel(pond, name):
-    told = {"safe_action": "safest"} if es.agents.REGISTERED[name].requires_safe_action else {}
-    built = es.agents.Recipe(name, {"value": RBF(3.0, on="state")} | told).resolve(pond, 10).build()
+    required = {"safe_action": "safest"} if es.agents.REGISTERED[name].requires_safe_action else {}
+    built = es.agents.Recipe(name, {"value": RBF(3.0, on="state")} | required).resolve(pond, 10).build()
     values, k = built.agent.values, jnp.asarray(1, jnp.int32)
     assert isinstance(values, KernelValues)
     at = lambda number: jnp.full(6, number, jnp.int32)
     before = values.init(pond.sizes, 1)
     after = values.update(before, Episode(at(0), at(1), at(0), at(0), jnp.zeros(6), jnp.zeros((6, 1))))
-    left = values.fit(after, k).width / values.fit(before, k).width  # (1, A, S): what is left of the doubt
-    assert (np.diff(left, axis=-1) > 0).all()  # the more, the further from the state seen
+    left = values.fit(after, k).width / values.fit(before, k).width  # (1, A, S): the ratio of the widths
+    assert (np.diff(left, axis=-1) > 0).all()  # larger, the further from the state seen
     np.testing.assert_allclose(left, left[:, :1] + np.zeros_like(left), rtol=0, atol=1e-12)  # whatever the action
 
 
-def test_functions_of_ones_own_are_told_apart_in_a_run(pond):
+def test_custom_functions_are_distinguished_in_a_run(pond):
     own = [Custom(lambda y, z, c=c: jnp.exp(-c * ((y - z) ** 2).sum()), on="state") for c in (1.0, 2.0)]
     one, other = (es.agents.lsvi(value=kernel).resolve(pond, 10)["value"] for kernel in own)
     assert one.startswith("kernel(custom(<lambda>, on=state)) #")
     assert one != other
 
 
-# --- as people say it ------------------------------------------------------------------------------------------------
+# --- settings --------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     "text", ["auto", "counts", "linear", "kernel", "kernel(rbf(2, on=position)*categorical(on=a))"]
 )
@@ -203,7 +203,7 @@ def test_a_kernel_alone_is_a_value_model():
 
 @pytest.mark.quick
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"value": "gp"}, "setting value of lsvi-ae is 'gp'; write auto, counts, linear, kernel"),
         ({"value": 3}, "write auto, counts, linear, kernel"),
@@ -221,8 +221,8 @@ def test_a_kernel_alone_is_a_value_model():
         ({"value": TELLS_ALL_APART, "radius": "coordinate"}, r"set radius to tuned \(radius_cost may differ\)"),
     ],
 )
-def test_what_does_not_fit_is_said_in_a_sentence(pond, settings, said):
-    with pytest.raises(EverystepError, match=said):
+def test_a_setting_that_does_not_fit_is_refused_in_one_sentence(pond, settings, message):
+    with pytest.raises(EverystepError, match=message):
         es.run(pond, es.agents.lsvi_ae(**settings), episodes=1, seeds=1)
 
 

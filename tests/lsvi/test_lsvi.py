@@ -1,4 +1,4 @@
-"""The algorithm itself: what it believes, what it prices, and that its special cases are the known ones."""
+"""The algorithm itself: its estimates, its prices, and its special cases."""
 
 import jax
 import jax.numpy as jnp
@@ -79,8 +79,8 @@ def test_without_a_price_the_algorithm_is_lsvi_exactly(pond):
         assert metrics.value == other.value
 
 
-def test_the_price_of_harm_is_never_inside_the_value(pond):
-    """Learnt: at state 1 every action does the same harm, at state 3 action 2 alone does. Q is the same everywhere."""
+def test_the_price_of_violations_is_never_part_of_the_value(pond):
+    """Learnt: at state 1 all actions violate equally, at state 3 only action 2 does. Q is the same everywhere."""
     built, carry = build(pond, agents.lsvi_ae())
     x, a = jnp.array([1, 1, 1, 1, 3], jnp.int32), jnp.array([0, 1, 2, 3, 2], jnp.int32)
     seen = loop.Episode(x, a, jnp.zeros_like(a), x, jnp.zeros(5), jnp.ones((5, 1)))
@@ -92,9 +92,9 @@ def test_the_price_of_harm_is_never_inside_the_value(pond):
     )
     np.testing.assert_array_equal(info.V, dear_info.V)
     assert (dear_info.V > 0).all()
-    assert free.policy[:, 2, 3].any()  # so the price does change what is done
+    assert free.policy[:, 2, 3].any()  # so the price does change the policy
     assert not dear.policy[:, 2, 3].any()
-    np.testing.assert_array_equal(free.policy[:, :, :3], dear.policy[:, :, :3])  # but not where all are alike
+    np.testing.assert_array_equal(free.policy[:, :, :3], dear.policy[:, :, :3])  # but not where all costs are equal
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["shared", "step-indexed"])
@@ -115,7 +115,7 @@ def test_linear_models_with_one_hot_features_agree_with_counts(pond, shared):
 
 
 @pytest.mark.quick
-def test_the_rectified_price_counts_harm_and_never_falls_below_its_floor():
+def test_the_rectified_price_adds_violations_and_never_falls_below_its_floor():
     penalty = jax.tree.map(jnp.float64, Rectified(Floor(1.0, 1.0)))
     price = penalty.init(1, 3)
     observed = jnp.array([[1.0, -1.0, 0.5]])
@@ -134,7 +134,7 @@ def test_the_rectified_price_never_falls_even_above_its_floor():
         np.testing.assert_array_equal(price, [expected])
 
 
-def test_the_virtual_queue_lets_safety_pay_harm_back():
+def test_in_the_virtual_queue_safe_steps_cancel_violations():
     queue = VirtualQueue()
     price = queue.update(queue.init(1, 2), jnp.array([[1.0, -1.0]]), jnp.asarray(1, jnp.int32))
     np.testing.assert_array_equal(price, [[1.0, 0.0]])
@@ -214,13 +214,13 @@ def test_a_plan_is_due_when_one_determinant_has_reached_its_share():
     assert not algorithm.due(agent, planned + 0.99 * log_2, planned)
 
 
-@pytest.mark.parametrize(("said", "at_9"), [("k", 9.0), ("sqrt", 3.0), (2.5, 2.5)])
-def test_a_floor_is_k_its_root_or_a_number(said, at_9):
-    floor = jax.tree.map(jnp.float64, Floor.from_setting(said))
+@pytest.mark.parametrize(("setting", "at_9"), [("k", 9.0), ("sqrt", 3.0), (2.5, 2.5)])
+def test_a_floor_is_k_its_root_or_a_number(setting, at_9):
+    floor = jax.tree.map(jnp.float64, Floor.from_setting(setting))
     assert float(floor(jnp.asarray(9, jnp.int32))) == at_9
 
 
-def test_several_constraints_are_priced_apart():
+def test_constraints_are_priced_separately():
     rng = np.random.default_rng(0)
     P = rng.dirichlet(np.ones(3), size=(3, 2))
     g = np.stack([np.full((3, 2), -1.0), np.array([[-1.0, 1.0]] * 3)])

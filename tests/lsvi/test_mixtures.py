@@ -1,4 +1,4 @@
-"""The safe mixture of actions: exact against scipy, never infeasible, whatever its data look like."""
+"""The safe mixture of actions: as good as SciPy's solution, and never infeasible, whatever the data."""
 
 import jax
 import jax.numpy as jnp
@@ -74,7 +74,7 @@ def test_the_mixture_is_the_best_there_is_and_feasible(name):
         assert by_scipy(Q, mean, U, x, (own, 0.9 * own + 0.1 * safe[:, x], middle)) <= Q[:, x] @ own + 1e-8
 
 
-def test_an_action_of_which_all_is_known_is_mixed_right_beside_others():
+def test_an_action_with_a_known_cost_is_mixed_correctly_with_others():
     Q, mean, U, safe = case(5, 4, 12, 1, 3, 1.0)
     U[:, np.arange(12) % 4, np.arange(12)] = 0  # features parallel to those of a0
     theta = np.asarray(best(*map(jnp.asarray, (Q, mean, U, safe))))
@@ -96,8 +96,8 @@ def test_the_closed_form_and_the_interior_point_agree():
 
 
 @pytest.mark.quick
-def test_two_actions_are_mixed_as_the_formula_says():
-    """theta(a) <= (tau - tau_h) / (chat + beta / sqrt(lam + n) - tau_h), which is room over what a uses up."""
+def test_two_actions_are_mixed_by_the_formula():
+    """theta(a) <= (tau - tau_h) / (chat + beta / sqrt(lam + n) - tau_h), the margin over what a uses of it."""
     Q, mean, width = jnp.array([[0.0], [1.0]]), jnp.array([[[-0.3], [0.2]]]), jnp.array([[0.0], [0.5]])
     theta = best(Q, mean, width, jnp.array([[True], [False]]))
     np.testing.assert_allclose(theta[:, 0], [1 - 0.3 / (0.2 + 0.5 + 0.3), 0.3 / (0.2 + 0.5 + 0.3)], rtol=0, atol=1e-12)
@@ -113,8 +113,8 @@ def test_the_safe_action_is_kept_where_nothing_is_better_or_nothing_is_safe():
 
 
 @pytest.mark.parametrize(("m", "r"), [(1, 0), (3, 0), (2, 3)], ids=["one-hot", "three constraints", "features"])
-def test_any_point_is_brought_back_to_what_is_surely_safe(m, r):
-    """So that the last digits of a solver never matter; a point that is safe already stays where it is."""
+def test_any_point_is_scaled_back_to_a_safe_mixture(m, r):
+    """So the last digits of a solver never matter; a point that is already safe stays unchanged."""
     Q, mean, U, safe = map(jnp.asarray, case(2, 4, 30, m, r, 0.6))
     data = cone_program.scaled(Q, mean, safe)
     x = np.random.default_rng(0).uniform(-1, 3, (4, 30))
@@ -129,7 +129,7 @@ def test_any_point_is_brought_back_to_what_is_surely_safe(m, r):
     np.testing.assert_allclose(np.where(safe, 0.0, theta)[:, inside], kept[:, inside], rtol=0, atol=1e-12)
 
 
-def test_an_action_told_safe_that_breaks_one_of_two_constraints_is_all_there_is():
+def test_a_known_safe_action_that_breaks_one_of_two_constraints_is_played_alone():
     Q, mean, U, safe = case(4, 4, 6, 2, 3, 1.0)
     mean[1] = np.where(safe, 0.1, mean[1])
     Q, mean, U, safe = map(jnp.asarray, (Q, mean, U, safe))

@@ -1,4 +1,4 @@
-"""The compiled program does what Algorithm 1 says: it equals the plain transcription of it, step for step.
+"""The compiled program follows Algorithm 1: it equals a plain transcription of it, step by step.
 
 Both are fed the same draws, so whole trajectories must agree, and with them every belief behind every decision.
 """
@@ -14,12 +14,12 @@ from oracles.cases import (
     CASES,
     EPISODES,
     EXACT,
+    KNOWN_SAFE,
     LAKE,
     SEED,
     SEEDS,
     STATIONARY,
     STEPPED,
-    TOLD,
     by_step,
     drawn,
     expected,
@@ -68,7 +68,7 @@ def test_stepping_through_episodes_follows_algorithm_1_belief_by_belief(case):
         before = after
 
 
-# Every agent, every problem and both kinds of features, but not every combination: each one compiles anew.
+# Every agent, every problem and both kinds of features, but not every combination: each one is compiled separately.
 COMPILED = (
     "the lake",
     "the lake, no constraint",
@@ -77,7 +77,7 @@ COMPILED = (
     "noise, a queue",
     "every step its own",
     "the lake, reacting to a process",
-    "noise, reacting to a process and counts, some told safe",
+    "noise, reacting to a process and counts, some known safe",
 )
 
 
@@ -89,27 +89,27 @@ def results(where):
 
 
 @pytest.mark.parametrize("case", COMPILED)
-def test_the_compiled_run_books_what_algorithm_1_does(case):
+def test_the_compiled_run_records_what_algorithm_1_does(case):
     where, want = CASES[case][0], expected(case)
     p, result = problem(where), results(where)
     here = [other for other in COMPILED if CASES[other][0] == where]
     label = list(result.curves)[here.index(case)]
     P, r, g = by_step(p.P, p.horizon), by_step(p.r, p.horizon), by_step(p.g, p.horizon, axis=1)
-    harm = np.maximum(g, 0)
+    violation = np.maximum(g, 0)
     steps = np.arange(p.horizon)
     met = np.moveaxis(g[:, steps, want["state"], want["action"]], 0, -1)  # (K, H, m), the true means on the way
     exact = lambda payment: [oracle.evaluate(P, payment, policy)[p.start[0]] for policy in want["policy"]]
-    books = {
+    records = {
         "return": want["reward"].sum(1),
         "value": exact(r),
-        "expected_violation": exact(harm.sum(0)),
+        "expected_violation": exact(violation.sum(0)),
         "violation": np.maximum(met, 0).sum((1, 2)),
         "unsafe_steps": (met > 0).any(2).sum(1),
         "soft_violation": met.sum((1, 2)),
     }
     if p.constraints > 1:
-        books |= {f"violation_{i + 1}": np.maximum(met, 0)[..., i].sum(1) for i in range(p.constraints)}
-    for column, values in books.items():
+        records |= {f"violation_{i + 1}": np.maximum(met, 0)[..., i].sum(1) for i in range(p.constraints)}
+    for column, values in records.items():
         np.testing.assert_allclose(result.curves[label][column][1], values, **EXACT, err_msg=column)
     visits = np.bincount(want["state"].ravel(), minlength=p.states)
     np.testing.assert_array_equal(result.visits[f"{label}_end"][1], visits)
@@ -117,13 +117,13 @@ def test_the_compiled_run_books_what_algorithm_1_does(case):
 
 @pytest.mark.parametrize("where", [LAKE, STATIONARY, STEPPED])
 def test_the_agents_compared_here_do_differ(where):
-    """Equality with the oracle would say little if all cases walked the same way."""
+    """Equality with the oracle would prove little if all cases took the same actions."""
     walks = [expected(case)["action"].tobytes() for case in CASES if CASES[case][0] == where]
     assert len(set(walks)) == len(walks)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_every_case_has_harm_to_suspect_and_prices_to_move(case):
+def test_every_case_has_costs_to_suspect_and_prices_that_change(case):
     want = expected(case)
     assert (want["ghat"] > 0).any()
     assert (want["ghat"] < 0).any()
@@ -131,7 +131,7 @@ def test_every_case_has_harm_to_suspect_and_prices_to_move(case):
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if CASES[case][3].get("react")])
-def test_reacting_departs_from_the_plan_now_and_then(case):
+def test_reacting_departs_from_the_plan_sometimes(case):
     want = expected(case)
     planned = np.take_along_axis(want["policy"], want["state"][..., None], -1)[..., 0]
     assert 0 < (planned != want["action"]).mean() < 0.5
@@ -139,10 +139,10 @@ def test_reacting_departs_from_the_plan_now_and_then(case):
 
 
 @pytest.mark.quick
-def test_what_is_told_safe_is_believed_against_the_evidence():
-    want = expected("noise, reacting to a process and counts, some told safe")
-    assert (want["ghat"][..., TOLD] <= 0).all()
-    assert (want["ghat"][..., TOLD] == 0).any()
+def test_known_safe_actions_are_trusted_against_the_evidence():
+    want = expected("noise, reacting to a process and counts, some known safe")
+    assert (want["ghat"][..., KNOWN_SAFE] <= 0).all()
+    assert (want["ghat"][..., KNOWN_SAFE] == 0).any()
 
 
 @pytest.mark.parametrize("case", ["the lake", "noise, no constraint", "every step its own"])

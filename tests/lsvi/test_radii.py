@@ -1,4 +1,4 @@
-"""Intervals hold as often as they say, with noise, at all times."""
+"""Intervals hold with the stated probability, with noise, at all times."""
 
 import jax
 import jax.numpy as jnp
@@ -92,7 +92,7 @@ def test_the_printed_cost_radius_is_worked_out_by_hand(p, settings, width):
     np.testing.assert_allclose([cost(1.0), cost(0.25)], [width, width / 2])
 
 
-def test_a_radius_that_knows_no_number_of_episodes_spends_all_of_p_and_no_more():
+def test_a_radius_without_a_number_of_episodes_spends_all_of_p_and_no_more():
     """In episode k it is the printed one with p / (k (k + 1)) in place of p, and k in place of K."""
     unknown, k = PaperValue(1.0, 6.0, 3.0, None, 0.1), np.arange(1, 6)
     one = lambda radius, k: float(radius.width(jnp.ones(()), jnp.asarray(k, jnp.int32)))
@@ -117,7 +117,7 @@ def test_a_coordinate_width_of_values_is_worked_out_by_hand():
     np.testing.assert_allclose(value(1 / 0.5), 3)
 
 
-def test_the_radius_of_told_costs_is_worked_out_by_hand():
+def test_the_radius_with_a_known_safe_action_is_worked_out_by_hand():
     """(2 + 2 * 7 / 0.25) / delta = 58 / delta = e^9: 0.5 sqrt(4 * 9) + sqrt(0.25) * 3 = 4.5, and twice that."""
     radius = KnownSafeCost(2.0, 4.0, 0.25, 3.0, 0.5, 7.0, 58 * np.exp(-9))
     width = lambda norm2: float(radius.width(jnp.asarray(norm2), jnp.asarray(1, jnp.int32)))
@@ -125,7 +125,7 @@ def test_the_radius_of_told_costs_is_worked_out_by_hand():
 
 
 @pytest.mark.parametrize("lam", [0.01, 1.0])
-def test_a_coordinate_width_of_values_covers_the_worst_coin_as_often_as_it_says(lam):
+def test_a_coordinate_width_of_values_covers_the_worst_coin_as_often_as_promised(lam):
     """Mean of n draws from {0, cap}, shrunk by n / (n + lam), plus the width: below the truth at most exp(-L) often.
 
     The probability is exact, a sum of binomial ones. With two thirds of the width some coin is missed more often.

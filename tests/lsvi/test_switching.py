@@ -1,4 +1,4 @@
-"""Rare switching: plans only when enough was learnt, the same episodes otherwise, and inverses that stay exact."""
+"""Rare switching: plans only when enough was learnt, the same policy in between, and inverses that stay exact."""
 
 import math
 from fractions import Fraction
@@ -105,7 +105,7 @@ def test_between_plans_the_policy_its_value_and_its_violation_stay(which, reques
 
 
 @pytest.mark.parametrize("which", ["pond", "dense"])
-def test_both_drivers_plan_in_the_same_episodes_and_live_them_alike(which, request):
+def test_both_drivers_plan_in_the_same_episodes_and_play_them_alike(which, request):
     problem, recipe = request.getfixturevalue(which), agents.lsvi_ae(switch=3.0)
     compiled = es.run(problem, recipe, K, seeds=[5]).curves["lsvi-ae"]
     _, episodes = stepped(problem, recipe)
@@ -142,15 +142,15 @@ def test_an_agent_that_reacts_may_plan_rarely(dense):
     assert np.isfinite(curves["value"]).all()
 
 
-# --- what is told ----------------------------------------------------------------------------------------------------
-def test_plans_are_counted_in_the_summary_beside_what_theory_counts_them_by(pond):
+# --- settings and summaries ------------------------------------------------------------------------------------------
+def test_the_summary_reports_the_number_of_plans_with_its_order_in_theory(pond):
     shared, literal = agents.lsvi_ae(switch=2), agents.lsvi_ae(switch=2, share_values=False).called("literal")
     result = es.run(pond, [shared, literal], K, seeds=2)
     label = result.spec["agents"][0]["label"]
-    told = {name: numbers.get("plans") for name, numbers in result.summary["agents"].items()}
-    assert told[label]["mean"] == result.curves[label]["planned"].sum(-1).mean()
-    assert told[label]["scale"] == pytest.approx(9 * 4 * math.log(1 + K))
-    assert told["literal"]["scale"] == pytest.approx(9 * 4 * 6 * math.log(1 + K))
+    plans = {name: numbers.get("plans") for name, numbers in result.summary["agents"].items()}
+    assert plans[label]["mean"] == result.curves[label]["planned"].sum(-1).mean()
+    assert plans[label]["scale"] == pytest.approx(9 * 4 * math.log(1 + K))
+    assert plans["literal"]["scale"] == pytest.approx(9 * 4 * 6 * math.log(1 + K))
     assert "plans; d log(1 + K) = " in tables.summary(result.summary)
     assert "literal made" in tables.summary(result.summary)
 
@@ -163,7 +163,7 @@ def test_switching_is_set_by_a_word_or_a_factor(given, read):
 
 
 @pytest.mark.parametrize("given", [1, 0.5, "often", math.nan])
-def test_a_factor_that_is_none_is_refused(given):
+def test_an_invalid_factor_is_refused(given):
     with pytest.raises(EverystepError, match=r"choose none, true \(a factor of 2\) or a number above 1"):
         agents.lsvi_ae(switch=given)
 

@@ -65,7 +65,7 @@ def same(y):
     return (y[:, None] == y[None]).all(-1).astype(float)
 
 
-# What each kernel is at all pairs of points; `on` holds the named coordinates (S * A, d) of every (x, a).
+# The value of each kernel at all pairs of points; `on` holds the named coordinates (S * A, d) of every (x, a).
 LANDING = "categorical(on=landing)"
 ALIKE = "rbf(1.5, on=state)*categorical(on=action)"
 WEIGHED = "0.5*rbf(2, on=state) + 0.3*categorical(on=action)"
@@ -79,7 +79,7 @@ KERNELS = {
 LAKE, STATIONARY, STEPPED = "lake", "stationary", "step-dependent"
 SHARED, OWN = (True, True), (False, False)  # one estimator of values, of costs, for all steps; or one for each step
 WIDE = {STATIONARY: features(5, 3, 6), STEPPED: features(6, 3, 6)}
-TOLD = np.random.default_rng(3).random((5, 3)) < 0.3  # not all of these are safe: what is told is believed
+KNOWN_SAFE = np.random.default_rng(3).random((5, 3)) < 0.3  # not all of these are safe: agents trust the setting
 LANDING_GP = {"cap": 6.1, "cost": f"gp({LANDING})"}
 CASES = {
     "the lake": (LAKE, "lsvi-ae", SHARED, {"cap": 6.1}),
@@ -95,17 +95,17 @@ CASES = {
     "every step its own, half as bold": (STEPPED, "lsvi-ae", OWN, {"optimism": 0.5, "lam": 2.0}),
     "every step its own, no constraint": (STEPPED, "lsvi", OWN, {"features": WIDE[STEPPED], "beta": 0.2}),
     "every step its own, a queue": (STEPPED, "lsvi-primal", OWN, {}),
-    "every step its own, a queue for harm alone": (STEPPED, "lsvi-primal", OWN, {"rectify": True}),
+    "every step its own, a queue for violations only": (STEPPED, "lsvi-primal", OWN, {"rectify": True}),
     "the lake, a process": (LAKE, "lsvi-ae", SHARED, LANDING_GP | {"beta_cost": 2.0, "lam_cost": 0.3}),
     "the lake, a process believed": (LAKE, "lsvi-ae", SHARED, LANDING_GP | {"optimism": 0, "lam_cost": 0.3}),
     "the lake, a process feared": (LAKE, "lsvi-ae", SHARED, LANDING_GP | {"optimism": -1}),
     "the lake, reacting to a process": (LAKE, "lsvi-ae", SHARED, LANDING_GP | {"optimism": -1, "react": True}),
     "noise, reacting to counts": (STATIONARY, "lsvi-ae", (False, True), {"optimism": -1, "react": True}),
-    "noise, reacting to a process and counts, some told safe": (
+    "noise, reacting to a process and counts, some known safe": (
         STATIONARY,
         "lsvi-ae",
         SHARED,
-        {"cost": [f"gp({WEIGHED})", "counts"], "optimism": 0.5, "react": True, "known_safe": TOLD},
+        {"cost": [f"gp({WEIGHED})", "counts"], "optimism": 0.5, "react": True, "known_safe": KNOWN_SAFE},
     ),
     "noise, a process as printed": (
         STATIONARY,
@@ -132,7 +132,7 @@ def recipe(case):
 
 @cache
 def drawn(where):
-    """All the randomness of a run: the draws of every episode, the words of its ties, and the priorities they give."""
+    """All random numbers of a run: the draws of every episode, the words of its ties, and the priorities they give."""
     p = problem(where)
     draw = jax.vmap(lambda k: loop.draws(p.world, p.sizes, jnp.uint32(SEED), k))(jnp.arange(1, EPISODES + 1))
     words = jax.vmap(lambda word: ties(word, p.horizon, p.states))(draw.tie_word)
@@ -162,7 +162,7 @@ def cost_models(case):
 
 @cache
 def expected(case):
-    """What the oracle says."""
+    """The run of the oracle."""
     where, agent, (_, share_costs), settings = CASES[case]
     p, values = problem(where), recipe(case).resolve(problem(where), EPISODES)
     H, S, A = p.horizon, p.states, p.actions

@@ -1,8 +1,8 @@
-"""Algorithm 1 of the paper once more, as slow and plain as it can be: what the compiled program is held against.
+"""Algorithm 1 of the paper in the plainest form, however slow: the reference for the compiled program.
 
 Written from the paper's text alone, with explicit loops, explicit Gram matrices and one linear solve for each of
-them; a Gaussian process is conditioned on all that was seen anew every time. Nothing here is shared with the program,
-not even a helper.
+them; a Gaussian process is conditioned on all observations again every time. No code is shared with the program, not
+even a helper.
 """
 
 import numpy as np
@@ -37,19 +37,19 @@ def run(
     known_safe=None,
     react=False,
 ):
-    """Play `episodes` episodes and return everything that was planned, seen and priced.
+    """Play `episodes` episodes and return all plans, observations and prices.
 
     P (H, S, A, S), r (H, S, A), g (m, H, S, A) are means; phi (S, A, d) features; `start` is a state.
     transition (K, H): uniforms; the next state is the first y with u below P(0) + ... + P(y).
-    priority (K, H, S, A): among the actions that tie for the best score, the one with the highest is played.
-    reward_seen (H, S, A, S): the reward observed on arrival, otherwise the mean is.
+    priority (K, H, S, A): among the actions that tie for the best score, the one with the highest priority is played.
+    reward_seen (H, S, A, S): the reward observed on arrival; without it, the mean reward is observed.
     cost_noise (K, H, m): added to the mean to make the observed cost.
     floor: k -> eta_k; penalty: "rectified" (Z starts at 1), "queue" or "none" (Z starts at 0).
     cost_models: for each constraint features (S, A, d), or the kernel of a Gaussian process (S * A, S * A); else phi.
     beta_cost, lam_cost: one number, or one for each constraint.
     radius_gp: (B, sigma, p) of the printed radius of a Gaussian process; without it beta_cost alone is the radius.
-    known_safe (S, A): pairs whose ghat is at most 0, whatever was seen.
-    react: at every step the action is chosen once more, with the costs of the episode's earlier steps.
+    known_safe (S, A): pairs whose ghat is at most 0, whatever was observed.
+    react: at every step the action is chosen again, with the costs of the episode's earlier steps.
     """
     H, K = horizon, episodes
     S, A, d = phi.shape
@@ -90,10 +90,10 @@ def run(
         """argmax_a {Q(a) - sum_i Z_i [ghat_i(a)]_+} at one state."""
         score = np.zeros(A)
         for a in range(A):
-            harm = 0.0
+            priced = 0.0
             for i in range(m):
-                harm += Z[i] * (max(ghat[i, a], 0.0) if rectify else ghat[i, a])
-            score[a] = Q[a] - harm
+                priced += Z[i] * (max(ghat[i, a], 0.0) if rectify else ghat[i, a])
+            score[a] = Q[a] - priced
         return choose(score, priority)
 
     Z = np.ones((m, H)) if penalty == "rectified" else np.zeros((m, H))

@@ -1,6 +1,6 @@
-"""LSVI-NEW once more, as plainly as its formulas are written: loops over triples, sums over all that was seen.
+"""LSVI-NEW in the plainest form, as its formulas are written: loops over triples, sums over all observations.
 
-It shares no line with the library. Arrays are in the order people think in, (H, S, A) and (S, A, S, d).
+It shares no code with the library. Arrays have the natural order of axes, (H, S, A) and (S, A, S, d).
 """
 
 import numpy as np
@@ -111,10 +111,10 @@ def run(
                 for x in range(S):
                     for a in range(A):
                         if k <= seed_episodes:
-                            harmless = seed[x] == a
+                            certified = seed[x] == a
                         else:
-                            harmless = seed[x] == a or all(worst[i, x, a] <= 0 for i in range(m))
-                        admitted[h, x, a] = harmless and all(safe[y] for y in support[h][x][a])
+                            certified = seed[x] == a or all(worst[i, x, a] <= 0 for i in range(m))
+                        admitted[h, x, a] = certified and all(safe[y] for y in support[h][x][a])
                         beyond[h, x, a] = max(future[y] for y in support[h][x][a])
                         if admitted[h, x, a]:
                             now[x] = True

@@ -88,7 +88,7 @@ class TripleGraph:
 
     @cached_property
     def seed_states(self) -> np.ndarray:
-        """The largest set of states where the known safe actions are safe for all triples and which they never leave."""
+        """The largest set of states where the known safe actions are safe for all triples and that they never leave."""
         x, successors = np.arange(self.context.problem.states), self.context.problem.world.successors
         at = np.tile(x, (len(x), 1)) if successors is None else np.asarray(successors).T
         follows = self.ever[self.safe_action, :, x]  # (S, J)
