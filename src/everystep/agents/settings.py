@@ -248,7 +248,7 @@ SETTINGS: dict[str, Setting] = {
     "seed_episodes": Setting(
         _or(PRINTED, _whole(at_least=0)),
         SEED_EPISODES,
-        "first episodes, in which only known safe actions are played; printed: the formula, above any feasible K",
+        "initial episodes in which only known safe actions are played; printed: the formula, above any feasible K",
     ),
     "safety_bonus": Setting(
         _or(PRINTED, _number(at_least=0)),

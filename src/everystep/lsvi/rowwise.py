@@ -32,7 +32,7 @@ def unpack(packed: Complex[Array, "*S"]) -> tuple[Float[Array, "*S"], Float[Arra
     return packed.real, packed.imag
 
 
-def each(row: Callable[..., Array], *arrays: AnyArray) -> AnyArray:
+def map_rows(row: Callable[..., Array], *arrays: AnyArray) -> AnyArray:
     """`row` for every action, given its rows of `arrays`: `jax.vmap` over the first axis. Tuples give a tuple."""
     A = len(arrays[0])
     if A > FEW:

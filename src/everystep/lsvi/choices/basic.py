@@ -77,7 +77,7 @@ class Penalised(NamedTuple):
         self, Q: Float[Array, "A *S"], ghat: Float[Array, "m A *S"], price: Float[Array, " m"], tie: UInt32[Array, "*S"]
     ) -> Bool[Array, "A *S"]:
         score = lambda Q, *priced_cost: self.scored(Q, priced_cost, price)
-        return best(rowwise.each(score, Q, *self.priced_cost(ghat)), tie)
+        return best(rowwise.map_rows(score, Q, *self.priced_cost(ghat)), tie)
 
     def score(self, Q: np.ndarray, ghat: np.ndarray, price: np.ndarray) -> np.ndarray:
         """The score of every action, for NumPy arrays (A, n) and (m, A, n)."""

@@ -21,7 +21,7 @@ TIE_IN_SINGLE = 1e-5  # single precision cannot resolve 1e-9; H steps of roundin
 def best(score: Float[Array, "A *S"], tie: UInt32[Array, "*S"]) -> Bool[Array, "A *S"]:
     """One-hot at the highest score; scores within 1e-9 of it, relative to max(1, |score|), tie."""
     name = winner(score, tie)
-    return rowwise.each(lambda action: name == action, _names(len(score)))
+    return rowwise.map_rows(lambda action: name == action, _names(len(score)))
 
 
 def winner(score: AnyArray, tie: UInt32[Array, "*S"]) -> UInt32[Array, "*S"]:
@@ -38,7 +38,7 @@ def winner(score: AnyArray, tie: UInt32[Array, "*S"]) -> UInt32[Array, "*S"]:
         priority = _priority(tie, odd, name, A)
         return jnp.where(score >= level, priority, jnp.zeros_like(priority))
 
-    return rowwise.highest(rowwise.each(rank, score, _odd_numbers(A), _names(A))) & _name_bits(A)
+    return rowwise.highest(rowwise.map_rows(rank, score, _odd_numbers(A), _names(A))) & _name_bits(A)
 
 
 def ties(word: UInt32[Array, ""], steps: int, states: int) -> UInt32[Array, "H S"]:
@@ -64,7 +64,7 @@ def priorities(tie: UInt32[Array, "*S"], actions: int) -> UInt32[Array, "A *S"]:
     first equally often (a test counts). The low bits are the number of the action, so no two are equal and none is 0.
     """
     of_action = lambda odd, name: _priority(tie, odd, name, actions)
-    return rowwise.each(of_action, _odd_numbers(actions), _names(actions))
+    return rowwise.map_rows(of_action, _odd_numbers(actions), _names(actions))
 
 
 def _priority(tie: AnyArray, odd: AnyArray, name: AnyArray, actions: int) -> AnyArray:

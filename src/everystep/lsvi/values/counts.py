@@ -93,4 +93,4 @@ class Counts(NamedTuple):
         if self.successors is None:
             return self.Q(V_next @ fit.arrivals, fit.norm2, fit.optimistic_reward)
         V_after = V_next[self.successors]
-        return rowwise.each(lambda N, *rest: self.Q(weighted(N, V_after), *rest), *fit)
+        return rowwise.map_rows(lambda N, *rest: self.Q(weighted(N, V_after), *rest), *fit)

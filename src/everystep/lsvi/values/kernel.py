@@ -99,7 +99,7 @@ class KernelValues(NamedTuple):
         if self.successors is None:
             return seen.rewards + V_next @ seen.arrivals
         V_after = V_next[self.successors]
-        return rowwise.each(lambda N, r: r + weighted(N, V_after), seen.arrivals, seen.rewards)
+        return rowwise.map_rows(lambda N, r: r + weighted(N, V_after), seen.arrivals, seen.rewards)
 
     def log_det(self, state: KernelState) -> Float[Array, " T"]:
         """log det(I + K / lam) of each estimator, which is log det Lambda - log det(lam I) where k = <phi, phi'>."""
