@@ -525,3 +525,9 @@ def test_the_spec_of_a_training_run_has_its_kind_and_is_not_read_as_an_experimen
     assert spec["guarantee"] == result.policy.confidence
     with pytest.raises(EverystepError, match=r"holds a training run, not an experiment"):
         run_folder.read_spec(tmp_path / "run")
+
+
+@pytest.mark.quick
+def test_a_setting_given_to_train_is_refused_with_where_it_belongs():
+    with pytest.raises(EverystepError, match=r"no argument of train called 'beta'\..*es\.agents\.lsvi_ae\(beta="):
+        es.train("FrozenLake-v1", "lsvi-ae", beta=0.3)

@@ -1,6 +1,6 @@
 """The registry of agents: the definition of an agent, and how one is registered.
 
-    @register("lsvi", settings=VALUE_SETTINGS, summary="optimistic values, costs ignored (LSVI-UCB)", ...)
+    @register("lsvi", settings=VALUE_SETTINGS, summary="optimistic values, violations ignored (LSVI-UCB)", ...)
     def lsvi(s: Parts) -> Agent:
         return Agent(s.value_model(), s.cost_model(), NoPenalty(), Greedy(), s["optimism"], switch=s.switch)
 

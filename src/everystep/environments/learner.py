@@ -8,6 +8,7 @@ result.episodes["violation"]; result.policy(obs); result.save("out/mine")
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -24,7 +25,7 @@ from everystep.environments.policy import Policy
 from everystep.environments.resolve import EnvironmentInfo, ResolvedForTraining
 from everystep.environments.rollout import Stage, StepError, play
 from everystep.environments.stored_agent import StoredAgent
-from everystep.errors import EverystepError, real_number, whole_number
+from everystep.errors import EverystepError, real_number, unknown, whole_number
 from everystep.experiments import run_folder
 from everystep.experiments.experiment import versions
 from everystep.experiments.result import episode_columns
@@ -101,14 +102,19 @@ def train(
     episodes: int = 100,
     warm_start: Batch | None = None,
     progress: Callable[[int], None] | None = None,
-    **settings: Any,
+    **options: Any,
 ) -> Trained:
-    """Learn for `episodes` episodes; `settings` are those of `Learner`, `warm_start` is logged data to learn first.
+    """Learn for `episodes` episodes; `options` are the arguments of `Learner`, `warm_start` is logged data to learn first.
 
     `progress(n)` is called whenever n more episodes are done. If the environment or the constraint function fails, a
     `BrokenError` is raised whose `result` holds everything until then.
     """
-    learner = Learner(env, agent, **settings)
+    known = list(inspect.signature(Learner).parameters)
+    for name in options:
+        if name not in known:
+            remedy = f"Give settings to the agent, as in es.agents.lsvi_ae({name}=...)."
+            raise unknown("argument of train called", name, known, remedy)
+    learner = Learner(env, agent, **options)
     if warm_start is not None:
         learner.learn(warm_start)
     return learner.train(episodes, progress)

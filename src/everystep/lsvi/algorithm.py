@@ -63,8 +63,8 @@ class Agent(NamedTuple):
 class State(NamedTuple):
     """What an agent carries from episode to episode; `k` is the number of the next episode, from 1."""
 
-    values: protocols.State
-    costs: protocols.State
+    values: protocols.PartState
+    costs: protocols.PartState
     price: Float[Array, "m H"]
     k: Int[Array, ""]
 
@@ -100,7 +100,7 @@ def init(agent: Agent, sizes: Sizes, share_values: bool, share_costs: bool) -> S
     )
 
 
-def cost_belief(agent: Agent, costs: protocols.State, k: Int[Array, ""]) -> protocols.Belief:
+def cost_belief(agent: Agent, costs: protocols.PartState, k: Int[Array, ""]) -> protocols.Belief:
     """What the choice uses of the cost estimate, at all steps: for most choices ghat.
 
     ghat = mean - optimism * width, and at most 0 where an action is known to be safe.
@@ -158,7 +158,7 @@ def react(
     agent: Agent,
     state: State,
     plan: Plan,
-    costs: protocols.State,
+    costs: protocols.PartState,
     h: Int[Array, ""],
     x: Int[Array, ""],
     tie: UInt32[Array, ""],
@@ -177,7 +177,7 @@ def act(policy: AnyArray, u: AnyArray) -> AnyArray:
     return (u >= policy.astype(u.dtype).cumsum()[:-1]).sum(dtype=np.int32)
 
 
-def learn(agent: Agent, state: State, episode: Episode, costs: protocols.State | None = None) -> State:
+def learn(agent: Agent, state: State, episode: Episode, costs: protocols.PartState | None = None) -> State:
     """The update after an episode: both estimators, then the price.
 
     `costs` is the state of the cost model if the agent has updated it during the episode.

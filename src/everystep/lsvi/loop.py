@@ -1,4 +1,4 @@
-"""Two drivers of the same four functions: a compiled scan over episodes, and plain Python stepping.
+"""Two drivers of the algorithm (plan, act, react, learn): a compiled scan over episodes, and plain Python stepping.
 
 Randomness. The run of seed s depends on (problem, agent, s) alone. The draws of the world are keyed by
 (s, episode, step), so all agents meet the same draws and comparisons pair by seed. Ties are keyed by (s, episode).
@@ -102,7 +102,7 @@ def evaluate(world: World, plan: Plan) -> tuple[Float[Array, " S"], Float[Array,
 
 
 def new_plan(agent: Agent, world: World, state: State, tie: UInt32[Array, "H S"]) -> Planned:
-    """A plan from the current state of the agent, evaluated exactly."""
+    """A plan from the current state of the agent, and its exact value and violation in the true world."""
     plan, _ = algorithm.plan(agent, state, tie)
     log_det = None if agent.switch is None else agent.values.log_det(state.values)
     return Planned(plan, *evaluate(world, plan), log_det)
@@ -246,6 +246,7 @@ def bounds(agent: Agent, state: State) -> tuple[Float[Array, "T m A S"], Float[A
 
 
 def start(agent: Agent, sizes: Sizes, share_values: bool, share_costs: bool) -> Carry:
+    """What a run carries before the first episode."""
     state = algorithm.init(agent, sizes, share_values, share_costs)
     planned = None if agent.switch is None else nothing_planned(agent, state, sizes)
     return Carry(state, jnp.zeros(sizes.states, jnp.int32), planned)
@@ -314,7 +315,7 @@ def scan_agents(
     return jax.vmap(scan_agent)(job.agent, carries)
 
 
-# --- the same four functions, stepped from Python ----------------------------------------------------------------
+# --- the same algorithm, stepped from Python -----------------------------------------------------------------------
 _new_plan = jax.jit(
     lambda agent, world, state, word, shape: new_plan(agent, world, state, ties(word, *shape)), static_argnames="shape"
 )

@@ -1,6 +1,7 @@
 """The contracts of the four parts that an agent is composed of.
 
-Everything that code outside a part uses is a member here; `tests/lsvi/test_contract.py` checks every registered part.
+Everything that code outside a part uses is a member here; `tests/lsvi/test_contract.py` checks the parts of
+every registered agent.
 Parts are NamedTuples of hyper-parameters and constant arrays, so they are pytrees: changing a number compiles nothing.
 What a part learns is kept in its state, a pytree that only the part itself reads.
 
@@ -18,7 +19,7 @@ from jaxtyping import Array, Bool, Float, Int, UInt32
 if TYPE_CHECKING:
     from everystep.lsvi.costs.lemmas import LemmaModel
 
-State: TypeAlias = Any  # what one part has learnt
+PartState: TypeAlias = Any  # what one part has learnt
 Fit: TypeAlias = Any  # what a value model prepares for one plan
 Belief: TypeAlias = Any  # what a choice uses of the cost estimate at every step
 Policy: TypeAlias = Bool[Array, "A *S"] | Float[Array, "A *S"]  # one-hot as booleans, or probabilities
@@ -32,19 +33,19 @@ class ValueModel(Protocol):
     def learns_from_plans(self) -> bool:
         """Whether `update` needs V_{h+1} of the plan in force (`Episode.V_next`)."""
 
-    def init(self, *args: Any, **kwargs: Any) -> State:
+    def init(self, *args: Any, **kwargs: Any) -> PartState:
         """The state before any data: `init(sizes, steps)` on a finite problem, where T = `steps`."""
 
-    def update(self, state: State, episode: Any) -> State:
+    def update(self, state: PartState, episode: Any) -> PartState:
         """The state after one more episode."""
 
-    def fit(self, state: State, k: Int[Array, ""], bonus: Float[Array, "H A S"] | None = None) -> Fit:
+    def fit(self, state: PartState, k: Int[Array, ""], bonus: Float[Array, "H A S"] | None = None) -> Fit:
         """What does not depend on V: computed once per plan. `bonus` is added to Q before it is clipped."""
 
     def estimate(self, fit: Fit, h: Int[Array, ""], V_next: Float[Array, " S"]) -> Float[Array, "A S"]:
         """Q_h, given V_{h+1}."""
 
-    def log_det(self, state: State) -> Float[Array, " T"]:
+    def log_det(self, state: PartState) -> Float[Array, " T"]:
         """log det(Lambda_h / lam), a measure of what was learnt: rare switching plans again when it has grown."""
 
 
@@ -56,7 +57,7 @@ class FiniteValueModel(ValueModel, Protocol):
     def radius(self) -> Any:
         """The radius, which turns a squared norm into a width: see `radii.py`."""
 
-    def squared_norms(self, state: State, V_next: Any, /) -> Float[Array, "T A S"]:
+    def squared_norms(self, state: PartState, V_next: Any, /) -> Float[Array, "T A S"]:
         """||phi||^2_{Lambda^-1} at all (x, a), for `everystep theory`; `V_next` only matters where phi depends on V."""
 
 
@@ -75,13 +76,13 @@ class CostEstimate(Protocol):
 class CostModel(Protocol):
     """The estimate of each constraint g and its width."""
 
-    def init(self, *args: Any, **kwargs: Any) -> State:
+    def init(self, *args: Any, **kwargs: Any) -> PartState:
         """The state before any data: `init(sizes, steps)` on a finite problem, where T = `steps`."""
 
-    def update(self, state: State, episode: Any) -> State:
+    def update(self, state: PartState, episode: Any) -> PartState:
         """The state after one more episode, or one more step of an agent that reacts."""
 
-    def estimate(self, state: State, k: Int[Array, ""]) -> CostEstimate:
+    def estimate(self, state: PartState, k: Int[Array, ""]) -> CostEstimate:
         """The intervals before episode k."""
 
 
@@ -89,20 +90,20 @@ class CostModel(Protocol):
 class FiniteCostModel(CostModel, Protocol):
     """A cost model on a finite problem, as an engine runs it."""
 
-    def with_room(self, state: State, episodes: int, horizon: int) -> State:
+    def with_room(self, state: PartState, episodes: int, horizon: int) -> PartState:
         """The state with room for `episodes` more episodes: the same state, unless its arrays grow with the data.
 
         Not for compiled code. The states of many seeds may be stacked along leading axes.
         """
 
-    def as_if_seen(self, state: State, episodes: int, horizon: int) -> State:
+    def as_if_seen(self, state: PartState, episodes: int, horizon: int) -> PartState:
         """A state of the shape it has after `episodes` more episodes, which it must have room for."""
 
     @property
     def lemma_models(self) -> tuple[LemmaModel, ...]:
         """The regressions that the lemmas of the paper cover, for `everystep theory`: see `costs/lemmas.py`."""
 
-    def lemma_states(self, state: State) -> tuple[State, ...]:
+    def lemma_states(self, state: PartState) -> tuple[PartState, ...]:
         """The states of `lemma_models`."""
 
 
