@@ -104,7 +104,7 @@ def train(
     progress: Callable[[int], None] | None = None,
     **options: Any,
 ) -> Trained:
-    """Learn for `episodes` episodes; `options` are the arguments of `Learner`, `warm_start` is logged data to learn first.
+    """Learn for `episodes` episodes. `options` are arguments of `Learner`, `warm_start` is logged data to start from.
 
     `progress(n)` is called whenever n more episodes are done. If the environment or the constraint function fails, a
     `BrokenError` is raised whose `result` holds everything until then.
