@@ -10,6 +10,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 TYPESCRIPT := 7.0.2
+# Tests wait for child processes and disks about half of the time: two workers for each of two cores.
+WORKERS ?= 4
 
 # In a checkout that cannot be written, nothing is cached from one check to the next.
 ifeq ($(shell test -w . && echo writable),)
@@ -35,10 +37,10 @@ browser:
 	    echo "NO BROWSER: chromium is not here and cannot be installed (that takes root and apt-get); its tests will be skipped"
 
 test: lint types browser
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 quick: lint types
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m quick
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m quick
 
 lint: .venv/installed
 	$(BIN)/ruff check .
