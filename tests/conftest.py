@@ -5,6 +5,7 @@ import os
 import re
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 # Tests compile hundreds of small programs and run each for a moment: that is quicker without LLVM's optimisations, and
 # without the newer emitters of fused loops, which prepare a whole compiler for each loop (0.11 has no others).
@@ -54,6 +55,19 @@ def pytest_terminal_summary(terminalreporter):
 def _double_precision():
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _room_for_programs():
+    """Compiled programs are dropped after a file of tests that has used half of the memory maps of a process.
+
+    Linux limits their number and every program takes some: with all files in one process the compiler would crash.
+    """
+    yield
+    limit = Path("/proc/sys/vm/max_map_count")
+    if limit.is_file() and len(Path("/proc/self/maps").read_bytes().splitlines()) > int(limit.read_bytes()) // 2:
+        jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 
+import matplotlib.font_manager
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -28,6 +29,8 @@ def desk(tmp_path, monkeypatch):
 
 
 def everystep(*arguments, cwd):
+    """The command in its own process. The list of fonts exists then, so that matplotlib does not report building it."""
+    assert matplotlib.font_manager.fontManager.ttflist
     return subprocess.run(
         [sys.executable, "-m", "everystep.cli", *arguments], cwd=cwd, capture_output=True, text=True, timeout=300
     )
