@@ -17,7 +17,8 @@ from everystep.environments import registration
 
 if TYPE_CHECKING:
     from everystep import agents, features, kernels, problems
-    from everystep.agents.model_syntax import gp, kernel, regression
+    from everystep.agents.model_syntax import gp, kernel_values, regression
+    from everystep.agents.model_syntax import kernel_values as kernel
     from everystep.environments import logged
     from everystep.environments.learner import Learner, train
     from everystep.environments.policy import Policy
@@ -41,6 +42,7 @@ __all__ = [
     "features",
     "gp",
     "kernel",
+    "kernel_values",
     "kernels",
     "logged",
     "planner",
@@ -64,7 +66,8 @@ _HOME = {
     "features": "features",
     "gp": "agents.model_syntax:gp",
     "gym": "environments.gym",
-    "kernel": "agents.model_syntax:kernel",
+    "kernel": "agents.model_syntax:kernel_values",  # the old name of kernel_values
+    "kernel_values": "agents.model_syntax:kernel_values",
     "kernels": "kernels",
     "logged": "environments.logged",
     "planner": "mdp.planner",

@@ -212,7 +212,7 @@ def test_stored_data_gives_what_sums_over_all_transitions_give(kind, share, monk
     psi = function(lambda x: x, d=2, crossed=True)
     phi = bind(function(lambda x: np.kron(np.eye(ACTIONS), x), d=6) if kind == "any" else psi, Box(2), ACTIONS)
     if kind == "kernel":
-        settings |= {"value": es.kernel(AS_KERNEL)}
+        settings |= {"value": es.kernel_values(AS_KERNEL)}
     if kind.startswith("kernel"):
         settings |= {"cost": es.gp(AS_KERNEL), "beta_cost": SETTINGS["beta_cost"] / np.sqrt(SETTINGS["lam_cost"])}
     agent = StoredAgent(resolved(settings, phi, 2, HORIZON), CONSTRAINTS)
@@ -234,7 +234,7 @@ def test_stored_data_gives_what_sums_over_all_transitions_give(kind, share, monk
 @pytest.mark.parametrize("kind", ["crossed", "kernel"])
 def test_more_room_changes_nothing(kind, monkeypatch):
     phi = bind(function(lambda x: x, d=2, crossed=True), Box(2), ACTIONS)
-    given = {"value": es.kernel(AS_KERNEL), "cost": es.gp(AS_KERNEL)} if kind == "kernel" else {}
+    given = {"value": es.kernel_values(AS_KERNEL), "cost": es.gp(AS_KERNEL)} if kind == "kernel" else {}
     setup = resolved(SETTINGS | given, phi, 2, 4)
     monkeypatch.setattr(stored_agent, "CAPACITY", 64)
     roomy = StoredAgent(setup, CONSTRAINTS)

@@ -192,7 +192,7 @@ def test_an_ensemble_that_disagrees_explores():
 def test_values_and_costs_may_live_in_the_space_of_a_kernel(monkeypatch):
     monkeypatch.setattr(stored_agent, "CAPACITY", 128)
     kernel = "rbf(0.3, on=observation)*categorical(on=action)"
-    agent = agents.lsvi_ae(value=es.kernel(kernel), cost=es.gp(kernel))
+    agent = agents.lsvi_ae(value=es.kernel_values(kernel), cost=es.gp(kernel))
     result = es.train(Line(), agent, constraint=harm_on_the_line, horizon=5, episodes=15)
     assert result.episodes["violation"].sum() <= 3
     assert (result.episodes["return"][-3:] == 2).all()
@@ -205,7 +205,7 @@ def test_a_policy_comes_back_from_its_folder_and_acts_and_certifies_as_before(ki
     kernel = "rbf(0.3, on=observation)*categorical(on=action)"
     agent = {
         "linear": agents.lsvi_ae(),
-        "kernel": agents.lsvi_ae(value=es.kernel(kernel), cost=es.gp(kernel)),
+        "kernel": agents.lsvi_ae(value=es.kernel_values(kernel), cost=es.gp(kernel)),
         "lsvi": agents.lsvi(),
     }[kind]
     phi = features.centres(3)
@@ -388,7 +388,7 @@ class Faulty(Line):
 @pytest.mark.parametrize("at", [0, 7, 10], ids=["at the very first", "within an episode", "at a reset"])
 def test_an_observation_that_does_not_fit_ends_in_a_sentence_with_what_was_seen(wrong, at):
     kernel = "rbf(0.3, on=observation)*categorical(on=action)"
-    for agent in (agents.lsvi_ae(), agents.lsvi_ae(value=es.kernel(kernel), cost=es.gp(kernel))):
+    for agent in (agents.lsvi_ae(), agents.lsvi_ae(value=es.kernel_values(kernel), cost=es.gp(kernel))):
         learner = es.Learner(
             Faulty(wrong, at), agent, constraint=lambda *step: -1.0, features=features.centres(3), horizon=5
         )
@@ -400,7 +400,7 @@ def test_an_observation_that_does_not_fit_ends_in_a_sentence_with_what_was_seen(
 def test_a_kernel_that_outgrows_memory_ends_in_a_sentence_and_the_learner_stays_usable(monkeypatch):
     monkeypatch.setattr(stored_agent, "MOST", 2e5)
     monkeypatch.setattr(stored_agent, "CAPACITY", 32)
-    kernel = es.kernel("rbf(0.3, on=observation)*categorical(on=action)")
+    kernel = es.kernel_values("rbf(0.3, on=observation)*categorical(on=action)")
     learner = es.Learner(
         Line(), agents.lsvi_ae(value=kernel), constraint=harm_on_the_line, features=features.centres(3), horizon=5
     )
@@ -467,7 +467,7 @@ def test_a_constraint_that_misbehaves_ends_in_a_sentence(constraint, words):
         ({"agent": agents.lsvi_ae(known_safe="safest")}, "known_safe of lsvi-ae is for problems given as tables"),
         ({"agent": agents.lsvi_ae(cost="counts")}, "needs a problem given as a table"),
         (
-            {"agent": agents.lsvi_ae(value=es.kernel("rbf(1, on=state)"))},
+            {"agent": agents.lsvi_ae(value=es.kernel_values("rbf(1, on=state)"))},
             "is on 'state'; choose on= from observation",
         ),
         (

@@ -160,7 +160,7 @@ def test_values_may_count_where_costs_are_linear():
 
 
 def test_a_run_with_a_kernel_reports_what_the_kernel_reveals(pond):
-    recipe = es.agents.lsvi_primal(value=es.kernel(RBF(1.0, on="landing") * Categorical(on="action")))
+    recipe = es.agents.lsvi_primal(value=es.kernel_values(RBF(1.0, on="landing") * Categorical(on="action")))
     result = es.run(pond, recipe, episodes=40, seeds=2)
     assert np.isfinite(result.curves["lsvi-primal"]["value"]).all()
     assert result.spec["agents"][0]["settings"]["value"] == "kernel(rbf(on=landing)*categorical(on=action))"
@@ -198,7 +198,11 @@ def test_a_value_model_has_a_text_that_reads_back(text):
 
 
 def test_a_kernel_alone_is_a_value_model():
-    assert read_value(RBF(2.0, on="position")) == es.kernel("rbf(2, on=position)") == InKernel(RBF(2.0, on="position"))
+    assert (
+        read_value(RBF(2.0, on="position"))
+        == es.kernel_values("rbf(2, on=position)")
+        == InKernel(RBF(2.0, on="position"))
+    )
 
 
 @pytest.mark.quick
@@ -233,7 +237,8 @@ def test_costs_may_have_printed_widths_beside_a_kernel_of_values(pond):
 
 def test_what_is_no_kernel_is_refused_from_python():
     with pytest.raises(EverystepError, match=r"kernel of 3: the kernel is 3; give one of everystep.kernels"):
-        es.kernel(3)
+        es.kernel_values(3)
+    assert es.kernel is es.kernel_values  # the old name
 
 
 def test_the_covariance_stays_exact_over_thousands_of_updates():

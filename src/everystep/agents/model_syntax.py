@@ -71,7 +71,7 @@ def gp(kernel: Kernel | str | None = None, fit: int = 0, points: str = "grid") -
         raise EverystepError(f"gp of {kernel}: {error}.") from None
 
 
-def kernel(kernel: Kernel | str | None = None) -> InKernel:
+def kernel_values(kernel: Kernel | str | None = None) -> InKernel:
     """A kernel value model for `value=`: see `InKernel`. A kernel may be given as text."""
     try:
         return InKernel(_kernel(kernel))
