@@ -1,6 +1,8 @@
 # make paper   reproduce the paper's experiment into out/paper
 # make test    lint, types and all tests
 # make quick   lint, types and the tests marked `quick`: a few of every file (a minute on two cores, once installed)
+# make fuzz    13,000 hostile inputs of the command and the Python API (JOBS at a time; about an hour on two cores)
+# make soak    500 kills of a run, each resumed and compared byte for byte (JOBS at a time)
 # make bench   the timed comparisons (minutes)
 # make examples the pictures of docs/cost-models.md, docs/gymnasium.md and docs/examples.md (minutes on a GPU, about an hour on two cores)
 # make studies  docs/comparison.md and the studies of docs/paper.md (about an hour on two cores)
@@ -19,7 +21,10 @@ export RUFF_NO_CACHE := true
 export MYPY_CACHE_DIR := /dev/null
 endif
 
-.PHONY: paper examples studies figures browser test quick lint types bench clean
+# Processes of `make fuzz` and `make soak`.
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+
+.PHONY: paper examples studies figures browser test quick lint types fuzz soak bench clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("everystep needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
@@ -52,6 +57,12 @@ lint: .venv/installed
 
 types: .venv/installed
 	$(BIN)/mypy
+
+fuzz: .venv/installed
+	$(BIN)/python tests/fuzz --jobs $(JOBS)
+
+soak: .venv/installed
+	$(BIN)/python tests/experiments/soak.py --jobs $(JOBS)
 
 .venv-peers/installed: benchmarks/peers.txt
 	test -x .venv-peers/bin/python || $(PYTHON) -m venv .venv-peers

@@ -3,73 +3,19 @@
 import contextlib
 import multiprocessing
 import os
-import select
-import shutil
 import signal
 import subprocess
-import time
-import uuid
 
-import killed
+import killing
 import pytest
 import seeds
+from killing import Child, contents
 
 import everystep as es
 from everystep import files as durable
 from everystep.experiments import checkpoints, experiment, run_folder, runner
 
 KILLS = 30
-INSIDE = {"w": "a write", "r": "a rename", "f": "a flush", "p": "filling the folder", "d": "removing .work"}
-
-
-class Child:
-    """A process with the run of killed.py on a folder, and the letters it has sent so far.
-
-    It is forked from one that has imported everything, or, when it starts `afresh`, has imported nothing yet.
-    """
-
-    def __init__(self, out, cache, *, afresh=False, largest=None):
-        own = multiprocessing.get_context("spawn" if afresh else "forkserver")
-        self.reading, writing = own.Pipe(duplex=False)
-        self.errors = cache / f"{uuid.uuid4()}.txt"
-        self.process = own.Process(target=killed.run, args=(out, writing, self.errors, cache, largest))
-        self.process.start()
-        writing.close()
-        self.letters = ""
-
-    def listen(self, seconds):
-        """Wait so long for more letters; False when there are none to come."""
-        if select.select([self.reading], [], [], max(seconds, 0))[0]:
-            heard = os.read(self.reading.fileno(), 1 if seconds else 4096).decode()
-            self.letters += heard
-            return bool(heard)
-        return True
-
-    def kill(self):
-        """SIGKILL; what it was doing then, or None if it had ended."""
-        self.process.kill()
-        if (code := self._ended()) != -signal.SIGKILL:
-            assert code == 0
-            return None
-        open_ones = [small for small in INSIDE if self.letters.count(small) > self.letters.count(small.upper())]
-        return open_ones or ["e" if "S" in self.letters else "s"]
-
-    def finish(self, code=0):
-        ended = self._ended()
-        said = self.errors.read_text(encoding="utf-8")
-        assert ended == code, said
-        return said
-
-    def _ended(self):
-        while self.listen(60):
-            pass
-        self.process.join()
-        self.reading.close()
-        return self.process.exitcode
-
-
-def contents(folder):
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.fixture(scope="module")
@@ -82,55 +28,15 @@ def cache(tmp_path_factory):
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory, cache):
     """The files of an undisturbed run, how many letters it sent, and how long it took."""
-    out = tmp_path_factory.mktemp("undisturbed") / "run"
-    Child(out, cache).finish()
-    shutil.rmtree(out)
-    began, child = time.monotonic(), Child(out, cache, afresh=True)
-    child.finish()
-    assert {path.name for path in out.iterdir()} == {
-        "episodes.parquet", "summary.json", "spec.json", "visits.npz", "problem.npz", "certificates.npz",
-    }  # fmt: skip
-    return contents(out), len(child.letters), time.monotonic() - began
+    return killing.undisturbed(tmp_path_factory.mktemp("undisturbed"), cache)
 
 
 def test_killing_a_run_at_any_moment_loses_nothing(undisturbed, cache, tmp_path, capsys):
-    files, letters, life = undisturbed
-    rng = seeds.generator()
-    fell, finished, chain = [], 0, 0
-    out = tmp_path / "run-0"
-    while len(fell) < KILLS:
-        any_moment = len(fell) % 4 == 0
-        child = Child(out, cache, afresh=any_moment)
-        if any_moment:
-            until = time.monotonic() + rng.uniform(0, life if len(fell) % 8 else life / 3)  # also while it imports
-            while time.monotonic() < until and child.listen(until - time.monotonic()):
-                pass
-        else:  # when it begins or ends to write, flush or rename something, or a little later: early, anywhere, or late
-            after, most = {1: ("S", 40), 2: ("S", 0.8 * letters), 3: ("p", 30)}[len(fell) % 4]
-            while after not in child.letters and child.listen(60):
-                pass
-            wanted = len(child.letters) + rng.integers(0, most)
-            while len(child.letters) < wanted and child.listen(60):
-                pass
-            time.sleep(rng.uniform(0, 0.003))
-        was_at = child.kill()
-        fell += [] if was_at is None else [was_at]
-        chain += 1
-        if was_at is None or chain == 10:  # several kills on the way of one run, then it may finish
-            if not (out / "spec.json").is_file() or run_folder.is_unfinished(out):
-                Child(out, cache).finish()
-            durable.sweep(out)  # as the command does that finds a finished run
-            assert contents(out) == files
-            finished, chain, out = finished + 1, 0, tmp_path / f"run-{finished + 1}"
-    Child(out, cache).finish()
-    durable.sweep(out)
-    assert contents(out) == files
-    count = {name: sum(letter in each for each in fell) for letter, name in INSIDE.items()}
+    found = killing.kill_often(KILLS, tmp_path, undisturbed, cache, seeds.generator())
     with capsys.disabled():
-        counted = ", ".join(f"{n} in {name}" for name, n in count.items())
-        early = sum(each == ["s"] for each in fell)
-        print(f"\n{len(fell)} kills: {early} while starting, {counted}; {finished + 1} runs finished, all alike")
-    assert count["a write"] + count["a flush"] + count["a rename"] >= 5
+        print(f"\n{found}")
+    assert not found.different
+    assert sum(bool({"w", "f", "r"} & set(each)) for each in found.fell) >= 5
 
 
 def test_a_second_process_is_refused_while_the_first_is_at_work(undisturbed, cache, tmp_path):
