@@ -1,22 +1,41 @@
-"""The exception that users see: one sentence with the field, the value and the remedy."""
+"""The exception that users see: one sentence with the field, the value and the remedy.
+
+A sentence is printed on a terminal, so whatever it echoes is shortened and made printable here: `shown` for one value,
+and `EverystepError` itself for the whole sentence.
+"""
 
 from __future__ import annotations
 
 import difflib
 import math
 import operator
+import os
+import reprlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+LONGEST_VALUE = 200  # characters of a value in a sentence
+LONGEST_SENTENCE = 500
+ELIDED = " ... "
+LARGEST = 2**31 - 1  # of whole numbers: counts are 32-bit integers in compiled code
+LARGEST_SEED = 2**63 - 1
+LARGEST_MEASUREMENT = 1e100  # of observed rewards, costs and coordinates: their squares and sums stay finite
+_LIMITED = reprlib.Repr()  # prints the beginning of nested lists and tables
+_LIMITED.maxlevel, _LIMITED.maxlist, _LIMITED.maxtuple, _LIMITED.maxdict = 4, 40, 40, 20
+_LIMITED.maxset, _LIMITED.maxstring, _LIMITED.maxother = 20, LONGEST_VALUE, LONGEST_VALUE
+
 
 class EverystepError(ValueError):
-    """A wrong input. Its text is one sentence for the user; the command exits with status 2.
+    """A wrong input. Its text is one printable line for the user; the command exits with status 2.
 
     kept: the result gathered before the error, where the sentence says that it can still be used.
     """
 
     kept: Any = None
+
+    def __init__(self, sentence: object = "") -> None:
+        super().__init__(_shortened(_on_one_line(str(sentence)), LONGEST_SENTENCE))
 
 
 class InfeasibleError(EverystepError):
@@ -25,34 +44,96 @@ class InfeasibleError(EverystepError):
     states: tuple[int, ...] = ()
 
 
-def unknown(kind: str, word: str, known: Iterable[str], remedy: str) -> EverystepError:
-    """The error for an unknown name, with the most similar names that exist."""
-    close = difflib.get_close_matches(word, sorted(known), n=3, cutoff=0.5)
-    hint = f" Did you mean {', '.join(close)}?" if close else ""
-    return EverystepError(f"no {kind} '{word}'.{hint} {remedy}")
-
-
-def whole_number(field: str, value: object, at_least: int = 1) -> int:
-    """`value` as an integer of at least `at_least`, or the error that names `field`; 5.0 is whole, 5.5 is not."""
+# --- values in a sentence ---------------------------------------------------------------------------------------------
+def shown(value: object) -> str:
+    """A value as text for a sentence: one printable line of at most 200 characters; beyond, its middle is left out."""
     try:
-        text = str(value)
-        number = int(text) if text.lstrip("+-").isdigit() else int(float(text)) if float(text).is_integer() else None
-    except (ValueError, OverflowError):
-        number = None
-    if number is None or number < at_least:
-        raise EverystepError(f"{field} is {value}; give a whole number of at least {at_least}.")
-    return number
+        if isinstance(value, str):
+            text = value
+        elif isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 2000:
+            text = f"a whole number of {value.bit_length()} bits"  # Python refuses to print even longer ones
+        elif isinstance(value, list | tuple | dict | set | frozenset | bytes | bytearray):
+            text = _LIMITED.repr(value)
+        else:
+            text = str(value)
+    except Exception:  # an object that cannot be printed
+        text = f"an object of type {type(value).__name__}"
+    return _shortened(_on_one_line(text), LONGEST_VALUE)
+
+
+def quoted(value: object) -> str:
+    """`shown`, with quotation marks around a string."""
+    return f"'{shown(value)}'" if isinstance(value, str) else shown(value)
+
+
+def _shortened(text: str, most: int) -> str:
+    """The text with its middle left out: what is wrong comes first, and the remedy last."""
+    if len(text) <= most:
+        return text
+    kept = most - len(ELIDED)
+    return text[: kept - kept // 2] + ELIDED + text[len(text) - kept // 2 :]
+
+
+def _on_one_line(text: str) -> str:
+    """Line breaks as spaces, and characters that a terminal would obey as escapes."""
+    if text.isprintable():
+        return text
+    text = " ".join(text.split()) if "\n" in text else text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text)
+
+
+def unknown(kind: str, word: object, known: Iterable[str], remedy: str) -> EverystepError:
+    """The error for an unknown name, with the most similar names that exist."""
+    close = difflib.get_close_matches(shown(word), sorted(known), n=3, cutoff=0.5)
+    hint = f" Did you mean {', '.join(close)}?" if close else ""
+    return EverystepError(f"no {kind} '{shown(word)}'.{hint} {remedy}")
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------------
+def as_number(value: object) -> int | float | None:
+    """A number given as one or as its text; None for anything else: booleans, complex numbers, lists, objects."""
+    try:
+        if isinstance(value, str):
+            return int(value) if value.strip().lstrip("+-").isdecimal() else float(value)
+        kind = getattr(getattr(value, "dtype", None), "kind", "")
+        if isinstance(value, bool) or kind == "b" or getattr(value, "ndim", 0) != 0:
+            return None
+        if hasattr(value, "__index__"):
+            return operator.index(value)
+        return float(value) if hasattr(value, "__float__") and kind != "c" else None  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def whole_number(field: str, value: object, at_least: int = 1, at_most: int = LARGEST) -> int:
+    """`value` as an integer from `at_least` to `at_most`, or the error that names `field`; 5.0 is whole, 5.5 is not."""
+    number = as_number(value)
+    whole = number is not None and (isinstance(number, int) or number.is_integer())
+    if number is None or not whole or number < at_least:
+        raise EverystepError(f"{field} is {shown(value)}; give a whole number of at least {at_least}.")
+    if number > at_most:
+        raise EverystepError(f"{field} is {shown(value)}; give a whole number from {at_least} to {at_most}.")
+    return int(number)
+
+
+def seed_number(field: str, value: object) -> int:
+    """`value` as the seed of a random generator, or the error that names `field`."""
+    return whole_number(field, value, at_least=0, at_most=LARGEST_SEED)
 
 
 def real_number(field: str, value: object, least: float = 0.0, most: float = math.inf) -> float:
     """`value` as a finite number from `least` to `most`, or the error that names `field`."""
+    number = as_number(value)
     try:
-        read = float(str(value))
-    except ValueError:
-        read = math.nan
+        read = math.nan if number is None else float(number)
+    except OverflowError:
+        read = math.inf
     if not (math.isfinite(read) and least <= read <= most):
-        wanted = f"of at least {least:g}" if most == math.inf else f"from {least:g} to {most:g}"
-        raise EverystepError(f"{field} is {value}; give a number {wanted}.")
+        if least == -math.inf:
+            wanted = "a finite number"
+        else:
+            wanted = f"a number of at least {least:g}" if most == math.inf else f"a number from {least:g} to {most:g}"
+        raise EverystepError(f"{field} is {shown(value)}; give {wanted}.")
     return read
 
 
@@ -63,8 +144,46 @@ def number_below(field: str, value: object, count: int) -> int:
     except TypeError:
         number = -1
     if not 0 <= number < count:
-        raise EverystepError(f"{field} is {value}; give a whole number from 0 to {count - 1}.")
+        raise EverystepError(f"{field} is {shown(value)}; give a whole number from 0 to {count - 1}.")
     return number
+
+
+def check_fits(what: str, entries: int) -> None:
+    """Raise if one array of `entries` numbers would take more than a quarter of this machine's memory.
+
+    `what` begins the sentence: the argument that decides the size, and its value. Called before anything is allocated.
+    """
+    if 8 * entries > _memory() / 4:
+        size = f"{8 * entries / 1e9:.3g}" if entries < 10**100 else "more than 1e+90"
+        raise EverystepError(f"{what}, which makes an array of {size} GB, too large for this machine; give less.")
+
+
+def _memory() -> int:
+    """The bytes of memory of this machine; 16 GB where the system does not tell."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 16 * 10**9
+
+
+# --- other arguments --------------------------------------------------------------------------------------------------
+def true_or_false(field: str, value: object) -> bool:
+    """`value` if it is a boolean, or the error that names `field`."""
+    is_boolean = isinstance(value, bool) or getattr(getattr(value, "dtype", None), "kind", "") == "b"
+    if is_boolean and getattr(value, "ndim", 0) == 0:
+        return bool(value)
+    raise EverystepError(f"{field} is {shown(value)}; give True or False.")
+
+
+def path_from(field: str, value: object) -> Path:
+    """`value` as a path, or the error that names `field`."""
+    try:
+        path = Path(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise EverystepError(f"{field} is {shown(value)}; give a path.") from None
+    if "\0" in str(path):
+        raise EverystepError(f"{field} is {shown(value)}; give a path without null characters.")
+    return path
 
 
 def check_openable(path: Path) -> None:
@@ -74,3 +193,5 @@ def check_openable(path: Path) -> None:
             pass
     except OSError as error:
         raise EverystepError(f"the file cannot be opened ({error.strerror}). Check the path.") from None
+    except ValueError:
+        raise EverystepError("the file cannot be opened (its name has a null character). Check the path.") from None

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from everystep.agents.resolve.context import setting_as_text
 from everystep.agents.settings import SETTINGS, SettingValues
-from everystep.errors import EverystepError, unknown
+from everystep.errors import EverystepError, quoted, unknown
 from everystep.lsvi.algorithm import Agent
 from everystep.lsvi.penalties import Floor
 from everystep.lsvi.protocols import Choice, CostModel, ValueModel
@@ -131,8 +131,12 @@ class Recipe:
     given: Mapping[str, Any] = field(init=False, repr=False, compare=False)  # the settings as the user wrote them
 
     def __post_init__(self) -> None:
+        if not isinstance(self.settings, Mapping):
+            raise EverystepError(f"settings of an agent are {quoted(self.settings)}; give them by name.")
+        if self.alias is not None and not isinstance(self.alias, str):
+            raise EverystepError(f"alias of {self.name} is {quoted(self.alias)}; give a text.")
         object.__setattr__(self, "given", dict(self.settings))
-        if self.name not in REGISTERED:
+        if not isinstance(self.name, str) or self.name not in REGISTERED:
             raise unknown("agent", self.name, REGISTERED, "`everystep list` shows all.")
         allowed = REGISTERED[self.name].settings
         read = {}
@@ -142,7 +146,7 @@ class Recipe:
             try:
                 read[key] = SETTINGS[key].read(value)
             except ValueError as error:
-                raise EverystepError(f"setting {key} of {self.name} is {value!r}; {error}.") from None
+                raise EverystepError(f"setting {key} of {self.name} is {quoted(value)}; {error}.") from None
         object.__setattr__(self, "settings", read)
 
     @property
@@ -165,7 +169,7 @@ class Recipe:
 
     def called(self, alias: str) -> Recipe:
         """The same agent under another label in tables, figures and files."""
-        return Recipe(self.name, self.given, str(alias))
+        return Recipe(self.name, self.given, alias)
 
     def resolve(self, problem: FiniteCMDP, episodes: int) -> Resolved:
         """All settings with their values on this problem; raises if a setting does not fit."""
@@ -176,4 +180,4 @@ class Recipe:
 
 def recipe(agent: str | Recipe) -> Recipe:
     """An agent from its name; a recipe as it is."""
-    return agent if isinstance(agent, Recipe) else Recipe(str(agent))
+    return agent if isinstance(agent, Recipe) else Recipe(agent)

@@ -10,6 +10,7 @@ import numpy as np
 
 from everystep.agents import model_syntax
 from everystep.agents.model_syntax import AUTO
+from everystep.errors import LARGEST, as_number, shown
 from everystep.lsvi.costs.gp import BETA_GP, LAM_GP
 from everystep.lsvi.costs.spec import BETA_COST, LAM_COST
 
@@ -39,10 +40,11 @@ def _number(at_least: float = -math.inf, at_most: float = math.inf, above: float
     wanted = " and ".join(part for part in (low, high) if part)
 
     def read(value: Any) -> float:
+        given = as_number(value)
         try:
-            number = float(value)
-        except (TypeError, ValueError):
-            number = math.nan
+            number = math.nan if given is None else float(given)
+        except OverflowError:
+            number = math.inf
         if not math.isfinite(number) or number < at_least or number > at_most or number <= above:
             raise ValueError(f"give a number {wanted}".rstrip())
         return number
@@ -52,9 +54,9 @@ def _number(at_least: float = -math.inf, at_most: float = math.inf, above: float
 
 def _one_of(*options: str) -> Callable[[Any], str]:
     def read(value: Any) -> str:
-        if value not in options:
+        if not isinstance(value, str) or value not in options:
             raise ValueError(f"choose {', '.join(options[:-1])} or {options[-1]}")
-        return str(value)
+        return value
 
     return read
 
@@ -63,16 +65,16 @@ def _yes_no(value: Any) -> bool:
     words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
     if isinstance(value, bool | np.bool_):
         return bool(value)
-    if str(value).lower() not in words:
+    if not isinstance(value, str | int | np.integer) or shown(value).lower() not in words:
         raise ValueError("choose true or false")
-    return words[str(value).lower()]
+    return words[shown(value).lower()]
 
 
 def _or(word: Any, read: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """`read`, or the word that is also allowed."""
 
     def either(value: Any) -> Any:
-        if value is None or value == word:
+        if value is None or (isinstance(value, str) and value == word):
             return word
         try:
             return read(value)
@@ -87,13 +89,15 @@ def _whole(at_least: int) -> Callable[[Any], int]:
         number = _number(at_least=at_least)(value)
         if number != int(number):
             raise ValueError(f"give a whole number of at least {at_least}")
+        if number > LARGEST:
+            raise ValueError(f"give a whole number from {at_least} to {LARGEST}")
         return int(number)
 
     return read
 
 
 def _floor(value: Any) -> Any:
-    if value in ("k", "sqrt"):
+    if isinstance(value, str) and value in ("k", "sqrt"):
         return value
     try:
         return _number(at_least=0)(value)
@@ -102,9 +106,9 @@ def _floor(value: Any) -> Any:
 
 
 def _switch(value: Any) -> Any:
-    if value is None or value is False or value in ("none", "false"):
+    if value is None or value is False or (isinstance(value, str) and value in ("none", "false")):
         return "none"
-    if value is True or value == "true":
+    if value is True or (isinstance(value, str) and value == "true"):
         return SWITCH
     try:
         return _number(above=1)(value)
@@ -112,19 +116,27 @@ def _switch(value: Any) -> Any:
         raise ValueError(f"choose none, true (a factor of {SWITCH:g}) or a number above 1") from None
 
 
+def _array(value: Any) -> np.ndarray:
+    """`value` as an array; an array of one object where it has no regular shape."""
+    try:
+        return np.asarray(value)
+    except Exception:  # lists of different lengths, or an object that fails while it is read
+        return np.asarray(None)
+
+
 def _features(value: Any) -> Any:
     if isinstance(value, str) or value is None:
         return _one_of(AUTO, "one-hot")(AUTO if value is None else value)
-    array = np.asarray(value, np.float64)
-    if array.ndim != 3 or not np.isfinite(array).all():
+    array = _array(value)
+    if array.ndim != 3 or array.dtype.kind not in "biuf" or not np.isfinite(array).all():
         raise ValueError("give a finite array of shape (S, A, d)")
-    return array
+    return array.astype(np.float64)
 
 
 def _known_safe(value: Any) -> Any:
     if value is None or isinstance(value, str):
         return _one_of("none", "safest")("none" if value is None else value)
-    array = np.asarray(value)
+    array = _array(value)
     if array.ndim not in (1, 2) or array.dtype.kind not in "biu":
         raise ValueError("choose none, safest, or from Python give an action for each state, or booleans (S, A)")
     return array
@@ -133,16 +145,19 @@ def _known_safe(value: Any) -> Any:
 def _safe_action(value: Any) -> Any:
     if value is None or isinstance(value, str):
         return _one_of(AUTO, "safest")(AUTO if value is None else value)
-    array = np.asarray(value)
+    array = _array(value)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise ValueError("choose auto, safest, or from Python give an action for each state")
     return array
 
 
 def _threshold(value: Any) -> Any:
-    if np.ndim(value) == 0:
+    array = _array(value)
+    if array.ndim == 0:
         return _or(AUTO, _number())(value)
-    return np.array([_number()(number) for number in value])
+    if array.ndim > 1:
+        raise ValueError("give a number, or one per constraint, or auto")
+    return np.array([_number()(number) for number in array])
 
 
 class SettingValues(dict[str, Any]):

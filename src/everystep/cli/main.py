@@ -17,7 +17,7 @@ from typing import Any
 
 from everystep import __version__
 from everystep.cli.shared import interruptible
-from everystep.errors import EverystepError
+from everystep.errors import EverystepError, shown
 
 COMMANDS = (  # in the order in which `everystep --help` lists them
     "reproduce",
@@ -32,6 +32,8 @@ COMMANDS = (  # in the order in which `everystep --help` lists them
     "play",
     "list",
 )
+
+NO_MEMORY = "there is not enough memory for this problem; use a smaller one, or a shorter horizon."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -51,13 +53,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"everystep: stopped{f'; {stopped}' if str(stopped) else ''}.", file=sys.stderr)
         return 130
     except MemoryError:
-        return _refuse("there is not enough memory for this problem; use a smaller one, or a shorter horizon.")
+        return _refuse(NO_MEMORY)
+    except RuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):  # what JAX reports instead of a MemoryError
+            raise
+        return _refuse(NO_MEMORY)
     except BrokenPipeError:
         _silence_output()
     except OSError as error:
         reason = error.strerror or error
         if error.filename is not None:
-            return _refuse(f"'{error.filename}' cannot be read or written ({reason}); check the path and permissions.")
+            return _refuse(
+                f"'{shown(error.filename)}' cannot be read or written ({reason}); check the path and permissions."
+            )
         _silence_output()
         return _refuse(f"the output cannot be written ({reason}); redirect it elsewhere.")
     return 0
@@ -80,7 +88,7 @@ class Parser(argparse.ArgumentParser):
     """Reports an error in one line, like every other error of the command."""
 
     def error(self, message: str) -> Any:
-        print(f"{self.prog}: {message}. `{self.prog} --help` shows the usage.", file=sys.stderr)
+        print(f"{self.prog}: {EverystepError(message)}. `{self.prog} --help` shows the usage.", file=sys.stderr)
         raise SystemExit(2)
 
 

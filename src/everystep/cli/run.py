@@ -15,7 +15,7 @@ from everystep.cli.shared import (
     run_with_progress,
     split_names,
 )
-from everystep.errors import EverystepError, whole_number
+from everystep.errors import EverystepError, seed_number, whole_number
 
 if TYPE_CHECKING:
     from everystep.experiments.config import Overrides
@@ -55,8 +55,11 @@ def run(options: argparse.Namespace) -> None:
         if missing:
             options.parser.error(f"--{' and --'.join(missing)} or a FILE must be given")
     numbers = {
-        name: whole_number(name, getattr(options, name), at_least)
-        for name, at_least in (("episodes", 1), ("seeds", 1), ("horizon", 1), ("seed0", 0))
+        name: read(name, getattr(options, name))
+        for name, read in (
+            *(("episodes", whole_number), ("horizon", whole_number)),
+            *(("seeds", seed_number), ("seed0", seed_number)),
+        )
         if getattr(options, name) is not None
     }
 

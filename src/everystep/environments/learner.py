@@ -25,7 +25,7 @@ from everystep.environments.policy import Policy
 from everystep.environments.resolve import EnvironmentInfo, ResolvedForTraining
 from everystep.environments.rollout import Stage, StepError, play
 from everystep.environments.stored_agent import StoredAgent
-from everystep.errors import EverystepError, real_number, unknown, whole_number
+from everystep.errors import EverystepError, real_number, seed_number, unknown, whole_number
 from everystep.experiments import run_folder
 from everystep.experiments.experiment import versions
 from everystep.experiments.result import episode_columns
@@ -148,7 +148,7 @@ class Learner:
         envs: int = 1,
     ) -> None:
         self.recipe = recipe(agent)
-        self.seed = whole_number("seed", seed, at_least=0)
+        self.seed = seed_number("seed", seed)
         env = _made(env, whole_number("envs", envs))
         self.stage = Stage(env, constraint, self.seed)
         self.name = _name(env)

@@ -40,7 +40,7 @@ from typing import Any, NamedTuple
 from everystep import problems
 from everystep.agents.registry import REGISTERED, Recipe
 from everystep.agents.settings import SETTINGS
-from everystep.errors import EverystepError, unknown
+from everystep.errors import LARGEST, LARGEST_SEED, EverystepError, quoted, shown, unknown
 from everystep.experiments import experiment
 from everystep.experiments.experiment import Experiment
 from everystep.mdp.cmdp import FiniteCMDP
@@ -68,7 +68,7 @@ class SettingFlag(NamedTuple):
         name, equals, value = text.partition("=")
         agent, dot, key = name.strip().rpartition(".")
         if not equals or not key:
-            raise EverystepError(f"--set is '{text}'; write key=value, such as beta=0.5.")
+            raise EverystepError(f"--set is '{shown(text)}'; write key=value, such as beta=0.5.")
         return cls(agent if dot else None, key, value.strip())
 
     def __str__(self) -> str:
@@ -101,7 +101,9 @@ class EngineChoice(NamedTuple):
         if self.name not in ENGINES:
             raise unknown("engine", self.name, ENGINES, f"There are {' and '.join(ENGINES)}.")
         if self.address is not None and self.name != "ray":
-            raise EverystepError(f"address is '{self.address}', but the engine is {self.name}; choose the engine ray.")
+            raise EverystepError(
+                f"address is '{shown(self.address)}', but the engine is {self.name}; choose the engine ray."
+            )
         return self
 
 
@@ -127,7 +129,7 @@ class File:
         """The error about a key, with its line if one line alone has the key, or has the key and this value."""
         if self.path is None:
             return EverystepError(sentence)
-        written = re.escape(str(value).lower() if isinstance(value, bool) else str(value))
+        written = re.escape(shown(value).lower() if isinstance(value, bool) else shown(value))
         lines = [(n, text.partition("#")[0]) for n, text in enumerate(self.text.split("\n"), 1)]
         word = rf"(^|[\s{{,\[\".]){re.escape(key)}[\"\s]*[=\]]"
         for pattern in (word, rf"{word}[\"'\s]*{written}(?![\w.])"):
@@ -138,7 +140,7 @@ class File:
 
     def table(self, key: str, value: Any) -> Mapping[str, Any]:
         if not isinstance(value, dict):
-            raise self.wrong(key, f"{key} is {value!r}; write a table, such as {key} = {{beta = 0.3}}.")
+            raise self.wrong(key, f"{key} is {quoted(value)}; write a table, such as {key} = {{beta = 0.3}}.")
         return value
 
     def only(self, table: Mapping[str, Any], known: Sequence[str], what: str) -> None:
@@ -149,26 +151,28 @@ class File:
     def several(self, key: str, value: Any, example: str) -> list[Any]:
         """A list of names and tables that is not empty."""
         if not isinstance(value, list) or not value:
-            found = "empty" if value in (None, []) else repr(value)
+            found = "empty" if value in (None, []) else quoted(value)
             if self.path is None:
                 raise EverystepError(f"{key} is {found}; give at least one by --{_flag(key)}.")
             raise self.wrong(key, f"{key} is {found}; write {key} = {example}, or give --{_flag(key)}.")
         for each in value:
             if not isinstance(each, str | dict):
-                raise self.wrong(key, f"{key} has {each!r}; write names in quotes, as in {key} = {example}.")
+                raise self.wrong(key, f"{key} has {quoted(each)}; write names in quotes, as in {key} = {example}.")
         return value
 
     def text_of(self, key: str, value: Any) -> str:
         if not isinstance(value, str) or not value:
-            raise self.wrong(key, f'{key} is {value!r}; write it in quotes, such as {key} = "lake".', value)
+            raise self.wrong(key, f'{key} is {quoted(value)}; write it in quotes, such as {key} = "lake".', value)
         if not value.isprintable():
-            raise self.wrong(key, f"{key} is {value!r}; use printable characters only.")
+            raise self.wrong(key, f"{key} is {quoted(value)}; use printable characters only.")
         return value
 
-    def whole(self, key: str, value: Any, at_least: int = 1) -> int:
-        if isinstance(value, int) and not isinstance(value, bool) and value >= at_least:
-            return value
-        raise self.wrong(key, f"{key} is {value!r}; write a whole number of at least {at_least}.", value)
+    def whole(self, key: str, value: Any, at_least: int = 1, at_most: int = LARGEST) -> int:
+        is_whole = isinstance(value, int) and not isinstance(value, bool) and value >= at_least
+        if is_whole and value <= at_most:
+            return int(value)
+        wanted = f"from {at_least} to {at_most}" if is_whole else f"of at least {at_least}"
+        raise self.wrong(key, f"{key} is {quoted(value)}; write a whole number {wanted}.", value)
 
 
 def _flag(key: str) -> str:
@@ -185,14 +189,14 @@ def read(path: Path | None, flags: Overrides | None = None) -> RunList:
     file, content = (File(), {}) if path is None else _opened(path)
     file.only(content, KEYS, "an experiment")
     first, content = flags.seed0 is not None or "seed0" in content, DEFAULTS | content
-    for key in ("episodes", "seed0"):
-        file.whole(key, content[key], at_least=1 if key == "episodes" else 0)
+    file.whole("episodes", content["episodes"])
+    file.whole("seed0", content["seed0"], 0, LARGEST_SEED)
     if not isinstance(content["certify"], bool):
-        raise file.wrong("certify", f"certify is {content['certify']!r}; write true or false.")
+        raise file.wrong("certify", f"certify is {quoted(content['certify'])}; write true or false.")
     seeds = _seeds(file, content["seeds"]) if flags.seeds is None else flags.seeds
     seed0 = content["seed0"] if flags.seed0 is None else flags.seed0
     if isinstance(seeds, list) and first:
-        raise file.wrong("seeds", f"seeds is {seeds}, so seed0 = {seed0} has no effect; leave seed0 out.")
+        raise file.wrong("seeds", f"seeds is {shown(seeds)}, so seed0 = {seed0} has no effect; leave seed0 out.")
     out = flags.out or (file.text_of("out", content["out"]) if "out" in content else None)
     if out is None:
         raise EverystepError(f"'{path}' has no out; write out = \"out/mine\", or give --out.")
@@ -213,19 +217,21 @@ def read(path: Path | None, flags: Overrides | None = None) -> RunList:
 
 def _opened(path: Path) -> tuple[File, dict[str, Any]]:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
         return File(path, text), tomllib.loads(text)
     except OSError as error:
         raise EverystepError(f"experiment '{path}' cannot be opened ({error.strerror}). Check the path.") from None
     except UnicodeDecodeError:
         raise EverystepError(f"experiment '{path}' is not a text file; write it in TOML.") from None
-    except tomllib.TOMLDecodeError as error:
+    except RecursionError:
+        raise EverystepError(f"experiment '{path}' nests tables or lists too deeply; nest them less.") from None
+    except ValueError as error:  # TOMLDecodeError, or a number of thousands of digits
         raise EverystepError(f"experiment '{path}' is not valid TOML: {error}. Correct it there.") from None
 
 
 def _seeds(file: File, value: Any) -> int | list[int]:
     if isinstance(value, list):
-        return [file.whole("seeds", each, at_least=0) for each in value]
+        return [file.whole("seeds", each, 0, LARGEST_SEED) for each in value]
     return file.whole("seeds", value)
 
 
@@ -261,7 +267,7 @@ def _problems(file: File, content: Mapping[str, Any], flags: Overrides) -> list[
         folder = found[-1][0]
         if "/" in folder or folder.startswith(".") or len(folder) > LONGEST:
             raise file.wrong(
-                "called", f"called is '{folder}'; write a valid folder name of at most {LONGEST} characters."
+                "called", f"called is '{shown(folder)}'; write a valid folder name of at most {LONGEST} characters."
             )
     return found
 
@@ -284,10 +290,11 @@ def _problem(file: File, name: str, given: dict[str, Any]) -> FiniteCMDP:
         if make is None:
             return problems.load(str(beside), given.get("horizon"))
         return make(**given) if make is not terrain_from else terrain_from(beside, **given)
-    except TypeError as error:
-        raise file.wrong(name, f"problem {name} cannot be created ({error}); correct its parameters.") from None
     except EverystepError as error:
         raise file.wrong(_named(error, given, name), f"problem {name}: {error}" if given else str(error)) from None
+    except Exception as error:  # of a problem that does not check its parameters
+        reason = str(error) or type(error).__name__
+        raise file.wrong(name, f"problem {name} cannot be created ({reason}); correct its parameters.") from error
 
 
 def _named(error: EverystepError, keys: Iterable[str], otherwise: str) -> str:
@@ -314,7 +321,7 @@ def _agents(file: File, content: Mapping[str, Any], flags: Overrides) -> list[Re
             raise file.wrong(key, f"[settings] has {key}: {fault}")
     for flag in flags.settings:
         if fault := _unusable(flag.agent, flag.key, names):
-            raise EverystepError(f"--set is '{flag}': {fault}")
+            raise EverystepError(f"--set is '{shown(str(flag))}': {fault}")
     recipes = []
     for name, table in zip(names, tables, strict=True):
         own = accepted_settings(name, shared) | dict(file.table("settings", table.get("settings", {})))
@@ -354,14 +361,14 @@ def _unusable(agent: str | None, key: str, names: Sequence[str]) -> EverystepErr
 
 def _several(file: File, key: str, values: Any) -> list[Any]:
     if not isinstance(values, list) or not values:
-        raise file.wrong(key, f"grid of {key} is {values!r}; write a list, such as {key} = [0.1, 0.3].")
+        raise file.wrong(key, f"grid of {key} is {quoted(values)}; write a list, such as {key} = [0.1, 0.3].")
     return values
 
 
 def _recipe(file: File, name: str, called: Any, settings: Mapping[str, Any], point: Mapping[str, Any]) -> Recipe:
     for key, value in settings.items():
         if not isinstance(value, str | int | float):
-            raise file.wrong(key, f"setting {key} is {value!r}; write a number, a string, true or false.")
+            raise file.wrong(key, f"setting {key} is {quoted(value)}; write a number, a string, true or false.")
     try:
         recipe = Recipe(name, settings)
         if called is None:

@@ -18,7 +18,16 @@ import numpy as np
 from everystep import __version__, problems
 from everystep.agents.registry import REGISTERED, Recipe, recipe
 from everystep.agents.resolve.agent import Resolved
-from everystep.errors import EverystepError, whole_number
+from everystep.errors import (
+    LARGEST_SEED,
+    EverystepError,
+    check_fits,
+    quoted,
+    seed_number,
+    shown,
+    true_or_false,
+    whole_number,
+)
 from everystep.experiments.engines import local
 from everystep.experiments.result import Result, fit_as_json, recorded_columns
 from everystep.lsvi.loop import CHUNK
@@ -91,6 +100,8 @@ def run(
     `progress(n)` is called as n more episodes (over all agents and seeds) are done. `certify` also records, for every
     episode, how many actions the cost intervals call safe and unsafe and how many of these labels are false.
     """
+    if progress is not None and not callable(progress):
+        raise EverystepError(f"progress is {quoted(progress)}; give a function of the number of episodes.")
     return prepare(problem, agents, episodes, seeds, seed0, certify).run(progress)
 
 
@@ -104,9 +115,11 @@ def prepare(
 ) -> Experiment:
     """The experiment that `run` would run, checked as far as possible without running it."""
     problem = problems.load(problem) if isinstance(problem, str) else problem
-    episodes = whole_number("episodes", episodes)
+    if not isinstance(problem, FiniteCMDP):
+        raise EverystepError(f"problem is {shown(problem)}; give a FiniteCMDP, the name of a problem, or a file.")
+    episodes, certify = whole_number("episodes", episodes), true_or_false("certify", certify)
     numbers = _seeds(seeds, seed0)
-    recipes = [recipe(agent) for agent in ([agents] if isinstance(agents, str | Recipe) else agents)]
+    recipes = _recipes(agents)
     if not recipes:
         raise EverystepError("agents is empty; give at least one, such as lsvi-ae.")
     names = [each.name for each in recipes]
@@ -148,6 +161,13 @@ def prepare(
     return Experiment(problem, spec, resolved, certify)
 
 
+def _recipes(agents: Any) -> list[Recipe]:
+    """The agents, given as one or as several, by name or as recipes."""
+    if isinstance(agents, Mapping) or not isinstance(agents, Iterable | Recipe):
+        raise EverystepError(f"agents is {shown(agents)}; give names, or agents such as es.agents.lsvi_ae().")
+    return [recipe(agent) for agent in ([agents] if isinstance(agents, str | Recipe) else agents)]
+
+
 def versions() -> dict[str, str]:
     """The versions that a spec records."""
     packages = {name: metadata.version(name) for name in ("jax", "jaxlib", "numpy")}
@@ -155,16 +175,17 @@ def versions() -> dict[str, str]:
 
 
 def _seeds(seeds: int | Iterable[int], seed0: int) -> list[int]:
-    first = whole_number("seed0", seed0, at_least=0)
+    first = seed_number("seed0", seed0)
     if isinstance(seeds, int | np.integer | str):
-        count = whole_number("seeds", seeds)
+        count = whole_number("seeds", seeds, at_most=LARGEST_SEED)
         if first + count > 2**32:
             raise EverystepError(f"seeds is {seeds} from {first} on; give fewer: they must stay below 2**32.")
+        check_fits(f"seeds is {count}", 5 * count)  # Python's integers take five words each
         numbers = list(range(first, first + count))
     elif not isinstance(seeds, Iterable):
-        raise EverystepError(f"seeds is {seeds}; give their number, or a list of seeds.")
+        raise EverystepError(f"seeds is {quoted(seeds)}; give their number, or a list of seeds.")
     else:
-        numbers = [whole_number("seeds", seed, at_least=0) for seed in seeds]
+        numbers = [seed_number("seeds", seed) for seed in seeds]
     if not numbers or len(set(numbers)) < len(numbers) or max(numbers) >= 2**32:
         raise EverystepError(
             f"seeds are {numbers[:5]}{'...' if len(numbers) > 5 else ''}; give different whole numbers below 2**32."

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from everystep.errors import EverystepError, whole_number
+from everystep.errors import EverystepError, seed_number, whole_number
 from everystep.features import spaces
 from everystep.features.maps import (
     ROUNDING,
@@ -98,7 +98,7 @@ def fourier(
     low, high    bounds of observations (a number, or one for each coordinate; None: the space's own)
     constant     add a feature that is the same everywhere
     """
-    size, seed = whole_number("size of fourier", size), whole_number("seed of fourier", seed, at_least=0)
+    size, seed = whole_number("size of fourier", size), seed_number("seed of fourier", seed)
     settings = {"size": size, "lengthscale": _lengths("fourier", lengthscale), "seed": seed, "low": low, "high": high}
     return _with(constant, Spec("fourier", settings))
 

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from everystep.errors import EverystepError, whole_number
+from everystep.errors import EverystepError, shown, whole_number
 from everystep.files import name_from, read_npz, write_npz
 from everystep.mdp.cmdp import Factored, FiniteCMDP, Grid, Known, Noise
+from everystep.mdp.validation import numbers
 
 COORDINATE = "coordinate_"  # prefix of a named coordinate in a file
 DESCRIPTIVE = ("state_names", "action_names", "remarks", "_stepped")  # fields that are not saved
@@ -33,11 +34,30 @@ def _sigma(name: str) -> Callable[[np.ndarray], Any]:
     """Reads a standard deviation: one number, or one per constraint."""
 
     def from_file(array: np.ndarray) -> Any:
-        try:
-            value = np.asarray(array, float)
-        except ValueError:
-            raise EverystepError(f"{name} is not a number; give one.") from None
+        value = numbers(name, array)
         return value if value.ndim else float(value)
+
+    return from_file
+
+
+def _text(name: str) -> Callable[[np.ndarray], str]:
+    """Reads one text."""
+
+    def from_file(array: np.ndarray) -> str:
+        if array.ndim or array.dtype.kind != "U":
+            raise EverystepError(f"{name} has shape {array.shape} and type {array.dtype}; save one text.")
+        return str(array)
+
+    return from_file
+
+
+def _flag(name: str) -> Callable[[np.ndarray], bool]:
+    """Reads true or false; 1 and 0 are also accepted."""
+
+    def from_file(array: np.ndarray) -> bool:
+        if array.ndim or array.dtype.kind not in "biu" or array not in (0, 1):
+            raise EverystepError(f"{name} is {shown(array)}; save True or False.")
+        return bool(array)
 
     return from_file
 
@@ -95,19 +115,19 @@ FIELDS = (
         from_file=lambda rows: tuple(str(row) for row in rows.reshape(-1)),
     ),
     ArrayField("heights", "grid.heights", hashed=False),
-    ArrayField("kernel", "kernel", hashed=False, to_file=np.array, from_file=str),
+    ArrayField("kernel", "kernel", hashed=False, to_file=np.array, from_file=_text("kernel")),
     ArrayField(
         "linear_costs",
         "linear_costs",
         hashed=False,
         to_file=lambda linear: None if linear else np.array(False),
-        from_file=bool,
+        from_file=_flag("linear_costs"),
     ),
     ArrayField("threshold", "known.threshold"),
     ArrayField("safe_action", "known.safe_action"),
     ArrayField("triples", "known.triples"),
     ArrayField(f"{COORDINATE}*", "coordinates"),  # one array per name
-    ArrayField("name", "name", hashed=False, to_file=np.array, from_file=str),
+    ArrayField("name", "name", hashed=False, to_file=np.array, from_file=_text("name")),
 )
 FACTORS = ("phi", "mu")  # instead of P
 

@@ -6,24 +6,26 @@ about values: probabilities, the range of g, noise, and a safe action for every 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from everystep.errors import EverystepError, InfeasibleError, whole_number
-from everystep.mdp.cmdp import Factored, FiniteCMDP, Grid, Known
+from everystep.errors import EverystepError, InfeasibleError, check_fits, shown, true_or_false, whole_number
+from everystep.mdp.cmdp import Factored, FiniteCMDP, Grid, Known, Noise
 
 
 # --- shapes -------------------------------------------------------------------------------------------------------
 def normalise(problem: FiniteCMDP, put: Callable[[str, Any], None]) -> None:
     """Replace every field of a new problem by its normal form through `put(name, value)`."""
     put("horizon", whole_number("horizon", problem.horizon))
+    put("noise", _noise(problem.noise))
     P, pairs, stepped = _factors(problem, problem.P) if isinstance(problem.P, Factored) else _table(problem, problem.P)
     put("_stepped", stepped)  # decides the meaning of three axes of g
     put("r", _with_step_axis(problem, "r", numbers("r", problem.r), pairs))
     put("g", _constraint_axes(problem, "g", numbers("g", problem.g), pairs))
     put("P", P)
+    check_fits(f"horizon is {problem.horizon}", (problem.horizon + 1) * problem.states)
     put("start", _start(problem.start, problem.states))
     put("exempt", _exempt(problem.exempt, problem.states))
     if problem.features is not None:
@@ -31,8 +33,15 @@ def normalise(problem: FiniteCMDP, put: Callable[[str, Any], None]) -> None:
     elif isinstance(P, Factored) and len(P.phi) == 1:
         put("features", P.phi[0])
     if problem.kernel is not None:
-        put("kernel", str(problem.kernel))
+        put("kernel", _kernel(problem.kernel))
+    put("linear_costs", true_or_false("linear_costs", problem.linear_costs))
+    if not isinstance(problem.name, str):
+        raise EverystepError(f"name is {shown(problem.name)}; give a text.")
+    for name, count in (("state_names", problem.states), ("action_names", problem.actions), ("remarks", None)):
+        put(name, _texts(name, getattr(problem, name), count))
     put("known", _known(problem, problem.known))
+    if not isinstance(problem.coordinates, Mapping):
+        raise EverystepError(f"coordinates are {shown(problem.coordinates)}; give a dictionary of named arrays.")
     put("coordinates", {name: _coordinate(problem, name, given) for name, given in problem.coordinates.items()})
     if problem.grid is not None:
         _check_grid(problem.grid, problem.states)
@@ -42,12 +51,51 @@ def numbers(name: str, value: Any) -> np.ndarray:
     """`value` as an array of float64, or the error that names the field."""
     try:
         array = np.asarray(value)
-        if array.dtype.kind not in "biuf":
-            raise TypeError
-        array = array.astype(np.float64)
-    except (TypeError, ValueError):
-        raise EverystepError(f"{name} is not an array of numbers; give one.") from None
-    return array
+    except Exception:  # lists of different lengths, or an object that fails while it is read
+        array = np.asarray(None)
+    if array.dtype.kind not in "biuf":
+        raise EverystepError(f"{name} is not an array of numbers; give one.")
+    return array.astype(np.float64)
+
+
+def numbers_or_integers(name: str, value: Any) -> np.ndarray:
+    """`value` as an array whose integers stay integers, or the error that names the field."""
+    array = numbers(name, value)
+    given = np.asarray(value)
+    return given if given.dtype.kind in "iu" else array
+
+
+def _noise(given: Noise | None) -> Noise:
+    given = Noise() if given is None else given
+    if not isinstance(given, Noise):
+        raise EverystepError(f"noise is {shown(given)}; give es.Noise(reward_sigma=..., cost_sigma=...).")
+    return given
+
+
+def _kernel(given: Any) -> str:
+    """The text of the suggested cost kernel; refused here if no kernel can be read from it."""
+    from everystep import kernels
+
+    text = str(given) if isinstance(given, kernels.Kernel) else given
+    try:
+        if not isinstance(text, str):
+            raise ValueError("write a kernel such as rbf(2, on=position)")
+        kernels.read(text)
+    except ValueError as error:
+        raise EverystepError(f"kernel is '{shown(text)}'; {error}.") from None
+    return text
+
+
+def _texts(name: str, given: Any, count: int | None) -> Any:
+    """A sequence of texts as a tuple, `count` of them unless that is None; None stays None."""
+    if given is None and count is not None:
+        return None
+    texts = tuple(given) if isinstance(given, list | tuple | np.ndarray) else (None,)
+    if not all(isinstance(each, str) for each in texts):
+        raise EverystepError(f"{name} are {shown(given)}; give a sequence of texts.")
+    if count is not None and len(texts) != count:
+        raise EverystepError(f"{name} are {len(texts)}; give {count} of them.")
+    return texts
 
 
 def _with_step_axis(problem: FiniteCMDP, name: str, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -104,7 +152,7 @@ def _factors(problem: FiniteCMDP, given: Factored) -> tuple[Factored, tuple[int,
 
 
 def _start(start: Any, states: int) -> np.ndarray:
-    array = np.asarray(start)
+    array = start if isinstance(start, np.ndarray) else numbers_or_integers("start", start)
     if np.issubdtype(array.dtype, np.integer):
         array = array.reshape(-1)
         wrong = array[(array < 0) | (array >= states)]
@@ -122,7 +170,7 @@ def _start(start: Any, states: int) -> np.ndarray:
 
 
 def _exempt(given: Any, states: int) -> np.ndarray:
-    exempt = np.zeros(states, bool) if given is None else np.asarray(given, bool)
+    exempt = np.zeros(states, bool) if given is None else np.asarray(numbers("exempt", given), bool)
     if exempt.shape != (states,):
         raise EverystepError(f"exempt has shape {exempt.shape}; give ({states},), one for each state.")
     return exempt
@@ -145,13 +193,13 @@ def _known(problem: FiniteCMDP, given: Known | None) -> Known:
     S, A, m = problem.states, problem.actions, problem.constraints
     given = Known() if given is None else given
     if not isinstance(given, Known):
-        raise EverystepError(f"known is {given!r}; give es.Known(threshold, safe_action, triples).")
+        raise EverystepError(f"known is {shown(given)}; give es.Known(threshold, safe_action, triples).")
     threshold = numbers("threshold", given.threshold)
     if threshold.shape not in ((), (m,)) or not np.isfinite(threshold).all():
-        raise EverystepError(f"threshold is {given.threshold}; give a finite number, or {m} of them.")
+        raise EverystepError(f"threshold is {shown(given.threshold)}; give a finite number, or {m} of them.")
     safe, triples = given.safe_action, given.triples
     if safe is not None:
-        safe = _safe_action(problem, np.asarray(safe))
+        safe = _safe_action(problem, numbers_or_integers("safe_action", safe))
     if triples is not None:
         triples = numbers("triples", triples)
         wrong_shape = triples.ndim != 4 or triples.shape[:3] != (S, A, S) or triples.shape[3] == 0
@@ -183,9 +231,9 @@ def _safe_action(problem: FiniteCMDP, safe: np.ndarray) -> np.ndarray:
 
 
 def _coordinate(problem: FiniteCMDP, name: str, given: Any) -> np.ndarray:
-    if not name.isidentifier() or name in ("state", "action", "features"):
+    if not isinstance(name, str) or not name.isidentifier() or name in ("state", "action", "features"):
         raise EverystepError(
-            f"coordinates are called '{name}'; use another word of letters, because state, action and "
+            f"coordinates are called '{shown(name)}'; use another word of letters, because state, action and "
             "features exist already."
         )
     array = numbers(f"coordinates '{name}'", given)
@@ -200,8 +248,11 @@ def _coordinate(problem: FiniteCMDP, name: str, given: Any) -> np.ndarray:
 
 
 def _check_grid(grid: Grid, states: int) -> None:
+    if not isinstance(grid, Grid):
+        raise EverystepError(f"grid is {shown(grid)}; give Grid(rows).")
+    _texts("rows", grid.rows, None)
     if {len(row) * len(grid.rows) for row in grid.rows} != {states}:
-        raise EverystepError(f"rows draw {grid.rows}; give equally long rows with {states} cells in total.")
+        raise EverystepError(f"rows draw {shown(grid.rows)}; give equally long rows with {states} cells in total.")
     if grid.heights is None:
         return
     heights = numbers("heights", grid.heights)
@@ -301,9 +352,9 @@ def _check_noise(problem: FiniteCMDP) -> None:
                 f"{name}_on_arrival has a mean that differs from {letter} by {error.max():.3g}; make them agree."
             )
     for name in ("reward_sigma", "cost_sigma"):
-        sigma = np.asarray(getattr(noise, name), float)
+        sigma = numbers(name, getattr(noise, name))
         if not np.isfinite(sigma).all() or (sigma < 0).any():
-            raise EverystepError(f"{name} is {getattr(noise, name)}; give a standard deviation of at least 0.")
+            raise EverystepError(f"{name} is {shown(getattr(noise, name))}; give a standard deviation of at least 0.")
     if np.ndim(noise.reward_sigma):
         raise EverystepError(f"reward_sigma has shape {np.shape(noise.reward_sigma)}; give one number.")
     if np.ndim(noise.cost_sigma) and np.shape(noise.cost_sigma) != (m,):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from everystep.errors import EverystepError, real_number, whole_number
+from everystep.errors import EverystepError, check_fits, real_number, seed_number, whole_number
 from everystep.mdp.cmdp import FiniteCMDP, Known, Noise
 from everystep.problems.registry import Comparison, register
 
@@ -28,8 +28,9 @@ def bandit(arms: int = 10, seed: int = 0, noise: float = 0.1, horizon: int = 1) 
     Optimum     0.7111428779897 under the constraint, 0.9320596866134 without it, 0.5293121601968 for the safest arm.
     Origin      made for this library.
     """
-    arms, seed = whole_number("arms", arms, at_least=3), whole_number("seed", seed, at_least=0)
+    arms, seed = whole_number("arms", arms, at_least=3), seed_number("seed", seed)
     noise = real_number("noise", noise, 0, 1e6)
+    check_fits(f"arms is {arms}", arms)
     rng = np.random.default_rng(seed)
     while True:
         r, g = rng.random(arms), rng.uniform(-1, 1, arms)
@@ -69,6 +70,7 @@ def bandit_continuum(resolution: int = 25, noise: float = 0.05, horizon: int = 1
     """
     n = whole_number("resolution", resolution, at_least=2)
     noise = real_number("noise", noise, 0, 1e6)
+    check_fits(f"resolution is {n}", 2 * n * n)
     side = np.linspace(0, SIDE, n)
     x1, x2 = (each.reshape(1, -1) for each in np.meshgrid(side, side, indexing="ij"))
     g = (np.sin(x1) * np.sin(x2) + 0.95) / LARGEST_COST

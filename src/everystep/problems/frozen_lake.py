@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from everystep.errors import EverystepError, real_number, whole_number
+from everystep.errors import EverystepError, check_fits, real_number, seed_number, shown, whole_number
 from everystep.mdp.cmdp import FiniteCMDP, Grid, Noise
 from everystep.problems.grids import (
     ACTIONS,
@@ -78,13 +78,13 @@ def from_map(
     +1 when the agent lands on a hazard and -1 otherwise, so that g = 2 P(hit) - 1. A move slips with probability
     `slip`, half of it to each side.
     """
-    rows = tuple(rows.rstrip("\n").split("\n")) if isinstance(rows, str) else tuple("".join(row) for row in rows)
+    rows = _rows(rows)
     horizon = whole_number("horizon", horizon)
     slip = real_number("slip", slip, most=1.0)
     _check_rows(rows)
     for field, value, options in (("reward", reward, ("once", "at_goal")), ("cost", cost, ("intended", "realised"))):
-        if value not in options:
-            raise EverystepError(f"{field} is '{value}'; choose {' or '.join(options)}.")
+        if not isinstance(value, str) or value not in options:
+            raise EverystepError(f"{field} is '{shown(value)}'; choose {' or '.join(options)}.")
 
     cells = np.array([list(row) for row in rows]).reshape(-1)
     goal, hazard, wall = cells == "G", cells == "H", cells == "#"
@@ -140,8 +140,10 @@ def random_lake(seed: int, size: int = 10, hazards: float = 0.12, horizon: int =
     probability `hazards`. S and G are drawn until the shortest route around hazards has between H / 2 and H - 3 steps
     and every cell has a safe action.
     """
-    rng = np.random.default_rng(whole_number("seed", seed, at_least=0))
+    rng = np.random.default_rng(seed_number("seed", seed))
     size, horizon = whole_number("size", size, at_least=2), whole_number("horizon", horizon, at_least=4)
+    hazards = real_number("hazards", hazards, most=1.0)
+    check_fits(f"size is {size}", 4 * size**4)
     for _ in range(10_000):
         cells = np.where(rng.random((size, size)) < hazards, "H", "F")
         start, goal = rng.choice(size * size, 2, replace=False)
@@ -156,6 +158,16 @@ def random_lake(seed: int, size: int = 10, hazards: float = 0.12, horizon: int =
     raise EverystepError(
         f"no lake of size {size} with hazards {hazards} fits a horizon of {horizon}; change one of them."
     )
+
+
+def _rows(given: Any) -> tuple[str, ...]:
+    """The rows of a map, given as one text, as texts, or as lists of letters."""
+    if isinstance(given, str):
+        return tuple(given.rstrip("\n").split("\n"))
+    try:
+        return tuple("".join(row) for row in given)
+    except TypeError:
+        raise EverystepError(f"rows are {shown(given)}; give a text for each row of the map.") from None
 
 
 def _check_rows(rows: tuple[str, ...]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from everystep.errors import EverystepError, whole_number
+from everystep.errors import EverystepError, check_fits, quoted, seed_number, whole_number
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.problems.registry import Comparison, register
 
@@ -51,7 +51,8 @@ def hard_instance(d: int = 4, horizon: int = 3, episodes: int = 2**12, u: Any = 
     least = math.ceil((d - 1) ** 2 * H / 2)
     if least > K:
         raise EverystepError(f"episodes is {K}; Theorem 2 requires at least (d - 1)^2 H / 2: give {least} or more.")
-    signs = _signs(u, (H, d - 1), whole_number("seed", seed, at_least=0))
+    check_fits(f"horizon is {H} and d is {d}", H * (H + 2) * 2 ** (d - 1) * (H + 2))
+    signs = _signs(u, (H, d - 1), seed_number("seed", seed))
 
     delta = 1 / H
     D = math.sqrt(delta / K) / (4 * math.sqrt(2))
@@ -95,5 +96,5 @@ def _signs(u: Any, shape: tuple[int, int], seed: int) -> np.ndarray:
     except (TypeError, ValueError):
         signs = np.empty(0)
     if signs.shape != shape or (np.abs(signs) != 1).any():
-        raise EverystepError(f"u is {u!r}; give signs, 1 or -1, of shape {shape}: (horizon, d - 1).")
+        raise EverystepError(f"u is {quoted(u)}; give signs, 1 or -1, of shape {shape}: (horizon, d - 1).")
     return signs

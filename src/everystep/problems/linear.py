@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from everystep.errors import EverystepError, real_number, whole_number
+from everystep.errors import EverystepError, check_fits, real_number, seed_number, whole_number
 from everystep.mdp.cmdp import Factored, FiniteCMDP, Noise
 from everystep.problems.registry import Comparison, register
 
@@ -54,10 +54,11 @@ def linear(
     """
     states, actions = whole_number("states", states), whole_number("actions", actions)
     d, horizon = whole_number("d", d, at_least=2), whole_number("horizon", horizon)
-    seed = whole_number("seed", seed, at_least=0)
+    seed = seed_number("seed", seed)
     margin, noise = real_number("margin", margin, 0, 1), real_number("noise", noise, 0, 1e6)
     concentration = real_number("concentration", concentration, 1e-3, 1e6)
 
+    check_fits(f"states is {states}, actions {actions} and d {d}", states * actions * d)
     rng = np.random.default_rng(seed)
     safe = rng.permutation(d) < math.ceil(d / 2)
     theta_g = np.where(safe, -1, 1) * rng.uniform(margin, 1, d)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from everystep.errors import EverystepError, whole_number
+from everystep.errors import EverystepError, check_fits, seed_number, whole_number
 from everystep.mdp import planner
 from everystep.mdp.cmdp import FiniteCMDP, Grid, Known, Noise
 from everystep.problems.grids import ACTIONS, cell_name, grid_coordinates, landing_cells
@@ -44,8 +44,9 @@ def robot_map(seed: int = 0, horizon: int = 25, size: int = 10) -> FiniteCMDP:
                 reward but not all of it. `horizon=100` is that of the paper; 25 runs faster.
     """
     horizon, n = whole_number("horizon", horizon), whole_number("size", size, at_least=4)
-    rng = np.random.default_rng(whole_number("seed", seed, at_least=0))
+    rng = np.random.default_rng(seed_number("seed", seed))
     S = n * n
+    check_fits(f"size is {n}", 12 * 5 * S * S)
     move, stay = landing_cells(np.zeros((n, n), bool)), np.arange(S)[:, None]
     turned = [np.concatenate([np.roll(move, turn, axis=1), stay], 1) for turn in (0, -1, 1)]
     kernels = np.stack([np.eye(S)[landing] for landing in turned])  # (3, S, A, S)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from everystep.errors import EverystepError, real_number, whole_number
+from everystep.errors import EverystepError, check_fits, real_number, seed_number, whole_number
 from everystep.mdp.cmdp import FiniteCMDP, Known, Noise
 from everystep.problems.registry import Comparison, register
 
@@ -58,8 +58,11 @@ def synthetic(
         whole_number("states", states),
     )
     directions, levels = whole_number("directions", directions, at_least=2), whole_number("levels", levels)
-    rng = np.random.default_rng(whole_number("seed", seed, at_least=0))
+    rng = np.random.default_rng(seed_number("seed", seed))
     noise = real_number("noise", noise, 0, 1e6)
+
+    what = f"states is {states}, directions {directions} and levels {levels}"
+    check_fits(what, states * (1 + directions * levels) * states * d)
 
     M = _risk_classes(d)
     gamma = np.linspace(LEAST_COST, MOST_COST, d - 2)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from everystep.errors import EverystepError, check_openable, real_number, whole_number
+from everystep.errors import EverystepError, check_openable, real_number, seed_number, shown, whole_number
 from everystep.files import name_from
 from everystep.mdp.cmdp import FiniteCMDP, Grid, Noise
 from everystep.problems.grids import (
@@ -64,7 +64,7 @@ def terrain(
     goal are drawn until every cell has a safe action, and the shortest safe route takes at least 0.6 of the horizon,
     leaves three steps to spare and is at least four steps longer than the shortest of all routes.
     """
-    rng = np.random.default_rng(whole_number("seed", seed, at_least=0))
+    rng = np.random.default_rng(seed_number("seed", seed))
     size, horizon = whole_number("size", size, at_least=2), whole_number("horizon", horizon, at_least=SPARE + 1)
     if size > WIDEST:
         raise EverystepError(f"size is {size}; give at most {WIDEST}.")
@@ -177,6 +177,7 @@ class Hills:
         prior = math.hypot(self.limit, math.sqrt(2 - 2 * rbf(1, length)))
         scale = max(float(np.abs(excess).max()), prior * (1 + 1e-5))
         constant, weight = (self.limit / scale) ** 2, (1 / scale) ** 2
+        intercept = f"constant({constant:.6g}) + " if constant > 0 else ""
         cells = np.full(S, ".")
         cells[[start, goal]] = "S", "G"
         problem = FiniteCMDP(
@@ -185,13 +186,13 @@ class Hills:
             excess / scale,
             start=start,
             horizon=horizon,
-            noise=Noise(reward_on_arrival=earned, cost_sigma=real_number("sigma", sigma)),
+            noise=Noise(reward_on_arrival=earned, cost_sigma=real_number("sigma", sigma, 0, 1e6)),
             name=name,
             state_names=tuple(cell_name(x, width) for x in range(S)),
             action_names=ACTIONS,
             grid=Grid(tuple("".join(row) for row in cells.reshape(self.heights.shape)), self.heights),
             coordinates=grid_coordinates(landing, width),
-            kernel=f"constant({constant:.6g}) + {weight:.6g}*difference(rbf({length:g}), on=move)",
+            kernel=f"{intercept}{weight:.6g}*difference(rbf({length:g}), on=move)",
         )
         problem.check()
         return problem
@@ -267,7 +268,7 @@ def _cell(field: str, given: Any, shape: tuple[int, ...]) -> int | None:
         return int(np.ravel_multi_index((row, column), shape))
     except (TypeError, ValueError):  # not two whole numbers, or outside the map
         raise EverystepError(
-            f"{field} is {given}; give (row, column), from (0, 0) to ({shape[0] - 1}, {shape[1] - 1})."
+            f"{field} is {shown(given)}; give (row, column), from (0, 0) to ({shape[0] - 1}, {shape[1] - 1})."
         ) from None
 
 

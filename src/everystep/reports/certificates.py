@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from everystep import files, problems
-from everystep.errors import EverystepError, unknown, whole_number
+from everystep.errors import EverystepError, seed_number, unknown, whole_number
 from everystep.experiments import run_folder, tables
 from everystep.mdp import certificates
 from everystep.mdp.cmdp import FiniteCMDP
@@ -115,7 +115,7 @@ def run(folder: Path, agents: list[str], seed: str | None, step: str) -> str:
             raise unknown("agent", name, certified.agents, f"The run has {', '.join(certified.agents)}.")
     first = certified.spec["seeds"][0]
     panels = agents or certified.agents[:PANELS]
-    number = whole_number("seed", first if seed is None else seed, at_least=0)
+    number = seed_number("seed", first if seed is None else seed)
     drawn = certified.draw(panels, number, whole_number("step", step))
     summary = certified.summary
     files.write_json(folder / "certificates.json", summary)

@@ -10,7 +10,7 @@ import numpy as np
 from everystep.environments.batch import Batch, BatchBuilder
 from everystep.environments.constraints import Constraint
 from everystep.environments.rollout import Stage, StepError, discrete_actions_from_zero, play
-from everystep.errors import EverystepError, number_below, whole_number
+from everystep.errors import EverystepError, number_below, seed_number, whole_number
 from everystep.features.spaces import flatten
 
 
@@ -28,7 +28,7 @@ def from_env(
     the random actions comes from `seed`. If the environment or the policy fails, the error's `kept` holds what was
     collected before.
     """
-    episodes, seed = whole_number("episodes", episodes), whole_number("seed", seed, at_least=0)
+    episodes, seed = whole_number("episodes", episodes), seed_number("seed", seed)
     length = None if horizon is None else whole_number("horizon", horizon)
     stage = Stage(env, constraint, seed, to_array=to_array)
     if stage.is_vector:

@@ -18,7 +18,7 @@ import webbrowser
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from everystep.errors import EverystepError
+from everystep.errors import EverystepError, shown
 
 try:
     import uvicorn
@@ -249,9 +249,10 @@ def listening(host: str, port: int | None) -> socket.socket:
     """A socket at this port, or at a free port if it is taken."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port or PORT, type=socket.SOCK_STREAM)[0]
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # a name that has no form in the domain name system is a UnicodeError
+        reason = error.strerror if isinstance(error, OSError) else "no valid name"
         raise EverystepError(
-            f"host is '{host}', which cannot be resolved ({error.strerror}); leave it at 127.0.0.1."
+            f"host is '{shown(host)}', which cannot be resolved ({reason}); leave it at 127.0.0.1."
         ) from None
     for number in (address[1], 0):
         listener = socket.socket(family, socket.SOCK_STREAM)
@@ -267,7 +268,8 @@ def listening(host: str, port: int | None) -> socket.socket:
                 ) from None
             if number == 0:
                 raise EverystepError(
-                    f"host is '{host}', which is no address of this machine ({error.strerror}); leave it at 127.0.0.1."
+                    f"host is '{shown(host)}', which is no address of this machine ({error.strerror}); "
+                    "leave it at 127.0.0.1."
                 ) from None
     raise AssertionError
 
