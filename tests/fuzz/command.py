@@ -81,15 +81,18 @@ def report(tally: object, seed: int, options: argparse.Namespace) -> None:
     alike = defaultdict(list)
     for failure in tally.failures:
         alike[failure.signature].append(failure)
-    for shown, (signature, failures) in enumerate(sorted(alike.items(), key=lambda each: -len(each[1]))):
+    for rank, (signature, failures) in enumerate(sorted(alike.items(), key=lambda each: -len(each[1]))):
         first = failures[0]
         again = f"python tests/fuzz --suite {first.suite} --seed {seed} --only"
         quick = " --quick" if options.quick else ""
         print(f"\n{len(failures)} x {signature}\n  again: {again} {first.number}{quick}")
         print(f"  inputs: {' '.join(f'{each.kind}:{each.number}' for each in failures[:12])}")
-        if shown < options.show:
-            print(f"  {first.shown[:600]!s}\n  {'; '.join(first.complaints)[:600]}")
-            print("\n".join(f"    {line[:300]}" for line in first.said.strip().splitlines()[-14:]))
+        if rank < options.show:
+            shown = " ".join(first.shown.split())
+            print(f"  {shown if len(shown) <= 400 else f'{shown[:300]} ... {shown[-90:]}'}")
+            print(f"  {'; '.join(first.complaints)[:600]}")
+            ours = [line for line in first.said.strip().splitlines() if "tests/fuzz/" not in line and "^^^" not in line]
+            print("\n".join(f"    {line[:200]}" for line in ours[-10:]))
     print(f"\n{tally.table()}\nseed {seed}")
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import os
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,8 @@ def make_templates(place: Path, quick: bool) -> None:
         try:
             _make(place, quick)
             code = 0
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
         finally:
             os._exit(code)
     if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
@@ -51,7 +55,7 @@ def _make(place: Path, quick: bool) -> None:
     if not quick:
         costs = es.agents.lsvi_ae(cost="gp(rbf(1, on=position), fit=2)")
         experiment.prepare(pond, [costs], 4, 1).run().save(place / "gp", figures=False)
-        features = np.ones((9, 4, 2))
+        features = np.full((9, 4, 2), 0.5)
         experiment.prepare(pond, [es.agents.lsvi_ae(features=features)], 4, 1).run().save(
             place / "features", figures=False
         )
@@ -125,11 +129,9 @@ def altered_json(bench: Bench, data: bytes) -> bytes:
         elif how == 1 and isinstance(node, dict):
             node[bench.pick(("extra", "", "kind", "label", "agent"))] = node.pop(key)
         elif how == 2:
-            node[key] = bench.pick(
-                [child[where] for child, where in places if where in child or isinstance(child, list)][:1] or [None]
-            )
+            node[key] = copy.deepcopy(bench.pick(list(node.values() if isinstance(node, dict) else node)))
         else:
-            node[key] = bench.pick(ODD_JSON)
+            node[key] = copy.deepcopy(bench.pick(ODD_JSON))
     if bench.chance(0.05):
         content = bench.pick(ODD_JSON)
     return json.dumps(content).encode("utf-8", "surrogatepass")
@@ -140,6 +142,8 @@ def altered_npz(bench: Bench, path: Path) -> bytes:
 
     with np.load(path) as file:
         arrays = {name: file[name] for name in file.files}
+    if not arrays:
+        return damaged_bytes(bench, path.read_bytes())
     name = bench.pick(list(arrays))
     how = int(bench.rng.integers(5))
     if how == 0:

@@ -3,7 +3,8 @@
 The process is forked from this one, which has imported everything and started nothing: it costs milliseconds, it may
 crash, hang or eat memory, and what it leaves behind (files, processes) is its own. An input must end with status 0 or
 2, an error must be one sentence on standard error, and no input may be silent for more than `SILENCE` seconds or take
-more than `MEMORY` bytes. What was silent is tried once more, alone, because the machine may have been busy.
+more than `MEMORY` bytes. Where more processes want to run than there are cores, silence may last longer in proportion,
+and what was silent is tried once more, alone.
 """
 
 from __future__ import annotations
@@ -112,14 +113,13 @@ class Harness:
         self.cache.mkdir(parents=True, exist_ok=True)
         self.selector = selectors.DefaultSelector()
         self.running: list[Running] = []
-        self.silence = SILENCE
 
     def run(self, inputs: Iterable[tuple[str, int]], tell: Callable[[Verdict], None]) -> None:
         """Run inputs (suite, number); `tell` hears each verdict as it is reached."""
         again: list[tuple[str, int]] = []
 
         def hear(verdict: Verdict) -> None:
-            if verdict.timed and self.jobs > 1:
+            if verdict.timed:
                 again.append((verdict.suite, verdict.number))
             else:
                 tell(verdict)
@@ -216,7 +216,7 @@ class Harness:
                 if running.bytes["out"] and now - running.heard > 0.5:
                     running.stopped = now
                     os.kill(running.pid, signal.SIGINT)
-            elif now - running.heard > self.silence:
+            elif now - running.heard > patience():
                 self._end(running, "silent")
             elif now - running.began > PATIENCE:
                 running.stopped = now
@@ -244,7 +244,7 @@ class Harness:
         complaints = []
         if not case:
             complaints.append("the input could not be made")
-        if running.killed == "silent" or (not running.stopped and running.silence > self.silence):
+        if running.killed == "silent" or (not running.stopped and running.silence > patience()):
             complaints.append(f"silent for {running.silence:.1f} s")
         if running.killed == "does not stop":
             complaints.append(f"does not stop within {STOPPING:g} s of Ctrl-C")
@@ -266,6 +266,11 @@ class Harness:
             case.get("shown", ""), status, time.monotonic() - running.began, running.silence, memory,
             tuple(complaints), said["out"][-4000:] + said["err"][-8000:] + stacks,
         )  # fmt: skip
+
+
+def patience() -> float:
+    """Seconds of silence that are allowed now."""
+    return SILENCE * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 def _wrong_words(status: int, out: str, err: str, case: dict[str, Any], stopped: bool) -> list[str]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from typing import Any
 
+import gymnasium
 import numpy as np
 
 from fuzz import cases
@@ -486,12 +487,8 @@ def _spaces() -> tuple[Any, Any]:
     return spaces.Discrete(4), spaces.Discrete(2)
 
 
-class Ring:
-    """A walk on four states with the interface of gymnasium, in which one thing may be wrong."""
-
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
-    render_mode = None
-    spec = None
+class Ring(gymnasium.Env):
+    """A walk on four states, in which one thing may be wrong."""
 
     def __init__(self, **wrong: Any) -> None:
         self.observation_space, self.action_space = _spaces()
@@ -499,10 +496,6 @@ class Ring:
         for name in ("observation_space", "action_space"):
             if name in wrong:
                 setattr(self, name, wrong[name])
-
-    @property
-    def unwrapped(self) -> Ring:
-        return self
 
     def reset(self, *, seed: Any = None, options: Any = None) -> Any:
         self.x, self.t = 0, 0

@@ -102,7 +102,7 @@ def surroundings(bench: Bench) -> Case:
 
     changed = {key: each for key, each in environment.items() if os.environ.get(key) != each and key != "PYTHONPATH"}
     return Case(
-        call=call, shown=f"{' '.join(words)}, {how} {changed or stop or ''}", written=["new"],
-        kept=["new"] if how in ("few files", "small disk", "signal", "full", "closed") else [],
+        call=call, shown=f"{' '.join(words)}, {how} {changed or stop or ''}", written=["new", "run"],
+        kept=["new", "run"] if how in ("few files", "small disk", "signal", "full", "closed") else [],
         statuses=(130, 143) if stop is not None else (), any_words=how in ("variables", "closed", "few files"),
     )  # fmt: skip

@@ -63,7 +63,7 @@ def test_every_misdeed_is_noticed(tmp_path):
         "traceback": "a traceback; status 1",
         "status": "status 3",
         "crash": "ended by SIGSEGV",
-        "silent": "silent for 1.",
+        "silent": "silent for ",
         "memory": "took 0.",
         "file": "left.txt was made",
         "temporary": "left.txt is left in tmp",
