@@ -25,7 +25,7 @@ from matplotlib.figure import Figure
 import everystep as es
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-VALUES = {"beta": (0.1, 0.2, 0.3, 0.5, 1.0, 2.0), "lam": (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)}
+VALUES = {"beta": (0.02, 0.03, 0.05, 0.1, 0.2, 0.3), "lam": (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)}
 COSTS = {"beta_cost": (0.0, 0.1, 0.3, 0.6, 0.9), "lam_cost": (0.01, 0.1, 0.3)}
 SHAPE = (len(VALUES["beta"]), len(VALUES["lam"]))
 PAIRS = SHAPE[0] * SHAPE[1]

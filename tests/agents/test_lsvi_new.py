@@ -151,9 +151,10 @@ def expected(case):
     radius = (
         sigma * np.sqrt(d * np.log((2 + 2 * T * long**2 / lam_cost) * estimators / s["p"])) + np.sqrt(lam_cost) * bound
     )
+    low, span = p.r.min(), p.r.max() - p.r.min()  # every state can be entered
     return oracle_mixture.run(
         by_step(p.P, H),
-        by_step(p.r, H),
+        (by_step(p.r, H) - low) / span,
         triple_costs(p),
         p.known.threshold,
         p.known.triples,
@@ -170,7 +171,7 @@ def expected(case):
         lam_cost=lam_cost,
         e1=s["beta"],
         lam=s["lam"],
-        cap=s["cap"],
+        cap=(s["cap"] - H * low) / span,
         e2=np.full(H, s["safety_bonus"]),
         e3=np.full(H, s["safety_bonus"]),
         e4=s["safety_bonus"],

@@ -25,6 +25,7 @@ from oracles.cases import (
     expected,
     problem,
     recipe,
+    reward_range,
 )
 
 import everystep
@@ -91,7 +92,7 @@ def results(where):
 @pytest.mark.parametrize("case", COMPILED)
 def test_the_compiled_run_records_what_algorithm_1_does(case):
     where, want = CASES[case][0], expected(case)
-    p, result = problem(where), results(where)
+    p, result, (low, span) = problem(where), results(where), reward_range(where)
     here = [other for other in COMPILED if CASES[other][0] == where]
     label = list(result.curves)[here.index(case)]
     P, r, g = by_step(p.P, p.horizon), by_step(p.r, p.horizon), by_step(p.g, p.horizon, axis=1)
@@ -100,7 +101,7 @@ def test_the_compiled_run_records_what_algorithm_1_does(case):
     met = np.moveaxis(g[:, steps, want["state"], want["action"]], 0, -1)  # (K, H, m), the true means on the way
     exact = lambda payment: [oracle.evaluate(P, payment, policy)[p.start[0]] for policy in want["policy"]]
     records = {
-        "return": want["reward"].sum(1),
+        "return": (low + span * want["reward"]).sum(1),
         "value": exact(r),
         "expected_violation": exact(violation.sum(0)),
         "violation": np.maximum(met, 0).sum((1, 2)),
@@ -147,6 +148,6 @@ def test_known_safe_actions_are_trusted_against_the_evidence():
 
 @pytest.mark.parametrize("case", ["the lake", "noise, no constraint", "every step its own"])
 def test_the_cap_on_values_binds_somewhere_and_not_everywhere(case):
-    cap = recipe(case).resolve(problem(CASES[case][0]), EPISODES)["cap"]
-    clipped = expected(case)["Q"] == cap
+    cap = recipe(case).resolve(problem(CASES[case][0]), EPISODES).cap
+    clipped = expected(case)["Q"] > cap - 1e-9
     assert 0 < clipped.mean() < 1

@@ -186,6 +186,7 @@ def test_nothing_is_wrong_with_a_sound_problem():
     assert problem(remarks=("the ice is thin.",)).check(cap=H) == ("the ice is thin.",)
 
 
+SCALE_IT = "set scale to true, which divides each constraint by its largest |g| (its sign decides safety)."
 WRONG = [
     (
         {"P": altered(P, (1, 0, 2), 0.5)},
@@ -208,15 +209,15 @@ WRONG = [
     ({"g": altered(g, (1, 1), np.inf)}, "g is inf at state 1, action 1; every entry must be finite."),
     (
         {"g": altered(g, (1, 1), -1.5)},
-        "g is -1.5 at state 1, action 1; scale it into [-1, 1] (its sign decides safety).",
+        "g is -1.5 at state 1, action 1, outside [-1, 1]; " + SCALE_IT,
     ),
     (
         {"g": altered(np.stack([g, g]), (1, 0, 1), 2.0)},
-        "g is 2 at state 0, action 1, constraint 2; scale it into [-1, 1] (its sign decides safety).",
+        "g is 2 at state 0, action 1, constraint 2, outside [-1, 1]; " + SCALE_IT,
     ),
     (
         {"g": altered(np.stack([every_step(g)] * 2), (0, 1, 2, 0), 1.25)},
-        "g is 1.25 at state 2, action 0, step 2, constraint 1; scale it into [-1, 1] (its sign decides safety).",
+        "g is 1.25 at state 2, action 0, step 2, constraint 1, outside [-1, 1]; " + SCALE_IT,
     ),
     ({"g": altered(g, 0, 0.5)}, "state 0 has no safe action: give it one with g <= 0 (Assumption 1)."),
     (

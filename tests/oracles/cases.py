@@ -87,7 +87,12 @@ CASES = {
     "the lake, no constraint": (LAKE, "lsvi", SHARED, {"cap": 6.1}),
     "the lake, a queue": (LAKE, "lsvi-primal", OWN, {"cap": 6.1, "beta_cost": 0.1}),
     "noise": (STATIONARY, "lsvi-ae", SHARED, {"features": WIDE[STATIONARY]}),
-    "noise, a slow floor": (STATIONARY, "lsvi-ae", SHARED, {"features": WIDE[STATIONARY], "floor": "sqrt"}),
+    "noise, a slow floor": (
+        STATIONARY,
+        "lsvi-ae",
+        SHARED,
+        {"features": WIDE[STATIONARY], "floor": "sqrt", "beta": 0.2},
+    ),
     "noise, a low floor": (STATIONARY, "lsvi-ae", SHARED, {"features": WIDE[STATIONARY], "floor": 1.5, "optimism": -1}),
     "noise, no constraint": (STATIONARY, "lsvi", OWN, {"lam": 1.0, "beta": 2.0}),
     "noise, a queue": (STATIONARY, "lsvi-primal", (True, False), {"features": WIDE[STATIONARY]}),
@@ -160,11 +165,19 @@ def cost_models(case):
     return [plain[name] if name in plain else kernel(name) for name in named]
 
 
+def reward_range(where):
+    """The smallest reward and the range: every state of these problems can be entered."""
+    p = problem(where)
+    seen = p.r if p.noise.reward_on_arrival is None else p.noise.reward_on_arrival[p.P[0] > 0]
+    return seen.min(), seen.max() - seen.min()
+
+
 @cache
 def expected(case):
-    """The run of the oracle."""
+    """The run of the oracle, on rewards in [0, 1]: scaled here, by the range of all rewards, without the library."""
     where, agent, (_, share_costs), settings = CASES[case]
     p, values = problem(where), recipe(case).resolve(problem(where), EPISODES)
+    low, span = reward_range(where)
     H, S, A = p.horizon, p.states, p.actions
     draw, _, priority = drawn(where)
     lam_cost, radius_gp = values["lam_cost"], None
@@ -176,7 +189,7 @@ def expected(case):
     floor = {"k": lambda k: k, "sqrt": np.sqrt}.get(values["floor"], lambda k: values["floor"])
     return oracle.run(
         by_step(p.P, H),
-        by_step(p.r, H),
+        (by_step(p.r, H) - low) / span,
         by_step(p.g, H, axis=1),
         settings.get("features", np.eye(S * A).reshape(S, A, S * A)),
         int(p.start[0]),
@@ -184,7 +197,7 @@ def expected(case):
         EPISODES,
         transition=np.asarray(draw.transition),
         priority=priority,
-        reward_seen=None if seen is None else by_step(seen[None], H),
+        reward_seen=None if seen is None else (by_step(seen[None], H) - low) / span,
         cost_noise=None if draw.cost_noise is None else np.asarray(draw.cost_noise) * p.noise.cost_sigma,
         floor=floor,
         optimism=values["optimism"],
@@ -197,5 +210,6 @@ def expected(case):
         radius_gp=radius_gp,
         known_safe=settings.get("known_safe"),
         react=settings.get("react", False),
-        **{key: values[key] for key in ("beta", "lam", "beta_cost", "cap")},
+        cap=(values["cap"] - H * low) / span,
+        **{key: values[key] for key in ("beta", "lam", "beta_cost")},
     )

@@ -25,7 +25,6 @@ from everystep.lsvi.penalties import NoPenalty, Rectified, VirtualQueue
 from everystep.mdp.cmdp import FiniteCMDP
 
 UPPER_END: Any = -1.0  # optimism of agents that admit an action only if the upper end of its cost interval is safe
-UNCLIPPED = 1e9  # a cap that never binds
 
 
 @register(
@@ -180,7 +179,7 @@ def _kernels_of_a_bandit(problem: FiniteCMDP) -> dict[str, Any]:
     needs="H = 1",
     summary="LSVI-AE for bandits: Gaussian processes, a floor of sqrt k",
     settings=(*VALUE_SETTINGS, *COST_SETTINGS, "floor"),
-    defaults={"floor": "sqrt", "cap": UNCLIPPED},
+    defaults={"floor": "sqrt", "cap": "none", "beta": 0.2, "lam": 0.01},
     suited=_kernels_of_a_bandit,
 )
 def rpol(s: Parts) -> Agent:
@@ -194,7 +193,7 @@ def rpol(s: Parts) -> Agent:
     Requires: H = 1, and nothing else.
 
     Symbols: t is k. KOVI's width is beta lam^{-1/2} sqrt(C) where C is the posterior variance of a process with noise
-    variance lam: beta_f = beta / sqrt(lam), 2 by default (0.2 and 0.01), like `beta_cost`.
+    variance lam: beta_f = beta / sqrt(lam), 2 by default (0.2 and 0.01), like `beta_cost`, for rewards in [0, 1].
     RPOL does not clip, so `cap` never binds here. The kernels are those of the problem unless the user sets them.
     Reconstructed: the first price is 1, as in LSVI-AE, and widths are numbers.
     """

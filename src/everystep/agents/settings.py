@@ -15,7 +15,9 @@ from everystep.lsvi.costs.gp import BETA_GP, LAM_GP
 from everystep.lsvi.costs.spec import BETA_COST, LAM_COST
 
 # Chosen by `benchmarks/sweep.py` over the lake and generated maps, on seeds that no report uses: docs/sweep.md.
-BETA, LAM = 0.2, 0.01
+# In units of the range of rewards (`mdp/units.py`).
+BETA, LAM = 0.03, 0.003
+UNCLIPPED = 1e9  # a cap that never binds, in units of the range of rewards
 SWITCH = 2.0  # the factor of rare switching in the literature
 
 # Of LSVI-NEW, chosen on synthetic problems (seeds 1000 and 1001); its printed formulas exceed any feasible K.
@@ -96,6 +98,13 @@ def _whole(at_least: int) -> Callable[[Any], int]:
     return read
 
 
+def _cap(value: Any) -> Any:
+    try:
+        return "none" if isinstance(value, str) and value == "none" else _or(AUTO, _number())(value)
+    except ValueError as error:
+        raise ValueError(f"{error} or none") from None
+
+
 def _floor(value: Any) -> Any:
     if isinstance(value, str) and value in ("k", "sqrt"):
         return value
@@ -173,7 +182,8 @@ SETTINGS: dict[str, Setting] = {
     "beta": Setting(
         _or(AUTO, _number(at_least=0)),
         AUTO,
-        f"width of Q, or a factor on the formula if radius is not tuned (auto: {BETA} tuned, else 1)",
+        "width of Q in units of the range of rewards, or a factor on the formula if radius is not tuned "
+        f"(auto: {BETA} tuned, 2 sigma of the rewards if more; else 1)",
     ),
     "lam": Setting(_or(AUTO, _number(above=0)), AUTO, f"ridge of the value model (auto: {LAM} tuned, else 1)"),
     "radius": Setting(
@@ -181,9 +191,10 @@ SETTINGS: dict[str, Setting] = {
     ),
     "p": Setting(_number(above=0, at_most=1), 0.05, "probability with which intervals may fail (paper, coordinate)"),
     "cap": Setting(
-        _or(AUTO, _number(above=0)),
+        _cap,
         AUTO,
-        "Q is clipped at this value (auto: the horizon, times the largest reward if the optimum is above it)",
+        "Q is clipped at this return of an episode, in the units of r (auto: the horizon times the largest reward; "
+        "none: not clipped)",
     ),
     "features": Setting(
         _features, AUTO, "auto (the problem's, else one-hot), one-hot, or from Python an array (S, A, d)"
@@ -209,7 +220,8 @@ SETTINGS: dict[str, Setting] = {
     "beta_cost": Setting(
         _or(AUTO, _number(at_least=0)),
         AUTO,
-        f"width of the cost estimate, like beta (auto: {BETA_COST} tuned, 2 sigma if more; {BETA_GP:g} for gp; else 1)",
+        "width of the cost estimate, in units of g or of its scale "
+        f"(auto: {BETA_COST} tuned, 2 sigma if more; {BETA_GP:g} for gp; else 1)",
     ),
     "lam_cost": Setting(
         _or(AUTO, _number(above=0)),
@@ -223,7 +235,9 @@ SETTINGS: dict[str, Setting] = {
         "widths of the cost model (auto: as radius; paper for agents that require a safe action)",
     ),
     "sigma": Setting(
-        _or(AUTO, _number(at_least=0, at_most=1e6)), AUTO, "noise of observed costs (auto: the problem's)"
+        _or(AUTO, _number(at_least=0, at_most=1e6)),
+        AUTO,
+        "noise of observed costs, in units of g (auto: the problem's)",
     ),
     "bound": Setting(
         _number(above=0),

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from everystep.agents.model_syntax import AUTO, InKernel, Regression
 from everystep.agents.registry import REGISTERED, Recipe
-from everystep.agents.settings import LAM, SETTINGS
+from everystep.agents.settings import SETTINGS
 from everystep.environments.encoders import COORDINATES, Encoder, FeatureEncoder, KernelEncoder, RegressionEncoder
 from everystep.environments.models.linear import NoCosts
 from everystep.environments.models.protocols import StoredCostModel, StoredSizes, StoredValueModel
@@ -27,6 +27,7 @@ from everystep.lsvi.costs.spec import BETA_COST, LAM_COST
 from everystep.lsvi.penalties import Floor
 
 TABLES_ONLY = ("features", "known_safe", "bound", "sigma", "precision")  # settings that need a FiniteCMDP
+LAM_TRAINING = 0.01  # ridge of the value model
 
 
 class EnvironmentInfo(NamedTuple):
@@ -77,7 +78,11 @@ class ResolvedForTraining:
                 raise EverystepError(f"setting {key} of {name} is {s[key]}, which has no meaning here; choose tuned.")
         tuned, tuned_cost = s["radius"] == "tuned", s["radius_cost"] == "tuned"
         s.decide("cap", float(H))
-        s.decide("lam", LAM if tuned else 1.0)
+        if s["cap"] == "none" or s["cap"] <= 0:
+            raise EverystepError(
+                f"setting cap of {name} is {s['cap']}; give a return above 0: the bonus raises untried actions to it."
+            )
+        s.decide("lam", LAM_TRAINING if tuned else 1.0)
         # The estimate of an untried direction shrinks to 0; the bonus raises it to the cap: beta / sqrt(lam) = cap.
         s.decide("beta", math.sqrt(s["lam"]) * s["cap"] if tuned else 1.0)
         in_kernel = cost.keeps_points

@@ -133,8 +133,10 @@ def prepare(
             f"start has {len(problem.start)} states for {episodes} episodes; give one for each, or a single one."
         )
     resolved = {label: each.resolve(problem, episodes) for label, each in zip(labels, recipes, strict=True)}
+    problem.check()
     for each in resolved.values():
-        problem.check(cap=each["cap"])
+        if isinstance(cap := each.recipe.settings.get("cap"), float):  # auto and none hold every value
+            problem.check(cap)
     spec = {
         "problem": {"name": problem.name, "horizon": problem.horizon, "digest": digest(problem)},
         "agents": [

@@ -77,7 +77,8 @@ class Run:
         """Raise unless an agent that was run again, (seeds, K), did what the folder recorded, up to rounding."""
         kept = self.curves[label]
         for name, new in (("value", value), ("violation", violation)):
-            if not np.allclose(new, kept[name][: len(new)], rtol=0, atol=1e-9):
+            recorded = kept[name][: len(new)]
+            if not np.allclose(new, recorded, rtol=0, atol=1e-9 * max(1.0, float(np.abs(recorded).max()))):
                 raise EverystepError(
                     f"'{self.folder}' run again gives a different {name} of {label}; {self._other_version()}"
                 )

@@ -124,6 +124,13 @@ def nothing_planned(agent: Agent, state: State, sizes: Sizes) -> Planned:
     return Planned(plan, jnp.zeros(S), jnp.zeros(S), log_det)
 
 
+class Recorded(NamedTuple):
+    """An episode in the user's units: the rewards observed, and the true means of the constraints."""
+
+    reward: Float[Array, " H"]
+    g: Float[Array, "H m"]
+
+
 def play(
     agent: Agent,
     world: World,
@@ -132,8 +139,8 @@ def play(
     tie: UInt32[Array, "H S"] | None,
     x: Int[Array, ""],
     draw: Draws,
-) -> tuple[Episode, Float[Array, "H m"], Any]:
-    """Act for H steps from x: the episode as observed, the true means g along it, and the state of the cost model.
+) -> tuple[Episode, Recorded, Any]:
+    """Act for H steps from x: the episode as the agent learns from it, what is recorded, the state of the cost model.
 
     That state is None unless the agent reacts: then it has learnt every step of the episode already, and needs `tie`.
     """
@@ -152,18 +159,19 @@ def play(
         reward_noise = nothing if draw.reward_noise is None else draw.reward_noise[h]
         cost_noise = nothing if draw.cost_noise is None else draw.cost_noise[h]
         outcome = step(world, h, x, a, draw.transition[h], reward_noise, cost_noise)
-        seen = Episode(x, a, outcome.slot, outcome.x_next, outcome.reward, outcome.cost)
+        seen = Episode(x, a, outcome.slot, outcome.x_next, outcome.learnt_reward, outcome.learnt_cost)
         if reacts:
             costs = agent.costs.update(costs, jax.tree.map(lambda leaf: leaf[None], seen))
-        return (outcome.x_next, costs), (seen, outcome.g)
+        return (outcome.x_next, costs), (seen, outcome.g, None if world.units is None else outcome.reward)
 
     before = (x, state.costs if reacts else None)
-    (_, costs), (episode, g) = lax.scan(forward, before, jnp.arange(plan.policy.shape[0]))
-    return episode._replace(V_next=plan.V_next), g, costs
+    (_, costs), (episode, g, reward) = lax.scan(forward, before, jnp.arange(plan.policy.shape[0]))
+    recorded = Recorded(episode.reward if reward is None else reward, g)
+    return episode._replace(V_next=plan.V_next), recorded, costs
 
 
 def tally(x: AnyArray, V: AnyArray, C: AnyArray, reward: AnyArray, g: AnyArray) -> Metrics:
-    """The metrics of one episode that started at x, for NumPy and JAX arrays; g is (H, m), the true means."""
+    """The metrics of one episode that started at x, in the user's units; for NumPy and JAX arrays. See `Recorded`."""
     return Metrics(
         start=x,
         earned=reward.sum(),
@@ -222,10 +230,10 @@ def run_episode(job: Job, carry: Carry, draw: Draws) -> tuple[Carry, Metrics]:
     due = is_due(agent, carry) if rarely else None
     planned = lax.cond(due, replan, lambda: carry.planned) if rarely else replan()
     words = tie() if agent.choice.reacts else None
-    episode, g, costs = play(agent, world, carry.agent, planned.plan, words, x, draw)
+    episode, recorded, costs = play(agent, world, carry.agent, planned.plan, words, x, draw)
     visits = carry.visits.at[episode.x].add(1)
     mixture = violation_of_mixture(world, planned.plan, episode.x)
-    metrics = tally(x, planned.V, planned.C, episode.reward, g)._replace(planned=due, mixture_violation=mixture)
+    metrics = tally(x, planned.V, planned.C, *recorded)._replace(planned=due, mixture_violation=mixture)
     if job.certified is not None:
         label = certificates.labels(*bounds(agent, carry.agent))
         metrics = metrics._replace(labels=certificates.count_labels(label, world.g, job.certified[None, None]))
@@ -347,7 +355,7 @@ def stepping(
         costs = carry.agent.costs if reacts else None
         policy = np.asarray(plan.policy)
         x = start_state(host, int(carry.agent.k), draw.start)
-        rows, g = [], []
+        rows, recorded = [], []
         first = x
         for h in range(sizes.horizon):
             pi = policy[h, :, x]
@@ -357,8 +365,8 @@ def stepping(
             noise = 0.0 if draw.reward_noise is None else draw.reward_noise[h]
             cost_noise = 0.0 if draw.cost_noise is None else draw.cost_noise[h]
             outcome = step(host, h, x, a, draw.transition[h], noise, cost_noise)
-            rows.append((np.int32(x), a, outcome.slot, outcome.x_next, outcome.reward, outcome.cost))
-            g.append(outcome.g)
+            rows.append((np.int32(x), a, outcome.slot, outcome.x_next, outcome.learnt_reward, outcome.learnt_cost))
+            recorded.append((outcome.reward, outcome.g))
             if reacts:
                 costs = _observe(agent, costs, Episode(*(jnp.asarray(value)[None] for value in rows[-1])))
             x = outcome.x_next
@@ -366,7 +374,7 @@ def stepping(
         episode = seen._replace(V_next=plan.V_next)
         V, C = np.asarray(planned.V), np.asarray(planned.C)
         mixture = violation_of_mixture(host, plan._replace(policy=policy), np.asarray(episode.x))
-        metrics = tally(first, V, C, np.asarray(episode.reward), np.array(g))
+        metrics = tally(first, V, C, *(np.stack(column) for column in zip(*recorded, strict=True)))
         metrics = metrics._replace(planned=due, mixture_violation=mixture)
         visits = carry.visits + np.bincount(episode.x, minlength=sizes.states).astype(np.int32)
         learnt = _learn(agent, carry.agent, episode, costs)

@@ -62,6 +62,11 @@ def _flag(name: str) -> Callable[[np.ndarray], bool]:
     return from_file
 
 
+def _scale(array: np.ndarray) -> Any:
+    """Reads the scale of constraints: true, a number, or one per constraint."""
+    return bool(array) if array.dtype == bool and array.ndim == 0 else array
+
+
 class ArrayField(NamedTuple):
     """One array of a problem.
 
@@ -123,6 +128,7 @@ FIELDS = (
         to_file=lambda linear: None if linear else np.array(False),
         from_file=_flag("linear_costs"),
     ),
+    ArrayField("scale", "scale", from_file=_scale),
     ArrayField("threshold", "known.threshold"),
     ArrayField("safe_action", "known.safe_action"),
     ArrayField("triples", "known.triples"),
@@ -164,6 +170,8 @@ def digest(problem: FiniteCMDP) -> str:
         sha.update(name.encode() + np.ascontiguousarray(array).tobytes())
     left_out = {"horizon", "coordinates"}  # they came first
     left_out |= {"P"} if isinstance(problem.P, Factored) else {"P.phi", "P.mu"}
+    if problem.scale is None:  # hashed only where it is set, as what is known
+        left_out.add("scale")
     if problem.known.is_empty:
         left_out |= {each.path for each in FIELDS if each.path.startswith("known.")}
     for each in FIELDS:

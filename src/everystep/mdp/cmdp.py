@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
+    from everystep.mdp.units import RewardRange
     from everystep.mdp.world import Sizes, World
 
 
@@ -97,7 +98,10 @@ class FiniteCMDP:
     kernel    the cost kernel that suits the problem, optional: the default of `cost=gp`
     linear_costs  whether costs are believed to be linear in the features: if not, `cost=auto` counts
     known     prior knowledge for the agents that require it, optional
+    scale     g may lie outside [-1, 1] if this is given: True (agents learn from g / max |g|, for each constraint), or
+              a positive number, or one for each constraint; violations stay in the units of g
 
+    Rewards may be in any unit: agents learn from (r - low) / (high - low), see `mdp/units.py`.
     Inside a problem P and r have a leading step axis T (1 or H), and g is (m, T, S, A).
     """
 
@@ -118,6 +122,7 @@ class FiniteCMDP:
     kernel: str | None = None
     linear_costs: bool = True
     known: Known = field(default_factory=Known)
+    scale: Any = None
     _stepped: bool = field(init=False, repr=False, default=False)  # whether P was given with a step axis
 
     def __post_init__(self) -> None:
@@ -136,10 +141,31 @@ class FiniteCMDP:
 
     @cached_property
     def world(self) -> World:
-        """The same problem, compressed to successor lists, as NumPy arrays."""
+        """The same problem, compressed to successor lists, as NumPy arrays; `units` holds what an agent observes."""
+        from everystep.mdp import units
+
+        return self.compressed._replace(units=units.observed(self, self.compressed))
+
+    @cached_property
+    def compressed(self) -> World:
+        """`world` without its units."""
         from everystep.mdp.world import compress
 
         return compress(self)
+
+    @cached_property
+    def reward_range(self) -> RewardRange:
+        """The range of rewards that an episode can observe, which agents learn in units of."""
+        from everystep.mdp import units
+
+        return units.reward_range(self)
+
+    @cached_property
+    def in_units(self) -> FiniteCMDP:
+        """The problem as an agent sees it: rewards in [0, 1], constraints in [-1, 1]."""
+        from everystep.mdp import units
+
+        return units.in_units(self)
 
     @property
     def states(self) -> int:

@@ -42,6 +42,7 @@ def normalise(problem: FiniteCMDP, put: Callable[[str, Any], None]) -> None:
     put("known", _known(problem, problem.known))
     if not isinstance(problem.coordinates, Mapping):
         raise EverystepError(f"coordinates are {shown(problem.coordinates)}; give a dictionary of named arrays.")
+    put("scale", _scale(problem, problem.scale))
     put("coordinates", {name: _coordinate(problem, name, given) for name, given in problem.coordinates.items()})
     if problem.grid is not None:
         _check_grid(problem.grid, problem.states)
@@ -211,6 +212,22 @@ def _known(problem: FiniteCMDP, given: Known | None) -> Known:
     return Known(np.broadcast_to(threshold, (m,)).copy(), safe, triples)
 
 
+def _scale(problem: FiniteCMDP, given: Any) -> np.ndarray | None:
+    """What each constraint is divided by, (m,): its largest |g| (True), or the numbers given; None for no scale."""
+    m = problem.constraints
+    if given is None or (isinstance(given, bool | np.bool_) and not given):
+        return None
+    if isinstance(given, bool | np.bool_):
+        largest = np.abs(problem.g).max((1, 2, 3))
+        return np.where(largest > 0, largest, 1.0)
+    scale = numbers("scale", given)
+    if scale.shape not in ((), (m,)) or not np.isfinite(scale).all() or not (scale > 0).all():
+        raise EverystepError(
+            f"scale is {shown(given)}; give true, a number above 0, or {m} of them, one for each constraint."
+        )
+    return np.broadcast_to(scale, (m,)).copy()
+
+
 def _safe_action(problem: FiniteCMDP, safe: np.ndarray) -> np.ndarray:
     """`safe` if it holds one action per state, each with g < 0."""
     S, A = problem.states, problem.actions
@@ -309,18 +326,21 @@ def check(problem: FiniteCMDP, cap: float | None = None) -> tuple[str, ...]:
             raise EverystepError(
                 f"{name} sums to {sums[bad][0]:.9g} over the {over} at {_place(problem, name, bad)}; make it sum to 1."
             )
-    if (bad := np.abs(problem.g) > 1).any():
+    limit = np.ones(problem.constraints) if problem.scale is None else problem.scale
+    if (bad := np.abs(problem.g) > limit[:, None, None, None]).any():
+        most = limit[np.argwhere(bad)[0][0]]
         raise EverystepError(
-            f"g is {problem.g[bad][0]:.6g} at {_place(problem, 'g', bad)}; "
-            "scale it into [-1, 1] (its sign decides safety)."
+            f"g is {problem.g[bad][0]:.6g} at {_place(problem, 'g', bad)}, outside [-{most:g}, {most:g}]; "
+            "set scale to true, which divides each constraint by its largest |g| (its sign decides safety)."
         )
     _check_noise(problem)
     _check_feasible(problem)
+    rewards = problem.reward_range  # raises if returns are too large
     if cap is not None:
-        highest = planner.highest_value(problem)
-        if cap < highest - 1e-9:
+        highest = planner.highest_value(problem.in_units)
+        if rewards.scaled_cap(cap, problem.horizon) < highest - 1e-9:
             raise EverystepError(
-                f"cap is {cap:g}, below the unconstrained optimum {highest:.6g}; "
+                f"cap is {cap:g}, below the unconstrained optimum {rewards.highest(highest, problem.horizon):.6g}; "
                 "set cap to at least that, or leave it at auto."
             )
     return problem.remarks
@@ -347,7 +367,8 @@ def _check_noise(problem: FiniteCMDP) -> None:
         if seen is None or isinstance(problem.P, Factored):  # observations on arrival exclude factors
             continue
         error = np.abs((problem.P * seen).sum(-1) - mean)
-        if not np.isfinite(seen).all() or error.max() > 1e-9:
+        # Rounding is relative to the numbers: 1e-9 of the largest, and where they are below 1, 1e-9 itself.
+        if not np.isfinite(seen).all() or error.max() > 1e-9 * max(1.0, float(np.abs(seen).max())):
             raise EverystepError(
                 f"{name}_on_arrival has a mean that differs from {letter} by {error.max():.3g}; make them agree."
             )

@@ -20,6 +20,17 @@ AnyArray = Any
 FEW = 8  # axes up to this length are unrolled, one term or row after the other: longer programs compile slowly
 
 
+class Observed(NamedTuple):
+    """What is observed in one step: fields of `World`, in the units that agents learn in (`mdp/units.py`)."""
+
+    r: AnyArray
+    g: AnyArray
+    reward_seen: AnyArray | None
+    cost_seen: AnyArray | None
+    reward_sigma: AnyArray | None
+    cost_sigma: AnyArray | None
+
+
 class World(NamedTuple):
     """The compressed form: T is 1 for a stationary quantity and H for one that depends on the step.
 
@@ -34,6 +45,7 @@ class World(NamedTuple):
     reward_sigma ()           standard deviation of the normal noise on observed rewards; None for no noise
     cost_sigma  (m,)          the same for observed constraints
     start       (L,)          integers: the start of episode k is start[(k - 1) % L]; floats: a running sum
+    units                     what the agent observes, in the units it learns in; None where those are the same
     """
 
     successors: AnyArray | None
@@ -46,6 +58,7 @@ class World(NamedTuple):
     reward_sigma: AnyArray | None
     cost_sigma: AnyArray | None
     start: AnyArray
+    units: Observed | None = None
 
 
 class Sizes(NamedTuple):
@@ -59,13 +72,15 @@ class Sizes(NamedTuple):
 
 
 class StepOutcome(NamedTuple):
-    """The result of one step: the agent observes `reward` and `cost`; `g` is the true mean, recorded only."""
+    """The result of one step: `reward`, `cost` and its true mean `g`; and what the agent learns from, in its units."""
 
     slot: AnyArray
     x_next: AnyArray
     reward: AnyArray
     cost: AnyArray
     g: AnyArray
+    learnt_reward: AnyArray
+    learnt_cost: AnyArray
 
 
 # --- one step -----------------------------------------------------------------------------------------------------
@@ -84,15 +99,30 @@ def step(
         slot = _drawn_by_factors(at_step(world.P, h), at_step(world.cumulative, h), x, a, u)
     else:
         slot = (u >= at_step(world.cumulative, h)[a, :-1, x]).sum(dtype=np.int32)
-    g = at_step(world.g, h)[:, a, x]
-    reward = at_step(world.r, h)[a, x] if world.reward_seen is None else at_step(world.reward_seen, h)[a, slot, x]
-    cost = g if world.cost_seen is None else at_step(world.cost_seen, h)[:, a, slot, x]
-    if world.reward_sigma is not None:
-        reward = reward + world.reward_sigma * reward_noise
-    if world.cost_sigma is not None:
-        cost = cost + world.cost_sigma * cost_noise
     x_next = slot if world.successors is None else world.successors[slot, x]
-    return StepOutcome(slot, x_next, reward, cost, g)
+    draws = (h, x, a, slot, reward_noise, cost_noise)
+    reward, cost = observe(world, *draws)
+    learnt = (reward, cost) if world.units is None else observe(world.units, *draws)
+    return StepOutcome(slot, x_next, reward, cost, at_step(world.g, h)[:, a, x], *learnt)
+
+
+def observe(
+    of: World | Observed,
+    h: AnyArray,
+    x: AnyArray,
+    a: AnyArray,
+    slot: AnyArray,
+    reward_noise: AnyArray,
+    cost_noise: AnyArray,
+) -> tuple[AnyArray, AnyArray]:
+    """The reward and the costs (m,) of one step that leads to a successor, with noise; for NumPy and JAX arrays."""
+    reward = at_step(of.r, h)[a, x] if of.reward_seen is None else at_step(of.reward_seen, h)[a, slot, x]
+    cost = at_step(of.g, h)[:, a, x] if of.cost_seen is None else at_step(of.cost_seen, h)[:, a, slot, x]
+    if of.reward_sigma is not None:
+        reward = reward + of.reward_sigma * reward_noise
+    if of.cost_sigma is not None:
+        cost = cost + of.cost_sigma * cost_noise
+    return reward, cost
 
 
 def _drawn_by_factors(P: Factored, before: Factored, x: AnyArray, a: AnyArray, u: AnyArray) -> AnyArray:

@@ -18,7 +18,7 @@ from everystep.agents.resolve.costs import ResolvedCosts
 from everystep.agents.resolve.known_safe import KnownSafeCosts
 from everystep.agents.resolve.mixture import ResolvedMixtureValues, ResolvedTripleCosts, resolve_mixture
 from everystep.agents.resolve.values import ResolvedValues
-from everystep.agents.settings import BETA, LAM, PRECISIONS
+from everystep.agents.settings import BETA, LAM, PRECISIONS, UNCLIPPED
 from everystep.errors import EverystepError
 from everystep.kernels import Kernel
 from everystep.lsvi.algorithm import Agent
@@ -28,8 +28,8 @@ from everystep.lsvi.choices.safe_graph import SafeGraph
 from everystep.lsvi.penalties import Floor
 from everystep.lsvi.protocols import FiniteCostModel, FiniteValueModel
 from everystep.lsvi.regression.kernel_points import Points
-from everystep.mdp import planner
 from everystep.mdp.cmdp import FiniteCMDP
+from everystep.mdp.units import RewardRange
 
 
 class RefitSchedule(NamedTuple):
@@ -52,7 +52,10 @@ class BuiltAgent(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Resolved:
-    """Settings with every `auto` decided. Its methods make the parts (`registry.Parts`)."""
+    """Settings with every `auto` decided. Its methods make the parts (`registry.Parts`).
+
+    The settings are as the user sets them; `cap` is in the units that the agent learns in (`FiniteCMDP.in_units`).
+    """
 
     problem: FiniteCMDP
     episodes: int
@@ -61,19 +64,21 @@ class Resolved:
     phi: np.ndarray | None
     cost: ResolvedCosts | KnownSafeCosts | ResolvedTripleCosts
     value: ResolvedValues | ResolvedMixtureValues
+    cap: float
 
     @classmethod
     def resolve(cls, problem: FiniteCMDP, episodes: int, recipe: Recipe) -> Resolved:
-        definition = recipe.definition
+        definition, rewards = recipe.definition, problem.reward_range
         s = recipe.all_settings(definition.suited(problem))
         # An agent that requires a known safe action promises safety: its cost intervals are valid by default.
         s.decide("radius_cost", "paper" if definition.requires_safe_action else s["radius"])
         tuned = s["radius"] == "tuned"
-        s.decide("beta", BETA if tuned else 1.0)
+        # As for costs, a width below two standard deviations of the noise may rule out a good action for good.
+        s.decide("beta", max(BETA, 2 * float(problem.in_units.noise.reward_sigma)) if tuned else 1.0)
         s.decide("lam", LAM if tuned else 1.0)
-        # The paper clips at H because its rewards are at most 1; larger rewards need a larger cap where H is too low.
-        H, best = float(problem.horizon), planner.highest_value(problem)
-        s.decide("cap", H if best <= H else H * float(problem.r.max()))
+        H = problem.horizon
+        cap = _cap(s["cap"], rewards, H)
+        s.decide("cap", rewards.highest(float(H), H))
         for key in ("share_values", "share_costs"):
             if s[key] is True and not problem.stationary:
                 raise EverystepError(
@@ -83,7 +88,8 @@ class Resolved:
             s.decide(key, problem.stationary)
         phi = _features(problem, recipe.name, s["features"]) if not definition.uses_triple_features else None
         s["features"] = "one-hot" if phi is None else fingerprint(phi)
-        context = Context(problem, episodes, recipe.name, recipe.settings, s, phi)
+        scale = np.ones(problem.constraints) if problem.scale is None else problem.scale
+        context = Context(problem.in_units, episodes, recipe.name, recipe.settings, s, phi, cap, scale)
         value: ResolvedValues | ResolvedMixtureValues
         cost: ResolvedCosts | KnownSafeCosts | ResolvedTripleCosts
         if definition.uses_triple_features:
@@ -101,7 +107,7 @@ class Resolved:
                 f"setting precision of {recipe.name} is {s['precision']}, which requires counts for values and costs; "
                 f"{remedy}set precision to float64."
             )
-        return cls(problem, episodes, recipe, s | cost.to_json() | value.to_json(), phi, cost, value)
+        return cls(problem, episodes, recipe, s | cost.to_json() | value.to_json(), phi, cost, value, cap)
 
     def __getitem__(self, setting: str) -> Any:
         return self.values[setting]
@@ -163,7 +169,15 @@ class Resolved:
     @property
     def remarks(self) -> tuple[str, ...]:
         """What a reader of the results should know about the models."""
-        return self.cost.remarks() + self.value.remarks()
+        return self._scaled() + self.cost.remarks() + self.value.remarks()
+
+    def _scaled(self) -> tuple[str, ...]:
+        """What was divided, where the problem has a `scale`."""
+        if (scale := self.problem.scale) is None:
+            return ()
+        divisors = ", ".join(f"{number:.6g}" for number in scale)
+        each = "" if len(scale) == 1 else " (one for each constraint)"
+        return (f"agents learn from g divided by {divisors}{each}; violations are in the units of g.",)
 
     @property
     def confidence(self) -> float | None:
@@ -175,6 +189,13 @@ class Resolved:
         """The order of the number of plans in theory, as text and as a number: d log(1 + K) for each estimator."""
         estimators, words = (1, "d log(1 + K)") if self["share_values"] else (self.problem.horizon, "d H log(1 + K)")
         return words, self.value.d * estimators * math.log1p(self.episodes)
+
+
+def _cap(cap: Any, rewards: RewardRange, horizon: int) -> float:
+    """The setting `cap` in units of the range of rewards: H, as in the paper, unless the user sets another return."""
+    if isinstance(cap, str):
+        return UNCLIPPED if cap == "none" else float(horizon)
+    return rewards.scaled_cap(float(cap), horizon)
 
 
 def _features(problem: FiniteCMDP, agent: str, features: Any) -> np.ndarray | None:

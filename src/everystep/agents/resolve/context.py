@@ -20,10 +20,13 @@ from everystep.mdp.cmdp import FiniteCMDP
 class Context:
     """An agent on a problem.
 
+    problem   in the units that the agent learns in (`FiniteCMDP.in_units`)
     agent     its name, for messages
     given     the settings that the user set
     values    all settings, with defaults for those the user did not set
     phi       the features (S, A, d), None for one-hot features
+    cap       the setting `cap` in units of the range of rewards
+    scale     what each constraint was divided by, (m,); 1 where g is in the user's units
     """
 
     problem: FiniteCMDP
@@ -32,6 +35,8 @@ class Context:
     given: Mapping[str, Any]
     values: Mapping[str, Any]
     phi: np.ndarray | None
+    cap: float
+    scale: np.ndarray
 
     def __getitem__(self, setting: str) -> Any:
         return self.values[setting]
@@ -40,6 +45,14 @@ class Context:
         """A setting that the user may leave at auto."""
         value = self.given.get(setting, AUTO)
         return otherwise if isinstance(value, str) and value == AUTO else float(value)
+
+    def sigma(self, otherwise: float, constraint: int | None = None) -> float:
+        """The setting `sigma`, which is in the units of g, in those of a constraint; of all, in the finest unit."""
+        return self.number("sigma", otherwise * self.unit_of(constraint)) / self.unit_of(constraint)
+
+    def unit_of(self, constraint: int | None = None) -> float:
+        """What a constraint was divided by; of all, the least."""
+        return float(self.scale.min() if constraint is None else self.scale[constraint])
 
     def is_set(self, setting: str) -> bool:
         """Whether the user set it, and not to auto."""

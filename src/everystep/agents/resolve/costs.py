@@ -48,12 +48,21 @@ class ResolvedCosts:
         """The settings decided here; lists where constraints differ."""
         decided: dict[str, Any] = {}
         contexts = [self.of_model(i) for i in range(len(self.specs))]
-        for key, field in (("beta_cost", "beta"), ("lam_cost", "lam"), ("sigma", "sigma")):
-            numbers = [getattr(model_context, field) for model_context in contexts]
+        units = [self.context.unit_of(self._constraint(i)) for i in range(len(self.specs))]
+        every = {
+            "beta_cost": [each.beta for each in contexts],
+            "lam_cost": [each.lam for each in contexts],
+            "sigma": [each.sigma * unit for each, unit in zip(contexts, units, strict=True)],  # in the units of g
+        }
+        for key, numbers in every.items():
             decided[key] = numbers[0] if len(set(numbers)) == 1 else numbers
         text = model_syntax.text(self.specs[0] if len(self.specs) == 1 else self.specs)
         text += custom_kernels(self.context.problem, [spec.kernel for spec in self.specs if spec.kernel is not None])
         return decided | {"cost": text, "known_safe": setting_as_text(self.context["known_safe"])}
+
+    def _constraint(self, i: int) -> int | None:
+        """The constraint of model i; None if one model serves all."""
+        return None if len(self.specs) == 1 else i
 
     def of_model(self, i: int) -> CostContext:
         """Everything that the intervals of model i depend on, with beta and lam decided."""
@@ -67,7 +76,7 @@ class ResolvedCosts:
             episodes=context.episodes,
             phi=context.phi,
             radius=context["radius_cost"],
-            sigma=context.number("sigma", true_sigma),
+            sigma=context.sigma(true_sigma, self._constraint(i)),
             true_sigma=true_sigma,
             bound=context["bound"],
             p=context["p"],

@@ -53,7 +53,7 @@ class KnownSafeCosts:
         return {
             "beta_cost": self.beta,
             "lam_cost": self.lam,
-            "sigma": self.sigma,
+            "sigma": self.sigma * self.context.unit_of(),
             "bound": self.bound,
             **knowledge_as_json(self.context, self.threshold),
             "kappa": self.context["kappa"],
@@ -94,7 +94,7 @@ class KnownSafeCosts:
     @property
     def sigma(self) -> float:
         """The noise of observed costs."""
-        return self.context.number("sigma", self._true_sigma)
+        return self.context.sigma(self._true_sigma)
 
     # --- parts -------------------------------------------------------------------------------------------------------
     @property
@@ -179,7 +179,7 @@ class KnownSafeCosts:
 
 def knowledge_as_json(context: Context, threshold: np.ndarray) -> dict[str, Any]:
     """The settings safe_action and threshold; the actions as configured, because `auto` and `safest` name them."""
-    numbers = [float(number) for number in threshold]
+    numbers = [float(number) for number in threshold * context.scale]
     return {
         "safe_action": setting_as_text(context["safe_action"]),
         "threshold": numbers[0] if len(set(numbers)) == 1 else numbers,
@@ -187,15 +187,15 @@ def knowledge_as_json(context: Context, threshold: np.ndarray) -> dict[str, Any]
 
 
 def known_threshold(context: Context) -> np.ndarray:
-    """tau of every constraint, (m,)."""
+    """tau of every constraint, (m,), in the units that agents learn in; the setting is in those of g."""
     problem, given = context.problem, context["threshold"]
-    threshold = np.asarray(problem.known.threshold if isinstance(given, str) else given, float)
+    threshold = np.asarray(problem.known.threshold * context.scale if isinstance(given, str) else given, float)
     if threshold.shape not in ((), (problem.constraints,)):
         raise EverystepError(
             f"setting threshold of {context.agent} has {len(threshold)} numbers for {problem.constraints} constraints; "
             "give one for each, or one for all."
         )
-    return np.broadcast_to(threshold, (problem.constraints,))
+    return np.broadcast_to(threshold, (problem.constraints,)) / context.scale
 
 
 def known_safe_action(context: Context) -> np.ndarray:

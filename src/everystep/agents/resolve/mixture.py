@@ -75,7 +75,7 @@ class MixtureNumbers:
 
     @property
     def sigma(self) -> float:
-        return self.context.number("sigma", self.true_sigma)
+        return self.context.sigma(self.true_sigma)
 
     @property
     def bound(self) -> float:
@@ -174,7 +174,7 @@ class ResolvedMixtureValues:
     def longest(self) -> float:
         """An upper bound of ||phi_V(x, a)|| for V in [0, cap]."""
         numbers = self.numbers
-        return float(numbers.context["cap"] * np.linalg.norm(numbers.graph.triples, axis=1).sum(1).max())
+        return float(numbers.context.cap * np.linalg.norm(numbers.graph.triples, axis=1).sum(1).max())
 
     @property
     def d(self) -> float:
@@ -182,7 +182,7 @@ class ResolvedMixtureValues:
 
     def model(self) -> MixtureValues:
         context, world = self.numbers.context, self.numbers.context.problem.world
-        common = (radii.Tuned(self.numbers.value_radius), float(context["lam"]), context["cap"])
+        common = (radii.Tuned(self.numbers.value_radius), float(context["lam"]), context.cap)
         return MixtureValues(*common, world.successors, jnp.asarray(self.numbers.graph.triples), jnp.asarray(world.r))
 
     def to_json(self) -> dict[str, Any]:
@@ -225,7 +225,7 @@ class ResolvedTripleCosts:
         return {
             "beta_cost": numbers.beta_cost,
             "lam_cost": numbers.lam_cost,
-            "sigma": numbers.sigma,
+            "sigma": numbers.sigma * numbers.context.unit_of(),
             "bound": numbers.bound,
             **knowledge_as_json(numbers.context, numbers.graph.threshold),
         }

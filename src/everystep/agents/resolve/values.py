@@ -95,10 +95,10 @@ class ResolvedValues:
         elif s["radius"] == "paper":
             radius = radii.PaperValue(s["beta"], d, H, K, s["p"])
         else:
-            radius = radii.CoordinateValue(s["beta"], s["lam"], s["cap"], math.log(d * H * K / s["p"]))
+            radius = radii.CoordinateValue(s["beta"], s["lam"], self.context.cap, math.log(d * H * K / s["p"]))
         if self.factor is not None:
             radius = radii.Multiplied(radius, jnp.asarray(self.factor))
-        common = (radius, s["lam"], s["cap"])
+        common = (radius, s["lam"], self.context.cap)
         if self.kernel is not None:
             points = Points.of(self.context.problem, self.kernel)
             tables = (jnp.asarray(points.gram), jnp.asarray(points.which))

@@ -35,7 +35,7 @@ from everystep.lsvi.loop import Carry, Job, Metrics
 from everystep.lsvi.radii import Multiplied
 from everystep.lsvi.values.counts import Counts, CountState
 from everystep.mdp.cmdp import Factored, FiniteCMDP
-from everystep.mdp.world import FEW, AnyArray, Sizes, World, start_state
+from everystep.mdp.world import FEW, AnyArray, Observed, Sizes, World, start_state
 
 EPISODES = 100  # per call of the kernel: the draws, a few hundred bytes per episode, are made before it
 
@@ -175,12 +175,15 @@ def _filled(array: AnyArray, states: int) -> AnyArray:
 
 def _tables(world: World, sizes: Sizes, width: int) -> Tables:
     S, A, J, _, m = sizes
-    reward = jnp.broadcast_to(world.r[0, :, None], (A, J, S)) if world.reward_seen is None else world.reward_seen[0]
-    cost = jnp.broadcast_to(world.g[0, :, :, None], (m, A, J, S)) if world.cost_seen is None else world.cost_seen[0]
+    rewards = lambda of: jnp.broadcast_to(of.r[0, :, None], (A, J, S)) if of.reward_seen is None else of.reward_seen[0]
+    learnt: World | Observed = world if world.units is None else world.units
+    reward, cost_seen = rewards(learnt), learnt.cost_seen
+    cost = jnp.broadcast_to(learnt.g[0, :, :, None], (m, A, J, S)) if cost_seen is None else cost_seen[0]
+    earned = None if world.units is None else rewards(world)
     violation = world.g[0].clip(min=0).sum(0)
     outlook = jnp.concatenate([world.P[0], world.r[0][:, None], violation[:, None]], 1)  # (A, J + 2, S)
     outlook = jnp.pad(outlook, [(0, 0), (0, -(J + 2) % width), (0, 0)]).reshape(A, -1, width, S)
-    tables = Tables(world.successors, outlook, world.cumulative[0], world.g[0], reward, cost)
+    tables = Tables(world.successors, outlook, world.cumulative[0], world.g[0], reward, cost, earned)
     filled = jax.tree.map(lambda leaf: _filled(jnp.asarray(leaf), S), tables)
     return filled._replace(outlook=filled.outlook.swapaxes(-1, -2))
 
@@ -191,13 +194,15 @@ def all_draws(world: World, sizes: Sizes, carries: Carry, seeds: AnyArray, capac
     def one(seed: AnyArray, k: AnyArray) -> Chance:
         draw = loop.draws(world, sizes, seed, k)
         noise = lambda sigma, drawn: None if sigma is None or drawn is None else sigma * drawn
-        cost_sigma = None if world.cost_sigma is None else world.cost_sigma[None]
+        learnt: World | Observed = world if world.units is None else world.units
+        cost_sigma = None if learnt.cost_sigma is None else learnt.cost_sigma[None]
         return Chance(
             start_state(world, k, draw.start),
             draw.tie_word,
             draw.transition,
-            noise(world.reward_sigma, draw.reward_noise),
+            noise(learnt.reward_sigma, draw.reward_noise),
             noise(cost_sigma, draw.cost_noise),
+            None if world.units is None else noise(world.reward_sigma, draw.reward_noise),
         )
 
     episodes = carries.agent.k[:, None] + jnp.arange(capacity, dtype=jnp.int32)[None]

@@ -48,8 +48,9 @@ class Tables(NamedTuple):
     outlook: AnyArray  # (A, groups, Sp, width): P of each successor, r, and sum_i max(g_i, 0)
     cumulative: AnyArray  # (A, J, Sp)
     g: AnyArray  # (m, A, Sp)
-    reward: AnyArray  # (A, J, Sp), as observed on arrival
-    cost: AnyArray  # (m, A, J, Sp)
+    reward: AnyArray  # (A, J, Sp), as observed on arrival, in the units that agents learn in
+    cost: AnyArray  # (m, A, J, Sp), likewise
+    earned: AnyArray | None  # (A, J, Sp): the reward in the user's units, None where they are the same
 
 
 class Chance(NamedTuple):
@@ -60,6 +61,7 @@ class Chance(NamedTuple):
     transition: AnyArray  # (n, K, H)
     reward_noise: AnyArray | None  # (n, K, H)
     cost_noise: AnyArray | None  # (n, K, H, m)
+    earned_noise: AnyArray | None  # (n, K, H): of the reward in the user's units, where they differ
 
 
 class Learnt(NamedTuple):
@@ -231,6 +233,9 @@ def act_and_learn(program: Program, seed: Any, k: Any, i: Any) -> None:
         reward = world.reward[a, slot, x]
         if chance.reward_noise is not None:
             reward += chance.reward_noise[seed, i, h]
+        gained = reward if world.earned is None else world.earned[a, slot, x]
+        if chance.earned_noise is not None:
+            gained += chance.earned_noise[seed, i, h]
         learnt.arrivals[seed, a, slot, x] = learnt.arrivals[seed, a, slot, x] + 1
         learnt.rewards[seed, a, x] = learnt.rewards[seed, a, x] + reward
         harmful = jnp.zeros((), bool)
@@ -244,7 +249,7 @@ def act_and_learn(program: Program, seed: Any, k: Any, i: Any) -> None:
             harms.append(violation[c] + rowwise.larger(g, 0.0))
             harmful, soft = harmful | (g > 0), soft + g
         unsafe = unsafe + harmful.astype(jnp.int32)
-        return world.successors[slot, x], earned + reward, tuple(harms), unsafe, soft
+        return world.successors[slot, x], earned + gained, tuple(harms), unsafe, soft
 
     first = (chance.start[seed, i], none, (none,) * m, FIRST, none)
     _, earned, violation, unsafe, soft = lax.fori_loop(FIRST, np.int32(H), forward, first)

@@ -346,8 +346,9 @@ def final_state(pair: AgentOnProblem, state: BatchState) -> FinalState:
     """What is kept of a batch that has done all its episodes."""
     with pair.in_precision():
         lower, upper = _bounds(pair.job().agent, state.carry.agent)
-    visits = np.asarray(state.carry.visits)
-    return FinalState(state.visits_early, visits, np.asarray(lower), np.asarray(upper), state.kernel_fits)
+    visits, scale = np.asarray(state.carry.visits), pair.problem.scale
+    in_units_of_g = lambda ends: np.asarray(ends) if scale is None else np.asarray(ends) * scale[:, None, None]
+    return FinalState(state.visits_early, visits, in_units_of_g(lower), in_units_of_g(upper), state.kernel_fits)
 
 
 def _scan(

@@ -67,6 +67,7 @@ class ProofProbe(NamedTuple):
 
     @classmethod
     def from_problem(cls, problem: FiniteCMDP) -> ProofProbe:
+        problem = problem.in_units  # as the agent's estimates
         V = planner.solve(problem).V
         Q = [planner.action_values(problem.world, h, V[h + 1]) for h in range(problem.horizon)]
         return cls(np.stack(Q), V[0], ~problem.exempt)  # type: ignore[arg-type]
@@ -93,7 +94,7 @@ class ProofProbe(NamedTuple):
         potential = lambda norms: jnp.minimum(visited(norms), 1).sum()
         return ProofQuantities(
             error=2 * visited(width).sum(),  # eq. (15)
-            condition=smallest(width - jnp.abs(world.g - cost.mean)),
+            condition=smallest(width - jnp.abs((world if world.units is None else world.units).g - cost.mean)),
             optimism=smallest(Q - self.Q_star),
             optimism_at_start=V_start - self.V_star[episode.x[0]],
             value_potential=potential(value_norms),

@@ -20,7 +20,7 @@ import numpy as np
 from everystep import files
 from everystep.agents.model_syntax import InKernel
 from everystep.agents.resolve.agent import Resolved
-from everystep.experiments import rerun, statistics, tables
+from everystep.experiments import rerun, run_folder, statistics, tables
 from everystep.lsvi import radii
 from everystep.lsvi.costs.lemmas import Capacity, LemmaModel
 from everystep.lsvi.penalties import Rectified
@@ -136,7 +136,7 @@ def _number(radius_at: Callable[[Any, Any], Any], k: float, gain: float = 0.0) -
 
 def not_covered(resolved: Resolved) -> list[str]:
     """The assumptions of Theorem 1 that this run does not satisfy, in words."""
-    problem, name = resolved.problem, resolved.recipe.name
+    problem, name = resolved.problem.in_units, resolved.recipe.name
     agent, several = name == "lsvi-ae", problem.horizon > 1
     nonlinear = resolved.value.choice == "linear" and not _is_linear(problem, resolved.phi)
     reasons = {
@@ -152,8 +152,7 @@ def not_covered(resolved: Resolved) -> list[str]:
         "plans are rare": resolved.switch is not None,
         "values are in the space of a kernel": isinstance(resolved.value.choice, InKernel),
         "transitions or rewards are not linear in the features": nonlinear,
-        f"rewards are not in [0, 1] (up to {problem.r.max():g})": problem.r.min() < 0 or problem.r.max() > 1,
-        f"Q is clipped at {resolved['cap']:g}, not H": resolved["cap"] != problem.horizon,
+        f"Q is clipped at {resolved.cap:g}, not H": resolved.cap != problem.horizon,
     }
     return [reason for reason, applies in reasons.items() if applies]
 
@@ -319,7 +318,7 @@ def run(folder: Path, seeds: int, bar: Callable[[int], Any]) -> str:
         diagnosed = diagnosis.diagnose(experiment, advanced)
     for label, each in diagnosed.items():
         kept.check(label, np.asarray(each.metrics.value), np.asarray(each.metrics.violation).sum(-1))
-    compared = {label: TheoryComparison(kept.curves[label], each) for label, each in diagnosed.items()}
+    compared = {label: TheoryComparison(in_units(kept, label), each) for label, each in diagnosed.items()}
     summary = {
         "problem": kept.spec["problem"],
         "episodes": kept.spec["episodes"],
@@ -333,6 +332,19 @@ def run(folder: Path, seeds: int, bar: Callable[[int], Any]) -> str:
     drawn = figures.save(figure.bounds_and_measurements(compared), folder / "figures" / "theory")
     files.write_json(folder / "theory.json", summary)
     return f"{text(summary)}\n\nWritten to {folder / 'theory.json'}; drawn: {drawn[0]}"
+
+
+def in_units(kept: rerun.Run, label: str) -> dict[str, np.ndarray]:
+    """The regret and the violation of an agent in the units of its bounds: of the range of rewards, and of each g."""
+    problem, curves = kept.problem, kept.curves[label]
+    regret, violation = curves["regret"] / problem.reward_range.span, curves["violation"]
+    if problem.scale is not None and problem.constraints == 1:
+        violation = violation / problem.scale[0]
+    elif problem.scale is not None:
+        names = [f"violation_{i + 1}" for i in range(problem.constraints)]
+        each = run_folder.read_curves(kept.folder, names)[label]
+        violation = sum(each[name] / unit for name, unit in zip(names, problem.scale, strict=True))
+    return {"regret": regret, "violation": np.asarray(violation)}
 
 
 def text(summary: Mapping[str, Any]) -> str:
@@ -365,10 +377,11 @@ def text(summary: Mapping[str, Any]) -> str:
         ]
     parts += [
         "",
-        "Bounds are given as printed, and with the errors of the proof repaired. K H is the maximum of regret and of",
-        "violation for rewards and one cost of at most 1. The share of K H, and the first K at which a bound is below",
-        "it, refer to the repaired bound. In beta, c = 1 unless it was set. Errors, potentials and information gains",
-        "are means over the seeds that were run again. In brackets: 95 % bootstrap confidence intervals.",
+        "Bounds are given as printed, and with the errors of the proof repaired. Rewards are in units of their range",
+        "and costs in [-1, 1], as in the paper: K H is the maximum of regret, and of the violation of one constraint.",
+        "The share of K H, and the first K at which a bound is below it, refer to the repaired bound. In beta, c = 1",
+        "unless it was set. Errors, potentials and information gains are means over the seeds that were run again. In",
+        "brackets: 95 % bootstrap confidence intervals.",
     ]
     return "\n".join(parts)
 
