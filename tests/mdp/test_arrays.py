@@ -70,7 +70,7 @@ CHANGES = {
     "noise.cost_on_arrival": (everything, None),
     "noise.reward_sigma": (everything, 0.25),
     "noise.cost_sigma": (everything, 0.25),
-    "scale": (everything, np.array([2.0, 0.875])),
+    "scale": (everything, np.array([2.0, 1.5])),
     "features": (everything, np.ones((S, A, d))),
     "exempt": (everything, [False, False]),
     "known.threshold": (everything, 0.5),
