@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 import math
 import operator
-import os
 import reprlib
 from collections.abc import Iterable
 from pathlib import Path
@@ -116,6 +115,11 @@ def whole_number(field: str, value: object, at_least: int = 1, at_most: int = LA
     return int(number)
 
 
+def count(field: str, value: object) -> int:
+    """`value` as a number of episodes or seeds of any size: whether they fit is checked where more is known."""
+    return whole_number(field, value, at_most=LARGEST_SEED)
+
+
 def seed_number(field: str, value: object) -> int:
     """`value` as the seed of a random generator, or the error that names `field`."""
     return whole_number(field, value, at_least=0, at_most=LARGEST_SEED)
@@ -146,24 +150,6 @@ def number_below(field: str, value: object, count: int) -> int:
     if not 0 <= number < count:
         raise EverystepError(f"{field} is {shown(value)}; give a whole number from 0 to {count - 1}.")
     return number
-
-
-def check_fits(what: str, entries: int) -> None:
-    """Raise if one array of `entries` numbers would take more than a quarter of this machine's memory.
-
-    `what` begins the sentence: the argument that decides the size, and its value. Called before anything is allocated.
-    """
-    if 8 * entries > _memory() / 4:
-        size = f"{8 * entries / 1e9:.3g}" if entries < 10**100 else "more than 1e+90"
-        raise EverystepError(f"{what}, which makes an array of {size} GB, too large for this machine; give less.")
-
-
-def _memory() -> int:
-    """The bytes of memory of this machine; 16 GB where the system does not tell."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return 16 * 10**9
 
 
 # --- other arguments --------------------------------------------------------------------------------------------------

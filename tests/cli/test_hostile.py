@@ -45,7 +45,7 @@ def written(tmp_path):
     ("flags", "sentence"),
     [
         (["--horizon", "1e18"], "horizon is 1e18; give a whole number from 1 to 2147483647."),
-        (["--horizon", "2147483647"], "horizon is 2147483647, which makes an array of"),
+        (["--horizon", "2147483647"], "horizon is 2147483647: the optimum of this problem"),
         (["--episodes", "1e30"], "episodes is 1e30; give a whole number from 1 to"),
         (["--seed0", "9" * 5000], "seed0 is 999"),
         (["--set", f"beta={LONG}"], "setting beta of lsvi-ae is 'xxx"),
@@ -126,7 +126,7 @@ def test_problems_of_absurd_sizes_are_refused_before_anything_is_allocated(capsy
 
 
 def test_a_long_chain_is_refused_before_anything_is_drawn():
-    with pytest.raises(EverystepError, match="horizon is 100000000 and d is 2, which makes an array of"):
+    with pytest.raises(EverystepError, match="horizon is 100000000: the problem would take"):
         problems.hard_instance(d=2, horizon=10**8, episodes=10**9)
 
 

@@ -141,7 +141,7 @@ def test_a_state_that_grows_is_reckoned_with(monkeypatch):
     assert size("gp(rbf(1, on=position), points=growing)", 5000) > 50 * size(
         "gp(rbf(1, on=position), points=growing)", 500
     )
-    monkeypatch.setattr(runner, "MEMORY", 3_000_000)
+    monkeypatch.setattr(runner, "UNIT_ROWS", 3_000_000)
     monkeypatch.setattr(runner.local, "batch_size", lambda pairs, seeds, K: 4096)
     assert runner.batch_size(experiment.prepare(pond, ["lsvi"], 1000, 9000)) == 33
 

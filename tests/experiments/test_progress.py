@@ -18,28 +18,53 @@ class Terminal(io.StringIO):
         return True
 
 
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
 @pytest.mark.quick
 def test_a_log_gets_a_line_now_and_then_with_what_is_left():
-    clock = iter([0.0, 0.0, 20.0, 40.0, 40.0, 40.0, 40.0])
-    stream = io.StringIO()
-    with progress._lines(SPEC, stream, lambda: next(clock)) as show:
+    clock, stream = Clock(), io.StringIO()
+    with progress._lines(SPEC, stream, clock) as show:
+        clock.now = 20.0  # until then it was compiled
         show(ChunkReport("lsvi", 1000, violation=50.0, seeds_ended=1))
         assert stream.getvalue() == ""
+        clock.now = 40.0
         show(ChunkReport("lsvi", 1000, violation=50.0, seeds_ended=1))
     assert stream.getvalue() == (
         "everystep: 50% of 4,000 episodes, 1 of 2 agents, recently 0.050 violations per episode, 40 s left\n"
     )
 
 
-def test_what_an_earlier_process_did_says_nothing_of_how_fast_this_one_is():
-    clock = iter([0.0, 10.0, 10.0])
-    counter = progress.Counter(SPEC, lambda: next(clock))
+def test_the_time_left_counts_neither_compilation_nor_what_an_earlier_process_did():
+    clock = Clock()
+    counter = progress.Counter(SPEC, clock)
     counter.add(ChunkReport("lsvi", 2000, seeds_ended=2, earlier=True))
     assert counter.left is None
     assert counter.violation is None
-    counter.add(ChunkReport("lsvi-ae", 1000, seeds_ended=1))
-    assert counter.left == 10.0
+    clock.now = 60.0
+    counter.add(ChunkReport("lsvi-ae", 500))
+    assert counter.left is None  # a minute for 500 episodes, most of it for compilation, says nothing
+    clock.now = 61.0
+    counter.add(ChunkReport("lsvi-ae", 500, seeds_ended=1))
+    assert counter.left == 2.0
     assert counter.agents_done == 1
+
+
+@pytest.mark.parametrize(("hours", "said"), [(0.9, ""), (1.1, "note: this run takes about 66 min more")])
+def test_a_run_of_more_than_an_hour_says_so_once(hours, said):
+    clock, stream = Clock(), io.StringIO()
+    with progress._lines(SPEC, stream, clock) as show:
+        show(ChunkReport("lsvi", 1))
+        clock.now = hours * 3600 / 3998
+        show(ChunkReport("lsvi", 1))
+        assert stream.getvalue().startswith(said)
+        assert stream.getvalue().count("\n") == bool(said)
+        show(ChunkReport("lsvi", 1))
+    assert stream.getvalue().count("note") == bool(said)
 
 
 def test_a_terminal_gets_bars_of_agents_and_episodes_with_the_violation(monkeypatch):

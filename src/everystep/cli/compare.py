@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from everystep.cli.shared import progress_bar, split_names
-from everystep.errors import EverystepError, whole_number
+from everystep.errors import EverystepError, count
 
 HELP = "run all agents on all problems that support them: Table 1, measured"
 
@@ -22,8 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    seeds = whole_number("seeds", options.seeds)
-    episodes = None if options.episodes is None else whole_number("episodes", options.episodes)
+    seeds = count("seeds", options.seeds)
+    episodes = None if options.episodes is None else count("episodes", options.episodes)
     out = Path(options.out or ("out/ablation" if options.ablation else "out/compare"))
     problems = None if options.problems is None else split_names(options.problems)
     if options.table_only and (problems is not None or options.agents is not None):

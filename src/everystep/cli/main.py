@@ -11,14 +11,17 @@ import argparse
 import io
 import os
 import sys
+import threading
 from collections.abc import Sequence
+from contextlib import nullcontext, suppress
 from importlib import import_module
 from typing import Any
 
 from everystep import __version__
-from everystep.cli.shared import interruptible
+from everystep.cli import interrupts
 from everystep.errors import EverystepError, shown
 
+POOL = "everystep-run"  # names of threads that compute, which end by themselves only when a compilation does
 COMMANDS = (  # in the order in which `everystep --help` lists them
     "reproduce",
     "run",
@@ -33,17 +36,30 @@ COMMANDS = (  # in the order in which `everystep --help` lists them
     "list",
 )
 
-NO_MEMORY = "there is not enough memory for this problem; use a smaller one, or a shorter horizon."
+NO_MEMORY = "the memory did not suffice; use fewer seeds or episodes, a smaller problem, or a shorter horizon."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit status. A wrong input ends with one sentence and status 2."""
+    """Run a command and return its exit status. A wrong input ends with one sentence and status 2.
+
+    As the program itself (without arguments) it does not wait for a compilation whose result is no longer needed.
+    """
+    status = _main(arguments)
+    if arguments is None and status and any(thread.name.startswith(POOL) for thread in threading.enumerate()):
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(status)
+    return status
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # for names that the terminal cannot show, as on stderr
     try:
         try:
             options = parser().parse_args(arguments)
-            with interruptible():
+            with nullcontext() if options.own_interrupts else interrupts.listening():
                 options.run(options)
         finally:
             sys.stdout.flush()  # here, where a closed pipe can still be handled
@@ -51,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refuse(str(error))
     except KeyboardInterrupt as stopped:
         print(f"everystep: stopped{f'; {stopped}' if str(stopped) else ''}.", file=sys.stderr)
-        return 130
+        return interrupts.status()
     except MemoryError:
         return _refuse(NO_MEMORY)
     except RuntimeError as error:
@@ -80,7 +96,8 @@ def parser() -> argparse.ArgumentParser:
         module = import_module(f"everystep.cli.{name}")
         command = commands.add_parser(name, help=module.HELP)
         module.add_arguments(command)
-        command.set_defaults(run=module.run, parser=command)
+        own = getattr(module, "OWN_INTERRUPTS", False)
+        command.set_defaults(run=module.run, parser=command, own_interrupts=own)
     return top
 
 

@@ -8,6 +8,7 @@ import threading
 
 from everystep.errors import EverystepError, whole_number
 
+OWN_INTERRUPTS = True  # of the server
 HELP = "open the playground in the browser: paint a lake, watch agents learn"
 
 

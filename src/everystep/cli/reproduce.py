@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from everystep.cli.shared import progress_bar
-from everystep.errors import whole_number
+from everystep.errors import count
 
 HELP = "run the paper's experiment and report what reproduces"
 
@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    episodes, seeds = whole_number("episodes", options.episodes), whole_number("seeds", options.seeds)
+    episodes, seeds = count("episodes", options.episodes), count("seeds", options.seeds)
 
     from everystep.reports import reproduction
     from everystep.web import report

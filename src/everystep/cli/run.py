@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 from everystep.cli.shared import (
     add_engine,
+    announced,
     connected_cluster,
     print_note,
     print_summary,
     run_with_progress,
     split_names,
 )
-from everystep.errors import EverystepError, seed_number, whole_number
+from everystep.errors import EverystepError, count, seed_number, whole_number
 
 if TYPE_CHECKING:
     from everystep.experiments.config import Overrides
@@ -57,27 +58,34 @@ def run(options: argparse.Namespace) -> None:
     numbers = {
         name: read(name, getattr(options, name))
         for name, read in (
-            *(("episodes", whole_number), ("horizon", whole_number)),
-            *(("seeds", seed_number), ("seed0", seed_number)),
+            *(("episodes", count), ("horizon", whole_number)),
+            *(("seeds", count), ("seed0", seed_number)),
         )
         if getattr(options, name) is not None
     }
 
-    from everystep.experiments import config, progress, run_folder, runner
+    from everystep.experiments import config, needs, progress, run_folder, runner
     from everystep.experiments.run_folder import FolderState
 
     progress.check(options.log)
-    runs = config.read(None if options.file is None else Path(options.file), _overrides(options, numbers))
+    with announced("preparing the runs"):
+        runs = config.read(None if options.file is None else Path(options.file), _overrides(options, numbers))
+    left = {}
     for out, prepared in runs.folders().items():
         found = run_folder.inspect(out, prepared.spec)
+        if found is not FolderState.FINISHED:
+            left[out] = prepared
         if found is FolderState.UNFINISHED:
             print_note(f"'{out}' holds this run, unfinished; it is continued.")
         elif found is FolderState.FINISHED and options.dry_run:
             print_note(f"'{out}' holds this run, finished; nothing would be run.")
         for remark in prepared.problem.remarks:
             print_note(remark)
+    with announced("measuring the runs"):
+        needs.check_in_folders(left)
+        if options.dry_run:
+            _print_dry_run(runs.runs)
     if options.dry_run:
-        _print_dry_run(runs.runs)
         return
     failures = []
     with connected_cluster(runs.engine) as cluster:
@@ -125,7 +133,7 @@ def _print_dry_run(runs: dict[str, Experiment]) -> None:
         head = ["agent", "seeds", "episodes", "time", "state per seed"]
         print(tables.aligned([head, *estimate.table(prepared, estimates)]))
         print(
-            f"\nabout {estimate.duration(seconds)}, {estimate.memory(prepared, estimates) / 2**20:.0f} MB of memory, "
+            f"\nabout {estimate.duration(seconds)}, {estimate.memory(prepared) / 2**20:.0f} MB of memory, "
             f"{estimate.disk(prepared) / 2**20:.0f} MB of disk until it is finished\n"
         )
     print(

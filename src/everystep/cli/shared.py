@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from everystep.cli import interrupts
+
 if TYPE_CHECKING:
     from everystep.experiments.config import EngineChoice
     from everystep.experiments.engines.ray import Cluster
 
-_interrupted = threading.Event()
+PATIENCE, AGAIN = 4.0, 30.0  # seconds of silence before the first note, and between notes
 
 
 def split_names(text: str) -> list[str]:
@@ -30,22 +32,21 @@ def add_folder(parser: argparse.ArgumentParser) -> None:
 
 # --- progress and interrupts ------------------------------------------------------------------------------------------
 @contextmanager
-def interruptible() -> Iterator[None]:
-    """Remember Ctrl-C until the next chunk: the exception alone may be swallowed where it happens to be raised."""
+def announced(doing: str) -> Iterator[Callable[[], None]]:
+    """Say what the command is doing if it takes long, once and then now and again, until the function is called."""
+    ended = threading.Event()
 
-    def remember(signum: int, frame: object) -> None:
-        _interrupted.set()
-        raise KeyboardInterrupt
+    def speak() -> None:
+        began, pause = time.monotonic(), PATIENCE
+        while not ended.wait(pause):
+            interrupts.say(f"note: {doing} ({time.monotonic() - began:.0f} s so far)")
+            pause = AGAIN
 
-    _interrupted.clear()
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, remember)
+    threading.Thread(target=speak, name="everystep-announcing", daemon=True).start()
     try:
-        yield
+        yield ended.set
     finally:
-        signal.signal(signal.SIGINT, before)
+        ended.set()
 
 
 @contextmanager
@@ -56,7 +57,7 @@ def progress_bar(total: int) -> Iterator[Callable[[int], None]]:
     with tqdm(total=total, unit=" episodes", unit_scale=True, disable=None, leave=False) as progress:
 
         def advance(episodes: int) -> None:
-            if _interrupted.is_set():
+            if interrupts.received():
                 raise KeyboardInterrupt
             progress.update(min(episodes, total - progress.n))
 
@@ -71,7 +72,7 @@ def run_progress(spec: dict[str, Any]) -> Iterator[Callable[[Any], None]]:
     with progress.shown(spec) as show:
 
         def report(chunk: Any) -> None:
-            if _interrupted.is_set():
+            if interrupts.received():
                 raise KeyboardInterrupt
             show(chunk)
 
@@ -102,21 +103,29 @@ def run_with_progress(
     out: Path, spec: dict[str, Any], run: Callable[[Callable[[Any], None]], Any], log: str | None = None
 ) -> Any:
     """Return what `run` returns; show its progress, and after Ctrl-C say how to continue."""
-    from everystep.experiments import progress, run_folder
+    from everystep.experiments import progress
 
     try:
         with progress.logged(log, out) as write_log, run_progress(spec) as show:
 
             def report(chunk: Any) -> None:
+                if not chunk.earlier:
+                    begun()
                 show(chunk)
                 if write_log is not None:
                     write_log(chunk)
 
-            return run(report)
+            with announced("compiling") as begun, interrupts.keeping(lambda: _how_to_go_on(out)):
+                return run(report)
     except KeyboardInterrupt:
-        if run_folder.is_unfinished(out):
-            raise KeyboardInterrupt(f"`everystep resume {out}` continues") from None
-        raise
+        raise KeyboardInterrupt(_how_to_go_on(out)) from None
+
+
+def _how_to_go_on(out: Path) -> str:
+    """For a run that was stopped; "" if it had not begun."""
+    from everystep.experiments import run_folder
+
+    return f"`everystep resume {out}` continues" if run_folder.is_unfinished(out) else ""
 
 
 def print_summary(out: Path, remark: str = "") -> None:

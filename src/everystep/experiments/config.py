@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import math
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -41,7 +42,7 @@ from everystep import problems
 from everystep.agents.registry import REGISTERED, Recipe
 from everystep.agents.settings import SETTINGS
 from everystep.errors import LARGEST, LARGEST_SEED, EverystepError, quoted, shown, unknown
-from everystep.experiments import experiment
+from everystep.experiments import experiment, needs
 from everystep.experiments.experiment import Experiment
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.problems import terrain_from
@@ -334,6 +335,7 @@ def _agents(file: File, content: Mapping[str, Any], flags: Overrides) -> list[Re
         for key in grid:
             if key in table.get("settings", {}):
                 raise file.wrong(key, f"{key} is in settings and in grid of {name}; leave it out of one.")
+        needs.check_grid(name, math.prod(map(len, grid.values())))
         for values in itertools.product(*grid.values()):
             point = dict(zip(grid, values, strict=True))
             recipes.append(_recipe(file, name, table.get("called"), own | point | flagged, point))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import NamedTuple
 
 import jax
-import numpy as np
 
+from everystep.experiments import needs
 from everystep.experiments.engines import local
 from everystep.experiments.experiment import Experiment
-from everystep.experiments.runner import BYTES_OF_A_ROW, batch_size
 from everystep.lsvi.loop import CHUNK
 
 PROBE = 0.3  # seconds of episodes that are measured for each agent, at least
@@ -75,23 +75,24 @@ def seconds(prepared: Experiment, estimates: list[Estimate]) -> float:
     )
 
 
-def memory(prepared: Experiment, estimates: list[Estimate]) -> int:
-    """Bytes of memory: this process now, the states under way, and one batch of seeds with all its rows."""
+def memory(prepared: Experiment) -> float:
+    """Bytes of memory: this process now, and what the run adds (see `needs`)."""
     import resource
 
-    size, K = batch_size(prepared), prepared.spec["episodes"]
-    base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    states = local.workers() * size * max(each.bytes_of_a_seed for each in estimates)
-    return int(base + states + 2 * size * K * BYTES_OF_A_ROW)
+    now = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return now + needs.of(prepared).in_folder(**needs.counts(prepared))
 
 
-def disk(prepared: Experiment) -> int:
+def disk(prepared: Experiment) -> float:
     """Bytes on the disk while the run is unfinished."""
-    return int(np.prod([len(prepared.agents), len(prepared.spec["seeds"]), prepared.spec["episodes"], BYTES_OF_A_ROW]))
+    return needs.of(prepared).on_disk(**needs.counts(prepared))
 
 
 def duration(spent: float) -> str:
     """Seconds in a readable unit."""
     if spent < 90:
         return f"{spent:.0f} s"
-    return f"{spent / 60:.0f} min" if spent < 5400 else f"{spent / 3600:.1f} h"
+    if spent < 5400:
+        return f"{spent / 60:.0f} min"
+    days = spent / 86400
+    return f"{spent / 3600:.1f} h" if days < 3 else f"{days:.0f} days" if days < 730 else f"{days / 365:.2g} years"

@@ -6,7 +6,7 @@ result = run(problem, agents=["lsvi-ae", "lsvi"], episodes=1000, seeds=32)
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import metadata
@@ -19,15 +19,14 @@ from everystep import __version__, problems
 from everystep.agents.registry import REGISTERED, Recipe, recipe
 from everystep.agents.resolve.agent import Resolved
 from everystep.errors import (
-    LARGEST_SEED,
     EverystepError,
-    check_fits,
+    count,
     quoted,
     seed_number,
     shown,
     true_or_false,
-    whole_number,
 )
+from everystep.experiments import needs
 from everystep.experiments.engines import local
 from everystep.experiments.result import Result, fit_as_json, recorded_columns
 from everystep.lsvi.loop import CHUNK
@@ -47,6 +46,7 @@ class Experiment:
 
     def run(self, progress: Callable[[int], None] | None = None) -> Result:
         """Run every agent on every seed in this process; `progress(n)` is called as n more episodes are done."""
+        needs.check_in_memory(self)
         with jax.enable_x64(True):
             traces = local.run(self.pairs, self.spec["seeds"], self.spec["episodes"], progress or (lambda n: None))
         optimal = planner.solve(self.problem).V[0]
@@ -117,11 +117,11 @@ def prepare(
     problem = problems.load(problem) if isinstance(problem, str) else problem
     if not isinstance(problem, FiniteCMDP):
         raise EverystepError(f"problem is {shown(problem)}; give a FiniteCMDP, the name of a problem, or a file.")
-    episodes, certify = whole_number("episodes", episodes), true_or_false("certify", certify)
-    numbers = _seeds(seeds, seed0)
+    episodes, certify = count("episodes", episodes), true_or_false("certify", certify)
     recipes = _recipes(agents)
     if not recipes:
         raise EverystepError("agents is empty; give at least one, such as lsvi-ae.")
+    numbers = _seeds(seeds, seed0, lambda number: needs.check_counts(len(recipes), number, episodes, problem))
     names = [each.name for each in recipes]
     is_unique = lambda each: each.alias is None and names.count(each.name) == 1
     labels = [each.name if is_unique(each) else each.label for each in recipes]
@@ -176,17 +176,19 @@ def versions() -> dict[str, str]:
     return {"everystep": __version__, "python": platform.python_version(), **packages}
 
 
-def _seeds(seeds: int | Iterable[int], seed0: int) -> list[int]:
+def _seeds(seeds: int | Iterable[int], seed0: int, check: Callable[[int], None]) -> list[int]:
+    """The seeds as a list, after `check` of their number."""
     first = seed_number("seed0", seed0)
     if isinstance(seeds, int | np.integer | str):
-        count = whole_number("seeds", seeds, at_most=LARGEST_SEED)
-        if first + count > 2**32:
+        number = count("seeds", seeds)
+        check(number)
+        if first + number > 2**32:
             raise EverystepError(f"seeds is {seeds} from {first} on; give fewer: they must stay below 2**32.")
-        check_fits(f"seeds is {count}", 5 * count)  # Python's integers take five words each
-        numbers = list(range(first, first + count))
+        numbers = list(range(first, first + number))
     elif not isinstance(seeds, Iterable):
         raise EverystepError(f"seeds is {quoted(seeds)}; give their number, or a list of seeds.")
     else:
+        check(len(seeds) if isinstance(seeds, Sized) else 1)
         numbers = [seed_number("seeds", seed) for seed in seeds]
     if not numbers or len(set(numbers)) < len(numbers) or max(numbers) >= 2**32:
         raise EverystepError(

@@ -17,6 +17,7 @@ from everystep.experiments.runner import ChunkReport, OnChunk
 
 EVERY = 30.0  # seconds between lines in a log
 REFRESH = 0.1  # and between updates of a bar
+WARNED_ABOVE = 3600.0  # seconds that are left
 RECENT = 0.9  # the weight of the past in running means, per chunk
 LOGS = ("tensorboard",)
 
@@ -25,11 +26,12 @@ class Counter:
     """The totals of all reports. `violation` is the mean per episode over recent chunks."""
 
     def __init__(self, spec: Mapping[str, Any], now: Callable[[], float] = time.monotonic):
-        self._now, self._began = now, now()
+        self._now, self._warned = now, False
         self.agents, self.seeds = len(spec["agents"]), len(spec["seeds"])
         self.total = self.agents * self.seeds * spec["episodes"]
-        self.done, self.before, self.violation = 0, 0, None
+        self.done, self.violation = 0, None
         self._ended: dict[str, int] = {}
+        self._first: tuple[float, int] | None = None
 
     violation: float | None
 
@@ -37,8 +39,9 @@ class Counter:
         self.done += report.episodes
         self._ended[report.label] = self._ended.get(report.label, 0) + report.seeds_ended
         if report.earlier:
-            self.before += report.episodes
             return
+        if self._first is None:
+            self._first = self._now(), self.done
         mean = report.violation / report.episodes
         self.violation = mean if self.violation is None else RECENT * self.violation + (1 - RECENT) * mean
 
@@ -48,9 +51,19 @@ class Counter:
 
     @property
     def left(self) -> float | None:
-        """The remaining seconds at the speed of this process."""
-        here = self.done - self.before
-        return (self._now() - self._began) / here * (self.total - self.done) if here else None
+        """The remaining seconds at the speed of this process since its first report: before it, agents are compiled."""
+        if self._first is None or self.done == self._first[1]:
+            return None
+        began, before = self._first
+        return (self._now() - began) / (self.done - before) * (self.total - self.done)
+
+    def warning(self) -> str | None:
+        """The remaining time, once, if it is more than an hour."""
+        left = self.left
+        if self._warned or left is None or left < WARNED_ABOVE:
+            return None
+        self._warned = True
+        return f"note: this run takes about {duration(left)} more at its present speed; it can be stopped and resumed."
 
     def line(self) -> str:
         recent = "" if self.violation is None else f", recently {tables.number(self.violation)} violations per episode"
@@ -72,7 +85,9 @@ def _bars(spec: Mapping[str, Any], stream: TextIO) -> Iterator[OnChunk]:
     from tqdm import tqdm
 
     counter, lock = Counter(spec), threading.Lock()
+    shape = "{l_bar}{bar}| {n_fmt}/{total_fmt}{unit} [{elapsed}{postfix}]"  # the time left is that of the counter
     options: dict[str, Any] = {"leave": False, "file": stream, "mininterval": REFRESH, "miniters": 1}
+    options["bar_format"] = shape
     with (
         tqdm(total=counter.agents, unit=" agents", position=0, **options) as agents,
         tqdm(total=counter.total, unit=" episodes", unit_scale=True, position=1, **options) as episodes,
@@ -81,12 +96,12 @@ def _bars(spec: Mapping[str, Any], stream: TextIO) -> Iterator[OnChunk]:
         def show(report: ChunkReport) -> None:
             with lock:
                 counter.add(report)
-                if report.earlier:
-                    episodes.initial += report.episodes  # which does not count for the speed of this process
                 if counter.violation is not None:
-                    episodes.set_postfix_str(
-                        f"violations per episode {tables.number(counter.violation)}", refresh=False
-                    )
+                    left = "" if counter.left is None else f"{duration(counter.left)} left, "
+                    recent = f"{left}violations per episode {tables.number(counter.violation)}"
+                    episodes.set_postfix_str(recent, refresh=False)
+                if warning := counter.warning():
+                    episodes.write(warning, file=stream)
                 episodes.update(report.episodes)
                 if counter.agents_done > agents.n:
                     agents.update(counter.agents_done - agents.n)
@@ -103,6 +118,8 @@ def _lines(spec: Mapping[str, Any], stream: TextIO, now: Callable[[], float] = t
         nonlocal last
         with lock:
             counter.add(report)
+            if warning := counter.warning():
+                print(warning, file=stream, flush=True)
             if now() - last >= EVERY:
                 last = now()
                 print(counter.line(), file=stream, flush=True)

@@ -24,12 +24,13 @@ import numpy as np
 
 from everystep import files, problems
 from everystep.errors import EverystepError
-from everystep.experiments import reductions, run_folder, work_units
+from everystep.experiments import needs, reductions, run_folder, work_units
 from everystep.experiments.checkpoints import REQUEST_FILES, Ledger, StoredUnits, WorkUnit
 from everystep.experiments.engines import local
 from everystep.experiments.engines.protocol import Engine
 from everystep.experiments.engines.ray import Cluster, Tasks
 from everystep.experiments.experiment import Experiment
+from everystep.experiments.needs import BYTES_OF_A_ROW, UNIT_ROWS
 from everystep.experiments.result import fit_as_json, summarize
 from everystep.experiments.run_folder import WORK, FolderState
 from everystep.experiments.work_units import Chunk, RunFiles, WorkUnits
@@ -37,9 +38,7 @@ from everystep.lsvi.loop import CHUNK
 from everystep.mdp.arrays import save_problem
 from everystep.mdp.cmdp import FiniteCMDP
 
-MEMORY = 2**31  # bytes of the rows of one unit, at most: they are read at once when a run is finished
 NAMED = 20  # units in a sentence
-BYTES_OF_A_ROW = 90  # of a part; in the finished file less than half of it
 FORMAT = 2  # of the files in .work
 
 
@@ -82,6 +81,7 @@ def run(
                 files.sweep(out)
                 return found
             engine = _engine(cluster)
+            needs.check_in_folders({out: prepared})
             if found is FolderState.NEW:
                 request = {"agents": recipes, "batch": engine.batch_size(prepared), "figures": figures}
                 _begin(prepared, out, request | {"files": dict(texts or {})})
@@ -97,7 +97,9 @@ def resume(out: Path, on_chunk: OnChunk | None = None, cluster: Cluster | None =
     try:
         with files.held(out, out / WORK / "pid"):
             if run_folder.is_unfinished(out):  # otherwise another process has just finished it
-                _work(begun(out), out, on_chunk, _engine(cluster))
+                prepared = begun(out)
+                needs.check_in_folders({out: prepared})
+                _work(prepared, out, on_chunk, _engine(cluster))
     except OSError as error:
         raise _stopped_by(out, error) from None
 
@@ -231,7 +233,7 @@ def batch_size(prepared: Experiment) -> int:
     """Seeds of a unit: as many as suit this machine, and fewer where all their rows would not fit in memory."""
     seeds, K = len(prepared.spec["seeds"]), prepared.spec["episodes"]
     with jax.enable_x64(True):
-        return max(1, min(local.batch_size(prepared.pairs, seeds, K), MEMORY // (K * BYTES_OF_A_ROW)))
+        return max(1, min(local.batch_size(prepared.pairs, seeds, K), UNIT_ROWS // (K * BYTES_OF_A_ROW)))
 
 
 class LocalEngine:

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from everystep.errors import EverystepError, InfeasibleError, check_fits, shown, true_or_false, whole_number
+from everystep.errors import EverystepError, InfeasibleError, shown, true_or_false, whole_number
+from everystep.mdp import memory
 from everystep.mdp.cmdp import Factored, FiniteCMDP, Grid, Known, Noise
 
 
@@ -25,7 +26,7 @@ def normalise(problem: FiniteCMDP, put: Callable[[str, Any], None]) -> None:
     put("r", _with_step_axis(problem, "r", numbers("r", problem.r), pairs))
     put("g", _constraint_axes(problem, "g", numbers("g", problem.g), pairs))
     put("P", P)
-    check_fits(f"horizon is {problem.horizon}", (problem.horizon + 1) * problem.states)
+    memory.check_horizon(problem.horizon, problem.states)
     put("start", _start(problem.start, problem.states))
     put("exempt", _exempt(problem.exempt, problem.states))
     if problem.features is not None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from everystep.errors import EverystepError, check_fits, real_number, seed_number, whole_number
+from everystep.errors import EverystepError, real_number, seed_number, whole_number
+from everystep.mdp import memory
 from everystep.mdp.cmdp import FiniteCMDP, Known, Noise
 from everystep.problems.registry import Comparison, register
 
@@ -30,7 +31,7 @@ def bandit(arms: int = 10, seed: int = 0, noise: float = 0.1, horizon: int = 1) 
     """
     arms, seed = whole_number("arms", arms, at_least=3), seed_number("seed", seed)
     noise = real_number("noise", noise, 0, 1e6)
-    check_fits(f"arms is {arms}", arms)
+    memory.check_problem({"arms": arms}, lambda arms: 40.0 * arms, {"arms": 10})
     rng = np.random.default_rng(seed)
     while True:
         r, g = rng.random(arms), rng.uniform(-1, 1, arms)
@@ -70,7 +71,7 @@ def bandit_continuum(resolution: int = 25, noise: float = 0.05, horizon: int = 1
     """
     n = whole_number("resolution", resolution, at_least=2)
     noise = real_number("noise", noise, 0, 1e6)
-    check_fits(f"resolution is {n}", 2 * n * n)
+    memory.check_problem({"resolution": n}, lambda resolution: 40.0 * resolution**2, {"resolution": 25})
     side = np.linspace(0, SIDE, n)
     x1, x2 = (each.reshape(1, -1) for each in np.meshgrid(side, side, indexing="ij"))
     g = (np.sin(x1) * np.sin(x2) + 0.95) / LARGEST_COST

@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from everystep.errors import EverystepError, check_fits, real_number, seed_number, shown, whole_number
+from everystep.errors import EverystepError, real_number, seed_number, shown, whole_number
+from everystep.mdp import memory
 from everystep.mdp.cmdp import FiniteCMDP, Grid, Noise
 from everystep.problems.grids import (
     ACTIONS,
@@ -86,6 +87,7 @@ def from_map(
         if not isinstance(value, str) or value not in options:
             raise EverystepError(f"{field} is '{shown(value)}'; choose {' or '.join(options)}.")
 
+    memory.check_problem({"cells": len(rows) * len(rows[0])}, memory.of_grid, {"cells": 100})
     cells = np.array([list(row) for row in rows]).reshape(-1)
     goal, hazard, wall = cells == "G", cells == "H", cells == "#"
     landing = landing_cells(wall.reshape(len(rows), -1))
@@ -143,7 +145,7 @@ def random_lake(seed: int, size: int = 10, hazards: float = 0.12, horizon: int =
     rng = np.random.default_rng(seed_number("seed", seed))
     size, horizon = whole_number("size", size, at_least=2), whole_number("horizon", horizon, at_least=4)
     hazards = real_number("hazards", hazards, most=1.0)
-    check_fits(f"size is {size}", 4 * size**4)
+    memory.check_problem({"size": size}, lambda size: memory.of_grid(size**2), {"size": 10})
     for _ in range(10_000):
         cells = np.where(rng.random((size, size)) < hazards, "H", "F")
         start, goal = rng.choice(size * size, 2, replace=False)

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from everystep.errors import EverystepError, check_fits, quoted, seed_number, whole_number
+from everystep.errors import EverystepError, quoted, seed_number, whole_number
+from everystep.mdp import memory
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.problems.registry import Comparison, register
 
@@ -47,11 +48,15 @@ def hard_instance(d: int = 4, horizon: int = 3, episodes: int = 2**12, u: Any = 
     d, H = whole_number("d", d, at_least=2), whole_number("horizon", horizon, at_least=2)
     if d > MOST_D:
         raise EverystepError(f"d is {d}, which makes 2^{d - 1} actions; give {MOST_D} at most.")
+    memory.check_problem(
+        {"horizon": H, "d": d},
+        lambda horizon, d: horizon * memory.of_table(horizon + 2, 2 ** (d - 1)),
+        {"horizon": 3, "d": 4},
+    )
     K = whole_number("episodes", episodes)
     least = math.ceil((d - 1) ** 2 * H / 2)
     if least > K:
         raise EverystepError(f"episodes is {K}; Theorem 2 requires at least (d - 1)^2 H / 2: give {least} or more.")
-    check_fits(f"horizon is {H} and d is {d}", H * (H + 2) * 2 ** (d - 1) * (H + 2))
     signs = _signs(u, (H, d - 1), seed_number("seed", seed))
 
     delta = 1 / H

@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from everystep.errors import EverystepError, check_fits, real_number, seed_number, whole_number
+from everystep.errors import EverystepError, real_number, seed_number, whole_number
+from everystep.mdp import memory
 from everystep.mdp.cmdp import Factored, FiniteCMDP, Noise
 from everystep.problems.registry import Comparison, register
 
@@ -57,8 +58,11 @@ def linear(
     seed = seed_number("seed", seed)
     margin, noise = real_number("margin", margin, 0, 1), real_number("noise", noise, 0, 1e6)
     concentration = real_number("concentration", concentration, 1e-3, 1e6)
-
-    check_fits(f"states is {states}, actions {actions} and d {d}", states * actions * d)
+    memory.check_problem(
+        {"states": states, "actions": actions, "d": d},
+        lambda states, actions, d: 6.0 * states * (actions + 1) * d + 2.0 * d * d,
+        {"states": 1000, "actions": 5, "d": 10},
+    )
     rng = np.random.default_rng(seed)
     safe = rng.permutation(d) < math.ceil(d / 2)
     theta_g = np.where(safe, -1, 1) * rng.uniform(margin, 1, d)
@@ -95,7 +99,8 @@ def _mixtures(rng: np.random.Generator, parameters: np.ndarray, shape: tuple[int
     With tiny parameters a whole row may round to 0. It is then one-hot, drawn in proportion to the parameters.
     """
     weights = rng.gamma(parameters, size=(*shape, len(parameters)))
-    one_hot = np.eye(len(parameters))[rng.choice(len(parameters), shape, p=parameters / parameters.sum())]
-    weights = np.where(weights.sum(-1, keepdims=True) > 0, weights, one_hot)
+    drawn = rng.choice(len(parameters), shape, p=parameters / parameters.sum())
+    empty = weights.sum(-1) == 0
+    weights[empty, drawn[empty]] = 1
     shares = weights / weights.sum(-1, keepdims=True)
     return np.asarray(shares / shares.sum(-1, keepdims=True))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from everystep.errors import EverystepError, check_fits, seed_number, whole_number
-from everystep.mdp import planner
+from everystep.errors import EverystepError, seed_number, whole_number
+from everystep.mdp import memory, planner
 from everystep.mdp.cmdp import FiniteCMDP, Grid, Known, Noise
 from everystep.problems.grids import ACTIONS, cell_name, grid_coordinates, landing_cells
 from everystep.problems.registry import Comparison, register
@@ -45,8 +45,8 @@ def robot_map(seed: int = 0, horizon: int = 25, size: int = 10) -> FiniteCMDP:
     """
     horizon, n = whole_number("horizon", horizon), whole_number("size", size, at_least=4)
     rng = np.random.default_rng(seed_number("seed", seed))
+    memory.check_problem({"size": n}, lambda size: 10 * memory.of_table(size**2, 5), {"size": 10})
     S = n * n
-    check_fits(f"size is {n}", 12 * 5 * S * S)
     move, stay = landing_cells(np.zeros((n, n), bool)), np.arange(S)[:, None]
     turned = [np.concatenate([np.roll(move, turn, axis=1), stay], 1) for turn in (0, -1, 1)]
     kernels = np.stack([np.eye(S)[landing] for landing in turned])  # (3, S, A, S)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from everystep.errors import EverystepError, check_fits, real_number, whole_number
+from everystep.errors import EverystepError, real_number, whole_number
+from everystep.mdp import memory
 from everystep.mdp.cmdp import FiniteCMDP, Known, Noise
 from everystep.problems.registry import Comparison, register
 
@@ -32,7 +33,7 @@ def streaming(horizon: int = 4, levels: int = 6, limit: float = 0.2) -> FiniteCM
     """
     horizon, S = whole_number("horizon", horizon), whole_number("levels", levels, at_least=3)
     limit = real_number("limit", limit, 0, 1)
-    check_fits(f"levels is {S}", 2 * S * S)
+    memory.check_problem({"levels": S}, lambda levels: memory.of_table(levels, 2), {"levels": 6})
     P = np.zeros((S, 2, S))
     for x in range(S):
         for a, delivers in enumerate(DELIVERS):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from everystep.errors import EverystepError, check_fits, real_number, seed_number, whole_number
+from everystep.errors import EverystepError, real_number, seed_number, whole_number
+from everystep.mdp import memory
 from everystep.mdp.cmdp import FiniteCMDP, Known, Noise
 from everystep.problems.registry import Comparison, register
 
@@ -60,9 +61,15 @@ def synthetic(
     directions, levels = whole_number("directions", directions, at_least=2), whole_number("levels", levels)
     rng = np.random.default_rng(seed_number("seed", seed))
     noise = real_number("noise", noise, 0, 1e6)
-
-    what = f"states is {states}, directions {directions} and levels {levels}"
-    check_fits(what, states * (1 + directions * levels) * states * d)
+    memory.check_problem(
+        {"states": states, "directions": directions, "levels": levels, "d": d},
+        lambda states, directions, levels, d: (
+            memory.of_table(states, 1 + directions * levels) * (1 + d / 2)
+            + 4.0 * states * directions * levels * d
+            + 4.0 * d**2
+        ),
+        {"states": 8, "directions": 4, "levels": 5, "d": 5},
+    )
 
     M = _risk_classes(d)
     gamma = np.linspace(LEAST_COST, MOST_COST, d - 2)

@@ -22,7 +22,7 @@ from everystep import files, problems
 from everystep.agents import lsvi_ae
 from everystep.agents.registry import REGISTERED, Recipe
 from everystep.errors import EverystepError, unknown
-from everystep.experiments import config, experiment, reductions, run_folder, runner, statistics, tables
+from everystep.experiments import config, experiment, needs, reductions, run_folder, runner, statistics, tables
 from everystep.experiments.run_folder import FolderState
 from everystep.mdp.cmdp import FiniteCMDP
 
@@ -58,6 +58,7 @@ class PreparedComparison(NamedTuple):
 
     def run(self, out: Path, on_chunk: runner.OnChunk | None = None) -> None:
         """Run everything into folders in `out`."""
+        needs.check_in_folders({out / name: run for name, run in self.runs.items()})
         for name, run in self.runs.items():
             left_out = json.dumps(self.left_out[name], indent=2) + "\n"
             runner.run(run, out / name, on_chunk, figures=False, texts={LEFT_OUT: left_out})

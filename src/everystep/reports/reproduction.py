@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from everystep import agents
-from everystep.experiments import figures, run_folder, tables
+from everystep.experiments import figures, needs, run_folder, tables
 from everystep.experiments.experiment import Experiment, prepare
 from everystep.experiments.result import Result
 from everystep.problems import frozen_lake
@@ -146,6 +146,8 @@ class PaperRuns(NamedTuple):
         run_folder.claim(out, self.main.spec)
 
     def run(self, advanced: Callable[[int], None] | None = None) -> Findings:
+        for run in self:
+            needs.check_in_memory(run)
         return Findings(*(run.run(advanced) for run in self))
 
 

@@ -9,26 +9,32 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from everystep.agents.resolve.agent import BuiltAgent, RefitSchedule
+from everystep.agents.resolve.agent import BuiltAgent
 from everystep.experiments.engines import gpu
 from everystep.lsvi import loop
 from everystep.lsvi.costs import kernel_fit
 from everystep.lsvi.loop import CHUNK, Carry, Job, Metrics
+from everystep.lsvi.regression.gp_posterior import Growing
 from everystep.mdp.cmdp import FiniteCMDP
 
 BATCH = 2  # seeds in one compiled call on a CPU: larger ones are 4 % faster, but each size is compiled separately
 SHARE = 0.4  # of a device's free memory for a batch: its state, that of the next chunk, and what is recorded
+PIECE = 2.0  # seconds of computation, about, after which a run can be seen, stored and stopped
+EXPECTED = 1e-8  # seconds for each (h, x, a) of an episode, until it is measured
 T = TypeVar("T")
+_pace: dict[Hashable, float] = {}  # seconds of an episode of a batch, as measured last, by what is compiled
 
 
 class AgentOnProblem(NamedTuple):
@@ -167,6 +173,7 @@ def run_all(
     When one fails or the user stops the run, the event is set for the others and the error is raised.
     """
     stop = threading.Event()
+    running: list[Future[T]] = []
 
     def in_double(batch: Batch) -> T:
         with jax.enable_x64(True):  # the setting belongs to the thread
@@ -176,25 +183,26 @@ def run_all(
         with jax.enable_x64(True):
             measure([pairs[i] for i in batch.agents], batch.seeds, 0)
 
-    with ThreadPoolExecutor(workers()) as pool:
+    pool = ThreadPoolExecutor(workers(), "everystep-run")
+    try:
         # A run of no episodes compiles: once for each structure of agent, and several of them at a time.
         structures = [(pairs[batch.agents[0]].structure(), len(batch.agents)) for batch in batches]
         one_of_each = dict(zip(reversed(structures), reversed(batches), strict=True))
         ready_when = {
             structure: pool.submit(compiled, one_of_each[structure]) for structure in dict.fromkeys(structures)
         }
-        running: list[Future[T]] = []
-        try:
-            for batch, structure in zip(batches, structures, strict=True):
-                ready_when[structure].result()
-                running.append(pool.submit(in_double, batch))
-            return [future.result() for future in running]
-        except BaseException:
-            stop.set()
-            waiting: list[Future[Any]] = [*ready_when.values(), *running]
-            for future in waiting:
-                future.cancel()
-            raise
+        for batch, structure in zip(batches, structures, strict=True):
+            ready_when[structure].result()
+            running.append(pool.submit(in_double, batch))
+        results = [future.result() for future in running]
+    except BaseException:
+        stop.set()
+        pool.shutdown(wait=False, cancel_futures=True)
+        # Until those under way have stopped; not until compilations end, because they cannot be stopped.
+        wait([future for future in running if not future.cancelled()])
+        raise
+    pool.shutdown()
+    return results
 
 
 def _together() -> bool:
@@ -261,6 +269,18 @@ def bytes_of_a_seed(pair: AgentOnProblem, episodes: int) -> int:
     return int(2 * grown * size(later)) + size(recorded)
 
 
+def growth(fresh: Carry, horizon: int) -> tuple[float, float, int]:
+    """How a model grows that keeps its observations: bytes per observation^2, and per observation; and how many
+    observations an episode adds. `fresh` are the shapes of a seed before its first episode."""
+    is_growing = lambda leaf: isinstance(leaf, Growing)
+    found = [each for each in jax.tree.leaves(fresh.agent.costs, is_leaf=is_growing) if is_growing(each)]
+    if not found:
+        return 0.0, 0.0, 0
+    steps = found[0].gain.shape[-1] if found[0].gain.ndim else 1
+    watched = sum(each.mean.shape[-1] for each in found)
+    return 8.0 * len(found) * steps, 8.0 * watched * steps, horizon if steps == 1 else 1
+
+
 def in_batches(seeds: Sequence[int], size: int) -> list[np.ndarray]:
     """Equal batches, so that one compiled function serves all; the last is filled up by repeating a seed."""
     padded = [*seeds, *[seeds[-1]] * (-len(seeds) % size)]
@@ -268,10 +288,15 @@ def in_batches(seeds: Sequence[int], size: int) -> list[np.ndarray]:
 
 
 # --- one batch --------------------------------------------------------------------------------------------------------
-def chunk_spans(built: BuiltAgent, episodes: int) -> list[tuple[int, int]]:
-    """The first and last episode of each chunk: at most CHUNK episodes, and never across a kernel fit."""
-    starts = sorted({*range(0, episodes, CHUNK), *(n for each in built.refits if each for n in _every(each, episodes))})
-    return list(zip(starts, [*starts[1:], episodes], strict=True))
+def chunk_spans(built: BuiltAgent, episodes: int, done: int = 0) -> Iterator[tuple[int, int]]:
+    """The first and last episode of each chunk, one after another, from the one to which the episode after `done`
+    belongs: at most CHUNK episodes, and never across a kernel fit."""
+    lengths = [CHUNK, *(each.episodes for each in built.refits if each)]
+    while done < episodes:
+        start = max(done // n * n for n in lengths)
+        end = min(episodes, *((done // n + 1) * n for n in lengths))
+        yield start, end
+        done = end
 
 
 def chunks(
@@ -279,6 +304,7 @@ def chunks(
 ) -> Iterator[tuple[list[BatchState], list[Metrics]]]:
     """All episodes of a batch of seeds, a chunk at a time: the state of each agent after it, and its metrics.
 
+    A chunk that would take longer than PIECE seconds is yielded in pieces, which change no result.
     `restore` returns the state in which each agent continues; all must have done the same number of episodes.
     """
     jobs = [pair.job() for pair in pairs]
@@ -287,8 +313,14 @@ def chunks(
         find(shaped(pair, len(seeds), episodes)) or initial_state(pair, len(seeds))
         for find, pair in zip(restored, pairs, strict=True)
     ]
-    while states[0].done < episodes:
-        states, metrics = advance(pairs, jobs, states, seeds, episodes, episodes)
+    sizes = pairs[0].problem.sizes
+    kind = (pairs[0].structure(), sizes, len(pairs), len(seeds))
+    work = len(pairs) * len(seeds) * sizes.horizon * sizes.states * sizes.actions
+    while (done := states[0].done) < episodes:
+        piece = max(1, int(PIECE / _pace.get(kind, EXPECTED * work)))
+        began = time.perf_counter()
+        states, metrics = advance(pairs, jobs, states, seeds, min(episodes, done + piece), episodes)
+        _pace[kind] = (time.perf_counter() - began) / (states[0].done - done)
         yield states, metrics
 
 
@@ -306,7 +338,7 @@ def advance(
     those of the pairs, made once.
     """
     done = states[0].done
-    start, end = next(span for span in chunk_spans(pairs[0].built, episodes) if span[1] > done)
+    start, end = next(chunk_spans(pairs[0].built, episodes, done))
     until = min(until, end)
     carries = [state.carry for state in states]
     if done == start:
@@ -333,11 +365,20 @@ def initial_state(pair: AgentOnProblem, seeds: int) -> BatchState:
 
 def shaped(pair: AgentOnProblem, seeds: int, episodes: int) -> Callable[[int], Carry]:
     """A function that makes a carry of the shape that `seeds` seeds have after a number of episodes."""
-    lengths = lambda done: [until - start for start, until in chunk_spans(pair.built, episodes) if until <= done]
+
+    def lengths(done: int) -> list[int]:
+        return [
+            end - start for start, end in takewhile(lambda span: span[1] <= done, chunk_spans(pair.built, episodes))
+        ]
 
     def shaped_after(done: int) -> Carry:
+        agent, sizes, fresh = pair.job().agent, pair.problem.sizes, pair.start_seeds(seeds)
         with pair.in_precision():
-            return loop.shaped(pair.job().agent, pair.problem.sizes, pair.start_seeds(seeds), lengths(done))
+            carry = loop.shaped(agent, sizes, fresh, lengths(done))
+            if done < episodes:
+                start, end = next(chunk_spans(pair.built, episodes, done))
+                carry = loop.with_room(agent, sizes, carry, end - start) if start < done else carry
+            return carry
 
     return shaped_after
 
@@ -386,10 +427,6 @@ def measure(pairs: Sequence[AgentOnProblem], seeds: np.ndarray, count: int) -> N
 
 
 _bounds = jax.jit(jax.vmap(loop.bounds, in_axes=(None, 0)))
-
-
-def _every(each: RefitSchedule, episodes: int) -> range:
-    return range(each.episodes, episodes, each.episodes)
 
 
 def _fit_kernels(built: BuiltAgent, carry: Carry, seeds: np.ndarray, done: int) -> tuple[Carry, list[KernelFit]]:
