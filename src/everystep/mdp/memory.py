@@ -36,11 +36,10 @@ def check(
     To blame is the size furthest above its `usual` value, among those that could be made small enough to fit alone.
     """
     free = free_memory() if free is None else free
-    bytes_with = lambda **changed: _counted(needed, {**sizes, **changed})
-    taken = bytes_with()
+    taken = _counted(needed, sizes)
     if taken <= free:
         return
-    fits = {name: _largest(lambda n, name=name: bytes_with(**{name: n}), sizes[name], free) for name in sizes}
+    fits = {name: _largest(needed, sizes, name, free) for name in sizes}
     able = [name for name in sizes if fits[name] >= 1]
     excess = lambda name: sizes[name] / max(usual.get(name, 1), 1)
     would = f"{what} would take {amount(taken)} of {kind}, and {amount(free)} are free"
@@ -61,12 +60,13 @@ def _counted(needed: Callable[..., float], sizes: Mapping[str, int]) -> float:
         return math.inf
 
 
-def _largest(needed: Callable[[int], float], given: int, free: float) -> int:
-    """The largest number below `given` with which `needed` leaves a reserve, rounded down to two digits; 0: none."""
-    low, high = 0, given
+def _largest(needed: Callable[..., float], sizes: Mapping[str, int], name: str, free: float) -> int:
+    """The largest value of one size with which the others fit and leave a reserve, rounded to two digits; 0: none."""
+    low, high = 0, sizes[name]
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if needed(middle) <= SPARE * free else (low, middle)
+        fits = _counted(needed, {**sizes, name: middle}) <= SPARE * free
+        low, high = (middle, high) if fits else (low, middle)
     digits = 10 ** max(0, len(str(low)) - 2)
     return low // digits * digits
 
