@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from everystep.environments.constraints import violation
-from everystep.errors import EverystepError
+from everystep.errors import LARGEST, LARGEST_MEASUREMENT, EverystepError, shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,6 +166,8 @@ class BatchBuilder:
         """Add one transition."""
         if not np.isfinite(reward):
             raise EverystepError(f"the reward is {reward}; it must be a finite number.")
+        if abs(reward) > LARGEST_MEASUREMENT:
+            raise EverystepError(f"the reward is {reward:g}; scale it, so that it stays below {LARGEST_MEASUREMENT:g}.")
         for each in (observation, next_observation):
             check_observation(each)
         columns = self._columns
@@ -195,13 +197,21 @@ class BatchBuilder:
 def check_observation(observation: np.ndarray) -> None:
     """Raise what is wrong with the numbers of one observation."""
     if observation.dtype.kind not in "biuf" or not np.isfinite(observation).all():
-        raise EverystepError(f"an observation is {observation}; give finite numbers, or arrays of them.")
+        raise EverystepError(f"an observation is {shown(observation)}; give finite numbers, or arrays of them.")
+    if (
+        observation.dtype.kind == "f"
+        and observation.itemsize >= 8
+        and (np.abs(observation) > LARGEST_MEASUREMENT).any()
+    ):
+        raise EverystepError(
+            f"an observation is {shown(observation)}; scale it, so that it stays below {LARGEST_MEASUREMENT:g}."
+        )
 
 
 def _array(name: str, value: Any, kinds: str) -> np.ndarray:
     try:
         array = np.asarray(value)
-    except ValueError:  # rows of different lengths
+    except Exception:  # rows of different lengths, or an object that fails while it is read
         array = np.array(None)
     if array.dtype.kind not in kinds or array.ndim == 0:
         raise EverystepError(f"{name} are not an array of numbers; give one with a row for each step.")
@@ -225,8 +235,9 @@ def _observations(name: str, value: Any) -> np.ndarray:
 
 def _whole(name: str, value: Any) -> np.ndarray:
     array = _numbers(name, value)
-    if (bad := array != np.floor(array)).any():
-        raise EverystepError(f"{name} are {array[bad][0]} in row {_row(bad)}; give whole numbers.")
+    if (bad := (array != np.floor(array)) | (np.abs(array) > LARGEST)).any():
+        wanted = "" if (array[bad][0] != np.floor(array[bad][0])) else f" of at most {LARGEST}"
+        raise EverystepError(f"{name} are {array[bad][0]} in row {_row(bad)}; give whole numbers{wanted}.")
     return array.astype(np.int64)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from everystep.errors import EverystepError
+from everystep.errors import LARGEST_MEASUREMENT, EverystepError, shown
 
 Constraint = Callable[[Any, Any, Any, Mapping[str, Any]], Any]
 
@@ -23,25 +23,26 @@ def observed(constraint: Constraint | None, obs: Any, action: Any, obs_next: Any
         return from_info(info)
     if not callable(constraint):
         raise EverystepError(
-            f"constraint is {constraint!r}; give a function of (obs, action, obs_next, info), "
+            f"constraint is {shown(constraint)}; give a function of (obs, action, obs_next, info), "
             "or none where info has 'constraint' or 'cost'."
         )
     try:
         given = constraint(obs, action, obs_next, info)
     except Exception as error:
         raise EverystepError(
-            f"the constraint function raised {type(error).__name__} ({error}) "
-            f"at observation {obs}, action {action}; make it return a number there."
+            f"the constraint function raised {type(error).__name__} ({shown(error)}) "
+            f"at observation {shown(obs)}, action {action}; make it return a number there."
         ) from error
-    return signed(given, lambda: f"the constraint function returned {given} at observation {obs}, action {action}")
+    where = f"at observation {shown(obs)}, action {action}"
+    return signed(given, lambda: f"the constraint function returned {shown(given)} {where}")
 
 
 def from_info(info: Mapping[str, Any]) -> np.ndarray:
     """The constraints (m,) that an environment reports."""
     for key in ("constraint", "cost"):
         if key in info:
-            return signed(info[key], lambda: f"info['{key}'] is {info[key]}")  # noqa: B023
-    names = ", ".join(map(str, info)) or "nothing"
+            return signed(info[key], lambda: f"info['{key}'] is {shown(info[key])}")  # noqa: B023
+    names = shown(", ".join(map(str, info))) or "nothing"
     raise EverystepError(
         f"info has neither 'constraint' nor 'cost' (it has {names}); "
         "give constraint=, a function of (obs, action, obs_next, info)."
@@ -51,11 +52,14 @@ def from_info(info: Mapping[str, Any]) -> np.ndarray:
 def signed(value: Any, words: Callable[[], str]) -> np.ndarray:
     """`value` as (m,) finite numbers; `words` returns the start of the error message, which names the source."""
     try:
-        g = np.atleast_1d(np.asarray(value, np.float64))
-    except (TypeError, ValueError):
+        g = np.atleast_1d(np.asarray(value))
+    except Exception:  # lists of different lengths, or an object that fails while it is read
         g = np.empty((0, 0))
-    if g.ndim != 1 or not g.size or not np.isfinite(g).all():
+    if g.ndim != 1 or not g.size or g.dtype.kind not in "biuf" or not np.isfinite(g).all():
         raise EverystepError(f"{words()}; give one finite number or several, safe iff <= 0.")
+    g = g.astype(np.float64)
+    if (np.abs(g) > LARGEST_MEASUREMENT).any():
+        raise EverystepError(f"{words()}; scale it, so that it stays below {LARGEST_MEASUREMENT:g}.")
     return g
 
 

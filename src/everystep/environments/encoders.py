@@ -29,7 +29,8 @@ from everystep.environments.models.linear import (
     StoredLinearValues,
 )
 from everystep.environments.models.protocols import Predictor, StoredCostModel, StoredValueModel
-from everystep.features.maps import Features, rebuild
+from everystep.errors import whole_number
+from everystep.features.maps import Features, example, rebuild
 from everystep.features.spaces import rows
 from everystep.kernels import Kernel
 from everystep.lsvi.radii import Radius
@@ -103,6 +104,10 @@ class Encoder(Protocol):
         """A predictor of the model from the arrays that it was saved as."""
         ...
 
+    def example(self) -> np.ndarray | None:
+        """A batch of one observation that can be encoded; None where only a custom function can tell."""
+        ...
+
     def to_json(self) -> dict[str, Any]:
         """Everything but the arrays, ready for JSON."""
         ...
@@ -165,6 +170,9 @@ class FeatureEncoder:
     def predictor(self, arrays: Mapping[str, np.ndarray]) -> LinearPredictor:
         return LinearPredictor(**{name: arrays[name] for name in LinearPredictor._fields})
 
+    def example(self) -> np.ndarray | None:
+        return example(self.phi)
+
     def to_json(self) -> dict[str, Any]:
         return self.phi.to_json()
 
@@ -219,6 +227,9 @@ class KernelEncoder:
     def predictor(self, arrays: Mapping[str, np.ndarray]) -> KernelPredictor:
         return KernelPredictor.from_arrays(self.kernel, COORDINATES, arrays)
 
+    def example(self) -> np.ndarray:
+        return np.zeros((1, self.coordinates))
+
     def to_json(self) -> dict[str, Any]:
         return {"kernel": str(self.kernel), "coordinates": self.coordinates, "actions": self.actions}
 
@@ -255,7 +266,8 @@ class RegressionEncoder(FeatureEncoder):
 def encoder_from_json(content: Mapping[str, Any], arrays: Mapping[str, np.ndarray], given: Any = None) -> Encoder:
     """A saved encoder. A custom feature function is not saved: `given` is that function, or features made with it."""
     if "kernel" in content:
-        return KernelEncoder(kernels.read(content["kernel"]), content["coordinates"], content["actions"])
+        sizes = (whole_number(f"{name} of a kernel", content[name]) for name in ("coordinates", "actions"))
+        return KernelEncoder(kernels.read(content["kernel"]), *sizes)
     if isinstance(given, Features):
         return FeatureEncoder(given if _has_function(content) else rebuild(content, arrays))
     return FeatureEncoder(rebuild(content, arrays, given))

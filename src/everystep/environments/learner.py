@@ -25,7 +25,7 @@ from everystep.environments.policy import Policy
 from everystep.environments.resolve import EnvironmentInfo, ResolvedForTraining
 from everystep.environments.rollout import Stage, StepError, play
 from everystep.environments.stored_agent import StoredAgent
-from everystep.errors import EverystepError, real_number, seed_number, unknown, whole_number
+from everystep.errors import LARGEST_MEASUREMENT, EverystepError, real_number, seed_number, unknown, whole_number
 from everystep.experiments import run_folder
 from everystep.experiments.experiment import versions
 from everystep.experiments.result import episode_columns
@@ -336,6 +336,12 @@ class Learner:
             raise EverystepError(
                 f"the batch has action {batch.actions.max()}; the environment has {self.stage.actions} actions, from 0."
             )
+        for name in ("observations", "rewards", "costs", "next_observations"):
+            if (np.abs(column := getattr(batch, name)) > LARGEST_MEASUREMENT).any():
+                most = np.abs(column).max()
+                raise EverystepError(
+                    f"the batch has {name} of size {most:g}; scale them to stay below {LARGEST_MEASUREMENT:g}."
+                )
         if _listed(self.stage.observation_space):
             rows = lambda x: x
             fits = batch.observations.ndim == 1 and batch.observations.dtype.kind == "i"

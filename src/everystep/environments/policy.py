@@ -8,6 +8,7 @@ Nothing is pickled. A custom feature function is not saved; pass it again when l
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,12 +20,12 @@ import numpy as np
 from everystep import files
 from everystep.environments.acting import ActingPlan
 from everystep.environments.encoders import encoder_from_json
-from everystep.errors import EverystepError, whole_number
+from everystep.errors import EverystepError, path_from, real_number, shown, true_or_false, whole_number
 from everystep.features.spaces import flatten
 from everystep.lsvi.choices.basic import Greedy, Penalised, Reacting
 from everystep.lsvi.protocols import ScoringChoice
 
-FORMAT = 2
+FORMAT = 3  # 2 had no checksums
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Policy:
     # --- folders -----------------------------------------------------------------------------------------------------
     def save(self, folder: str | Path) -> Path:
         """Write policy.json and policy.npz into a folder, whole or not at all; an existing policy is replaced."""
-        target, plan = Path(folder), self.plan
+        target, plan = path_from("folder of a policy", folder), self.plan
         if not self.can_be_saved:
             raise EverystepError(
                 "a policy by regressors cannot be saved without pickle; train a linear or kernel model."
@@ -96,33 +97,52 @@ class Policy:
         }
         with files.replacing(target) as partial:
             files.write_npz(partial / "policy.npz", arrays.items(), compressed=True)
-            files.write_json(partial / "policy.json", content)
+            content["arrays"] = files.seal(partial / "policy.npz").sha256
+            files.write_json(partial / "policy.json", {**content, "checksum": _checksum(content)})
         return target
 
     @classmethod
     def load(cls, folder: str | Path, features: Any = None, cost_features: Any = None) -> Policy:
-        """A saved policy. A custom feature function is not saved: pass it again as `features` or `cost_features`."""
-        where = Path(folder)
-        broken = EverystepError(f"policy '{where}' cannot be read; give a folder that Policy.save wrote.")
+        """A saved policy. A custom feature function is not saved: pass it again as `features` or `cost_features`.
+
+        The checksums of both files, the shapes of all arrays and that every number is finite are checked, because a
+        damaged policy would still return actions and call them safe.
+        """
+        where = path_from("folder of a policy", folder)
+        broken = EverystepError(f"policy '{shown(where)}' cannot be read; give a folder that Policy.save wrote.")
         try:
             content = json.loads((where / "policy.json").read_text(encoding="utf-8"))
             if content["format"] != FORMAT:
                 raise EverystepError(
-                    f"policy '{where}' has format {content['format']}, and this version reads format {FORMAT}; "
-                    "train it again, or load it with the version that wrote it."
+                    f"policy '{shown(where)}' has format {shown(content['format'])}, and this version reads format "
+                    f"{FORMAT}; train it again, or load it with the version that wrote it."
                 )
+            whole = content.pop("checksum") == _checksum(content)
+            whole = whole and content["arrays"] == files.seal(where / "policy.npz").sha256
         except EverystepError:
             raise
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise broken from None
+        if not whole:
+            raise EverystepError(
+                f"policy '{shown(where)}' has changed since it was saved (its checksum differs); save it again."
+            )
         try:
             arrays = files.read_npz(where / "policy.npz", lambda name: True)
         except (EverystepError, OSError):
             raise broken from None
         try:
-            return cls(_plan_from_json(content, arrays, features, cost_features), content["spec"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise (error if isinstance(error, EverystepError) else broken) from None
+            plan = _plan_from_json(content, arrays, features, cost_features)
+            _check_spec(content["spec"])
+        except EverystepError:
+            raise
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
+            raise broken from None
+        try:
+            _check_plan(plan, arrays)
+        except EverystepError as error:
+            raise EverystepError(f"policy '{shown(where)}': {error}") from None
+        return cls(plan, content["spec"])
 
 
 def _plan_from_json(
@@ -136,18 +156,62 @@ def _plan_from_json(
     made = {name: encoder_from_json(content[name], with_prefix(f"{name}_side_"), phi) for name, phi in given.items()}
     saved = {name: with_prefix(f"{name}_plan_") for name in made}
     predictors = {name: made[name].predictor(array) for name, array in saved.items() if array}
-    if arrays["price"].ndim != 2 or not {"first_action", "guarantee"} <= set(content["spec"]):
+    if content["choice"] not in ("greedy", "penalised"):
         raise ValueError
+    rectify = content["choice"] == "penalised" and true_or_false("rectify", content["rectify"])
     return ActingPlan(
         values=predictors["value"],
         costs=predictors.get("cost"),
         value_encoder=made["value"],
         cost_encoder=made["cost"],
         price=arrays["price"],
-        choice=Greedy() if content["choice"] == "greedy" else Penalised(content["rectify"]),
-        optimism=float(content["optimism"]),
-        cap=float(content["cap"]),
+        choice=Greedy() if content["choice"] == "greedy" else Penalised(rectify),
+        optimism=real_number("optimism", content["optimism"], -1, 1),
+        cap=real_number("cap", content["cap"]),
     )
+
+
+def _check_spec(spec: Mapping[str, Any]) -> None:
+    """Raise if the parts of a spec that a policy needs are not there."""
+    if not isinstance(spec["guarantee"], str) or type(spec["first_action"]) is not int:
+        raise ValueError
+
+
+def _check_plan(plan: ActingPlan, arrays: Mapping[str, np.ndarray]) -> None:
+    """Raise what would make a plan act or certify on numbers that were never learnt: shapes, and entries not finite."""
+    for name, array in arrays.items():
+        if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
+            raise EverystepError(f"{name} holds entries that are not finite numbers; save the policy again.")
+    m, H = plan.price.shape if plan.price.ndim == 2 else (0, 0)
+    A = plan.value_encoder.actions
+    if not m or not H or plan.cost_encoder.actions != A:
+        raise EverystepError(f"price has shape {plan.price.shape} for {A} actions; save the policy again.")
+    for name, predictor, encoder in (
+        ("values", plan.values, plan.value_encoder),
+        ("costs", plan.costs, plan.cost_encoder),
+    ):
+        expected = () if name == "values" else (m,)
+        if predictor is not None and not predictor.fits(encoder.shape, H, expected):
+            raise EverystepError(
+                f"the arrays of {name} do not have the shapes of {A} actions and {H} steps; give the features that the "
+                "policy was trained with, or save it again."
+            )
+    x = plan.value_encoder.example()
+    if x is not None and not _acts(plan, x):
+        raise EverystepError("its features do not fit its arrays; save the policy again.")
+
+
+def _acts(plan: ActingPlan, x: np.ndarray) -> bool:
+    """Whether the plan gives finite estimates at one observation."""
+    try:
+        return all(np.isfinite(each).all() for each in plan.estimates(0, x)[: 3 if plan.costs is not None else 2])
+    except (ValueError, TypeError, IndexError, AttributeError):
+        return False
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    """The checksum of everything that policy.json holds besides it."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _choice_to_json(choice: ScoringChoice) -> dict[str, Any]:

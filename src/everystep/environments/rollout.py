@@ -14,12 +14,16 @@ import numpy as np
 
 from everystep.environments import constraints
 from everystep.environments.batch import BatchBuilder, check_observation
-from everystep.environments.constraints import Constraint
-from everystep.errors import EverystepError
-from everystep.features.spaces import flatten
+from everystep.environments.constraints import Constraint, signed
+from everystep.errors import EverystepError, as_number, shown, whole_number
+from everystep.features.spaces import Coordinates, flatten
 
 Choose = Callable[[int, list[Any], np.ndarray], np.ndarray]  # (step, observations, their arrays) to actions from 0
 OnCost = Callable[[int, np.ndarray, int, np.ndarray], None]  # (step, observation, action, costs)
+
+
+MOST_ACTIONS = 10_000  # plans hold arrays with an entry for each pair of actions
+FAR_OUTSIDE = 10  # widths of its range by which a coordinate may leave it before it counts as broken
 
 
 class StepError(EverystepError):
@@ -37,21 +41,28 @@ class Stage:
     ) -> None:
         self.env, self.constraint, self.to_array = env, constraint, to_array
         self.is_vector = hasattr(env, "num_envs")
-        self.copies = int(env.num_envs) if self.is_vector else 1
+        self.copies = whole_number("num_envs of the environment", env.num_envs) if self.is_vector else 1
+        if constraint is not None and not callable(constraint):
+            raise EverystepError(
+                f"constraint is {shown(constraint)}; give a function of (obs, action, obs_next, info), "
+                "or none where info has 'constraint' or 'cost'."
+            )
         prefix = "single_" if self.is_vector else ""
         names = (f"{prefix}action_space", f"{prefix}observation_space")
         if not all(hasattr(env, name) for name in (*names, "reset", "step")):
-            raise EverystepError(f"env is {env!r}; give a gymnasium environment, or the id of one.")
+            raise EverystepError(f"env is {shown(env)}; give a gymnasium environment, or the id of one.")
         space, self.observation_space = (getattr(env, name) for name in names)
         self.actions = discrete_actions(space)
         self.first_action = int(getattr(space, "start", 0))
-        mode = str((getattr(env, "metadata", None) or {}).get("autoreset_mode", "")).lower()
+        about = getattr(env, "metadata", None)
+        mode = str(about.get("autoreset_mode", "")).lower() if isinstance(about, Mapping) else ""
         if "disabled" in mode:
             raise EverystepError(
                 "the vector environment never resets its copies; make it with autoreset_mode NEXT_STEP."
             )
         self._same_step = "same" in mode
         self._seed: int | None = seed
+        self._low, self._high = _reach(self.observation_space)
 
     def reset(self) -> list[Any]:
         """The first observation of each copy."""
@@ -78,18 +89,42 @@ class Stage:
         except Exception as error:
             raise _failed("step", error) from error
 
+    def array_of(self, observation: Any) -> np.ndarray:
+        """An observation as an array of finite numbers that are not outside of its space, or not far."""
+        array = self.to_array(observation)
+        check_observation(array)
+        numbers = array.reshape(-1)
+        if numbers.shape != self._low.shape:
+            return array  # an unknown space, or a wrong number of coordinates, which the features refuse
+        if (wrong := (numbers < self._low) | (numbers > self._high)).any():
+            raise EverystepError(
+                f"an observation is {numbers[wrong][0]:g} at coordinate {int(wrong.argmax())}, outside of its space "
+                f"{shown(self.observation_space)}; correct the environment or its observation space."
+            )
+        return array
+
     def _single(self, after: Any, reward: Any, terminated: Any, truncated: Any, info: Any) -> Any:
-        return [after], np.array([reward], float), np.array([terminated]), np.array([truncated]), [info]
+        ends = [np.array([_flag(*each)]) for each in (("terminated", terminated), ("truncated", truncated))]
+        return [after], np.array([_reward(reward)]), *ends, [_info(info)]
 
     def _several(self, after: Any, reward: Any, terminated: Any, truncated: Any, info: Any) -> Any:
-        infos: list[Any] = [_info_of_copy(info, i) for i in range(self.copies)]
+        rewards = np.array([_reward(each) for each in self._each("the rewards", reward)])
+        terminated = np.array([_flag("terminated", each) for each in self._each("terminated", terminated)])
+        truncated = np.array([_flag("truncated", each) for each in self._each("truncated", truncated)])
+        infos: list[Any] = [_info_of_copy(_info(info), i) for i in range(self.copies)]
         after = self._split(after)
         over = terminated | truncated
         if self._same_step:  # a copy that is over has already been reset; info holds its last step
             last = lambda i, key, now: infos[i].get(key, now) if over[i] else now
             after = [last(i, "final_obs", x) for i, x in enumerate(after)]
             infos = [last(i, "final_info", info) for i, info in enumerate(infos)]
-        return after, np.asarray(reward, float), terminated, truncated, infos
+        return after, rewards, terminated, truncated, infos
+
+    def _each(self, name: str, values: Any) -> Any:
+        """The values of a vector environment, one for each copy."""
+        if np.ndim(values) != 1 or len(values) != self.copies:
+            raise EverystepError(f"{name} of the vector environment are {shown(values)}; return one for each copy.")
+        return values
 
     def _split(self, observations: Any) -> list[Any]:
         """The observations of each copy."""
@@ -120,12 +155,13 @@ def play(
     keep = copy.deepcopy if stage.constraint is not None else lambda observations: observations
     t, over = 0, [False] * stage.copies
     try:
-        observations = keep(stage.reset())
-        x = _stacked([stage.to_array(each) for each in observations])
+        observations = stage.reset()
+        x = _stacked([stage.array_of(each) for each in observations])
+        observations = keep(observations)
         while not all(over) and t != length:
             actions = choose(t, observations, x)
             after, reward, terminated, truncated, infos = stage.step(actions)
-            x_next = [stage.to_array(each) for each in after]
+            x_next = [stage.array_of(each) for each in after]
             for i, builder in enumerate(builders):
                 if over[i]:
                     continue
@@ -137,13 +173,13 @@ def play(
                 builder.add(
                     observation=x[i],
                     action=action,
-                    reward=float(reward[i]),
+                    reward=reward[i],
                     cost=cost,
                     next_observation=x_next[i],
                     terminated=bool(terminated[i]),
                     step=t,
                     episode=episode,
-                    mean_cost=np.asarray(infos[i]["mean_constraint"], float) if knows_mean else cost,
+                    mean_cost=_mean_cost(infos[i]["mean_constraint"], len(cost)) if knows_mean else cost,
                 )
                 if on_cost is not None:
                     on_cost(t, x[i], action, cost)
@@ -158,9 +194,12 @@ def play(
 def discrete_actions(space: Any) -> int:
     """The number of actions; spaces other than Discrete are refused with a remedy."""
     if hasattr(space, "n") and getattr(space, "shape", ()) == ():
-        return int(space.n)
+        count = whole_number("n of the action space", space.n)
+        if count > MOST_ACTIONS:
+            raise EverystepError(f"the action space has {count} actions; give at most {MOST_ACTIONS}.")
+        return count
     raise EverystepError(
-        f"the action space is {space}; everystep chooses among finitely many actions: make it Discrete, for instance "
+        f"the action space is {shown(space)}; agents choose among finitely many actions: make it Discrete, for instance "
         "with gymnasium.wrappers.TransformAction(env, lambda i: LIST[i], gymnasium.spaces.Discrete(len(LIST)))."
     )
 
@@ -169,12 +208,60 @@ def discrete_actions_from_zero(space: Any) -> int:
     """The number of actions in a batch, whose actions count from 0."""
     count = discrete_actions(space)
     if int(getattr(space, "start", 0)) != 0:
-        raise EverystepError(f"the action space is {space}; wrap the environment so that its actions start at 0.")
+        raise EverystepError(
+            f"the action space is {shown(space)}; wrap the environment so that its actions start at 0."
+        )
     return count
 
 
 def _failed(call: str, error: Exception) -> EverystepError:
-    return EverystepError(f"the environment's {call} raised {type(error).__name__}: {str(error).rstrip('.')}.")
+    return EverystepError(f"the environment's {call} raised {type(error).__name__}: {shown(error).rstrip('.')}.")
+
+
+def _reach(space: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The least and the largest number that each coordinate of an observation may have; empty for unknown spaces.
+
+    Measurements may be a little outside of their range, and are clipped then; numbers of a list may not.
+    """
+    try:
+        at = Coordinates.of(space)
+    except EverystepError:
+        return np.empty(0), np.empty(0)
+    width = np.where(np.isfinite(at.high - at.low), np.maximum(at.high - at.low, 1.0), 0.0) * (at.sizes is None)
+    return at.low - FAR_OUTSIDE * width, at.high + FAR_OUTSIDE * width
+
+
+def _reward(value: Any) -> float:
+    """The reward of one step; its size is checked where it is stored."""
+    number = as_number(value)
+    if number is None or isinstance(value, str):
+        raise EverystepError(f"the reward is {shown(value)}; return one number.")
+    try:
+        return float(number)
+    except OverflowError:
+        return np.inf
+
+
+def _flag(name: str, value: Any) -> bool:
+    """Whether an episode is over: true or false, or 1 or 0."""
+    kind = getattr(getattr(value, "dtype", None), "kind", "")
+    if np.ndim(value) == 0 and (isinstance(value, int) or kind in ("b", "i", "u")) and value in (0, 1):
+        return bool(value)
+    raise EverystepError(f"{name} is {shown(value)}; return True or False.")
+
+
+def _info(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise EverystepError(f"info is {shown(value)}; return a dictionary, which may be empty.")
+    return value
+
+
+def _mean_cost(value: Any, constraints: int) -> np.ndarray:
+    """The true means of the constraints (m,) that an environment reports beside the observed ones."""
+    mean = signed(value, lambda: f"info['mean_constraint'] is {shown(value)}")
+    if len(mean) != constraints:
+        raise EverystepError(f"info['mean_constraint'] has {len(mean)} numbers for {constraints} constraints.")
+    return mean
 
 
 def _info_of_copy(info: Mapping[str, Any], i: int) -> dict[str, Any]:
@@ -187,7 +274,6 @@ def _info_of_copy(info: Mapping[str, Any], i: int) -> dict[str, Any]:
 def _stacked(each: list[np.ndarray]) -> np.ndarray:
     """The observations of all copies in rows."""
     for x in each:
-        check_observation(x)
         if x.shape != each[0].shape:
             raise EverystepError(
                 f"the copies have observations of shapes {each[0].shape} and {x.shape}; make them the same."

@@ -411,6 +411,19 @@ def _arrays(part: Any, before: str = "") -> dict[str, np.ndarray]:
     return found
 
 
+def example(features: Any) -> np.ndarray | None:
+    """A batch of one observation that features accept; None where only a custom function can tell."""
+    if isinstance(features, CustomFeatures | CustomStateFeatures):
+        return None
+    if hasattr(features, "sizes"):
+        return np.array([features.first])
+    if hasattr(features, "scale"):
+        return np.asarray(features.scale.low, np.float64)[None]
+    inner = [features.psi] if isinstance(features, Crossed) else getattr(features, "parts", ())
+    found = [example(each) for each in inner if not isinstance(each, Intercept)]
+    return found[0] if found and all(each is not None for each in found) else None
+
+
 def rebuild(
     json: Mapping[str, Any], arrays: Mapping[str, np.ndarray], function: Callable[[Any], Any] | None = None
 ) -> Features:

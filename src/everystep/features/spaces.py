@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from everystep.errors import EverystepError
+from everystep.errors import EverystepError, shown
 
 UNBOUNDED = 1e30  # some spaces have the largest float32 in place of infinity
 
@@ -39,7 +39,7 @@ class Coordinates:
     def of(cls, space: Any) -> Coordinates:
         parts = list(_parts(space))
         if not parts:
-            raise EverystepError(f"observation space {space} has no numbers; give one that does.")
+            raise EverystepError(f"observation space {shown(space)} has no numbers; give one that does.")
         low, high = (np.concatenate([part[i] for part in parts]).astype(np.float64) for i in (0, 1))
         low, high = np.where(low < -UNBOUNDED, -np.inf, low), np.where(high > UNBOUNDED, np.inf, high)
         whole = all(part[2] for part in parts)
@@ -73,8 +73,8 @@ def _parts(space: Any) -> Any:
             yield np.zeros(int(np.prod(shape))), np.ones(int(np.prod(shape))), True
     else:
         raise EverystepError(
-            f"observation space {space} is not made of Discrete, MultiDiscrete, MultiBinary, Box, Tuple or Dict; "
-            "wrap the environment so that it is."
+            f"observation space {shown(space)} is not made of Discrete, MultiDiscrete, MultiBinary, Box, Tuple or "
+            "Dict; wrap the environment so that it is."
         )
 
 
@@ -87,10 +87,10 @@ def flatten(observation: Any) -> np.ndarray:
     else:
         try:
             array = np.asarray(observation)
-        except ValueError:
+        except Exception:  # lists of different lengths, or an object that fails while it is read
             array = np.asarray(None)
         if array.dtype.kind not in "biuf":
-            raise EverystepError(f"observation {observation!r} is not made of numbers; wrap the environment.")
+            raise EverystepError(f"observation {shown(observation)} is not made of numbers; wrap the environment.")
         if array.ndim == 0 and array.dtype.kind in "iu":
             return array.astype(np.int64)
         parts = [array.ravel()]
@@ -156,7 +156,7 @@ def scale(at: Coordinates, low: Any, high: Any, kind: str) -> Scale:
         try:
             array = np.broadcast_to(np.asarray(np.nan if given is None else given, np.float64), own.shape)
         except (TypeError, ValueError):
-            raise EverystepError(f"{name} of {kind} is {given!r}; give a number, or {len(own)} of them.") from None
+            raise EverystepError(f"{name} of {kind} is {shown(given)}; give a number, or {len(own)} of them.") from None
         ends.append(np.where(np.isnan(array), own, array))
     open_ended = np.flatnonzero(~(np.isfinite(ends[0]) & np.isfinite(ends[1])))
     if len(open_ended):

@@ -168,6 +168,21 @@ class KernelPredictor(NamedTuple):
         points = {f"points_{name}": np.asarray(value) for name, value in self.points.items()}
         return points | {name: np.asarray(getattr(self, name)) for name in ("L", "z", "used", "radius")}
 
+    def fits(self, shape: PointShape, horizon: int, outputs: tuple[int, ...]) -> bool:
+        """Whether the arrays have the shapes of these points, of H steps, and of (m,) or () outputs."""
+        if np.ndim(self.L) != 3 or np.ndim(self.used) != 1:
+            return False
+        C, steps = np.shape(self.L)[1], (1, horizon)
+        lengths = {len(each) for each in (self.L, self.z, self.used, *self.points.values())}
+        return (
+            np.shape(self.radius) == ()
+            and np.shape(self.L)[1:] == (C, C)
+            and np.shape(self.z)[1:] == (C, *outputs)
+            and all(np.shape(self.points[name])[1:] == (C, d) for name, d in shape.coordinates.items())
+            and lengths <= set(steps)
+            and bool((np.asarray(self.used) >= 0).all() and (np.asarray(self.used) <= C).all())
+        )
+
     @classmethod
     def from_arrays(
         cls, kernel: Kernel, coordinates: Iterable[str], arrays: Mapping[str, np.ndarray]

@@ -210,6 +210,17 @@ class LinearPredictor(NamedTuple):
         """The fields, by name."""
         return {name: np.asarray(value) for name, value in self._asdict().items()}
 
+    def fits(self, shape: FeatureShape, horizon: int, outputs: tuple[int, ...]) -> bool:
+        """Whether the arrays have the shapes of these features, of H steps, and of (m,) or () outputs."""
+        B, e, steps = shape.blocks, shape.e, (1, horizon)
+        return (
+            np.shape(self.radius) == ()
+            and np.shape(self.weights)[1:] == (*outputs, B, e)
+            and np.shape(self.inverse)[1:] == (B, e, e)
+            and len(self.weights) in steps
+            and len(self.inverse) in steps
+        )
+
 
 class LinearValueState(NamedTuple):
     """Lambda; sums of phi times reward, of phi, and of phi where episodes ended; slots; M; and the range of rewards.

@@ -56,6 +56,10 @@ class Predictor(Protocol):
         """Everything that a file must hold."""
         ...
 
+    def fits(self, shape: Any, horizon: int, outputs: tuple[int, ...]) -> bool:
+        """Whether the arrays have the shapes of an encoder's inputs, of H steps, and of (m,) or () outputs."""
+        ...
+
 
 class StoredModel(Protocol):
     """What value and cost models on stored data share. `State` is a pytree, updated in place."""
