@@ -10,6 +10,7 @@ import difflib
 import math
 import operator
 import reprlib
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -172,9 +173,17 @@ def path_from(field: str, value: object) -> Path:
     return path
 
 
+def check_type(field: str, value: object, kind: type | tuple[type, ...], wanted: str) -> None:
+    """Raise the error that names `field` unless `value` is an instance of `kind`; `wanted` says what to give."""
+    if not isinstance(value, kind):
+        raise EverystepError(f"{field} is {shown(value)}; give {wanted}.")
+
+
 def check_openable(path: Path) -> None:
-    """Raise an error with the reason if the file cannot be read."""
+    """Raise an error with the reason if the file cannot be read; a pipe or a device could be read for ever."""
     try:
+        if not stat.S_ISREG(mode := os.stat(path).st_mode) and not stat.S_ISDIR(mode):
+            raise EverystepError("the file cannot be opened (it is a pipe, a socket or a device). Give a regular file.")
         with path.open("rb"):
             pass
     except OSError as error:

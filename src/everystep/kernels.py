@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from everystep.errors import EverystepError, unknown
+from everystep.errors import EverystepError, check_type, shown, unknown
 
 __all__ = [
     "RBF",
@@ -309,7 +309,16 @@ NAMES: dict[str, type[Kernel]] = {
 
 
 def read(text: str) -> Kernel:
-    """A kernel from its text. Raises a ValueError with a remedy."""
+    """A kernel from its text."""
+    check_type("kernel", text, str, "a text such as rbf(2, on=position)*categorical(on=action)")
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise EverystepError(f"kernel is '{shown(text)}'; {error}.") from None
+
+
+def parse(text: str) -> Kernel:
+    """A kernel from its text. Raises a ValueError with a remedy, to be completed with where the text was given."""
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -184,7 +184,6 @@ def valid_calls(bench: Bench) -> dict[str, Callable[[], Call]]:
             (),
             {"tilings": 2, "bins": 2, "low": -1, "high": 1, "constant": False},
         ),
-        "features.Spec": lambda: (_bound(es.features.Spec), (), {"kind": "fourier", "settings": {"size": 3}}),
         "kernels.read": lambda: (es.kernels.read, (kernel(bench),), {}),
         "kernels.Difference": lambda: (es.kernels.Difference, (), {"field": es.kernels.RBF(1.0), "on": "move"}),
         "kernels.Custom": lambda: (es.kernels.Custom, (), {"function": lambda a, b: 1.0, "on": "position"}),
@@ -340,8 +339,8 @@ def public_names() -> set[str]:
 
 INTERNAL = {  # types of results and base classes, and functions on compressed arrays
     "Policy", "agents.Parts", "features.Features", "kernels.Kernel", "planner.Solution", "planner.Evaluation",
-    "planner.action_values",
-    "planner.mean_under", "planner.policy_backup", "planner.start_distribution", "planner.from_start",
+    "features.Spec", "planner.action_values", "planner.mean_under", "planner.policy_backup",
+    "planner.start_distribution", "planner.from_start",
 }  # fmt: skip
 
 
@@ -493,6 +492,7 @@ class Ring(gymnasium.Env):
     def __init__(self, **wrong: Any) -> None:
         self.observation_space, self.action_space = _spaces()
         self.wrong, self.steps = wrong, 0
+        self.P = wrong.get("P", {x: {a: [(1.0, (x + a) % 4, float(a), False)] for a in range(2)} for x in range(4)})
         for name in ("observation_space", "action_space"):
             if name in wrong:
                 setattr(self, name, wrong[name])

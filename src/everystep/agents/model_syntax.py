@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from everystep import kernels
-from everystep.errors import EverystepError, whole_number
+from everystep.errors import EverystepError, check_type, shown, whole_number
 from everystep.kernels import Kernel
 from everystep.lsvi.costs.counts import CountSpec
 from everystep.lsvi.costs.gp import GP, POINTS
@@ -80,7 +80,7 @@ def kernel_values(kernel: Kernel | str | None = None) -> InKernel:
 
 
 def _kernel(kernel: Kernel | str | None) -> Kernel | None:
-    kernel = kernels.read(kernel) if isinstance(kernel, str) else kernel
+    kernel = kernels.parse(kernel) if isinstance(kernel, str) else kernel
     if kernel is not None and not isinstance(kernel, Kernel):
         raise ValueError(f"the kernel is {kernel!r}; give one of everystep.kernels, or its text")
     return kernel
@@ -123,8 +123,9 @@ def register_cost_model(name: str, make: Callable[..., CostSpec]) -> None:
 
     `make` returns its specification; its arguments are those in the parentheses: an optional kernel, then keywords.
     """
-    if not name.isidentifier() or name == AUTO or name in COST_MODELS:
-        raise EverystepError(f"cost model '{name}' cannot be registered: use a new identifier.")
+    if not isinstance(name, str) or not name.isidentifier() or name == AUTO or name in COST_MODELS:
+        raise EverystepError(f"cost model '{shown(name)}' cannot be registered: use a new identifier.")
+    check_type("make", make, Callable, "a function that returns the specification of the model")  # type: ignore[arg-type]
     COST_MODELS[name] = make
 
 

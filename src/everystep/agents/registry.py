@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from everystep.agents.resolve.context import setting_as_text
 from everystep.agents.settings import SETTINGS, SettingValues
-from everystep.errors import EverystepError, quoted, unknown
+from everystep.errors import EverystepError, check_type, quoted, unknown
 from everystep.lsvi.algorithm import Agent
 from everystep.lsvi.penalties import Floor
 from everystep.lsvi.protocols import Choice, CostModel, ValueModel
@@ -102,9 +102,11 @@ def register(
     **facts: Any,
 ) -> Callable[[Callable[[Parts], Agent]], Callable[..., Recipe]]:
     """Register a composition of parts as the agent `name`; `facts` are further fields of `AgentDefinition`."""
+    check_type("name", name, str, "the name of the agent as a string")
+    check_type("settings", settings, (tuple, list), "the names of its settings as a tuple")
     if name in REGISTERED:
         raise EverystepError(f"agent '{name}' is registered already; choose another name.")
-    if missing := [key for key in settings if key not in SETTINGS]:
+    if missing := [key for key in settings if not isinstance(key, str) or key not in SETTINGS]:
         raise unknown("setting", missing[0], SETTINGS, "`everystep list` shows all.")
 
     def decorate(compose: Callable[[Parts], Agent]) -> Callable[..., Recipe]:

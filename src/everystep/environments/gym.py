@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import math
 from typing import Any, SupportsFloat
 
 import numpy as np
 
 from everystep.environments.constraints import from_info, signed, violation
 from everystep.environments.rendering import WINDOW_SENTENCE, Moment, Picture, Window, text
-from everystep.errors import EverystepError, number_below, unknown
+from everystep.errors import EverystepError, check_type, number_below, real_number, shown, unknown
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.mdp.world import start_state, step
 from everystep.problems import REGISTERED
@@ -63,6 +64,8 @@ class CMDPEnv(gymnasium.Env[Any, Any]):
     def __init__(self, problem: FiniteCMDP | str, render_mode: str | None = None, **settings: Any) -> None:
         self.problem = _problem(problem, settings)
         modes = self.metadata["render_modes"]
+        if render_mode is not None and not isinstance(render_mode, str):
+            raise EverystepError(f"render_mode is {shown(render_mode)}; choose {', '.join(modes)}, or leave it out.")
         if render_mode == "human" and render_mode not in modes:
             raise EverystepError(WINDOW_SENTENCE)
         if render_mode is not None and render_mode not in modes:
@@ -152,6 +155,10 @@ class SixValueStep(gymnasium.Wrapper[Any, Any, Any, Any]):
     cost = sum_i max(constraint_i, 0), from `info`. Make it the outermost wrapper: others expect five values.
     """
 
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        _check_environment(env)
+        super().__init__(env)
+
     def step(self, action: Any) -> Any:
         obs, reward, terminated, truncated, info = self.env.step(action)
         return obs, reward, violation(from_info(info)), terminated, truncated, info
@@ -165,8 +172,9 @@ class FromSixValueStep(gymnasium.Wrapper[Any, Any, Any, Any]):
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], limit: float = 0.0) -> None:
+        _check_environment(env)
         super().__init__(env)
-        self.limit = float(signed(limit, lambda: f"limit is {limit}")[0])
+        self.limit = real_number("limit", limit, least=-math.inf)
 
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
         values: Any = self.env.step(action)
@@ -179,6 +187,10 @@ class FromSixValueStep(gymnasium.Wrapper[Any, Any, Any, Any]):
             g = signed(cost, lambda: f"the cost of a step is {cost}") - self.limit
             info = {**info, "constraint": g}
         return obs, reward, terminated, truncated, {**info, "cost": violation(info["constraint"])}
+
+
+def _check_environment(env: object) -> None:
+    check_type("env", env, gymnasium.Env, "a gymnasium environment")
 
 
 def _info(cost: np.ndarray, g: np.ndarray) -> dict[str, Any]:

@@ -430,7 +430,7 @@ def rebuild(
     """Features from the results of `to_json` and `arrays`. A custom function is not saved: pass it again."""
     try:
         made = _rebuild(json, arrays, function, "")
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
         raise EverystepError(f"saved features cannot be read ({error}); give features= again.") from None
     if not isinstance(made, Features):
         raise EverystepError(f"saved features are of kind {json.get('kind')}; give features= again.")

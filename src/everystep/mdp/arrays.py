@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from everystep.errors import EverystepError, shown, whole_number
+from everystep.errors import EverystepError, check_openable, path_from, shown, whole_number
 from everystep.files import name_from, read_npz, write_npz
 from everystep.mdp.cmdp import Factored, FiniteCMDP, Grid, Known, Noise
 from everystep.mdp.validation import numbers
@@ -155,8 +155,10 @@ def save_problem(problem: FiniteCMDP, path: str | Path) -> None:
 
 def read_problem(path: str | Path, horizon: int | None = None) -> FiniteCMDP:
     """A problem from an .npz file with P (or its factors phi and mu), r, g, start and horizon. Nothing is unpickled."""
+    file = path_from("path", path)
     try:
-        problem = _from_arrays(_read_fields(path, horizon), name_from(Path(path)))
+        check_openable(file)
+        problem = _from_arrays(_read_fields(file, horizon), name_from(file))
         problem.check()
     except EverystepError as error:
         raise EverystepError(f"problem '{path}': {error}") from None

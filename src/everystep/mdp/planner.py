@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from everystep.errors import EverystepError
+from everystep.errors import EverystepError, check_type, true_or_false
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.mdp.world import FEW, AnyArray, World, at_step, can_follow, expected, next_states
 
@@ -41,6 +41,8 @@ def solve(problem: FiniteCMDP, safe: bool = True) -> Solution:
 
     Exempt states (`problem.exempt`) may use any action; they are never entered.
     """
+    _check(problem)
+    safe = true_or_false("safe", safe)
     world, H, S = problem.world, problem.horizon, problem.states
     V = np.zeros((H + 1, S))
     policy = np.zeros((H, S), np.int32)
@@ -61,7 +63,13 @@ def solve(problem: FiniteCMDP, safe: bool = True) -> Solution:
 
 def most_likely_states(problem: FiniteCMDP, solution: Solution) -> list[int]:
     """The H + 1 states of an episode with the most likely start and, at each step, the most likely next state."""
+    check_type("solution", solution, Solution, "what es.planner.solve returns")
     x = int(np.argmax(start_distribution(problem)))
+    if solution.policy.shape != (problem.horizon, problem.states):
+        raise EverystepError(
+            f"solution has a policy of shape {solution.policy.shape}; give the solution of this problem, "
+            f"({problem.horizon}, {problem.states})."
+        )
     states = [x]
     for h in range(problem.horizon):
         here = np.zeros((problem.states, problem.actions))
@@ -136,8 +144,12 @@ def occupancy(problem: FiniteCMDP, policy: np.ndarray) -> np.ndarray:
 
 def distribution(problem: FiniteCMDP, policy: np.ndarray) -> np.ndarray:
     """A policy in any accepted form as (H, S, A) probabilities."""
+    _check(problem)
     H, S, A = problem.horizon, problem.states, problem.actions
-    policy = np.asarray(policy)
+    try:
+        policy = np.asarray(policy)
+    except ValueError:  # rows of different lengths
+        policy = np.array(None)
     if (
         np.issubdtype(policy.dtype, np.integer)
         and policy.shape in ((S,), (H, S))
@@ -155,9 +167,14 @@ def distribution(problem: FiniteCMDP, policy: np.ndarray) -> np.ndarray:
 
 def start_distribution(problem: FiniteCMDP) -> np.ndarray:
     """The mean distribution of start states: in a sequence of starts all entries have the same weight."""
+    _check(problem)
     if np.issubdtype(problem.start.dtype, np.integer):
         return np.bincount(problem.start, minlength=problem.states) / len(problem.start)
     return problem.start
+
+
+def _check(problem: object) -> None:
+    check_type("problem", problem, FiniteCMDP, "an es.FiniteCMDP")
 
 
 def from_start(problem: FiniteCMDP, V: np.ndarray) -> float:

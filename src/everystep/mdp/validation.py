@@ -82,7 +82,7 @@ def _kernel(given: Any) -> str:
     try:
         if not isinstance(text, str):
             raise ValueError("write a kernel such as rbf(2, on=position)")
-        kernels.read(text)
+        kernels.parse(text)
     except ValueError as error:
         raise EverystepError(f"kernel is '{shown(text)}'; {error}.") from None
     return text

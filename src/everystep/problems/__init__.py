@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from everystep.errors import EverystepError, check_openable, unknown
+from everystep.errors import EverystepError, check_openable, path_from, unknown
 from everystep.files import name_from
 from everystep.mdp.arrays import read_problem as from_arrays
 from everystep.mdp.cmdp import FiniteCMDP
@@ -47,7 +45,8 @@ __all__ = [
 
 def load(name: str, horizon: int | None = None) -> FiniteCMDP:
     """A registered problem by its name, or a problem from a file, whose ending selects the format."""
-    path = Path(name)
+    path = path_from("problem", name)
+    name = str(name)
     if name in REGISTERED:
         return _registered(name, horizon)
     if path.suffix in READERS:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any, NamedTuple, TypeVar
 
-from everystep.errors import EverystepError
+from everystep.errors import EverystepError, shown, true_or_false
 from everystep.mdp.cmdp import FiniteCMDP
 
 ENTRY_POINTS = "everystep.problems"
@@ -77,10 +77,17 @@ def register(name: str, *, gym_id: str | None = None, compared: bool | Compariso
     gym_id    the id of its gymnasium environment, such as mine/Pond-v0; None for no environment
     compared  whether `everystep compare` includes it; a `Comparison` also sets the episodes, parameters and settings
     """
-    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name):
-        raise EverystepError(f"name is '{name}'; use lower-case letters, digits and hyphens, such as frozen-lake.")
-    if gym_id is not None and not re.fullmatch(r"([\w-]+/)?[\w.-]+-v\d+", gym_id):
-        raise EverystepError(f"gym_id is '{gym_id}'; write it as mine/Pond-v0: a namespace, a name and a version.")
+    if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name):
+        raise EverystepError(
+            f"name is '{shown(name)}'; use lower-case letters, digits and hyphens, such as frozen-lake."
+        )
+    written = isinstance(gym_id, str) and re.fullmatch(r"([\w-]+/)?[\w.-]+-v\d+", gym_id)
+    if gym_id is not None and not written:
+        raise EverystepError(
+            f"gym_id is '{shown(gym_id)}'; write it as mine/Pond-v0: a namespace, a name and a version."
+        )
+    if not isinstance(compared, Comparison):
+        compared = true_or_false("compared", compared)
     comparison = compared if isinstance(compared, Comparison) else Comparison() if compared else None
 
     def add(make: Maker) -> Maker:

@@ -15,7 +15,7 @@ import numpy as np
 
 from everystep import files
 from everystep.environments.batch import Batch
-from everystep.errors import EverystepError, check_openable
+from everystep.errors import EverystepError, check_openable, check_type, path_from
 from everystep.files import read_npz
 
 ENDINGS = (".parquet", ".csv", ".npz")
@@ -25,7 +25,7 @@ SEVERAL = {"observation": "observations", "next_observation": "next_observations
 
 def read(path: str | Path, action_count: int | None = None) -> Batch:
     """Read a batch from a .parquet or .csv table, or from an .npz file whose arrays are named like the columns."""
-    file = Path(path)
+    file = path_from("path", path)
     try:
         if file.suffix not in ENDINGS:
             raise EverystepError(f"it ends in '{file.suffix}'; give {', '.join(ENDINGS)}.")
@@ -43,7 +43,8 @@ def read(path: str | Path, action_count: int | None = None) -> Batch:
 
 def write(batch: Batch, path: str | Path) -> Path:
     """Write a .parquet, .csv or .npz file from which `read` returns an equal batch; whole or not at all."""
-    file = Path(path)
+    check_type("batch", batch, Batch, "an es.logged.Batch")
+    file = path_from("path", path)
     if file.suffix not in ENDINGS:
         raise EverystepError(f"log '{path}': it ends in '{file.suffix}'; choose {', '.join(ENDINGS)}.")
     columns: dict[str, np.ndarray] = {}
