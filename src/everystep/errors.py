@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import math
 import operator
+import os
 import reprlib
 import stat
 from collections.abc import Iterable

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from everystep.errors import EverystepError, seed_number, whole_number
+from everystep.errors import EverystepError, seed_number, true_or_false, whole_number
 from everystep.features import spaces
 from everystep.features.maps import (
     ROUNDING,
@@ -76,7 +76,10 @@ def one_hot() -> Spec:
 def table(phi: Any, normalise: bool = False) -> Spec:
     """Features from a table: (S, A, d), or (S, e) crossed with actions. `normalise` divides by the largest norm."""
     try:
-        array = np.array(phi, np.float64)
+        given = np.asarray(phi)
+        if given.dtype.kind not in "biuf":
+            raise TypeError
+        array = given.astype(np.float64)
     except (TypeError, ValueError):
         raise EverystepError(
             "phi of table is not an array of numbers; give one of shape (S, A, d) or (S, e)."
@@ -85,7 +88,7 @@ def table(phi: Any, normalise: bool = False) -> Spec:
         raise EverystepError(f"phi of table has shape {array.shape}; give (S, A, d), or (S, e) to cross with actions.")
     if not np.isfinite(array).all():
         raise EverystepError(f"phi of table holds {array[~np.isfinite(array)][0]}; give finite numbers.")
-    return Spec("table", {"phi": array, "normalise": bool(normalise)})
+    return Spec("table", {"phi": array, "normalise": true_or_false("normalise", normalise)})
 
 
 def fourier(
@@ -146,7 +149,15 @@ def function(f: Callable[[Any], Any], d: int | None = None, crossed: bool = Fals
     if not callable(f):
         raise EverystepError(f"f of function is {f!r}; give a function of one observation.")
     d = d if d is None else whole_number("d of function", d)
-    return Spec("function", {"f": f, "d": d, "crossed": bool(crossed), "normalise": bool(normalise)})
+    return Spec(
+        "function",
+        {
+            "f": f,
+            "d": d,
+            "crossed": true_or_false("crossed", crossed),
+            "normalise": true_or_false("normalise", normalise),
+        },
+    )
 
 
 def joined(*specs: Spec) -> Spec:
@@ -157,7 +168,7 @@ def joined(*specs: Spec) -> Spec:
 
 
 def _with(constant: bool, spec: Spec) -> Spec:
-    return joined(spec, Spec("constant")) if constant else spec
+    return joined(spec, Spec("constant")) if true_or_false("constant", constant) else spec
 
 
 def _lengths(kind: str, value: Any) -> Any:

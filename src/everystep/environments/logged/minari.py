@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,7 +28,11 @@ def from_minari(data: Any, constraint: Constraint | None = None) -> Batch:
             "Minari data sets need minari, which is not installed; install it with pip install 'everystep[minari]'."
         ) from None
     if isinstance(data, str):
+        # Minari would create this folder, only to find no data set in it.
+        place = os.environ.get("MINARI_DATASETS_PATH", os.path.expanduser("~/.minari/datasets"))
         try:
+            if not os.path.isdir(place):
+                raise FileNotFoundError(place)
             data = minari.load_dataset(data)
         except FileNotFoundError:
             raise EverystepError(
