@@ -199,7 +199,7 @@ def discrete_actions(space: Any) -> int:
             raise EverystepError(f"the action space has {count} actions; give at most {MOST_ACTIONS}.")
         return count
     raise EverystepError(
-        f"the action space is {shown(space)}; agents choose among finitely many actions: make it Discrete, for instance "
+        f"the action space is {shown(space)}; agents choose among a finite number: make it Discrete, for instance "
         "with gymnasium.wrappers.TransformAction(env, lambda i: LIST[i], gymnasium.spaces.Discrete(len(LIST)))."
     )
 

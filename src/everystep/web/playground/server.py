@@ -2,7 +2,8 @@
 
 It answers GET for a fixed list of files, held in memory, and one WebSocket. It refuses everything else that another
 site could make a browser send: other host names (against DNS rebinding), other origins, bodies, long messages. No path
-from a browser is ever looked up on the disk.
+from a browser is ever looked up on the disk. Requests that arrive too slowly and connections that are too many are
+closed (`BoundedConnection`), and nothing that a visitor sends, or stops sending, prints a traceback.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import contextlib
 import errno
 import ipaddress
+import logging
 import socket
 import sys
 import threading
@@ -21,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from everystep.errors import EverystepError, shown
 
 try:
+    import h11
     import uvicorn
     from starlette.applications import Starlette
     from starlette.requests import Request
@@ -28,6 +31,7 @@ try:
     from starlette.routing import Route, WebSocketRoute
     from starlette.types import ASGIApp, Receive, Scope, Send
     from starlette.websockets import WebSocket, WebSocketDisconnect
+    from uvicorn.protocols.http.h11_impl import H11Protocol
 except ImportError as error:
     raise EverystepError(
         f"`everystep play` needs the package {error.name}, which is not installed; pip install 'everystep[play]'."
@@ -43,6 +47,9 @@ if TYPE_CHECKING:
 PORT = 8765
 COMPILING = "everystep-compile"  # the name of threads that may still be busy at the end
 TRY_AGAIN_LATER, TOO_MUCH = 1013, 1008
+REQUEST_SECONDS = 5.0  # to send a request whole
+ANSWER_SECONDS = 120.0  # to receive an answer whole: the largest file has four megabytes
+CONNECTIONS = 128  # at the same time: a browser opens up to seven, and there are at most twelve visitors
 STATIC = (
     *("board.js", "curves.js", "play.js", "painting.js", "form.js", "sharing.js", "lanes.js"),
     *("page.css", "board.css", "play.css"),
@@ -137,6 +144,76 @@ def _with_headers(send: Send) -> Send:
     return sending
 
 
+class BoundedConnection(H11Protocol):
+    """A connection with a time limit on every request and its answer, and a bound on the number of connections.
+
+    Where there are too many, the one that has been sending its request for longest is closed: so those who send half a
+    request and wait cannot keep others out.
+    """
+
+    _limit: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._set_limit(REQUEST_SECONDS)
+        if len(self.connections) > CONNECTIONS:
+            waiting = [each for each in self.connections if isinstance(each, BoundedConnection) and each._is_receiving]
+            oldest = min(waiting, key=lambda each: each._limit.when() if each._limit else 0.0, default=self)
+            oldest._drop()
+
+    def data_received(self, data: bytes) -> None:
+        if self._limit is None:
+            self._set_limit(REQUEST_SECONDS)
+        super().data_received(data)
+        self._update_limit()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._update_limit()
+
+    def handle_websocket_upgrade(self, event: Any) -> None:
+        self._clear_limit()  # pings limit how long a visitor is silent
+        super().handle_websocket_upgrade(event)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._clear_limit()
+        super().connection_lost(exc)
+
+    @property
+    def _is_receiving(self) -> bool:
+        """Whether no request, or a part of one, has arrived."""
+        begun = self.conn.their_state is h11.IDLE and (self.cycle is None or bool(self.conn.trailing_data[0]))
+        return begun or self.conn.their_state is h11.SEND_BODY
+
+    def _update_limit(self) -> None:
+        if self.transport.get_protocol() is not self or self._is_receiving:
+            return  # a WebSocket by now, or the limit that runs stays
+        self._clear_limit()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._set_limit(ANSWER_SECONDS)
+
+    def _set_limit(self, seconds: float) -> None:
+        self._clear_limit()
+        self._limit = self.loop.call_later(seconds, self._drop)
+
+    def _clear_limit(self) -> None:
+        if self._limit is not None:
+            self._limit.cancel()
+            self._limit = None
+
+    def _drop(self) -> None:
+        self._clear_limit()
+        self.transport.abort()
+
+
+class _CausedByVisitors(logging.Filter):
+    """Drops reports about what visitors send: it is their mistake, and their connection is closed."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        return not isinstance(error, UnicodeDecodeError | WebSocketDisconnect | ConnectionError)
+
+
 class QuietSocket:
     """A socket that ignores what is sent after the visitor has disconnected."""
 
@@ -193,6 +270,10 @@ def application(hosts: Hosts, warm: bool = True) -> ASGIApp:
     visitors: set[object] = set()
 
     async def serve_visitor(socket: WebSocket) -> None:
+        with contextlib.suppress(WebSocketDisconnect, ConnectionError):  # a visitor who vanishes has left, no more
+            await serve(socket)
+
+    async def serve(socket: WebSocket) -> None:
         await socket.accept()
         if len(visitors) >= protocol.VISITORS:
             sentence = f"{protocol.VISITORS} visitors are connected, the limit of this server; try again later."
@@ -275,9 +356,10 @@ def listening(host: str, port: int | None) -> socket.socket:
 
 
 def configuration(app: ASGIApp) -> uvicorn.Config:
-    """No log, and limits on what is read."""
+    """No log but the server's own errors, and limits on what is read and for how long."""
+    logging.getLogger("uvicorn.error").addFilter(_CausedByVisitors())
     return uvicorn.Config(
-        app, log_level="error", ws="websockets-sansio", ws_max_size=protocol.MESSAGE_BYTES,
+        app, log_level="error", http=BoundedConnection, ws="websockets-sansio", ws_max_size=protocol.MESSAGE_BYTES,
         ws_per_message_deflate=False, timeout_graceful_shutdown=2, server_header=False,
     )  # fmt: skip
 
