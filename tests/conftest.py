@@ -12,6 +12,8 @@ from pathlib import Path
 os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_backend_optimization_level=0"
 if version("jaxlib").startswith("0.10."):
     os.environ["XLA_FLAGS"] += " --xla_cpu_use_fusion_emitters=false"
+# Compiled programs are kept where a test wants them, never in the cache of the person who runs the tests.
+os.environ["EVERYSTEP_CACHE"] = "off"
 # Matrices are small: threads that wait for a share of them cost more than they do.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 

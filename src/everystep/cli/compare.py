@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from everystep.cli.shared import progress_bar, split_names
+from everystep.cli.shared import add_cache, progress_bar, split_names, use_cache
 from everystep.errors import EverystepError, count
 
 HELP = "run all agents on all problems that support them: Table 1, measured"
@@ -19,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--episodes", metavar="K", help="number of episodes (each problem's default)")
     parser.add_argument("--table-only", action="store_true", help="run nothing: the table of the existing runs")
     parser.add_argument("--out", metavar="DIR", help="a folder of run folders (out/compare, or out/ablation)")
+    add_cache(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -38,6 +39,7 @@ def run(options: argparse.Namespace) -> None:
     from everystep.reports import comparison
 
     if not options.table_only:
+        use_cache(options)
         if options.ablation:
             prepared = comparison.ablation(problems, seeds, episodes)
         else:

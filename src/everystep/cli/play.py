@@ -6,6 +6,7 @@ import argparse
 import os
 import threading
 
+from everystep.cli.shared import add_cache, use_cache
 from everystep.errors import EverystepError, whole_number
 
 OWN_INTERRUPTS = True  # of the server
@@ -16,6 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", default="127.0.0.1", metavar="NAME", help="host name (127.0.0.1: this machine only)")
     parser.add_argument("--port", metavar="N", help="port; a free one is chosen if it is taken (8765)")
     parser.add_argument("--no-browser", action="store_true", help="print the address without opening a browser")
+    add_cache(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -25,6 +27,7 @@ def run(options: argparse.Namespace) -> None:
 
     from everystep.web.playground import server
 
+    use_cache(options)
     server.serve(options.host, port, browser=not options.no_browser)
     if any(thread.name.startswith(server.COMPILING) for thread in threading.enumerate()):
         os._exit(0)  # a compilation takes seconds and cannot be stopped, and its result is no longer needed

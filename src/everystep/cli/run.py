@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from everystep.cli.shared import (
+    add_cache,
     add_engine,
     announced,
     connected_cluster,
@@ -15,6 +16,7 @@ from everystep.cli.shared import (
     print_summary,
     run_with_progress,
     split_names,
+    use_cache,
 )
 from everystep.errors import EverystepError, count, seed_number, whole_number
 
@@ -48,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", metavar="DIR", help="the run folder to write; for a FILE, a folder of run folders")
     parser.add_argument("--dry-run", action="store_true", help="run nothing: show the runs, their time and memory")
     add_engine(parser)
+    add_cache(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -68,6 +71,7 @@ def run(options: argparse.Namespace) -> None:
     from everystep.experiments.run_folder import FolderState
 
     progress.check(options.log)
+    use_cache(options)
     with announced("preparing the runs"):
         runs = config.read(None if options.file is None else Path(options.file), _overrides(options, numbers))
     left = {}

@@ -30,6 +30,19 @@ def add_folder(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="DIR", help="the run folder")
 
 
+# --- compiled programs ------------------------------------------------------------------------------------------------
+def add_cache(parser: argparse.ArgumentParser) -> None:
+    """The argument of commands that compile."""
+    parser.add_argument("--no-cache", action="store_true", help="compile everything, and keep no compiled programs")
+
+
+def use_cache(options: argparse.Namespace) -> None:
+    """Keep compiled programs between commands, unless the user does not want it."""
+    from everystep.experiments import program_cache
+
+    program_cache.disable() if options.no_cache else program_cache.enable()
+
+
 # --- progress and interrupts ------------------------------------------------------------------------------------------
 @contextmanager
 def announced(doing: str) -> Iterator[Callable[[], None]]:

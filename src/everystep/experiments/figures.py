@@ -112,17 +112,28 @@ def _write(run: FinishedRun, page: Page, stem: Callable[[str], Path]) -> list[Pa
         return [path for name, figure in drawn.items() for path in save(figure, stem(name), page.endings)]
 
 
+DPI = 200
 UNDATED: dict[str, dict[str, Any]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 
 
 def save(figure: Figure, stem: Path, endings: Sequence[str] = SCREEN.endings) -> list[Path]:
     """Write `stem`.png and `stem`.svg, or other endings: the same bytes for the same data."""
     stem.parent.mkdir(parents=True, exist_ok=True)
+    _lay_out(figure)
     paths = [stem.with_name(stem.name + ending) for ending in endings]
     for path, ending in zip(paths, endings, strict=True):
-        look: dict[str, Any] = {"dpi": 200, "facecolor": "white", "metadata": UNDATED.get(ending)}
+        look: dict[str, Any] = {"dpi": DPI, "facecolor": "white", "metadata": UNDATED.get(ending)}
         files.write(path, partial(figure.savefig, format=ending[1:], **look))
     return paths
+
+
+def _lay_out(figure: Figure) -> None:
+    """Place everything once, for all file types: matplotlib would do it again, and draw twice, for each of them."""
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        figure.set_dpi(DPI)
+        engine.execute(figure)
+        figure.set_layout_engine(None)
 
 
 def learning(problem: FiniteCMDP, curves: Mapping[str, Bands], page: Page = SCREEN) -> Figure:

@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -163,6 +164,8 @@ def _work(prepared: Experiment, out: Path, on_chunk: OnChunk | None, engine: Eng
     files.sweep(out)
     files.sign(work / "pid")
     request = run_folder.read_json(work / "request.json")
+    if request["figures"]:  # matplotlib takes a while to import, and the compiler leaves a core free
+        threading.Thread(target=import_module, args=("everystep.experiments.figures",), daemon=True).start()
     units, ledger = WorkUnits(prepared, request["batch"]), Ledger(work, _context(work, engine.device))
     try:
         with jax.enable_x64(True):
