@@ -250,6 +250,8 @@ def _engine(file: File, content: Mapping[str, Any], flags: Overrides) -> EngineC
 # --- problems ---------------------------------------------------------------------------------------------------------
 def _problems(file: File, content: Mapping[str, Any], flags: Overrides) -> list[tuple[str, FiniteCMDP, int | None]]:
     """For each problem the name of its run folder, the problem, and its number of episodes if it has its own."""
+    if flags.horizon is not None:
+        needs.check_horizon(flags.horizon)
     if flags.problem is not None:
         problem = problems.load(flags.problem, flags.horizon)
         return [(problem.name, problem, None)]

@@ -79,12 +79,17 @@ USUAL = {"agents": 3, "seeds": 32, "episodes": 1000}
 
 def check_counts(agents: int, seeds: int, episodes: int, problem: FiniteCMDP) -> None:
     """Raise if a number alone makes a run impossible, whatever its agents are."""
-    drawn = lambda horizon: local.workers() * _draws(horizon, problem.constraints)
-    memory.check("a chunk of episodes", {"horizon": problem.horizon}, drawn, {})
+    check_horizon(problem.horizon, problem.constraints)
     least = lambda agents, seeds, episodes: _bookkeeping(agents, seeds) + 2.0 * episodes * BYTES_OF_A_ROW
     memory.check("this run", {"agents": agents, "seeds": seeds, "episodes": episodes}, least, USUAL)
     if episodes > memory.LONGEST:
         raise EverystepError(f"episodes is {memory.shown(episodes)}; give at most {memory.LONGEST}.")
+
+
+def check_horizon(horizon: int, constraints: int = 1) -> None:
+    """Raise if an episode has too many steps to run, whatever the problem is."""
+    drawn = lambda horizon: local.workers() * _draws(horizon, constraints)
+    memory.check(f"{CHUNK} episodes", {"horizon": horizon}, drawn, {})
 
 
 def _draws(horizon: float, constraints: int) -> float:

@@ -33,24 +33,23 @@ def check(
 ) -> None:
     """Raise if `needed(**sizes)` bytes are more than are `free` (default: memory, now).
 
-    To blame is the size furthest above its `usual` value, among those that could be made small enough to fit alone.
+    To blame is the size furthest above its `usual` value, among those that need not go below it to fit; if there is
+    none, all that are above.
     """
     free = free_memory() if free is None else free
     taken = _counted(needed, sizes)
     if taken <= free:
         return
     fits = {name: _largest(needed, sizes, name, free) for name in sizes}
-    able = [name for name in sizes if fits[name] >= 1]
-    excess = lambda name: sizes[name] / max(usual.get(name, 1), 1)
+    excess = lambda name: sizes[name] // max(usual.get(name, 1), 1)
+    above = sorted((name for name in sizes if excess(name) > 1), key=excess, reverse=True) or list(sizes)
+    enough = [name for name in above if fits[name] >= min(usual.get(name, 1), sizes[name])]
+    worst = enough[0] if enough else above[0] if len(above) == 1 and fits[above[0]] else None
     would = f"{what} would take {amount(taken)} of {kind}, and {amount(free)} are free"
-    if able:
-        worst = max(able, key=excess)
+    if worst is not None:
         raise EverystepError(f"{worst} is {shown(sizes[worst])}: {would}; give at most {fits[worst]}.")
-    given = sorted((name for name in sizes if excess(name) > 1), key=excess, reverse=True) or list(sizes)
-    raise EverystepError(
-        f"{' and '.join(f'{name} is {shown(sizes[name])}' for name in given)}: {would}; "
-        f"{f'give a smaller {given[0]}' if len(given) == 1 else 'make all of them smaller'}."
-    )
+    remedy = f"give a smaller {above[0]}" if len(above) == 1 else "make all of them smaller"
+    raise EverystepError(f"{' and '.join(f'{name} is {shown(sizes[name])}' for name in above)}: {would}; {remedy}.")
 
 
 def _counted(needed: Callable[..., float], sizes: Mapping[str, int]) -> float:
