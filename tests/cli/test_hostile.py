@@ -45,7 +45,7 @@ def written(tmp_path):
     ("flags", "sentence"),
     [
         (["--horizon", "1e18"], "horizon is 1e18; give a whole number from 1 to 2147483647."),
-        (["--horizon", "2147483647"], "horizon is 2147483647: the optimum of this problem"),
+        (["--horizon", "2147483647"], "horizon is 2147483647: 500 episodes would take"),
         (["--episodes", "1e30"], "episodes is 1e30; give a whole number from 1 to"),
         (["--seed0", "9" * 5000], "seed0 is 999"),
         (["--set", f"beta={LONG}"], "setting beta of lsvi-ae is 'xxx"),
