@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from everystep import agents
+from everystep.agents.settings import BETA, LAM
 from everystep.experiments import figures, needs, run_folder, tables
 from everystep.experiments.experiment import Experiment, prepare
 from everystep.experiments.result import Result
@@ -22,7 +23,7 @@ LEARNED = 0.97  # the share of the safe optimum that counts as learned
 STEP_INDEXED = {"share_values": False, "share_costs": False}
 LITERAL = {
     "same widths": agents.lsvi_ae(**STEP_INDEXED),
-    "wider bonus, beta = 1": agents.lsvi_ae(**STEP_INDEXED, beta=1.0),
+    "wider bonus, beta = 0.1": agents.lsvi_ae(**STEP_INDEXED, beta=0.1),
     "printed radii": agents.lsvi_ae(**STEP_INDEXED, radius="paper"),
 }
 LONGER, LITERAL_SEEDS, LONG_SEEDS = 20, 16, 4
@@ -109,9 +110,9 @@ class Findings(NamedTuple):
             f"Algorithm 1 as printed, one estimator for each step, {'reproduces' if learned else 'does not reproduce'} "
             f"in {K} episodes: it ends at {short[0]:.2f} with the same widths, {short[1]:.2f} with a wider bonus and "
             f"{short[2]:.2f} with the printed radii, because {why}. In {long} episodes it ends at {later[1]:.2f} with "
-            f"the wider bonus, but at {later[0]:.2f} with the same widths, whose bonus (at most beta / sqrt(lam) = 2 "
-            f"per step) was tuned for shared estimators, and at {later[2]:.2f} with the printed radii, which exceed "
-            "every reward and cost at d = 400."
+            f"the wider bonus, but at {later[0]:.2f} with the same widths, whose bonus (at most beta / sqrt(lam) = "
+            f"{BETA / LAM**0.5:.2f} of the range of rewards per step) was tuned for shared estimators, and at "
+            f"{later[2]:.2f} with the printed radii, which exceed every reward and cost at d = 400."
         )
 
     def _agents(self) -> list[dict[str, dict[str, float]]]:
