@@ -58,7 +58,7 @@ def test_files_are_moved_into_a_folder_beside_those_that_stay_with_one_of_them_l
     out = tmp_path / "out"
     (out / "figures").mkdir(parents=True)
     (out / "mine.txt").write_text("stays", encoding="utf-8")
-    (out / "figures" / "map.svg").write_text("old", encoding="utf-8")
+    files.write_output(out / "figures" / "map.svg", lambda file: file.write(b"old"))
     moved, rename = [], files._rename
     monkeypatch.setattr(files, "_rename", lambda source, target: (moved.append(target.name), rename(source, target)))
     with files.replacing(out, last="spec.json") as partial:
@@ -70,7 +70,8 @@ def test_files_are_moved_into_a_folder_beside_those_that_stay_with_one_of_them_l
     found = {str(path.relative_to(out)): path.read_text(encoding="utf-8") for path in out.rglob("*") if path.is_file()}
     assert found == {
         "mine.txt": "stays", "a.txt": "new", "spec.json": "new", "figures/map.svg": "new", "z.txt": "new",
-    }  # fmt: skip
+    } | {name: found[name] for name in (".everystep.sha256", "figures/.everystep.sha256")}  # fmt: skip
+    assert "mine.txt" not in files.recorded(out)
 
 
 def test_what_a_killed_process_left_is_swept_away_and_nothing_else(tmp_path):

@@ -169,6 +169,8 @@ def path_from(field: str, value: object) -> Path:
         path = Path(value)  # type: ignore[arg-type]
     except TypeError:
         raise EverystepError(f"{field} is {shown(value)}; give a path.") from None
+    if value == "":
+        raise EverystepError(f"{field} is empty; give a path.")  # it would mean the current folder
     if "\0" in str(path):
         raise EverystepError(f"{field} is {shown(value)}; give a path without null characters.")
     return path

@@ -3,20 +3,27 @@
 A file is written under a temporary name in the same folder, flushed to the disk and renamed; then its folder is
 flushed, so that the new name survives a power failure. No other module renames or moves anything: `_rename` is the one
 place where a finished path appears. A folder is locked by a lock on the folder itself, which ends with its process.
+
+What is written for a user never replaces anything but a file that this software wrote: `check_place` decides. What it
+wrote is recorded beside it, in `.everystep.sha256`: checksums in the format of the tool `sha256sum`. The same list
+tells a reader whether a file was altered since.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
+import re
 import shutil
+import stat
 import sys
 import uuid
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -26,6 +33,16 @@ import numpy as np
 from everystep.errors import EverystepError
 
 PARTIAL = ".partial"  # ending of the temporary names
+RECORD = ".everystep.sha256"  # in every folder that holds output: the checksums of what this software wrote there
+DEEPEST = 40  # levels of a JSON file: nothing that this software writes has more than eight
+KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+}
 
 
 class Seal(NamedTuple):
@@ -37,19 +54,12 @@ class Seal(NamedTuple):
 
 # --- into place -------------------------------------------------------------------------------------------------------
 def write(path: Path, content: Callable[[BinaryIO], Any]) -> Seal:
-    """Write a file whole; `content` receives the open file. On an error the previous file stays."""
-    partial = _temporary(path.parent)
-    try:
-        with partial.open("wb") as file:
-            content(file)
-            file.flush()
-            os.fsync(file.fileno())
-        sealed = seal(partial)
+    """Write a file whole, in a folder that this software is filling; `content` receives the open file.
+
+    On an error the previous file stays. A file for a user is written by `write_output`.
+    """
+    with _written(path, content) as (partial, sealed):
         _rename(partial, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
-        raise
     sync_folder(path.parent)
     return sealed
 
@@ -64,30 +74,56 @@ def write_json(path: Path, content: Any) -> Seal:
     return write_text(path, json.dumps(content, indent=2) + "\n")
 
 
+def write_output(path: Path, content: Callable[[BinaryIO], Any], force: bool = False) -> None:
+    """`write` for a file that a user named, where `check_place` allows it."""
+    check_place(path, force)
+    with _written(path, content) as (partial, sealed):
+        _record(path.parent, {path.name: sealed.sha256})
+        check_place(path, force)
+        _rename(partial, path)
+    sync_folder(path.parent)
+
+
 @contextmanager
-def replacing(folder: Path, last: str = "") -> Iterator[Path]:
+def _written(path: Path, content: Callable[[BinaryIO], Any]) -> Iterator[tuple[Path, Seal]]:
+    """A temporary file with this content beside `path`, flushed; on an error nothing of it is left."""
+    partial = _temporary(path.parent)
+    try:
+        with partial.open("wb") as file:
+            content(file)
+            file.flush()
+            os.fsync(file.fileno())
+        yield partial, seal(partial)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def replacing(folder: Path, last: str = "", force: bool = False) -> Iterator[Path]:
     """`filling`, where an error of the operating system becomes a sentence."""
     try:
-        with filling(folder, last) as partial:
+        with filling(folder, last, force) as partial:
             yield partial
     except OSError as error:
         raise cannot_write(folder, error) from None
 
 
 @contextmanager
-def filling(folder: Path, last: str = "") -> Iterator[Path]:
+def filling(folder: Path, last: str = "", force: bool = False) -> Iterator[Path]:
     """Yield a temporary folder to fill; its files are then moved into `folder`. On an error nothing of it is left.
 
     A folder that does not exist appears at once. Into one that exists the files are moved one by one, each whole, the
-    one named `last` at the end; other files in it stay.
+    one named `last` at the end; other files in it stay. No file is moved if `check_place` refuses one of them.
     """
     partial = _temporary_for(folder)
     try:
         partial.mkdir()
         yield partial
-        target = folder.resolve()
-        if target.exists():
-            move_files(partial, target, last)
+        target = real(folder)
+        if exists(target):
+            move_files(partial, target, last, force)
         else:
             make_folder(target.parent)
             move_folder(partial, target)
@@ -105,21 +141,25 @@ def check_writable(folder: Path) -> None:
         raise cannot_write(folder, error) from None
 
 
-def move_files(source: Path, target: Path, last: str = "") -> None:
+def move_files(source: Path, target: Path, last: str = "", force: bool = False) -> None:
     """Move every file below `source` to the same place below `target`, the one named `last` after all others."""
-    files = sorted(path for path in source.rglob("*") if path.is_file())
+    files = sorted(path for path in source.rglob("*") if path.is_file() and path.name != RECORD)
+    places = {path: target / path.relative_to(source) for path in files}
+    check_places(target, [path.relative_to(source) for path in files], force)
     sync_all(files)
-    folders = {target}
+    for folder in sorted({place.parent for place in places.values()}):
+        folder.mkdir(parents=True, exist_ok=True)
+        _record(folder, {place.name: seal(path).sha256 for path, place in places.items() if place.parent == folder})
     for path in sorted(files, key=lambda path: path.name == last):
-        place = target / path.relative_to(source)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        _rename(path, place)
-        folders.add(place.parent)
-    sync_all(folders)
+        _rename(path, places[path])
+    sync_all({target, *(place.parent for place in places.values())})
 
 
 def move_folder(source: Path, target: Path) -> None:
     """Move a folder to a place where there is none."""
+    for folder in (source, *sorted(path for path in source.rglob("*") if path.is_dir())):
+        files = sorted(path for path in folder.iterdir() if path.is_file() and path.name != RECORD)
+        _record(folder, {path.name: seal(path).sha256 for path in files})
     sync_all([*source.rglob("*"), source])
     _rename(source, target)
     sync_folder(target.parent)
@@ -145,9 +185,10 @@ def sweep(folder: Path) -> None:
 def make_folder(folder: Path) -> None:
     """Create a folder and those above it, and flush their names."""
     _refuse_file(folder)
-    new = [path for path in (folder.resolve(), *folder.resolve().parents) if not os.path.exists(path)]
+    target = real(folder)
+    new = [path for path in (target, *target.parents) if not os.path.exists(path)]
     try:
-        folder.resolve().mkdir(parents=True, exist_ok=True)
+        target.mkdir(parents=True, exist_ok=True)
     except OSError:
         for path in new:
             with contextlib.suppress(OSError):
@@ -155,6 +196,11 @@ def make_folder(folder: Path) -> None:
         raise
     for path in new:
         sync_folder(path.parent)
+
+
+def real(path: Path) -> Path:
+    """The absolute path without symbolic links. Where they form a loop it stays, and its use is an OSError."""
+    return Path(os.path.realpath(path))
 
 
 def cannot_write(folder: Path, error: OSError) -> EverystepError:
@@ -189,7 +235,7 @@ def _temporary(folder: Path) -> Path:
 
 def _temporary_for(folder: Path) -> Path:
     """A temporary name inside `folder` if it exists, otherwise in the nearest folder above it that does."""
-    folder = folder.resolve()
+    folder = real(folder)
     _refuse_file(folder)
     return _temporary(next(path for path in (folder, *folder.parents) if exists(path)))
 
@@ -197,6 +243,106 @@ def _temporary_for(folder: Path) -> Path:
 def _rename(source: Path, target: Path) -> None:
     """Put a finished file or folder in its place: the only rename of the package."""
     os.replace(source, target)
+
+
+# --- what this software wrote -----------------------------------------------------------------------------------------
+def check_place(path: Path, force: bool = False) -> None:
+    """Raise unless a file may be put at `path`: the one place where it is decided.
+
+    Allowed are a name that is free, and a regular file that this software wrote there and nobody has changed. `force`
+    also allows any other regular file. A folder, a symbolic link, a device, a pipe or a socket is never replaced.
+    """
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        if not path.parent.is_dir():
+            raise
+        return
+    if not stat.S_ISREG(mode):
+        kind = KINDS.get(stat.S_IFMT(mode), "no regular file")
+        raise EverystepError(f"out '{path}' is {kind}, which is never replaced; choose another name.")
+    if not force and not _is_ours(path):
+        raise EverystepError(
+            f"out '{path}' exists and was not written by everystep, or was changed since; choose another name, or "
+            "replace it with --force (in Python: force=True)."
+        )
+
+
+def check_places(folder: Path, names: Iterable[str | Path], force: bool = False) -> None:
+    """`check_place` for files below a folder, none of them behind a symbolic link."""
+    for name in map(Path, names):
+        for above in reversed(name.parents):
+            inner = folder / above
+            if above != Path() and (inner.is_symlink() or (os.path.lexists(inner) and not inner.is_dir())):
+                kind = KINDS.get(stat.S_IFMT(os.lstat(inner).st_mode), "a file")
+                raise EverystepError(f"out '{inner}' is {kind}, not a folder; move it away, or choose another folder.")
+        if (folder / name).parent.is_dir():
+            check_place(folder / name, force)
+
+
+def recorded(folder: Path) -> dict[str, list[str]]:
+    """The checksums that a folder's record lists for each name, the newest last; lines that are none are ignored."""
+    path = folder / RECORD
+    found: dict[str, list[str]] = {}
+    try:
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            return {}
+        lines = path.read_bytes().split(b"\n")
+    except OSError:
+        return {}
+    for line in lines:
+        if match := re.fullmatch(rb"(\\?)([0-9a-f]{64})  (.+)", line):
+            name = re.sub(rb"\\(.)", lambda c: b"\n" if c[1] == b"n" else c[1], match[3]) if match[1] else match[3]
+            found.setdefault(os.fsdecode(name), []).append(match[2].decode())
+    return found
+
+
+def _record(folder: Path, checksums: Mapping[str, str]) -> None:
+    """Add checksums to the record of a folder, before the files are in place: one that is lost would lock them."""
+    known = recorded(folder)
+    new = {name: sha256 for name, sha256 in checksums.items() if known.get(name, [""])[-1] != sha256}
+    if not new:
+        return
+    path = folder / RECORD
+    if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
+        raise EverystepError(f"'{path}' is not a regular file, so what is written cannot be recorded; move it away.")
+    opened = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+    with os.fdopen(opened, "rb+", buffering=0) as file:
+        size = os.fstat(opened).st_size
+        file.seek(max(size - 1, 0))
+        cut_off = file.read(1) not in (b"", b"\n")  # a line that a power failure cut off
+        try:
+            lines = (b"\n" if cut_off else b"") + b"".join(_line(*each) for each in new.items())
+            if file.write(lines) != len(lines):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(opened)
+        except OSError:
+            os.truncate(opened, size)
+            raise
+
+
+def _line(name: str, sha256: str) -> bytes:
+    """A line of sha256sum, which escapes names with a backslash or a line feed."""
+    raw = os.fsencode(name)
+    escaped = raw.replace(b"\\", b"\\\\").replace(b"\n", b"\\n")
+    return (b"\\" if escaped != raw else b"") + sha256.encode() + b"  " + escaped + b"\n"
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a regular file is one that this software wrote under this name, unchanged."""
+    ours = recorded(path.parent).get(path.name)
+    return ours is not None and seal(path).sha256 in ours
+
+
+def altered(folder: Path, name: str) -> str | None:
+    """What is wrong with a file that the record of its folder lists; None if it is the one that was written."""
+    written = recorded(folder).get(name)
+    if written is None:
+        return "is not in the list of what was written"
+    try:
+        return None if seal(folder / name).sha256 == written[-1] else "was altered since it was written"
+    except OSError:
+        return "cannot be read"
 
 
 # --- on the disk ------------------------------------------------------------------------------------------------------
@@ -268,7 +414,32 @@ def _holder(pid_file: Path) -> str:
         return ""
 
 
-# --- arrays without pickle --------------------------------------------------------------------------------------------
+# --- JSON, and arrays without pickle ----------------------------------------------------------------------------------
+def read_json(path: Path) -> Any:
+    """The content of a JSON file; an OSError or a ValueError if it is none, or nested too deeply to be one of ours."""
+    check_regular(path)
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    level = [content]
+    for _ in range(DEEPEST):
+        level = [inner for each in level if isinstance(each, dict | list) for inner in _inside(each)]
+    if level:
+        raise ValueError("it is nested too deeply")
+    return content
+
+
+def _inside(content: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return content.values() if isinstance(content, dict) else content
+
+
+def check_regular(path: Path) -> None:
+    """An OSError if there is no regular file; to open a pipe would wait for ever."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+
+
 def read_npz(path: str | Path, wanted: Callable[[str], bool]) -> dict[str, np.ndarray]:
     """The arrays whose names are wanted; others are not read."""
     broken = EverystepError("it cannot be read as .npz. Write it with numpy.savez.")

@@ -20,7 +20,15 @@ from everystep import files as durable
 from everystep.experiments import run_folder
 
 INSIDE = {"w": "a write", "r": "a rename", "f": "a flush", "p": "filling the folder", "d": "removing .work"}
-FINISHED = {"episodes.parquet", "summary.json", "spec.json", "visits.npz", "problem.npz", "certificates.npz"}
+FINISHED = {
+    ".everystep.sha256",
+    "episodes.parquet",
+    "summary.json",
+    "spec.json",
+    "visits.npz",
+    "problem.npz",
+    "certificates.npz",
+}
 CHAIN = 10  # kills on the way of one run, at most
 
 

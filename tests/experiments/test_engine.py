@@ -11,7 +11,7 @@ import pytest
 
 from everystep import agents
 from everystep.errors import EverystepError
-from everystep.experiments import experiment, run_folder, runner
+from everystep.experiments import experiment, finished, runner
 from everystep.experiments.engines import local
 from everystep.problems.frozen_lake import from_map
 
@@ -70,7 +70,7 @@ def test_a_run_of_agents_side_by_side_fills_the_same_folder(small, tmp_path, as_
     runner.run(prepared, tmp_path / "beside", figures=False)
     monkeypatch.undo()
     alone = prepared.run()
-    beside = run_folder.read_curves(tmp_path / "beside", list(alone.curves["lsvi"]))
+    beside = finished.read(tmp_path / "beside").curves(list(alone.curves["lsvi"]))
     for label, columns in alone.curves.items():
         for name, column in columns.items():
             np.testing.assert_allclose(beside[label][name], column, 1e-12, 1e-12, err_msg=f"{label} {name}")

@@ -13,7 +13,7 @@ from killing import Child, contents
 
 import everystep as es
 from everystep import files as durable
-from everystep.experiments import checkpoints, experiment, run_folder, runner
+from everystep.experiments import checkpoints, experiment, run_folder, runner, summary
 
 KILLS = 30
 
@@ -221,11 +221,34 @@ def test_what_is_run_is_sealed_like_its_results(name, often, prepared, tmp_path)
     asked.write_bytes(before + b" ")  # as readable as it was
     with pytest.raises(es.EverystepError, match=f"{name}' was altered after the run was begun; restore it"):
         runner.resume(out)
+    (out / ".work" / durable.RECORD).unlink()  # the checkpoint holds the same checksums
+    with pytest.raises(es.EverystepError, match=f"{name}' was altered after the run was begun; restore it"):
+        runner.resume(out)
     asked.write_bytes(before[: len(before) // 2])
     with pytest.raises(es.EverystepError, match=r"cannot be read, so the run is unknown"):
         runner.resume(out)
     asked.write_bytes(before)
     runner.resume(out)
+
+
+@pytest.mark.parametrize("name", ["spec.json", "request.json", "problem.npz"])
+def test_what_is_run_is_sealed_from_the_start_before_any_checkpoint(name, prepared, tmp_path, monkeypatch):
+    out = tmp_path / "run"
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoints.Ledger, "commit", lambda self: None)
+        patched.setattr(checkpoints.Ledger, "commit_if_due", lambda self: None)
+        stop_after(1, prepared, out)
+    assert not list((out / ".work").glob("checkpoint-*"))
+    asked = out / ".work" / name
+    before = asked.read_bytes()
+    asked.write_bytes(before.replace(b"1200", b"1100") if name == "spec.json" else before + b" ")
+    for go_on in (lambda: runner.resume(out), lambda: runner.run(prepared, out), lambda: summary.text(out)):
+        with pytest.raises(es.EverystepError, match=r"was altered after the run was begun|a different, unfinished run"):
+            go_on()
+    (out / ".work" / durable.RECORD).unlink()
+    with pytest.raises(es.EverystepError, match="holds no record of the run that was begun, and no checkpoint"):
+        runner.resume(out)
+    assert not (out / "spec.json").exists()
 
 
 @pytest.mark.parametrize("cost", ["gp(rbf(1, on=position), points=growing)", "gp(rbf(1, on=position), fit=60)"])

@@ -30,7 +30,7 @@ def test_the_folder_holds_everything_the_result_does(result, tmp_path):
     with np.load(out / "visits.npz", allow_pickle=False) as visits:
         assert visits["lsvi-ae_500"].shape == (2, 9)
         assert sorted(visits.files) == sorted(["lsvi-ae_500", "lsvi-ae_end", "lsvi_500", "lsvi_end"])
-    names = {path.name for path in (out / "figures").iterdir()}
+    names = {path.name for path in (out / "figures").glob("[!.]*")}
     assert names == {f"{stem}.{end}" for stem in ("map", "learning", "heatmap", "regret") for end in ("png", "svg")}
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["run"]  # nothing half-written beside it
 
@@ -99,4 +99,4 @@ def test_a_problem_without_a_map_gets_the_figures_it_can_have(tmp_path):
     rng = np.random.default_rng(0)
     problem = es.FiniteCMDP(rng.dirichlet(np.ones(3), size=(3, 2)), rng.random((3, 2)), -np.ones((3, 2)), horizon=2)
     out = es.run(problem, "lsvi-ae", episodes=5, seeds=2).save(tmp_path / "run")
-    assert {path.stem for path in (out / "figures").iterdir()} == {"learning", "regret"}
+    assert {path.stem for path in (out / "figures").glob("[!.]*")} == {"learning", "regret"}

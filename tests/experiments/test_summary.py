@@ -8,8 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import everystep as es
+from everystep import files
 from everystep.cli import main
-from everystep.experiments import checkpoints, experiment, reductions, run_folder, runner, summary
+from everystep.experiments import checkpoints, experiment, finished, reductions, run_folder, runner, summary
+from everystep.experiments import rows as stream
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +30,9 @@ def folder(prepared, tmp_path_factory):
 @pytest.mark.quick
 @pytest.mark.parametrize("rows", [100, 2**17])
 def test_a_stream_of_rows_gives_the_numbers_of_the_summary(rows, folder, monkeypatch):
-    monkeypatch.setattr(summary, "SLICE", rows)
-    streamed, written = summary.finished(folder), json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    monkeypatch.setattr(stream, "SLICE", rows)
+    streamed = summary.of_finished(finished.read(folder))
+    written = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     assert streamed.keys() == written.keys()
     for label, numbers in written["agents"].items():
         assert streamed["agents"][label].keys() == numbers.keys()
@@ -100,7 +103,10 @@ def test_damaged_folders_are_said_in_a_sentence(prepared, folder, tmp_path, caps
     part = next((tmp_path / "half" / ".work").glob("part-*"))
     part.write_bytes(part.read_bytes()[:1000])
     shutil.copytree(folder, tmp_path / "whole")
-    for name, said in (("half", "unfinished run with a file that is damaged"), ("whole", "not written by")):
+    for name, said in (
+        ("half", "unfinished run with a file that is damaged"),
+        ("whole", "summary.json' was altered since it was written"),
+    ):
         (tmp_path / "whole" / "summary.json").write_text("{}", encoding="utf-8")
         assert main.main(["summary", str(tmp_path / name)]) == 2
         assert said in capsys.readouterr().err
@@ -116,7 +122,10 @@ def test_a_bit_that_was_turned_in_the_rows_is_noticed(folder, tmp_path):
     first = where.dictionary_page_offset or where.data_page_offset
     data[first + where.total_compressed_size // 2] ^= 1
     path.write_bytes(data)
+    with pytest.raises(es.EverystepError, match=r"episodes\.parquet' was altered since it was written"):
+        summary.text(tmp_path / "run")
+    (tmp_path / "run" / files.RECORD).unlink()  # the pages carry checksums of their own
     with pytest.raises(es.EverystepError, match="cannot be read as the rows of this run"):
         summary.text(tmp_path / "run")
-    with pytest.raises(es.EverystepError, match="cannot be read"):
-        run_folder.read_curves(tmp_path / "run", ("value",))
+    with pytest.raises(es.EverystepError, match="cannot be read as the rows of this run"):
+        finished.read(tmp_path / "run").curves(("value",))

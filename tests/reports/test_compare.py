@@ -9,7 +9,7 @@ import pytest
 import everystep as es
 from everystep import problems
 from everystep.cli import main
-from everystep.experiments import run_folder, statistics
+from everystep.experiments import finished, statistics
 from everystep.problems.registry import Comparison, ProblemDefinition
 from everystep.reports import comparison
 
@@ -38,7 +38,7 @@ def test_every_row_is_measured_and_deleting_a_run_folder_deletes_its_rows(small,
     assert [(row.problem, row.agent) for row in table.rows] == [
         ("other", "lsvi-ae"), ("other", "lsvi"), ("tiny", "lsvi-ae"), ("tiny", "lsvi"),
     ]  # fmt: skip
-    curves = run_folder.read_curves(tmp_path / "tiny", ("violation", "regret"))
+    curves = finished.read(tmp_path / "tiny").curves(("violation", "regret"))
     ae, lsvi = (curves[name]["violation"] for name in ("lsvi-ae", "lsvi"))
     row = table.rows[3]
     assert row.violation.mean == pytest.approx(lsvi.sum(1).mean())
@@ -78,7 +78,7 @@ def test_a_damaged_run_folder_is_named_with_what_to_do(name, content, small, tmp
     assert command("--out", tmp_path, "--problems", "tiny") == 0
     (tmp_path / "tiny" / name).write_text(content, encoding="utf-8")
     assert table_only(tmp_path) == 2
-    assert "tiny' has files that cannot be read; remove it" in capsys.readouterr().err
+    assert f"{name}' was altered since it was written; restore it" in capsys.readouterr().err
 
 
 def test_agents_that_cannot_run_on_a_problem_are_left_out_with_the_reason(small, tmp_path, capsys):

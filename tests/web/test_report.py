@@ -11,7 +11,7 @@ from browser import chromium
 
 from everystep.cli import main
 from everystep.errors import EverystepError
-from everystep.experiments import experiment, rerun, statistics
+from everystep.experiments import experiment, finished, rerun, statistics
 from everystep.experiments.reductions import WINDOW
 from everystep.experiments.result import Result
 from everystep.problems import from_map, frozen_lake, streaming
@@ -247,7 +247,7 @@ def test_sixty_four_seeds_of_three_agents_fit_in_15_megabytes(tmp_path):
     rng, K = np.random.default_rng(0), 1000
     prepared = experiment.prepare(frozen_lake(), ["lsvi-ae", "lsvi", "lsvi-primal"], K, 64)
     curves = {label: {name: rng.random((64, K)) for name in report.COLUMNS[:4]} for label in prepared.agents}
-    visits = {f"{label}_500": np.zeros((64, 100)) for label in curves}
+    visits = {f"{label}_{when}": np.zeros((64, 100), int) for label in curves for when in (500, "end")}
     result = Result(prepared.problem, prepared.spec, curves, visits)
     np.savez(tmp_path / "visits.npz", **visits)
     (tmp_path / "summary.json").write_text(json.dumps(result.summary), encoding="utf-8")
@@ -257,7 +257,7 @@ def test_sixty_four_seeds_of_three_agents_fit_in_15_megabytes(tmp_path):
         [(k, 15, 99, 3, 1.0)] * (15 * K // len(when)), dict.fromkeys(watch.SUMMED, rng.random()),
     )  # fmt: skip
     film = watch.Film([frame(k) for k in when], {}, rng.random((K, 1, 15)))
-    run = rerun.Run(tmp_path, prepared.problem, prepared.spec, curves)
+    run = rerun.Run(finished.FinishedFolder(tmp_path, prepared.spec), prepared.problem, curves)
     text = report.page(run, report.FirstSeed(dict.fromkeys(curves, film), []))
     assert len(when) > 100
     assert len(text.encode()) < 15e6

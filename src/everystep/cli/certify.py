@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from everystep.cli.shared import add_folder
+from everystep.cli.shared import add_folder, add_force
 
 HELP = "which actions the cost intervals of a run certify as safe or unsafe"
 
@@ -15,9 +15,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--agent", action="append", default=[], metavar="A", help="draw this agent; may be repeated")
     parser.add_argument("--seed", metavar="S", help="the seed to draw (the first)")
     parser.add_argument("--step", default="1", metavar="H", help="the step to draw, if costs depend on it (1)")
+    add_force(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     from everystep.reports import certificates
 
-    print(certificates.run(Path(options.folder), options.agent, options.seed, options.step))
+    print(certificates.run(Path(options.folder), options.agent, options.seed, options.step, options.force))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from everystep.cli.shared import add_cache, progress_bar, split_names, use_cache
+from everystep.cli.shared import add_cache, add_force, add_out, progress_bar, split_names, use_cache
 from everystep.errors import EverystepError, count
 
 HELP = "run all agents on all problems that support them: Table 1, measured"
@@ -18,7 +18,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", default="32", metavar="N", help="number of seeds (32)")
     parser.add_argument("--episodes", metavar="K", help="number of episodes (each problem's default)")
     parser.add_argument("--table-only", action="store_true", help="run nothing: the table of the existing runs")
-    parser.add_argument("--out", metavar="DIR", help="a folder of run folders (out/compare, or out/ablation)")
+    add_out(parser, "a folder of run folders (out/compare, or out/ablation)")
+    add_force(parser)
     add_cache(parser)
 
 
@@ -38,6 +39,7 @@ def run(options: argparse.Namespace) -> None:
     from everystep.experiments import run_folder
     from everystep.reports import comparison
 
+    comparison.claim(out, options.force)
     if not options.table_only:
         use_cache(options)
         if options.ablation:
@@ -53,6 +55,6 @@ def run(options: argparse.Namespace) -> None:
         raise EverystepError(run_folder.how_to_finish(table.unfinished[0]))
     if not table.rows:
         raise EverystepError(f"out '{out}' holds no run folders; give a folder written by `everystep compare`.")
-    table.write(out)
+    table.write(out, options.force)
     print(table.text())
     print(f"\nWritten to {out}")

@@ -8,8 +8,8 @@ A command is a module of this package with a line of help (`HELP`), its argument
 from __future__ import annotations
 
 import argparse
-import io
 import os
+import re
 import sys
 import threading
 from collections.abc import Sequence
@@ -19,6 +19,7 @@ from typing import Any
 
 from everystep import __version__
 from everystep.cli import interrupts
+from everystep.cli.shared import printable
 from everystep.errors import EverystepError, shown
 
 POOL = "everystep-run"  # names of threads that compute, which end by themselves only when a compilation does
@@ -44,18 +45,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     As the program itself (without arguments) it does not wait for a compilation whose result is no longer needed.
     """
-    status = _main(arguments)
-    if arguments is None and status and any(thread.name.startswith(POOL) for thread in threading.enumerate()):
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError):
-                stream.flush()
-        os._exit(status)
+    with printable():
+        status = _main(sys.argv[1:] if arguments is None else arguments)
+        if arguments is None and status and any(thread.name.startswith(POOL) for thread in threading.enumerate()):
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(OSError, ValueError):
+                    stream.flush()
+            os._exit(status)
     return status
 
 
-def _main(arguments: Sequence[str] | None) -> int:
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # for names that the terminal cannot show, as on stderr
+def _main(arguments: Sequence[str]) -> int:
     try:
         try:
             options = parser().parse_args(arguments)
@@ -103,6 +103,12 @@ def parser() -> argparse.ArgumentParser:
 
 class Parser(argparse.ArgumentParser):
     """Reports an error in one line, like every other error of the command."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        for each in args or ():
+            if re.fullmatch("--[a-z0-9-]+=--", each):  # which argparse takes for an empty list
+                self.error(f"{each[:-3]} is '--'; give a value")
+        return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> Any:
         print(f"{self.prog}: {EverystepError(message)}. `{self.prog} --help` shows the usage.", file=sys.stderr)

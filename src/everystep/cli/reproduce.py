@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from everystep.cli.shared import add_cache, progress_bar, use_cache
+from everystep.cli.shared import add_cache, add_force, add_out, progress_bar, use_cache
 from everystep.errors import count
 
 HELP = "run the paper's experiment and report what reproduces"
@@ -14,7 +14,8 @@ HELP = "run the paper's experiment and report what reproduces"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", default="64", metavar="N", help="number of seeds (64)")
     parser.add_argument("--episodes", default="1000", metavar="K", help="number of episodes (1000)")
-    parser.add_argument("--out", default="out/paper", metavar="DIR", help="the run folder (out/paper)")
+    add_out(parser, "the run folder (out/paper)", default="out/paper")
+    add_force(parser)
     add_cache(parser)
 
 
@@ -27,10 +28,12 @@ def run(options: argparse.Namespace) -> None:
     use_cache(options)
     out = Path(options.out)
     runs = reproduction.prepare_paper_runs(seeds, episodes)
-    runs.claim(out)
+    runs.claim(out, options.force)
+    if out.is_dir():
+        report.check_place(out, None, options.force)
     with progress_bar(runs.episodes) as advance:
         findings = runs.run(advance)
-    findings.save(out)
+    findings.save(out, options.force)
     print(findings.text())
     print(f"\nWritten to {out}")
-    print(f"Report for the browser: {report.write(out, progress_bar)}")
+    print(f"Report for the browser: {report.write(out, progress_bar, force=options.force)}")

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from everystep.cli.shared import (
+    a_path,
     add_cache,
     add_engine,
+    add_out,
     announced,
     connected_cluster,
     print_note,
@@ -30,7 +32,7 @@ AGENTS = "lsvi-ae,lsvi,lsvi-primal"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "file", nargs="?", metavar="FILE", help="an experiment in TOML; flags override it (docs/runs.md)"
+        "file", nargs="?", type=a_path, metavar="FILE", help="an experiment in TOML; flags override it (docs/runs.md)"
     )
     parser.add_argument("--problem", metavar="P", help="a name, or a file: .txt, .npz, .npy, .csv, .png (see list)")
     parser.add_argument("--agents", metavar="A,B", help=f"names separated by commas ({AGENTS})")
@@ -47,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--certify", action="store_true", help="record per episode how many actions are certified, and how many falsely"
     )
-    parser.add_argument("--out", metavar="DIR", help="the run folder to write; for a FILE, a folder of run folders")
+    add_out(parser, "the run folder to write; for a FILE, a folder of run folders")
     parser.add_argument("--dry-run", action="store_true", help="run nothing: show the runs, their time and memory")
     add_engine(parser)
     add_cache(parser)

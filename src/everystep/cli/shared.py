@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import io
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +27,67 @@ def split_names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
+def a_path(text: str) -> str:
+    """The type of every argument that is a path: an empty one would mean the current folder."""
+    if not text or "\0" in text:
+        raise argparse.ArgumentTypeError(f"a path is {text!r}; give the name of a file or a folder")
+    return text
+
+
 def add_folder(parser: argparse.ArgumentParser) -> None:
     """The argument of commands that read a run folder."""
-    parser.add_argument("folder", metavar="DIR", help="the run folder")
+    parser.add_argument("folder", type=a_path, metavar="DIR", help="the run folder")
+
+
+def add_out(parser: argparse.ArgumentParser, help: str, metavar: str = "DIR", default: str | None = None) -> None:
+    """The path that a command writes to."""
+    parser.add_argument("--out", type=a_path, default=default, metavar=metavar, help=help)
+
+
+def add_force(parser: argparse.ArgumentParser) -> None:
+    """The permission to replace files that this command did not write."""
+    parser.add_argument(
+        "--force", action="store_true", help="also replace files that everystep did not write, or that were changed"
+    )
+
+
+# --- printing ---------------------------------------------------------------------------------------------------------
+@contextmanager
+def printable() -> Iterator[None]:
+    """The streams through which everything is printed: what a terminal cannot show is escaped, and no stream is closed.
+
+    A name of a file may hold bytes that are no text, and a terminal may know ASCII only. A stream that the caller has
+    closed is replaced by the null device; otherwise the next file to be opened would take its place.
+    """
+    before = sys.stdout, sys.stderr
+    with ExitStack() as opened:
+        for name in ("stdout", "stderr"):
+            stream = getattr(sys, name)
+            if stream is None:
+                setattr(sys, name, opened.enter_context(open(os.devnull, "w", encoding="utf-8")))
+            elif isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
+            elif getattr(stream, "encoding", None):
+                setattr(sys, name, _Escaping(stream))
+        try:
+            yield
+        finally:
+            sys.stdout, sys.stderr = before
+
+
+class _Escaping:
+    """A stream that gets only what its encoding can express."""
+
+    def __init__(self, stream: Any):
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        encoding = self._stream.encoding
+        self._stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 # --- compiled programs ------------------------------------------------------------------------------------------------
@@ -143,9 +203,10 @@ def _how_to_go_on(out: Path) -> str:
 
 def print_summary(out: Path, remark: str = "") -> None:
     """The table of a finished run, and where it is."""
-    from everystep.experiments import run_folder, tables
+    from everystep.experiments import finished, summary, tables
 
-    print(tables.summary(run_folder.read_json(out / "summary.json")))
+    run = finished.read(out)
+    print(tables.summary(run.summary() if run.sealed else summary.of_finished(run)))
     print(f"\n{out} {remark}" if remark else f"\nWritten to {out}")
 
 

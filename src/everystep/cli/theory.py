@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from everystep.cli.shared import add_cache, add_folder, progress_bar, use_cache
+from everystep.cli.shared import add_cache, add_folder, add_force, progress_bar, use_cache
 from everystep.errors import whole_number
 
 HELP = "compare a run with the paper's theorems: bounds, errors, coverage"
@@ -14,6 +14,7 @@ HELP = "compare a run with the paper's theorems: bounds, errors, coverage"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_folder(parser)
     parser.add_argument("--seeds", default="8", metavar="N", help="number of its seeds to run again and measure (8)")
+    add_force(parser)
     add_cache(parser)
 
 
@@ -23,4 +24,4 @@ def run(options: argparse.Namespace) -> None:
     from everystep.reports.theory import table
 
     use_cache(options)
-    print(table.run(Path(options.folder), seeds, progress_bar))
+    print(table.run(Path(options.folder), seeds, progress_bar, options.force))

@@ -25,7 +25,15 @@ from everystep.environments.policy import Policy
 from everystep.environments.resolve import EnvironmentInfo, ResolvedForTraining
 from everystep.environments.rollout import Stage, StepError, play
 from everystep.environments.stored_agent import StoredAgent
-from everystep.errors import LARGEST_MEASUREMENT, EverystepError, real_number, seed_number, unknown, whole_number
+from everystep.errors import (
+    LARGEST_MEASUREMENT,
+    EverystepError,
+    path_from,
+    real_number,
+    seed_number,
+    unknown,
+    whole_number,
+)
 from everystep.experiments import run_folder
 from everystep.experiments.experiment import versions
 from everystep.experiments.result import episode_columns
@@ -63,18 +71,22 @@ class Trained:
     spec: dict[str, Any]
     remarks: tuple[str, ...]
 
-    def save(self, out: str | Path) -> Path:
-        """Write a run folder: episodes.parquet, spec.json, policy/ (not by regressors). Refuse one in use."""
+    def save(self, out: str | Path, force: bool = False) -> Path:
+        """Write a run folder: episodes.parquet, spec.json, policy/ (not by regressors). Refuse one in use.
+
+        A file that another program wrote or changed is replaced only with `force`.
+        """
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        with run_folder.folder(Path(out), self.spec) as folder:
+        target = path_from("out", out)
+        with run_folder.folder(target, self.spec, force) as folder:
             with (folder / "episodes.parquet").open("wb") as file:
                 pq.write_table(pa.table(dict(self.episodes)), file, compression="zstd")
             if self.policy.can_be_saved:
                 self.policy.save(folder / "policy")
             files.write_json(folder / "spec.json", self.spec)
-        return Path(out)
+        return target
 
     def __str__(self) -> str:
         n, total = len(self.episodes["return"]), self.episodes["violation"].sum()

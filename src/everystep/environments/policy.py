@@ -73,8 +73,11 @@ class Policy:
         return h - 1
 
     # --- folders -----------------------------------------------------------------------------------------------------
-    def save(self, folder: str | Path) -> Path:
-        """Write policy.json and policy.npz into a folder, whole or not at all; an existing policy is replaced."""
+    def save(self, folder: str | Path, force: bool = False) -> Path:
+        """Write policy.json and policy.npz into a folder, whole or not at all; an existing policy is replaced.
+
+        A file that another program wrote or changed is replaced only with `force`.
+        """
         target, plan = path_from("folder of a policy", folder), self.plan
         if not self.can_be_saved:
             raise EverystepError(
@@ -95,7 +98,7 @@ class Policy:
             "cap": plan.cap,
             "spec": self.spec,
         }
-        with files.replacing(target) as partial:
+        with files.replacing(target, force=force) as partial:
             files.write_npz(partial / "policy.npz", arrays.items(), compressed=True)
             content["arrays"] = files.seal(partial / "policy.npz").sha256
             files.write_json(partial / "policy.json", {**content, "checksum": _checksum(content)})
@@ -111,7 +114,7 @@ class Policy:
         where = path_from("folder of a policy", folder)
         broken = EverystepError(f"policy '{shown(where)}' cannot be read; give a folder that Policy.save wrote.")
         try:
-            content = json.loads((where / "policy.json").read_text(encoding="utf-8"))
+            content = files.read_json(where / "policy.json")
             if content["format"] != FORMAT:
                 raise EverystepError(
                     f"policy '{shown(where)}' has format {shown(content['format'])}, and this version reads format "

@@ -120,16 +120,44 @@ class StoredUnits:
 def look(work: Path) -> StoredUnits:
     """What the last readable checkpoint of a run holds, while another process may be working on the run.
 
-    Nothing is verified or removed, and no carry is read.
+    Raises a ValueError if one of its parts is damaged. Nothing is removed, and no carry is read.
     """
     stored = StoredUnits(work)
     for listed in _readable_lists(work):
         stored.ignored = set(listed["ignored"])
-        for name in listed["files"]:
+        for name, seal in listed["files"].items():
             if name.startswith("part-"):
+                if fault := _fault(work / name, Seal(*seal)):
+                    raise ValueError(f"{name} {fault}")
                 stored.add_part(name)
         break
     return stored
+
+
+def check_request(work: Path) -> None:
+    """Raise if what is run was altered since the run was begun, by the record that was written with it.
+
+    A run that was begun before there were records has its checkpoints, which hold the same checksums. Without either it
+    is unknown what was begun, and nothing is lost by starting again.
+    """
+    known = files.recorded(work)
+    if not any(name in known for name in REQUEST_FILES):
+        if not any(work.glob("checkpoint-*.json")):
+            raise EverystepError(
+                f"'{work}' holds no record of the run that was begun, and no checkpoint; "
+                "remove the folder of the run to start again."
+            )
+        return
+    for name in REQUEST_FILES:
+        if files.altered(work, name):
+            raise _altered_request(work, name)
+
+
+def _altered_request(work: Path, name: str) -> EverystepError:
+    return EverystepError(
+        f"'{work / name}' was altered after the run was begun; "
+        "restore it, or remove the folder of the run to start again."
+    )
 
 
 class Ledger:
@@ -266,10 +294,7 @@ class Ledger:
         """Raise if the run was begun with other files, versions or another device."""
         differing = [key for key, value in self._context.items() if key in before and before[key] != value]
         if altered := [name for name in REQUEST_FILES if name in differing]:
-            raise EverystepError(
-                f"'{self._work / altered[0]}' was altered after the run was begun; "
-                "restore it, or remove the folder of the run to start again."
-            )
+            raise _altered_request(self._work, altered[0])
         if before != self._context:
             raise EverystepError(
                 f"'{self._work}' was begun with other {' and '.join(differing)} "
@@ -324,7 +349,7 @@ def _readable_lists(
 
 def _read_list(path: Path) -> dict[str, Any]:
     try:
-        listed = json.loads(path.read_text(encoding="utf-8"))
+        listed = files.read_json(path)
         checksum = listed.pop("checksum")
         wrong = checksum != _checksum(listed)
     except (OSError, ValueError, KeyError, AttributeError, TypeError):

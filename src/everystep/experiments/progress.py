@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
+from everystep import files
 from everystep.errors import EverystepError, unknown
 from everystep.experiments import run_folder, tables
 from everystep.experiments.estimate import duration
@@ -173,7 +174,10 @@ def _package() -> Any:
 @contextmanager
 def _writer(kind: str, out: Path) -> Iterator[Any]:
     check(kind)
-    writer = _package().SummaryWriter(logdir=str(log_folder(out)))
+    folder = log_folder(out)
+    if folder.is_symlink() or (files.exists(folder) and not folder.is_dir()):
+        raise EverystepError(f"log '{folder}' is not a folder; move it away, or choose another --out.")
+    writer = _package().SummaryWriter(logdir=str(folder))
     try:
         yield writer
     finally:
@@ -182,14 +186,14 @@ def _writer(kind: str, out: Path) -> Iterator[Any]:
 
 def log_folder(out: Path) -> Path:
     """The folder of logs: beside the run folder, which holds only the run."""
-    return out.resolve().with_name(out.resolve().name + "-logs")
+    return files.real(out).with_name(files.real(out).name + "-logs")
 
 
 def _curves(writer: Any, out: Path) -> None:
     """Write means over seeds by episode, at the episodes that a figure shows."""
-    from everystep.experiments import reductions
+    from everystep.experiments import finished, reductions
 
-    for label, curves in run_folder.read_curves(out, ("return", "violation")).items():
+    for label, curves in finished.read(out).curves(("return", "violation")).items():
         for name, curve in curves.items():
             mean = curve.mean(0)
             for k in reductions.shown_episodes(len(mean)):

@@ -14,14 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from everystep import __version__, problems
+from everystep import __version__
 from everystep.agents.model_syntax import AUTO
 from everystep.agents.registry import Recipe
 from everystep.agents.resolve.context import fingerprint
 from everystep.agents.settings import SETTINGS
 from everystep.errors import EverystepError
-from everystep.experiments import run_folder
+from everystep.experiments import finished
 from everystep.experiments.experiment import Experiment, prepare
+from everystep.experiments.finished import FinishedFolder
 from everystep.experiments.result import Result
 from everystep.files import read_npz
 from everystep.mdp.cmdp import FiniteCMDP
@@ -33,10 +34,17 @@ NEEDED = ("regret", "value", "violation")
 class Run:
     """What is read of a run folder: its problem, its spec, and columns (seeds, K) of each agent."""
 
-    folder: Path
+    opened: FinishedFolder
     problem: FiniteCMDP
-    spec: dict[str, Any]
     curves: dict[str, dict[str, np.ndarray]]
+
+    @property
+    def folder(self) -> Path:
+        return self.opened.folder
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        return self.opened.spec
 
     def again(self, seeds: int) -> Experiment:
         """The same experiment on the first `seeds` of its seeds; raises if it would not be the same."""
@@ -65,12 +73,7 @@ class Run:
 
     def result(self) -> Result:
         """The columns that were read as a result, from which figures and pages are made."""
-        try:
-            visits = read_npz(self.folder / "visits.npz", lambda key: True)
-        except EverystepError:
-            raise EverystepError(
-                f"'{self.folder}' has no readable visits.npz; run it again into another folder."
-            ) from None
+        visits = self.opened.visits(self.problem.states)
         return Result(self.problem, self.spec, self.curves, visits)
 
     def check(self, label: str, value: np.ndarray, violation: np.ndarray) -> None:
@@ -107,12 +110,16 @@ class Run:
         own = self.problem.features
         if recorded == "one-hot" or (own is not None and recorded == fingerprint(own)):
             return recorded if recorded == "one-hot" else AUTO
+        missing = EverystepError(
+            f"'{self.folder}' has no features.npz with the features of {label}; run it again into another folder."
+        )
+        if not self.opened.has("features.npz"):
+            raise missing
+        path, key = self.opened.file("features.npz"), f"{label}_features"
         try:
-            return read_npz(self.folder / "features.npz", lambda key: key == f"{label}_features")[f"{label}_features"]
+            return read_npz(path, lambda name: name == key)[key]
         except (EverystepError, KeyError):
-            raise EverystepError(
-                f"'{self.folder}' has no features.npz with the features of {label}; run it again into another folder."
-            ) from None
+            raise missing from None
 
 
 def _can_be_set(key: str, value: Any) -> bool:
@@ -130,15 +137,5 @@ def _is_hash(value: Any) -> bool:
 
 def read(folder: Path, columns: Sequence[str] = NEEDED) -> Run:
     """A run folder with these columns; raises if it is none."""
-    run_folder.refuse_unfinished(folder)
-    if not (folder / "spec.json").is_file():
-        raise EverystepError(f"'{folder}' holds no run; give a folder written by `everystep run`.")
-    try:
-        spec = run_folder.read_spec(folder)
-        problem = problems.from_arrays(folder / "problem.npz")
-        curves = run_folder.read_curves(folder, columns)
-    except run_folder.NotAnExperimentError:
-        raise
-    except Exception:  # the errors of damaged files are not documented
-        raise EverystepError(f"'{folder}' has files that cannot be read; run it again into another folder.") from None
-    return Run(folder, problem, spec, curves)
+    opened = finished.read(folder)
+    return Run(opened, opened.problem(), opened.curves(columns))

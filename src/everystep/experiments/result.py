@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from everystep.errors import path_from
 from everystep.experiments import reductions, statistics
 from everystep.mdp import certificates, planner
 from everystep.mdp.cmdp import FiniteCMDP
@@ -91,13 +92,17 @@ class Result:
         """What the cost intervals of each agent certify at the end."""
         return dict(self.summary["certificates"])
 
-    def save(self, out: str | Path, figures: bool = True) -> Path:
-        """Write the run folder; refuse one that holds a different run."""
+    def save(self, out: str | Path, figures: bool = True, force: bool = False) -> Path:
+        """Write the run folder; refuse one that holds a different run.
+
+        A file that another program wrote or changed is replaced only with `force`.
+        """
         from everystep.experiments import run_folder
 
-        with run_folder.folder(Path(out), self.spec) as folder:
+        target = path_from("out", out)
+        with run_folder.folder(target, self.spec, force) as folder:
             run_folder.fill(self, folder, figures)
-        return Path(out)
+        return target
 
 
 # --- columns ----------------------------------------------------------------------------------------------------------

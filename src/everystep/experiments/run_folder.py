@@ -5,14 +5,16 @@ summary.json      means over seeds with intervals             problem.npz   the 
 visits.npz        visits of each state, after 500 and at the end  figures/  PNG and SVG
 features.npz      features passed to an agent from Python, if any
 certificates.npz  the ends of every cost interval at the end    kernels.json  fitted kernels, if any
+.everystep.sha256 the checksums of these files (see files.py)
 
-The folder of an unfinished run holds .work/ (see checkpoints.py), and nothing else in it is read.
+The folder of an unfinished run holds .work/ (see checkpoints.py), and nothing else in it is read. finished.py reads the
+folder of a finished run.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
@@ -32,6 +34,12 @@ if TYPE_CHECKING:
 WORK = ".work"
 TRAINING = "training"  # the `kind` in a spec.json that `train` wrote; that of an experiment has none
 ROWS = 2**17  # of a row group, at most: whole seeds where they fit
+OUTPUTS = (  # of any run
+    "episodes.parquet", "spec.json", "summary.json", "problem.npz", "visits.npz", "features.npz", "certificates.npz",
+    "kernels.json", "findings.txt", "policy/policy.npz", "policy/policy.json",
+    *(f"figures/{stem}{ending}" for stem in ("map", "learning", "heatmap", "regret", "literal")
+      for ending in (".png", ".svg")),
+)  # fmt: skip
 
 
 class NotAnExperimentError(EverystepError):
@@ -54,7 +62,7 @@ def inspect(out: Path, spec: dict[str, Any]) -> FolderState:
         if is_unfinished(out):
             _refuse_another(out, out / WORK, spec)
             return FolderState.UNFINISHED
-        if out.is_dir() and any(not path.name.endswith(PARTIAL) for path in out.iterdir()):
+        if out.is_dir() and any(not path.name.endswith((PARTIAL, files.RECORD)) for path in out.iterdir()):
             _refuse_another(out, out, spec)
             return FolderState.FINISHED
     except OSError as error:
@@ -62,11 +70,15 @@ def inspect(out: Path, spec: dict[str, Any]) -> FolderState:
     return FolderState.NEW
 
 
-def claim(out: Path, spec: dict[str, Any]) -> None:
+def claim(out: Path, spec: dict[str, Any], force: bool = False) -> None:
     """Refuse a folder that cannot be written, or that holds anything but this run finished, before any work is done."""
     files.check_writable(out)
     refuse_unfinished(out)
-    inspect(out, spec)
+    if inspect(out, spec) is FolderState.FINISHED:
+        try:
+            files.check_places(files.real(out), OUTPUTS, force)
+        except OSError as error:
+            raise files.cannot_write(out, error) from None
 
 
 def _refuse_another(out: Path, where: Path, spec: dict[str, Any]) -> None:
@@ -106,7 +118,7 @@ def read_spec(folder: Path) -> dict[str, Any]:
 def read_json(path: Path) -> dict[str, Any]:
     """One of the JSON files of a run folder."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = files.read_json(path)
     except (OSError, ValueError):
         content = None
     if not isinstance(content, dict):
@@ -114,38 +126,11 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-def read_curves(folder: Path, columns: Sequence[str]) -> dict[str, dict[str, np.ndarray]]:
-    """Columns of episodes.parquet as (seeds, K), by agent, without those that an agent does not have."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    spec = read_spec(folder)
-    try:
-        shape = (len(spec["seeds"]), spec["episodes"])
-        # Given a path, pyarrow would interpret the names of its folders, and it cannot encode some of them.
-        with (folder / "episodes.parquet").open("rb") as opened:
-            file = pq.ParquetFile(opened, page_checksum_verification=True)
-            there = [name for name in columns if name in file.schema_arrow.names]
-            table = file.read(["agent", *there])
-        agents = table["agent"].to_numpy()
-        arrays = {name: table[name].to_numpy() for name in there}
-        valid = {name: table[name].is_valid().to_numpy() for name in there}
-        mine = {each["label"]: agents == each["label"] for each in spec["agents"]}
-        return {
-            label: {name: array[rows].reshape(shape) for name, array in arrays.items() if valid[name][rows].all()}
-            for label, rows in mine.items()
-        }
-    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
-        raise EverystepError(
-            f"out '{folder}' has an episodes.parquet or a spec.json that cannot be read; remove it and run it again."
-        ) from None
-
-
 @contextmanager
-def folder(out: Path, spec: dict[str, Any]) -> Iterator[Path]:
+def folder(out: Path, spec: dict[str, Any], force: bool = False) -> Iterator[Path]:
     """Yield a temporary folder to fill; its files are then moved into `out`. On an error nothing of it is left."""
-    claim(out, spec)
-    with files.replacing(out, last="spec.json") as partial:
+    claim(out, spec, force)
+    with files.replacing(out, "spec.json", force) as partial:
         yield partial
 
 

@@ -26,7 +26,7 @@ import numpy as np
 from everystep import files, problems
 from everystep.errors import EverystepError
 from everystep.experiments import needs, reductions, run_folder, work_units
-from everystep.experiments.checkpoints import REQUEST_FILES, Ledger, StoredUnits, WorkUnit
+from everystep.experiments.checkpoints import REQUEST_FILES, Ledger, StoredUnits, WorkUnit, check_request
 from everystep.experiments.engines import local
 from everystep.experiments.engines.protocol import Engine
 from everystep.experiments.engines.ray import Cluster, Tasks
@@ -117,6 +117,7 @@ def check_unfinished(out: Path) -> None:
 def begun(out: Path) -> Experiment:
     """The experiment that was begun in an unfinished folder."""
     work = out / WORK
+    check_request(work)
     try:
         spec, request = run_folder.read_spec(work), run_folder.read_json(work / "request.json")
         agents, problem = request["agents"], problems.from_arrays(work / "problem.npz")
@@ -161,6 +162,7 @@ def _recipes_as_json(prepared: Experiment) -> list[dict[str, Any]]:
 def _work(prepared: Experiment, out: Path, on_chunk: OnChunk | None, engine: Engine) -> None:
     """All that is left to do: work units, and then the finished files."""
     work = out / WORK
+    check_request(work)
     files.sweep(out)
     files.sign(work / "pid")
     request = run_folder.read_json(work / "request.json")

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from everystep import files, problems
+from everystep import files
 from everystep.errors import EverystepError, seed_number, unknown, whole_number
-from everystep.experiments import run_folder, tables
+from everystep.experiments import finished, tables
 from everystep.mdp import certificates
 from everystep.mdp.cmdp import FiniteCMDP
 
@@ -50,8 +50,8 @@ class CertifiedRun:
             raise EverystepError(f"seed is {seed}; the run has {first} to {last}.")
         return int(self.spec["seeds"].index(seed))
 
-    def draw(self, agents: list[str], seed: int, step: int) -> list[Path]:
-        """Write figures/certificates.png and .svg; no file for a problem that is not drawn on a grid."""
+    def draw(self, agents: list[str], seed: int, step: int, out: Path) -> list[Path]:
+        """Write figures/certificates.png and .svg into `out`; none for a problem that is not drawn on a grid."""
         panels = {label: self.labels(label, seed, step) for label in agents}
         if self.problem.grid is None or self.problem.actions != 4:
             return []
@@ -64,50 +64,23 @@ class CertifiedRun:
             label: ((labels == certificates.SAFE) & ~safe) | ((labels == certificates.UNSAFE) & safe)
             for label, labels in panels.items()
         }
-        p = {agent["label"]: agent["confidence"] for agent in self.spec["agents"]}
+        p = {agent["label"]: agent.get("confidence") for agent in self.spec["agents"]}
         drawing = certificate_figures.certificates(self.problem, panels, wrong, p)
-        return figures.save(drawing, self.folder / "figures" / "certificates")
-
-
-ENDS = ("lower", "upper")
-
-
-def _has_certificates(agent: dict[str, Any], bounds: dict[str, np.ndarray]) -> bool:
-    return f"{agent['label']}_lower" in bounds and "confidence" in agent
+        return figures.save(drawing, out / "figures" / "certificates")
 
 
 def read(folder: Path) -> CertifiedRun:
     """The certificates of a run folder."""
-    run_folder.refuse_unfinished(folder)
-    if not (folder / "spec.json").is_file():
-        raise EverystepError(f"'{folder}' holds no run; give a folder written by `everystep run`.")
-    try:
-        spec = run_folder.read_spec(folder)
-    except run_folder.NotAnExperimentError:
-        raise
-    except EverystepError:
-        raise EverystepError(f"'{folder}' has a spec.json that cannot be read; run it again elsewhere.") from None
-    try:
-        if not (folder / "certificates.npz").is_file():
-            raise EverystepError(
-                f"'{folder}' has no certificates.npz: no agent in it has a cost model; run lsvi-ae or lsvi-primal."
-            )
-        with (folder / "certificates.npz").open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            bounds = {name: file[name] for name in file.files}
-        problem = problems.from_arrays(folder / "problem.npz")
-        certified = [agent for agent in spec["agents"] if _has_certificates(agent, bounds)]
-        ends = [bounds[f"{agent['label']}_{end}"] for agent in certified for end in ENDS]
-        shape = (len(spec["seeds"]), problem.constraints, problem.states, problem.actions)
-        if not ends or any((len(end), *end.shape[2:]) != shape for end in ends):
-            raise ValueError
-    except EverystepError:
-        raise
-    except Exception:  # the errors of damaged files are not documented
-        raise EverystepError(f"'{folder}' has files that cannot be read; run it again into another folder.") from None
-    return CertifiedRun(folder, problem, spec, bounds)
+    opened = finished.read(folder)
+    if not opened.has("certificates.npz"):
+        raise EverystepError(
+            f"'{folder}' has no certificates.npz: no agent in it has a cost model; run lsvi-ae or lsvi-primal."
+        )
+    problem = opened.problem()
+    return CertifiedRun(folder, problem, opened.spec, opened.bounds(problem))
 
 
-def run(folder: Path, agents: list[str], seed: str | None, step: str) -> str:
+def run(folder: Path, agents: list[str], seed: str | None, step: str, force: bool = False) -> str:
     """Read a run, draw the figure, write certificates.json, and return the table."""
     certified = read(folder)
     for name in agents:
@@ -116,9 +89,10 @@ def run(folder: Path, agents: list[str], seed: str | None, step: str) -> str:
     first = certified.spec["seeds"][0]
     panels = agents or certified.agents[:PANELS]
     number = seed_number("seed", first if seed is None else seed)
-    drawn = certified.draw(panels, number, whole_number("step", step))
     summary = certified.summary
-    files.write_json(folder / "certificates.json", summary)
+    with files.replacing(folder, force=force) as partial:
+        drawn = certified.draw(panels, number, whole_number("step", step), partial)
+        files.write_json(partial / "certificates.json", summary)
     lines = [tables.certificates(summary, len(certified.spec["seeds"]))]
-    lines += [f"\nFigure for seed {number} at step {step}: {drawn[0]}"] if drawn else []
+    lines += [f"\nFigure for seed {number} at step {step}: {folder / 'figures' / drawn[0].name}"] if drawn else []
     return "\n".join(lines)

@@ -22,11 +22,23 @@ from everystep import files, problems
 from everystep.agents import lsvi_ae
 from everystep.agents.registry import REGISTERED, Recipe
 from everystep.errors import EverystepError, unknown
-from everystep.experiments import config, experiment, needs, reductions, run_folder, runner, statistics, tables
+from everystep.experiments import (
+    config,
+    experiment,
+    finished,
+    forms,
+    needs,
+    reductions,
+    run_folder,
+    runner,
+    statistics,
+    tables,
+)
 from everystep.experiments.run_folder import FolderState
 from everystep.mdp.cmdp import FiniteCMDP
 
 LEFT_OUT = "left_out.json"
+OUTPUTS = ("table1.md", "table1.csv")
 
 
 ABLATION: dict[str, Recipe] = {
@@ -156,11 +168,12 @@ class ComparisonTable(NamedTuple):
             if self.left_out[name]:
                 yield "\n".join(f"left out: {sentence}" for sentence in self.left_out[name].values())
 
-    def write(self, out: Path) -> None:
+    def write(self, out: Path, force: bool = False) -> None:
         """Write table1.md and table1.csv into `out`."""
-        with files.replacing(out) as folder:
-            (folder / "table1.md").write_text(self.markdown(), encoding="utf-8")
-            with (folder / "table1.csv").open("w", newline="", encoding="utf-8") as file:
+        with files.replacing(out, force=force) as folder:
+            escape = "backslashreplace"  # a run folder may have any name
+            (folder / OUTPUTS[0]).write_text(self.markdown(), encoding="utf-8", errors=escape)
+            with (folder / OUTPUTS[1]).open("w", newline="", encoding="utf-8", errors=escape) as file:
                 writer = csv.writer(file)
                 writer.writerow(["problem", "agent", "needs", "measure", "mean", "low", "high"])
                 writer.writerows(line for row in self.rows for line in _csv_lines(row))
@@ -216,27 +229,38 @@ def _csv_lines(row: ComparisonRow) -> Iterator[list[Any]]:
             yield [row.problem, row.agent, row.needs, f"{name}_p", paired.p, "", ""]
 
 
+def claim(out: Path, force: bool = False) -> None:
+    """Refuse a folder in which the tables could not be written, before any work is done."""
+    files.check_writable(out)
+    files.check_places(files.real(out), OUTPUTS, force)
+
+
 def read(out: Path) -> ComparisonTable:
     """The table of all run folders inside `out`."""
     rows: list[ComparisonRow] = []
     runs, left_out = {}, {}
     unfinished = tuple(sorted(path.parent for path in out.glob(f"*/{run_folder.WORK}")))
     for folder in sorted({path.parent for path in out.glob("*/spec.json")} - set(unfinished)):
-        try:
-            spec = run_folder.read_spec(folder)
-            summary = run_folder.read_json(folder / "summary.json")
-            left_out[folder.name] = run_folder.read_json(folder / LEFT_OUT) if (folder / LEFT_OUT).is_file() else {}
-            rows += _rows(folder, spec, summary)
-            runs[folder.name] = summary
-        except (EverystepError, KeyError, TypeError, AttributeError):
-            raise EverystepError(
-                f"'{folder}' has files that cannot be read; remove it and run `everystep compare` again."
-            ) from None
+        opened = finished.read(folder)
+        runs[folder.name] = opened.summary()
+        left_out[folder.name] = _left_out(opened)
+        rows += _rows(opened, runs[folder.name])
     return ComparisonTable(rows, runs, left_out, unfinished)
 
 
-def _rows(folder: Path, spec: Mapping[str, Any], summary: Mapping[str, Any]) -> Iterator[ComparisonRow]:
-    columns = run_folder.read_curves(folder, ("value", "regret", "violation", "mixture_violation"))
+def _left_out(opened: finished.FinishedFolder) -> dict[str, str]:
+    """The agents that could not run, each with the sentence that refused it."""
+    content = run_folder.read_json(opened.file(LEFT_OUT)) if opened.has(LEFT_OUT) else {}
+    if forms.fault(content, forms.Each(str)):
+        raise EverystepError(
+            f"'{opened.folder}' has a {LEFT_OUT} not written by `everystep compare`; remove the folder."
+        )
+    return content
+
+
+def _rows(opened: finished.FinishedFolder, summary: Mapping[str, Any]) -> Iterator[ComparisonRow]:
+    folder, spec = opened.folder, opened.spec
+    columns = opened.curves(("value", "regret", "violation", "mixture_violation"))
     over_seeds = lambda samples: statistics.mean_over_seeds(samples, np.random.default_rng(0))
     paired = lambda own, other: statistics.paired(own, other, np.random.default_rng(0))
     first: tuple[np.ndarray, np.ndarray] | None = None

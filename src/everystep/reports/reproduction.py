@@ -36,9 +36,9 @@ class Findings(NamedTuple):
     literal: Result
     longer: Result
 
-    def save(self, out: Path) -> None:
+    def save(self, out: Path, force: bool = False) -> None:
         """One run folder for the paper's experiment, with the folders of the literal algorithm inside it."""
-        with run_folder.folder(out, self.main.spec) as folder:
+        with run_folder.folder(out, self.main.spec, force) as folder:
             run_folder.fill(self.main, folder)
             figures.write_literal(self.main, self.longer, folder / "figures")
             for name, result in (("literal", self.literal), ("literal-long", self.longer)):
@@ -143,8 +143,8 @@ class PaperRuns(NamedTuple):
         """The number of episodes over all agents and seeds, for the progress bar."""
         return sum(run.spec["episodes"] * len(run.spec["seeds"]) * len(run.agents) for run in self)
 
-    def claim(self, out: Path) -> None:
-        run_folder.claim(out, self.main.spec)
+    def claim(self, out: Path, force: bool = False) -> None:
+        run_folder.claim(out, self.main.spec, force)
 
     def run(self, advanced: Callable[[int], None] | None = None) -> Findings:
         for run in self:

@@ -19,7 +19,7 @@ import numpy as np
 
 from everystep import __version__, files
 from everystep.errors import EverystepError
-from everystep.experiments import figures, reductions, rerun, run_folder, tables
+from everystep.experiments import figures, reductions, rerun, tables
 from everystep.experiments.experiment import Experiment
 from everystep.mdp import planner
 from everystep.mdp.cmdp import FiniteCMDP
@@ -41,23 +41,38 @@ class FirstSeed(NamedTuple):
     remarks: list[str]
 
 
-def write(folder: Path, bar: Bar, out: Path | None = None, player: bool = True) -> Path:
+def write(folder: Path, bar: Bar, out: Path | None = None, player: bool = True, force: bool = False) -> Path:
     """Write the report of a run folder (DIR/report.html) and return its path. `bar(total)` is a progress bar."""
     run = rerun.read(folder, COLUMNS)
+    out = check_place(folder, out, force)
     first_seed = run_first_seed(run, bar) if player else FirstSeed({}, ["The player was left out (--no-player)."])
+    content = page(run, first_seed).encode("utf-8", "backslashreplace")  # a folder may have any name
+    try:
+        files.write_output(out, lambda file: file.write(content), force)
+    except OSError as error:
+        raise _cannot_write(out, error) from None
+    return out
+
+
+def check_place(folder: Path, out: Path | None, force: bool = False) -> Path:
+    """Where the report of a folder goes; raises if it could not be written there."""
     out = out or folder / "report.html"
     try:
-        files.write_text(out, page(run, first_seed))
+        files.check_place(out, force)
     except OSError as error:
-        raise EverystepError(
-            f"out '{out}' cannot be written ({error.strerror or error}); choose a file in a folder you may write to."
-        ) from None
+        raise _cannot_write(out, error) from None
     return out
+
+
+def _cannot_write(out: Path, error: OSError) -> EverystepError:
+    return EverystepError(
+        f"out '{out}' cannot be written ({error.strerror or error}); choose a file in a folder you may write to."
+    )
 
 
 def page(run: rerun.Run, first_seed: FirstSeed) -> str:
     """The complete page."""
-    summary = run_folder.read_json(run.folder / "summary.json")
+    summary = _checked_summary(run)
     looks = assets.looks([agent["label"] for agent in run.spec["agents"]])
     scene = watch.scene(run.problem)
     films = first_seed.films
@@ -78,7 +93,7 @@ def page(run: rerun.Run, first_seed: FirstSeed) -> str:
             "name": run.problem.name,
             "facts": [*_facts(run.problem, summary), ("Seeds", _seeds(run.spec["seeds"]))],
             "run_line": _run_line(run.spec),
-            "remarks": run.spec["remarks"],
+            "remarks": [*run.spec["remarks"], *run.opened.remarks],
             "has_map": scene is not None,
             "map_caption": _map_caption(scene) if scene else "",
             "picture": None if scene else _picture(run.problem),
@@ -102,6 +117,20 @@ def page(run: rerun.Run, first_seed: FirstSeed) -> str:
             "version": __version__,
         },
     )
+
+
+def _checked_summary(run: rerun.Run) -> dict[str, Any]:
+    """summary.json, whose means must be those of the rows: the page shows both."""
+    summary = run.opened.summary()
+    for label, curves in run.curves.items():
+        for name, samples in reductions.samples(curves).items():
+            written = summary["agents"][label].get(name)
+            if written is not None and not np.isclose(written["mean"], samples.mean(), rtol=1e-9, atol=1e-9):
+                raise EverystepError(
+                    f"'{run.folder}' has a summary.json with another {name} of {label} than its episodes.parquet; "
+                    "run it again into another folder."
+                )
+    return summary
 
 
 # --- what was run -----------------------------------------------------------------------------------------------------

@@ -41,8 +41,11 @@ def read(path: str | Path, action_count: int | None = None) -> Batch:
         raise EverystepError(f"log '{path}': {error}") from None
 
 
-def write(batch: Batch, path: str | Path) -> Path:
-    """Write a .parquet, .csv or .npz file from which `read` returns an equal batch; whole or not at all."""
+def write(batch: Batch, path: str | Path, force: bool = False) -> Path:
+    """Write a .parquet, .csv or .npz file from which `read` returns an equal batch; whole or not at all.
+
+    A file that another program wrote or changed is replaced only with `force`.
+    """
     check_type("batch", batch, Batch, "an es.logged.Batch")
     file = path_from("path", path)
     if file.suffix not in ENDINGS:
@@ -62,7 +65,7 @@ def write(batch: Batch, path: str | Path) -> Path:
             )
     writer = {".npz": _write_npz, ".parquet": _write_parquet, ".csv": _write_csv}[file.suffix]
     try:
-        files.write(file, lambda opened: writer(columns, opened))
+        files.write_output(file, lambda opened: writer(columns, opened), force)
     except OSError as error:
         raise EverystepError(
             f"log '{path}' cannot be written ({error.strerror or error}); choose a folder you may write to."

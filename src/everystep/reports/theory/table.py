@@ -30,6 +30,7 @@ from everystep.reports.theory.diagnosis import Diagnosed
 
 Bound = Callable[[float], float]
 READINGS = (("printed", False), ("repaired", True))
+OUTPUTS = ("theory.json", "figures/theory.png", "figures/theory.svg")
 COVERED = "Theorem 1 covers this run, provided that the constant c in beta is large enough."
 
 
@@ -310,9 +311,10 @@ def _held(held: np.ndarray) -> dict[str, float]:
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
-def run(folder: Path, seeds: int, bar: Callable[[int], Any]) -> str:
+def run(folder: Path, seeds: int, bar: Callable[[int], Any], force: bool = False) -> str:
     """Read a run, run seeds again, draw, write theory.json, and return the table. `bar(total)` is a progress bar."""
     kept = rerun.read(folder)
+    files.check_places(files.real(folder), OUTPUTS, force)
     experiment = kept.again(seeds)
     with bar(len(experiment.spec["seeds"]) * kept.spec["episodes"] * len(experiment.agents)) as advanced:
         diagnosed = diagnosis.diagnose(experiment, advanced)
@@ -329,9 +331,10 @@ def run(folder: Path, seeds: int, bar: Callable[[int], Any]) -> str:
     from everystep.experiments import figures
     from everystep.reports.theory import figure
 
-    drawn = figures.save(figure.bounds_and_measurements(compared), folder / "figures" / "theory")
-    files.write_json(folder / "theory.json", summary)
-    return f"{text(summary)}\n\nWritten to {folder / 'theory.json'}; drawn: {drawn[0]}"
+    with files.replacing(folder, force=force) as partial:
+        figures.save(figure.bounds_and_measurements(compared), partial / "figures" / "theory")
+        files.write_json(partial / "theory.json", summary)
+    return f"{text(summary)}\n\nWritten to {folder / OUTPUTS[0]}; drawn: {folder / OUTPUTS[1]}"
 
 
 def in_units(kept: rerun.Run, label: str) -> dict[str, np.ndarray]:
