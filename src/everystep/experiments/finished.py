@@ -148,15 +148,16 @@ class FinishedFolder:
         shape = (len(self.spec["seeds"]), problem.constraints, problem.states, problem.actions)
         kept: dict[str, np.ndarray] = {}
         for agent in self.spec["agents"]:
-            ends = [arrays.get(f"{agent['label']}_{end}") for end in ("lower", "upper")]
-            if "confidence" not in agent or all(end is None for end in ends):
+            names = [f"{agent['label']}_{end}" for end in ("lower", "upper")]
+            if "confidence" not in agent or not any(name in arrays for name in names):
                 continue
-            for end in ends:
+            for name in names:
+                end = arrays.get(name)
                 if end is None or end.dtype.kind != "f" or end.ndim != 5 or np.isnan(end).any():
                     raise self._no_intervals(agent["label"])
                 if (len(end), *end.shape[2:]) != shape or end.shape[1] not in (1, problem.horizon):
                     raise self._no_intervals(agent["label"])
-            kept |= {f"{agent['label']}_{name}": end for name, end in zip(("lower", "upper"), ends, strict=True)}
+                kept[name] = end
         if not kept:
             raise self._no_intervals("any agent")
         return kept

@@ -24,7 +24,7 @@ SLICE = 2**17  # rows in memory at a time
 NAMES, PLACES = ("problem", "agent"), ("seed", "episode")
 ALWAYS = ("return", "value", "regret", "expected_violation", "violation", "soft_violation", "unsafe_steps")
 WHOLE = ("unsafe_steps", "planned", "safe_labels", "unsafe_labels", "false_labels")  # columns of whole numbers
-NEVER_NEGATIVE = ("violation", "expected_violation", "mixture_violation", *WHOLE)
+NEVER_NEGATIVE = ("expected_violation", "mixture_violation", *WHOLE)
 MIXING = ("rslucb-qvi",)  # agents that draw actions from mixtures, whose rows have `mixture_violation`
 
 
@@ -144,6 +144,6 @@ def _numbers(name: str, column: pa.Array, agent: Mapping[str, Any]) -> np.ndarra
     numbers = column.to_numpy(zero_copy_only=False)
     if column.null_count or not np.isfinite(numbers).all():
         raise _WrongError(f"its column {name} has rows of {agent['label']} without a number")
-    if name in NEVER_NEGATIVE and (numbers < 0).any():
+    if (name in NEVER_NEGATIVE or name.startswith("violation")) and (numbers < 0).any():
         raise _WrongError(f"its column {name} has a negative number for {agent['label']}")
     return np.asarray(numbers)

@@ -20,7 +20,7 @@ import numpy as np
 from everystep import files
 from everystep.agents.model_syntax import InKernel
 from everystep.agents.resolve.agent import Resolved
-from everystep.experiments import rerun, run_folder, statistics, tables
+from everystep.experiments import rerun, statistics, tables
 from everystep.lsvi import radii
 from everystep.lsvi.costs.lemmas import Capacity, LemmaModel
 from everystep.lsvi.penalties import Rectified
@@ -345,7 +345,7 @@ def in_units(kept: rerun.Run, label: str) -> dict[str, np.ndarray]:
         violation = violation / problem.scale[0]
     elif problem.scale is not None:
         names = [f"violation_{i + 1}" for i in range(problem.constraints)]
-        each = run_folder.read_curves(kept.folder, names)[label]
+        each = kept.opened.curves(names)[label]
         violation = sum(each[name] / unit for name, unit in zip(names, problem.scale, strict=True))
     return {"regret": regret, "violation": np.asarray(violation)}
 
