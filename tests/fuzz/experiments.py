@@ -366,7 +366,7 @@ def experiment_file(bench: Bench) -> Case:
     words += ["--out", "used"] if bench.chance(0.7) else []
     if not bench.quick and bench.chance(0.05):
         return Case(["run", *words, "--seeds", "1", "--episodes", "2", "--out", "new"], written=["new"])
-    return Case(["run", *words], written=["."] if "--out" not in words else [])
+    return Case(["run", *words], written=["."])
 
 
 # --- flags ------------------------------------------------------------------------------------------------------------
