@@ -21,6 +21,7 @@ LONGEST_SENTENCE = 500
 ELIDED = " ... "
 LARGEST = 2**31 - 1  # of whole numbers: counts are 32-bit integers in compiled code
 LARGEST_SEED = 2**63 - 1
+LARGEST_TEXT = 2**26  # bytes of a text file: no map, table of heights or experiment is longer
 LARGEST_MEASUREMENT = 1e100  # of observed rewards, costs and coordinates: their squares and sums stay finite
 _LIMITED = reprlib.Repr()  # prints the beginning of nested lists and tables
 _LIMITED.maxlevel, _LIMITED.maxlist, _LIMITED.maxtuple, _LIMITED.maxdict = 4, 40, 40, 20
@@ -182,14 +183,21 @@ def check_type(field: str, value: object, kind: type | tuple[type, ...], wanted:
         raise EverystepError(f"{field} is {shown(value)}; give {wanted}.")
 
 
-def check_openable(path: Path) -> None:
-    """Raise an error with the reason if the file cannot be read; a pipe or a device could be read for ever."""
+def check_openable(path: Path, at_most: int | None = None) -> None:
+    """Raise an error with the reason if the file cannot be read, or has more than `at_most` bytes.
+
+    Pipes and devices are refused, because they could be read for ever.
+    """
     try:
-        if not stat.S_ISREG(mode := os.stat(path).st_mode) and not stat.S_ISDIR(mode):
-            raise EverystepError("the file cannot be opened (it is a pipe, a socket or a device). Give a regular file.")
-        with path.open("rb"):
-            pass
+        found = os.stat(path)
+        if stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode):
+            with path.open("rb"):
+                pass
     except OSError as error:
         raise EverystepError(f"the file cannot be opened ({error.strerror}). Check the path.") from None
     except ValueError:
         raise EverystepError("the file cannot be opened (its name has a null character). Check the path.") from None
+    if not stat.S_ISREG(found.st_mode):
+        raise EverystepError("the file cannot be opened (it is a pipe, a socket or a device). Give a regular file.")
+    if at_most is not None and found.st_size > at_most:
+        raise EverystepError(f"the file has {found.st_size} bytes. Give one of at most {at_most}.")

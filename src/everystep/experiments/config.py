@@ -41,7 +41,16 @@ from typing import Any, NamedTuple
 from everystep import problems
 from everystep.agents.registry import REGISTERED, Recipe
 from everystep.agents.settings import SETTINGS
-from everystep.errors import LARGEST, LARGEST_SEED, EverystepError, quoted, shown, unknown
+from everystep.errors import (
+    LARGEST,
+    LARGEST_SEED,
+    LARGEST_TEXT,
+    EverystepError,
+    check_openable,
+    quoted,
+    shown,
+    unknown,
+)
 from everystep.experiments import experiment, needs
 from everystep.experiments.experiment import Experiment
 from everystep.mdp.cmdp import FiniteCMDP
@@ -217,6 +226,10 @@ def read(path: Path | None, flags: Overrides | None = None) -> RunList:
 
 
 def _opened(path: Path) -> tuple[File, dict[str, Any]]:
+    try:
+        check_openable(path, LARGEST_TEXT)
+    except EverystepError as error:
+        raise EverystepError(f"experiment '{path}': {error}") from None
     try:
         text = path.read_text(encoding="utf-8-sig")
         return File(path, text), tomllib.loads(text)

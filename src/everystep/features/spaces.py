@@ -154,6 +154,8 @@ def scale(at: Coordinates, low: Any, high: Any, kind: str) -> Scale:
     ends = []
     for name, own, given in (("low", at.low, low), ("high", at.high, high)):
         try:
+            if np.iscomplexobj(given):
+                raise TypeError
             array = np.broadcast_to(np.asarray(np.nan if given is None else given, np.float64), own.shape)
         except (TypeError, ValueError):
             raise EverystepError(f"{name} of {kind} is {shown(given)}; give a number, or {len(own)} of them.") from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from everystep.errors import EverystepError, check_openable, path_from, unknown
+from everystep.errors import LARGEST_TEXT, EverystepError, check_openable, path_from, unknown
 from everystep.files import name_from
 from everystep.mdp.arrays import read_problem as from_arrays
 from everystep.mdp.cmdp import FiniteCMDP
@@ -54,7 +54,7 @@ def load(name: str, horizon: int | None = None) -> FiniteCMDP:
     if path.suffix not in (".txt", ".npz"):
         raise unknown("problem", name, REGISTERED, f"`everystep list` shows all; a file must be {FILES}.")
     try:
-        check_openable(path)
+        check_openable(path, LARGEST_TEXT if path.suffix == ".txt" else None)
     except EverystepError as error:
         raise EverystepError(f"problem '{name}': {error}") from None
     if path.suffix == ".npz":

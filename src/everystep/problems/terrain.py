@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from everystep.errors import EverystepError, check_openable, real_number, seed_number, shown, whole_number
+from everystep.errors import LARGEST_TEXT, EverystepError, check_openable, real_number, seed_number, shown, whole_number
 from everystep.files import name_from
 from everystep.mdp.cmdp import FiniteCMDP, Grid, Noise
 from everystep.problems.grids import (
@@ -107,7 +107,7 @@ def terrain_from(
     try:
         if path.suffix not in READERS:
             raise EverystepError(f"it ends in '{path.suffix}'; give heights as {', '.join(READERS)}.")
-        check_openable(path)
+        check_openable(path, LARGEST_TEXT)
         read = READERS[path.suffix](path)
         return _from_heights(read, start, goal, limit, horizon, sigma, length, name_from(path))
     except EverystepError as error:
