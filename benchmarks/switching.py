@@ -121,7 +121,7 @@ def main() -> None:
     problem = es.problems.linear(states=args.states, d=200)
     rows = []
     if args.seeds:
-        rows += compare("linear, d = 200", problem, {"beta": 0.5}, args.episodes, args.seeds)
+        rows += compare("linear, d = 200", problem, {"beta": 0.5, "lam": 0.01}, args.episodes, args.seeds)
     if args.lake_seeds:
         rows += compare("lake", es.problems.frozen_lake(), {}, args.lake_episodes, args.lake_seeds)
     with jax.enable_x64(True):

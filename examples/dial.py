@@ -27,7 +27,7 @@ OPTIMISMS = (1.0, 0.75, 0.5, 0.25, 0.0, -0.25, -0.5, -0.75, -1.0)
 KNOWN = {"no safe action known": "none", "one known in each state": "safest"}
 PROBLEMS = {
     "Lake, one-hot costs": (es.problems.frozen_lake(), {}),
-    "Terrain, Gaussian process": (es.problems.terrain(seed=20, sigma=0.1), {"cost": "gp", "beta": 0.4}),
+    "Terrain, Gaussian process": (es.problems.terrain(seed=20, sigma=0.1), {"cost": "gp", "beta": 0.07, "lam": 0.01}),
 }
 
 panels, rows = {}, []

@@ -2,8 +2,8 @@
 
     python examples/linear.py [--seeds 16] [--instances 4] [--margins 0.1,0] [--out out/examples/linear]
 
-LSVI-AE beside unconstrained LSVI, with beta = 0.5: beta / sqrt(lam) is then the cap, H = 5, so that an
-untried action has the highest possible value. `value lost` is the sum over episodes of max(V* - V, 0): an episode that
+LSVI-AE beside unconstrained LSVI, with beta = 0.5 and lam = 0.01: beta / sqrt(lam) is then the cap, H = 5 times the range
+of rewards, so that an untried action has the highest possible value. `value lost` is the sum over episodes of max(V* - V, 0): an episode that
 earns more than the safe optimum does not compensate another. It is at least the regret, which may be negative.
 Exponents are slopes of log(sum up to k) on log k over the last nine tenths of the episodes, with 95 % bootstrap
 intervals over seeds. With margin 0 some actions are unsafe by a tiny amount, which is detected late.
@@ -29,7 +29,7 @@ parser.add_argument("--margins", default="0.1,0")
 parser.add_argument("--out", default="out/examples/linear")
 options = parser.parse_args()
 margins = [float(margin) for margin in options.margins.split(",")]
-AGENTS = [es.agents.lsvi_ae(beta=0.5).called("lsvi-ae"), es.agents.lsvi(beta=0.5).called("lsvi")]
+AGENTS = [es.agents.lsvi_ae(beta=0.5, lam=0.01).called("lsvi-ae"), es.agents.lsvi(beta=0.5, lam=0.01).called("lsvi")]
 
 
 def exponent(curves: np.ndarray) -> statistics.Exponent:

@@ -18,7 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 H = 15  # steps of an episode
-BETA, LAM = 0.2, 0.01  # width and ridge of the value estimate
+LOW, HIGH = 0.01, 6.0  # the range of rewards: the agent learns from (r - LOW) / (HIGH - LOW), which is in [0, 1]
+BETA, LAM = 0.03, 0.003  # width and ridge of the value estimate
 BETA_COST, LAM_COST = 0.3, 0.1  # width and ridge of the cost estimate
 CAP = float(H)  # Q is clipped at H
 TIE = 1e-9  # scores this close to the best one, relative to max(1, |best|), tie
@@ -60,8 +61,8 @@ def frozen_lake() -> Problem:
         for direction, probability in ((a, 0.9), ((a + 1) % A, 0.05), ((a - 1) % A, 0.05)):
             P[np.arange(S), a, target[:, direction]] += probability
     P[goal] = np.eye(S)[goal][:, None]  # the goal is never left
-    r = np.full((S, A, S), 0.01)
-    r[np.ix_(~goal, range(A), goal)] = 6.0  # paid once, on entering the goal
+    r = np.full((S, A, S), LOW)
+    r[np.ix_(~goal, range(A), goal)] = HIGH  # paid once, on entering the goal
     g = np.where(hazard[target] & ~goal[:, None], 1.0, -1.0)
     return Problem(P, r, g, int(np.flatnonzero(cells == "S")[0]))
 
@@ -85,7 +86,7 @@ class Memory(NamedTuple):
 
     n: np.ndarray  # (S, A)     visits
     arrivals: np.ndarray  # (S, A, S)  how often each next state followed
-    rewards: np.ndarray  # (S, A)     sum of rewards
+    rewards: np.ndarray  # (S, A)     sum of rewards, each in [0, 1]
     costs: np.ndarray  # (S, A)     sum of observed constraint values
 
 
@@ -138,7 +139,7 @@ def lsvi_ae(problem, episodes, draws, penalty=True):
             y = min(int((draw.transition[h] >= cumulative[x, a]).sum()), np.flatnonzero(P[x, a])[-1])
             memory.n[x, a] += 1
             memory.arrivals[x, a, y] += 1
-            memory.rewards[x, a] += r[x, a, y]
+            memory.rewards[x, a] += (r[x, a, y] - LOW) / (HIGH - LOW)
             memory.costs[x, a] += g[x, a]
             path.append((x, a))
             returned += r[x, a, y]

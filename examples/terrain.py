@@ -3,7 +3,7 @@
     python examples/terrain.py [--seeds 32] [--terrains 20,21,22,23,24,25,26,27] [--out out/examples/terrain]
 
 All are LSVI-AE with the same value model. One-hot costs have `coordinate` widths, valid for each (x, a); the Gaussian
-process is tried with 2 and with 8 standard deviations. beta = 0.4 and these two were chosen on terrains 0 to 9, with
+process is tried with 2 and with 8 standard deviations. beta = 0.07, lam = 0.01 and these two were chosen on terrains 0 to 9, with
 other seeds. Costs are observed exactly (sigma = 0) and with noise (sigma = 0.1).
 """
 
@@ -27,10 +27,11 @@ parser.add_argument("--out", default="out/examples/terrain")
 options = parser.parse_args()
 out, chosen, sigmas = Path(options.out), [int(seed) for seed in options.terrains.split(",")], (0.0, 0.1)
 
+WIDTHS = {"beta": 0.07, "lam": 0.01}
 AGENTS = {
-    "one-hot, valid widths": (es.agents.lsvi_ae(beta=0.4, radius_cost="coordinate"), "#D55E00", (0, (5, 2))),
-    "GP, 8 sd": (es.agents.lsvi_ae(beta=0.4, cost="gp", beta_cost=8), "#56B4E9", "-."),
-    "GP, 2 sd": (es.agents.lsvi_ae(beta=0.4, cost="gp", beta_cost=2), "#0072B2", "-"),
+    "one-hot, valid widths": (es.agents.lsvi_ae(**WIDTHS, radius_cost="coordinate"), "#D55E00", (0, (5, 2))),
+    "GP, 8 sd": (es.agents.lsvi_ae(**WIDTHS, cost="gp", beta_cost=8), "#56B4E9", "-."),
+    "GP, 2 sd": (es.agents.lsvi_ae(**WIDTHS, cost="gp", beta_cost=2), "#0072B2", "-"),
 }
 COLUMNS = ("final_value", "final_violation", "total_violation")
 

@@ -57,10 +57,11 @@ def hills_with_hazards(seed: int = 20, hazards: int = 8) -> FiniteCMDP:
 
 problem = hills_with_hazards()
 slopes = es.problems.terrain(seed=20).kernel
+WIDTHS = {"beta": 0.07, "lam": 0.01}
 agents = [
-    es.agents.lsvi_ae(beta=0.4).called("one-hot"),
-    es.agents.lsvi_ae(beta=0.4, cost="gp(categorical(on=landing))").called("one kernel for both"),
-    es.agents.lsvi_ae(beta=0.4, cost=[es.gp("categorical(on=landing)"), es.gp(slopes)]).called("a kernel for each"),
+    es.agents.lsvi_ae(**WIDTHS).called("one-hot"),
+    es.agents.lsvi_ae(**WIDTHS, cost="gp(categorical(on=landing))").called("one kernel for both"),
+    es.agents.lsvi_ae(**WIDTHS, cost=[es.gp("categorical(on=landing)"), es.gp(slopes)]).called("a kernel for each"),
 ]
 with progress_bar(len(agents) * options.seeds * options.episodes) as advanced:
     result = es.run(problem, agents, options.episodes, options.seeds, progress=advanced)
