@@ -3,8 +3,8 @@
     python examples/terrain.py [--seeds 32] [--terrains 20,21,22,23,24,25,26,27] [--out out/examples/terrain]
 
 All are LSVI-AE with the same value model. One-hot costs have `coordinate` widths, valid for each (x, a); the Gaussian
-process is tried with 2 and with 8 standard deviations. beta = 0.07, lam = 0.01 and these two were chosen on terrains 0 to 9, with
-other seeds. Costs are observed exactly (sigma = 0) and with noise (sigma = 0.1).
+process is tried with 2 and with 8 standard deviations. beta = 0.07, lam = 0.01 and these two were chosen on terrains
+0 to 9, with other seeds. Costs are observed exactly (sigma = 0) and with noise (sigma = 0.1).
 """
 
 import argparse

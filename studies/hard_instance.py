@@ -41,7 +41,12 @@ from everystep.reports.theory import bounds as theory
 
 CHUNK = 4096  # episodes in one compiled call
 D, H = 4, 3
-AGENTS = {"lsvi": es.agents.lsvi(), "lsvi-ae": es.agents.lsvi_ae(), "cautious": es.agents.lsvi_ae(optimism=-1)}
+WIDTHS = {"beta": 0.2, "lam": 0.01}
+AGENTS = {
+    "lsvi": es.agents.lsvi(**WIDTHS),
+    "lsvi-ae": es.agents.lsvi_ae(**WIDTHS),
+    "cautious": es.agents.lsvi_ae(optimism=-1, **WIDTHS),
+}
 WORDS = {
     "lsvi": "costs hidden (lsvi)",
     "lsvi-ae": "costs observed (lsvi-ae)",

@@ -283,6 +283,8 @@ def test_scale_is_kept_in_a_file(tmp_path):
     save_problem(given, tmp_path / "costly.npz")
     again = es.problems.from_arrays(tmp_path / "costly.npz")
     np.testing.assert_array_equal(again.scale, largest)
+    rescaled = es.problems.load(str(tmp_path / "costly.npz"), scale=[400.0, 2.0])
+    np.testing.assert_array_equal(rescaled.scale, [400.0, 2.0])
 
 
 # --- the drivers ------------------------------------------------------------------------------------------------------

@@ -40,7 +40,12 @@ class TableOutcome(NamedTuple):
 
 
 def from_toy_text(
-    env: Any, horizon: int, constraint: Constraint | None = None, tolerance: float = 0.5, start: Any = None
+    env: Any,
+    horizon: int,
+    constraint: Constraint | None = None,
+    tolerance: float = 0.5,
+    start: Any = None,
+    scale: Any = None,
 ) -> FiniteCMDP:
     """The problem of an environment that publishes its table: FrozenLake-v1, CliffWalking-v1, Taxi-v3, custom ones.
 
@@ -51,6 +56,7 @@ def from_toy_text(
                 The observed constraint is (1 - tolerance) / scale in a hole and -tolerance / scale elsewhere, where
                 scale = max(tolerance, 1 - tolerance): +1 and -1 for a tolerance of 0.5.
     start       as for FiniteCMDP; by default the environment's own (`initial_state_distrib`).
+    scale       as for FiniteCMDP: True for a constraint in any other unit than [-1, 1].
     """
     horizon = whole_number("horizon", horizon)
     table = _table(env)
@@ -88,7 +94,8 @@ def from_toy_text(
     P = chance.copy()
     P[over] = np.eye(S)[over][:, None, :]
     costs = np.stack([on_arrival(each) for each in seen])
-    costs[:, over] = G_AFTER_END
+    after = np.full(len(costs), G_AFTER_END) if scale is None else G_AFTER_END * np.abs(costs).max((1, 2, 3))
+    costs[:, over] = after[:, None, None, None]
     rewards = on_arrival(earned)
     problem = FiniteCMDP(
         P,
@@ -99,6 +106,7 @@ def from_toy_text(
         noise=Noise(reward_on_arrival=rewards, cost_on_arrival=costs),
         name=_name(env),
         exempt=~entered,
+        scale=scale,
         **({} if desc is None else _map(desc, over)),
     )
     problem.check()

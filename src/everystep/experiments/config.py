@@ -294,7 +294,8 @@ def _problem(file: File, name: str, given: dict[str, Any]) -> FiniteCMDP:
     beside = file.path.parent / name
     registered = problems.REGISTERED.get(name)
     make: Any = registered.make if registered else terrain_from if beside.suffix in READERS else None
-    allowed = ["horizon"] if make is None else list(inspect.signature(make).parameters)
+    of_files = ["horizon", "scale"] if beside.suffix == ".npz" else ["horizon"]
+    allowed = of_files if make is None else list(inspect.signature(make).parameters)
     if make is None and beside.suffix not in (".txt", ".npz"):
         raise file.wrong(name, str(unknown("problem", name, problems.REGISTERED, "`everystep list` shows all.")))
     for key in given:
@@ -304,7 +305,7 @@ def _problem(file: File, name: str, given: dict[str, Any]) -> FiniteCMDP:
         given["horizon"] = file.whole("horizon", given["horizon"])
     try:
         if make is None:
-            return problems.load(str(beside), given.get("horizon"))
+            return problems.load(str(beside), given.get("horizon"), given.get("scale"))
         return make(**given) if make is not terrain_from else terrain_from(beside, **given)
     except EverystepError as error:
         raise file.wrong(_named(error, given, name), f"problem {name}: {error}" if given else str(error)) from None

@@ -153,12 +153,15 @@ def save_problem(problem: FiniteCMDP, path: str | Path) -> None:
     write_npz(path, arrays.items(), compressed=True)
 
 
-def read_problem(path: str | Path, horizon: int | None = None) -> FiniteCMDP:
-    """A problem from an .npz file with P (or its factors phi and mu), r, g, start and horizon. Nothing is unpickled."""
+def read_problem(path: str | Path, horizon: int | None = None, scale: Any = None) -> FiniteCMDP:
+    """A problem from an .npz file with P (or its factors phi and mu), r, g, start and horizon. Nothing is unpickled.
+
+    `horizon` and `scale` replace those of the file.
+    """
     file = path_from("path", path)
     try:
         check_openable(file)
-        problem = _from_arrays(_read_fields(file, horizon), name_from(file))
+        problem = _from_arrays(_read_fields(file, horizon), name_from(file), {} if scale is None else {"scale": scale})
         problem.check()
     except EverystepError as error:
         raise EverystepError(f"problem '{path}': {error}") from None
@@ -199,7 +202,7 @@ def _read_fields(path: str | Path, horizon: int | None) -> dict[str, np.ndarray]
     return {key: array for key, array in arrays.items() if key not in unused}
 
 
-def _from_arrays(arrays: dict[str, np.ndarray], name: str) -> FiniteCMDP:
+def _from_arrays(arrays: dict[str, np.ndarray], name: str, replaced: dict[str, Any]) -> FiniteCMDP:
     parts: dict[str, dict[str, Any]] = {"": {"name": name}, "P": {}, "noise": {}, "grid": {}, "known": {}}
     for each in FIELDS:
         part, _, attribute = each.path.rpartition(".")
@@ -213,4 +216,4 @@ def _from_arrays(arrays: dict[str, np.ndarray], name: str) -> FiniteCMDP:
         fields["P"] = Factored(**parts["P"])
     if "rows" in parts["grid"]:
         fields["grid"] = Grid(**parts["grid"])
-    return FiniteCMDP(**fields)
+    return FiniteCMDP(**fields | replaced)

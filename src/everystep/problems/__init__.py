@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from everystep.errors import LARGEST_TEXT, EverystepError, check_openable, path_from, unknown
 from everystep.files import name_from
 from everystep.mdp.arrays import read_problem as from_arrays
@@ -43,7 +45,7 @@ __all__ = [
 ]
 
 
-def load(name: str, horizon: int | None = None) -> FiniteCMDP:
+def load(name: str, horizon: int | None = None, scale: Any = None) -> FiniteCMDP:
     """A registered problem by its name, or a problem from a file, whose ending selects the format."""
     path = path_from("problem", name)
     name = str(name)
@@ -58,7 +60,7 @@ def load(name: str, horizon: int | None = None) -> FiniteCMDP:
     except EverystepError as error:
         raise EverystepError(f"problem '{name}': {error}") from None
     if path.suffix == ".npz":
-        return from_arrays(path, horizon)
+        return from_arrays(path, horizon, scale)
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
