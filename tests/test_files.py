@@ -1,6 +1,13 @@
 """Files appear whole or not at all, and only one module renames."""
 
 import ast
+import contextlib
+import os
+import shutil
+import socket
+import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -90,3 +97,144 @@ def test_a_folder_that_cannot_be_written_is_refused_with_its_name(tmp_path):
     for place in ("file/run", "a" * 300):
         with pytest.raises(es.EverystepError, match="cannot be written"):
             files.check_writable(tmp_path / place)
+
+
+# --- what may be replaced ---------------------------------------------------------------------------------------------
+def put(path, text="new", force=False):
+    files.write_output(path, lambda file: file.write(text.encode()), force)
+
+
+def test_a_file_of_our_own_is_replaced_any_number_of_times(tmp_path):
+    for text in ("first", "second", "second", "third"):
+        put(tmp_path / "page.html", text)
+        assert (tmp_path / "page.html").read_text(encoding="utf-8") == text
+    assert len(files.recorded(tmp_path)["page.html"]) == 3
+
+
+def test_a_file_of_the_user_or_one_that_the_user_changed_is_replaced_by_force_only(tmp_path):
+    mine, ours = tmp_path / "mine.html", tmp_path / "ours.html"
+    mine.write_text("thesis", encoding="utf-8")
+    put(ours)
+    ours.write_text("new, with notes", encoding="utf-8")
+    for path in (mine, ours):
+        before = path.read_text(encoding="utf-8")
+        with pytest.raises(es.EverystepError, match=r"not written by everystep, or was changed since.*--force"):
+            put(path)
+        assert path.read_text(encoding="utf-8") == before
+        put(path, force=True)
+        assert path.read_text(encoding="utf-8") == "new"
+        put(path, "again")
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def odd_places(folder):
+    """One of each kind of thing that is no regular file, made here."""
+    (folder / "a folder").mkdir()
+    (folder / "a symbolic link").symlink_to(folder / "victim")
+    (folder / "loop").symlink_to("loop")
+    os.mkfifo(folder / "a pipe")
+    if os.geteuid() == 0:
+        with contextlib.suppress(PermissionError):  # some systems forbid it to everyone
+            os.mknod(folder / "a device", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+    with socket.socket(socket.AF_UNIX) as listening:
+        os.chdir(folder)
+        listening.bind("a socket")
+    return sorted(path for path in folder.iterdir() if path.name != "victim")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such files")
+def test_what_is_no_regular_file_is_never_replaced_not_even_by_force(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "victim").write_text("precious", encoding="utf-8")
+    odd = odd_places(tmp_path)
+    assert len(odd) >= 5
+    before = {path: os.lstat(path) for path in odd}
+    for path in odd:
+        for force in (False, True):
+            with pytest.raises(es.EverystepError, match=r"is a .*, which is never replaced; choose another name"):
+                put(path, force=force)
+    assert {path: os.lstat(path).st_ino for path in odd} == {path: each.st_ino for path, each in before.items()}
+    assert {stat.S_IFMT(os.lstat(path).st_mode) for path in odd} == {
+        stat.S_IFMT(each.st_mode) for each in before.values()
+    }
+    assert (tmp_path / "victim").read_text(encoding="utf-8") == "precious"
+    assert not (tmp_path / files.RECORD).exists()
+
+
+def test_one_file_that_may_not_be_replaced_stops_all_of_a_folder(tmp_path):
+    out = tmp_path / "out"
+    (out / "figures").mkdir(parents=True)
+    (out / "figures" / "map.svg").write_text("mine", encoding="utf-8")
+
+    def fill(force=False):
+        with files.replacing(out, force=force) as partial:
+            (partial / "figures").mkdir()
+            for name in ("a.txt", "figures/map.svg"):
+                (partial / name).write_text("new", encoding="utf-8")
+
+    with pytest.raises(es.EverystepError, match=r"map\.svg' exists and was not written by everystep"):
+        fill()
+    assert sorted(path.name for path in out.rglob("*")) == ["figures", "map.svg"]
+    fill(force=True)
+    fill()
+    assert (out / "a.txt").read_text(encoding="utf-8") == "new"
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_folder_inside_that_is_a_link_leads_nowhere(tmp_path, force):
+    out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
+    out.mkdir(), elsewhere.mkdir()
+    (out / "figures").symlink_to(elsewhere)
+
+    def fill():
+        with files.replacing(out, force=force) as partial:
+            (partial / "figures").mkdir()
+            (partial / "figures" / "map.svg").write_text("new", encoding="utf-8")
+
+    with pytest.raises(es.EverystepError, match=r"figures' is a symbolic link, not a folder"):
+        fill()
+    assert not list(elsewhere.iterdir())
+    assert [path.name for path in out.iterdir()] == ["figures"]
+
+
+def test_the_record_is_what_sha256sum_checks_for_any_name(tmp_path):
+    names = ["page.html", "two words", "line\nfeed", "back\\slash", "back\\nslash", os.fsdecode(b"byte-\xff")]
+    for name in names:
+        put(tmp_path / name)
+    assert sorted(files.recorded(tmp_path)) == sorted(names)
+    assert not [name for name in names if files.altered(tmp_path, name)]
+    if tool := shutil.which("sha256sum"):
+        done = subprocess.run([tool, "-c", files.RECORD], cwd=tmp_path, capture_output=True)
+        assert done.returncode == 0, done.stderr
+
+
+def test_a_record_that_is_cut_off_junk_or_no_file_gives_nothing_away(tmp_path):
+    put(tmp_path / "page.html")
+    record = tmp_path / files.RECORD
+    record.write_bytes(record.read_bytes() + b"0" * 30)  # a power failure in the next line
+    put(tmp_path / "other.html")
+    assert set(files.recorded(tmp_path)) == {"page.html", "other.html"}
+    record.write_bytes(b"\xff\0" * 100)
+    with pytest.raises(es.EverystepError, match="not written by everystep"):
+        put(tmp_path / "page.html")
+    record.unlink()
+    (tmp_path / "victim").write_text("precious", encoding="utf-8")
+    record.symlink_to(tmp_path / "victim")
+    with pytest.raises(es.EverystepError, match=r"is not a regular file, so what is written cannot be recorded"):
+        put(tmp_path / "third.html")
+    assert (tmp_path / "victim").read_text(encoding="utf-8") == "precious"
+    assert not (tmp_path / "third.html").exists()
+
+
+def test_json_that_is_nested_too_deeply_or_no_file_is_an_error_not_a_crash(tmp_path):
+    path = tmp_path / "x.json"
+    for levels in (files.DEEPEST + 1, 900, 5000):
+        path.write_text("[" * levels + "]" * levels, encoding="utf-8")
+        with pytest.raises(ValueError, match="nested too deeply"):
+            files.read_json(path)
+    path.write_text('{"a": [{"b": 1}]}', encoding="utf-8")
+    assert files.read_json(path) == {"a": [{"b": 1}]}
+    path.unlink()
+    os.mkfifo(path)  # which would wait for ever
+    with pytest.raises(OSError, match="no regular file"):
+        files.read_json(path)

@@ -78,9 +78,9 @@ def _checked(file: pq.ParquetFile, spec: Mapping[str, Any], columns: Sequence[st
             "seed": _whole(batch["seed"]) == seeds[at // K % len(seeds)],
             "episode": _whole(batch["episode"]) == at % K + 1,
         }
-        for name, right in expected.items():
-            if not right.all():
-                raise _WrongError(f"row {row + int(np.argmin(right)) + 1} has another {name} than the spec")
+        if wrong := {name: int(np.argmin(right)) for name, right in expected.items() if not right.all()}:
+            name = min(wrong, key=lambda name: wrong[name])
+            raise _WrongError(f"row {row + wrong[name] + 1} has another {name} than the spec")
         for i in range(row // count, (row + len(batch) - 1) // count + 1 if len(batch) else 0):
             first, last = max(row, i * count), min(row + len(batch), (i + 1) * count)
             part = batch.slice(first - row, last - first)
