@@ -218,7 +218,7 @@ def sizes(bench: Bench) -> Case:
     given = {word.partition("=")[0] for word in words}
     small = [word for flag in ("--episodes", "--seeds") if flag not in given for word in (flag, "2")]
     agents = bench.pick((*AGENTS, "lsvi-ae,lsvi", "", ",", "lsvi-ae,lsvi-ae", "nobody", "lsvi-ae," * 50))
-    if bench.chance(0.15) and not bench.quick:  # what is not refused is begun, and stopped when it takes long
+    if bench.chance(0.3) and not bench.quick:  # what is not refused is begun, and stopped when it takes long
         ending, written = ["--out", "new"], ["new"]
         if bench.chance(0.3):
             ending, written = ["--dry-run", "--out", "new"], []
@@ -364,7 +364,7 @@ def experiment_file(bench: Bench) -> Case:
     if "--dry-run" in words and (bench.quick or bench.chance(0.8)):
         words.remove("--dry-run")
     words += ["--out", "used"] if bench.chance(0.7) else []
-    if not bench.quick and bench.chance(0.05):
+    if not bench.quick and bench.chance(0.15):
         return Case(["run", *words, "--seeds", "1", "--episodes", "2", "--out", "new"], written=["new"])
     return Case(["run", *words], written=["."])
 

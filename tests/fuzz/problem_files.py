@@ -23,7 +23,7 @@ def run_case(bench: Bench, *words: str, agents: str | None = None, out: str | No
     given = set(words)
     small = [word for i in (0, 2) if small[i] not in given for word in small[i : i + 2]]
     listed = [] if "--agents" in given else ["--agents", chosen]
-    if out is None and bench.chance(0.1) and not bench.quick:
+    if out is None and bench.chance(0.3) and not bench.quick:
         return Case(["run", *words, *listed, *small, "--out", "new"], written=["new", "new-logs"])
     if out is None:
         out = "used"

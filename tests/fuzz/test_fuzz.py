@@ -1,5 +1,6 @@
 """The fuzz itself, small: it notices what it is there to notice, and the command and the API withstand some inputs."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -100,3 +101,14 @@ def test_the_same_number_is_the_same_input(tmp_path):
             case = COMMAND.makers["arrays"](Bench(np.random.default_rng([seeds.SEED, number]), here, tmp_path, True))
             made.append((name, case.words, [path.read_bytes() for path in sorted(here.glob("*.np*"))]))
     assert [each[1:] for each in made[:20]] == [each[1:] for each in made[20:]]
+
+
+def test_hostile_inputs_are_refused_in_a_sentence(tmp_path):
+    """Three hundred inputs; `make fuzz` runs thousands."""
+    words = ["--quick", "--count", "150", "--seed", str(seeds.SEED)]
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tests" / "fuzz"), *words],
+        capture_output=True, text=True, env={**os.environ, "TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not list(tmp_path.iterdir())
