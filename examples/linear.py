@@ -4,9 +4,10 @@
 
 LSVI-AE beside unconstrained LSVI, with beta = 0.5 and lam = 0.01: beta / sqrt(lam) is then the cap, H = 5 in units of
 the range of rewards, so that an untried action has the highest possible value. `value lost` is the sum over episodes
-of max(V* - V, 0): an episode that earns more than the safe optimum does not compensate another. It is at least the regret, which may be negative.
-Exponents are slopes of log(sum up to k) on log k over the last nine tenths of the episodes, with 95 % bootstrap
-intervals over seeds. With margin 0 some actions are unsafe by a tiny amount, which is detected late.
+of max(V* - V, 0): an episode that earns more than the safe optimum does not compensate another. It is at least the
+regret, which may be negative. Exponents are slopes of log(sum up to k) on log k over the last nine tenths of the
+episodes, with 95 % bootstrap intervals over seeds. With margin 0 some actions are unsafe by a tiny amount, which is
+detected late.
 """
 
 import argparse

@@ -28,10 +28,11 @@ WATCHED = [
 ]
 
 
-def best_values(p):
-    """Q* (H, S, A) with safe actions afterwards, by loops; and V*_1 (S,)."""
+def best_values(where):
+    """Q* (H, S, A) with safe actions afterwards, by loops; and V*_1 (S,); rewards in [0, 1]."""
+    p, (low, span) = cases.problem(where), cases.reward_range(where)
     H, S, A = p.horizon, p.states, p.actions
-    P, r, g = cases.by_step(p.P, H), cases.by_step(p.r, H), cases.by_step(p.g, H, axis=1)
+    P, r, g = cases.by_step(p.P, H), (cases.by_step(p.r, H) - low) / span, cases.by_step(p.g, H, axis=1)
     Q, V = np.zeros((H, S, A)), np.zeros(S)
     for h in reversed(range(H)):
         now = np.full(S, -np.inf)
@@ -59,7 +60,7 @@ def measured_by_hand(case):
     H, S, A, m = p.horizon, p.states, p.actions, p.constraints
     models = cases.cost_models(case)
     g = cases.by_step(p.g, H, axis=1)
-    Q_star, V_star = best_values(p)
+    Q_star, V_star = best_values(where)
     beta, lam = np.broadcast_to(values["beta_cost"], m), np.broadcast_to(values["lam_cost"], m)
     if settings.get("radius_cost") == "paper":
         lam = np.full(m, 1 + 2 / (cases.EPISODES * (H if values["share_costs"] else 1)))
