@@ -102,8 +102,8 @@ def as_number(value: object) -> int | float | None:
             return None
         if hasattr(value, "__index__"):
             return operator.index(value)
-        return float(value) if hasattr(value, "__float__") and kind != "c" else None  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError):
+        return float(value) if hasattr(value, "__float__") and kind != "c" else None
+    except Exception:  # an object that cannot be read as a number
         return None
 
 
@@ -148,7 +148,7 @@ def number_below(field: str, value: object, count: int) -> int:
     """`value` as a whole number from 0 to count - 1, or the error that names `field`."""
     try:
         number = operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
+    except Exception:  # an object that cannot be read as a number
         number = -1
     if not 0 <= number < count:
         raise EverystepError(f"{field} is {shown(value)}; give a whole number from 0 to {count - 1}.")
@@ -156,6 +156,14 @@ def number_below(field: str, value: object, count: int) -> int:
 
 
 # --- other arguments --------------------------------------------------------------------------------------------------
+def one_of(field: str, value: object, options: Iterable[str]) -> str:
+    """`value` if it is one of the words, or the error that names `field`."""
+    words = list(options)
+    if not isinstance(value, str) or value not in words:
+        raise EverystepError(f"{field} is {quoted(value)}; choose {' or '.join(words)}.")
+    return value
+
+
 def true_or_false(field: str, value: object) -> bool:
     """`value` if it is a boolean, or the error that names `field`."""
     is_boolean = isinstance(value, bool) or getattr(getattr(value, "dtype", None), "kind", "") == "b"

@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from everystep.errors import EverystepError, check_type, shown, unknown
+from everystep.errors import EverystepError, as_number, check_type, quoted, shown, unknown
 
 __all__ = [
     "RBF",
@@ -41,33 +41,64 @@ __all__ = [
 Point = Any  # a vector (d,), or named vectors
 Number = Any  # a float until an agent is built, an array leaf from then on
 ALL = "*"
+MOST = 1e100  # of lengths and weights: their squares stay finite
+PLAIN = (str, bytes, bool, int, float, complex, list, tuple, dict, set, type(None), np.generic)  # never leaves of JAX
 
 
 def static(default: Any) -> Any:
     return field(default=default, metadata={"static": True})
 
 
+def _check_argument(kernel: Kernel, name: str, value: Any) -> None:
+    """Raise if a number or a kernel that a kernel was made of is not one."""
+    where = f"{name} of {type(kernel).__name__} is"
+    if name in ("field", "kernel", "one", "other"):
+        if not isinstance(value, Kernel):
+            raise EverystepError(f"{where} {quoted(value)}; give a kernel.")
+        return
+    number = None if isinstance(value, str) else as_number(value)
+    if number is None or not (0 < number < MOST or (name == "alike" and number == 0)):
+        raise EverystepError(f"{where} {quoted(value)}; give a number {'at least' if name == 'alike' else 'above'} 0.")
+
+
 class Kernel:
     """k(y, z) for one pair of points."""
+
+    def __post_init__(self) -> None:
+        """Refuse arguments of the wrong kind. Arrays and JAX's own objects pass, and numbers that a fit derives."""
+        name = type(self).__name__
+        for each in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, each.name)
+            if each.name == "on":
+                if value is not None and not (isinstance(value, str) and value.isidentifier()):
+                    raise EverystepError(f"on of {name} is {quoted(value)}; give the name of a coordinate, or None.")
+            elif each.name == "function":
+                check_type(f"function of {name}", value, Callable, "a function of two points")  # type: ignore[arg-type]
+            elif callable(value) or (isinstance(value, PLAIN) and not isinstance(value, np.floating)):
+                _check_argument(self, each.name, value)
 
     def __call__(self, y: Point, z: Point) -> Any:
         raise NotImplementedError
 
     def __add__(self, other: Kernel) -> Kernel:
         if not isinstance(other, Kernel):
-            raise EverystepError(f"a kernel plus {other!r} is not a kernel; add kernels, and Constant(c) for a number.")
+            raise EverystepError(
+                f"a kernel plus {quoted(other)} is not a kernel; add kernels, and Constant(c) for a number."
+            )
         return Sum(self, other)
 
     def __mul__(self, other: Kernel | float) -> Kernel:
         if isinstance(other, Kernel):
             return Product(self, other)
-        if not isinstance(other, int | float) or not 0 < other < math.inf:
+        number = None if isinstance(other, str) else as_number(other)
+        if number is None or not 0 < number < MOST:
             raise EverystepError(
-                f"a kernel times {other!r} is not a kernel; multiply by kernels and by numbers above 0."
+                f"a kernel times {quoted(other)} is not a kernel; multiply by kernels and by numbers above 0."
             )
-        return Scaled(float(other), self)
+        return Scaled(float(number), self)
 
     __rmul__ = __mul__
+    __array_ufunc__ = None  # numbers of NumPy leave the product to this class
 
     def __str__(self) -> str:
         """The text that `read` turns back into this kernel."""
@@ -83,11 +114,34 @@ class Kernel:
 
 def part(y: Point, on: str | None) -> Any:
     """The coordinate that a kernel depends on; the whole point if it names none."""
-    return y[on] if isinstance(y, Mapping) and on is not None else y
+    if isinstance(y, Mapping) and on is not None:
+        if on not in y:
+            raise unknown("coordinate of a point called", on, map(str, y), "Choose another on=.")
+        return y[on]
+    return y
+
+
+def pair(y: Point, z: Point, on: str | None) -> tuple[Any, Any]:
+    """The coordinate that a kernel depends on, of both points; raise if they are not vectors of one length."""
+    one, other = (each if isinstance(each, jax.Array) else _vector(each) for each in (part(y, on), part(z, on)))
+    if one.shape != other.shape:
+        raise EverystepError(f"two points have shapes {one.shape} and {other.shape}; give vectors of one length.")
+    return one, other
+
+
+def _vector(given: Any) -> np.ndarray:
+    try:
+        array = np.asarray(given)
+    except Exception:  # lists of different lengths, or an object that fails while it is read
+        array = np.asarray(None)
+    if array.dtype.kind not in "biuf":
+        raise EverystepError(f"a point is {shown(given)}; give a vector of numbers.")
+    return array
 
 
 def distance2(y: Point, z: Point, on: str | None) -> Any:
-    return ((part(y, on) - part(z, on)) ** 2).sum()
+    one, other = pair(y, z, on)
+    return ((one - other) ** 2).sum()
 
 
 def distance(y: Point, z: Point, on: str | None) -> Any:
@@ -143,7 +197,8 @@ class Linear(Kernel):
     on: str | None = static(None)
 
     def __call__(self, y: Point, z: Point) -> Any:
-        return self.weight * (part(y, self.on) * part(z, self.on)).sum()
+        one, other = pair(y, z, self.on)
+        return self.weight * (one * other).sum()
 
 
 @jax.tree_util.register_dataclass
@@ -155,7 +210,8 @@ class Categorical(Kernel):
     on: str | None = static("action")
 
     def __call__(self, y: Point, z: Point) -> Any:
-        return jnp.where((part(y, self.on) == part(z, self.on)).all(), 1.0, self.alike)
+        one, other = pair(y, z, self.on)
+        return jnp.where((one == other).all(), 1.0, self.alike)
 
 
 @jax.tree_util.register_dataclass
@@ -183,8 +239,9 @@ class Difference(Kernel):
     on: str | None = static(None)
 
     def __call__(self, y: Point, z: Point) -> Any:
-        p, q = jnp.split(part(y, self.on), 2)
-        p2, q2 = jnp.split(part(z, self.on), 2)
+        one, other = pair(y, z, self.on)
+        p, q = jnp.split(one, 2)
+        p2, q2 = jnp.split(other, 2)
         return self.field(q, q2) - self.field(q, p2) - self.field(p, q2) + self.field(p, p2)
 
 
@@ -242,7 +299,20 @@ class Custom(Kernel):
     on: str | None = static(None)
 
     def __call__(self, y: Point, z: Point) -> Any:
-        return self.function(part(y, self.on), part(z, self.on))
+        try:
+            value = self.function(part(y, self.on), part(z, self.on))
+            shape, kind = jnp.shape(value), jnp.result_type(value).kind
+        except EverystepError:
+            raise
+        except Exception as error:
+            raise EverystepError(
+                f"function of Custom raised {type(error).__name__} ({shown(error)}); write it with jax.numpy, for one "
+                "pair of points."
+            ) from error
+        if value is None or shape != () or kind not in "biuf":
+            found = "None" if value is None else f"an array of shape {shape}"
+            raise EverystepError(f"function of Custom returned {found}; return one number.")
+        return value
 
     def __str__(self) -> str:
         on = "" if self.on is None else f", on={self.on}"
@@ -289,6 +359,15 @@ def parts_of(kernel: Kernel) -> list[Kernel]:
     """A kernel and all kernels it is composed of."""
     inner = [getattr(kernel, each.name) for each in fields(kernel)]  # type: ignore[arg-type]
     return [kernel, *(part for each in inner if isinstance(each, Kernel) for part in parts_of(each))]
+
+
+def checked(kernel: Kernel) -> Kernel:
+    """A kernel that a user made, if all its arguments are numbers and kernels; raise what is wrong by name."""
+    for each in parts_of(kernel):
+        for argument in fields(each):  # type: ignore[arg-type]
+            if argument.name not in ("on", "function"):
+                _check_argument(each, argument.name, getattr(each, argument.name))
+    return kernel
 
 
 def looks_at(kernel: Kernel) -> set[str | None]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from everystep import kernels
-from everystep.errors import EverystepError, check_type, shown, whole_number
+from everystep.errors import EverystepError, check_type, quoted, shown, whole_number
 from everystep.kernels import Kernel
 from everystep.lsvi.costs.counts import CountSpec
 from everystep.lsvi.costs.gp import GP, POINTS
@@ -68,7 +68,7 @@ def gp(kernel: Kernel | str | None = None, fit: int = 0, points: str = "grid") -
     try:
         return _gp(kernel, fit, points)
     except ValueError as error:
-        raise EverystepError(f"gp of {kernel}: {error}.") from None
+        raise EverystepError(f"gp of {shown(kernel)}: {error}.") from None
 
 
 def kernel_values(kernel: Kernel | str | None = None) -> InKernel:
@@ -76,22 +76,22 @@ def kernel_values(kernel: Kernel | str | None = None) -> InKernel:
     try:
         return InKernel(_kernel(kernel))
     except ValueError as error:
-        raise EverystepError(f"kernel of {kernel}: {error}.") from None
+        raise EverystepError(f"kernel of {shown(kernel)}: {error}.") from None
 
 
 def _kernel(kernel: Kernel | str | None) -> Kernel | None:
     kernel = kernels.parse(kernel) if isinstance(kernel, str) else kernel
     if kernel is not None and not isinstance(kernel, Kernel):
-        raise ValueError(f"the kernel is {kernel!r}; give one of everystep.kernels, or its text")
-    return kernel
+        raise ValueError(f"the kernel is {quoted(kernel)}; give one of everystep.kernels, or its text")
+    return kernel if kernel is None else kernels.checked(kernel)
 
 
 def _gp(kernel: Kernel | str | None = None, fit: int = 0, points: str = "grid") -> GP:
     kernel = _kernel(kernel)
     if isinstance(fit, bool) or not isinstance(fit, int) or fit < 0:
-        raise ValueError(f"fit is {fit}; give a number of episodes, 0 for never")
-    if points not in POINTS:
-        raise ValueError(f"points is {points}; choose grid or growing")
+        raise ValueError(f"fit is {shown(fit)}; give a number of episodes, 0 for never")
+    if not isinstance(points, str) or points not in POINTS:
+        raise ValueError(f"points is {shown(points)}; choose grid or growing")
     if fit and points == "growing":
         raise ValueError("fit needs points=grid")
     return GP(kernel, fit, points)
@@ -104,15 +104,27 @@ def regression(make: Make, members: int = 1, bonus: str | Bonus = WIDTH) -> Regr
              or a function of inputs (n, o + A) to (n,), times beta
     """
     members = whole_number("members of regression", members)
-    if not callable(make) or not isinstance(make(), Regressor):
+    if not callable(make) or not isinstance(_made_by(make), Regressor):
         raise EverystepError(
-            f"make of regression is {make!r}; give a function that returns a regressor with fit and predict."
+            f"make of regression is {quoted(make)}; give a function that returns a regressor with fit and predict."
         )
-    if not callable(bonus) and bonus not in (WIDTH, DISAGREEMENT):
-        raise EverystepError(f"bonus of regression is {bonus!r}; choose {WIDTH}, {DISAGREEMENT}, or give a function.")
+    if not callable(bonus) and (not isinstance(bonus, str) or bonus not in (WIDTH, DISAGREEMENT)):
+        raise EverystepError(
+            f"bonus of regression is {quoted(bonus)}; choose {WIDTH}, {DISAGREEMENT}, or give a function."
+        )
     if bonus == DISAGREEMENT and members < 2:
         raise EverystepError(f"members of regression is {members}, but bonus=disagreement needs at least 2.")
     return Regression(make, members, bonus)
+
+
+def _made_by(make: Make) -> Any:
+    try:
+        return make()
+    except Exception as error:
+        raise EverystepError(
+            f"make of regression raised {type(error).__name__} ({shown(error)}); give a function without arguments "
+            "that returns a regressor."
+        ) from error
 
 
 COST_MODELS: dict[str, Callable[..., CostSpec]] = {"counts": CountSpec, "linear": LinearSpec, "gp": _gp}
@@ -134,8 +146,10 @@ def read(value: Any) -> Cost:
     if isinstance(value, CostSpec) or (isinstance(value, str) and value == AUTO):
         return value
     if isinstance(value, Kernel):
-        return GP(value)
+        return GP(kernels.checked(value))
     if isinstance(value, list | tuple) and value:
+        if any(isinstance(model, list | tuple) for model in value):
+            raise ValueError("give a list of models, not of lists")
         return tuple(_single(read(model)) for model in value)
     tree = _parsed(value, _how())
     if isinstance(tree, ast.List | ast.Tuple) and tree.elts:
@@ -152,7 +166,7 @@ def read_value(value: Any) -> Value:
     if isinstance(value, InKernel | Regression) or (isinstance(value, str) and value in PLAIN):
         return value
     if isinstance(value, Kernel):
-        return InKernel(value)
+        return InKernel(kernels.checked(value))
     tree = _parsed(value, HOW_VALUE)
     if isinstance(tree, ast.Name) and tree.id in PLAIN:
         return tree.id

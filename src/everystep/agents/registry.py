@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from everystep.agents.resolve.context import setting_as_text
 from everystep.agents.settings import SETTINGS, SettingValues
-from everystep.errors import EverystepError, check_type, quoted, unknown
+from everystep.errors import EverystepError, check_type, quoted, unknown, whole_number
 from everystep.lsvi.algorithm import Agent
 from everystep.lsvi.penalties import Floor
 from everystep.lsvi.protocols import Choice, CostModel, ValueModel
@@ -104,12 +104,15 @@ def register(
     """Register a composition of parts as the agent `name`; `facts` are further fields of `AgentDefinition`."""
     check_type("name", name, str, "the name of the agent as a string")
     check_type("settings", settings, (tuple, list), "the names of its settings as a tuple")
+    for argument, value in (("needs", needs), ("summary", summary), ("title", name if title is None else title)):
+        check_type(argument, value, str, "a text")
     if name in REGISTERED:
         raise EverystepError(f"agent '{name}' is registered already; choose another name.")
     if missing := [key for key in settings if not isinstance(key, str) or key not in SETTINGS]:
         raise unknown("setting", missing[0], SETTINGS, "`everystep list` shows all.")
 
     def decorate(compose: Callable[[Parts], Agent]) -> Callable[..., Recipe]:
+        check_type("the agent", compose, Callable, "a function of its settings")  # type: ignore[arg-type]
         REGISTERED[name] = AgentDefinition(compose, settings, needs, summary, title or name, **facts)
 
         @wraps(compose)
@@ -175,6 +178,8 @@ class Recipe:
 
     def resolve(self, problem: FiniteCMDP, episodes: int) -> Resolved:
         """All settings with their values on this problem; raises if a setting does not fit."""
+        check_type("problem", problem, FiniteCMDP, "a FiniteCMDP")
+        episodes = whole_number("episodes", episodes)
         from everystep.agents.resolve.agent import Resolved
 
         return Resolved.resolve(problem, episodes, self)

@@ -56,6 +56,7 @@ class Batch:
         Either `steps` or `episode` may be left out: an episode begins where steps do not increase, and steps count the
         rows within an episode. With `action_count` = A, actions must be below A.
         """
+        action_count = None if action_count is None else whole_number("action_count", action_count)
         before, after = (
             _observations("observations", observations),
             _observations("next_observations", next_observations),
@@ -95,7 +96,12 @@ class Batch:
 
     def rows(self, which: Any) -> Batch:
         """The rows of a slice or an index."""
-        return Batch(*(getattr(self, each.name)[which] for each in fields(self)))
+        try:
+            return Batch(*(getattr(self, each.name)[which] for each in fields(self)))
+        except Exception:
+            raise EverystepError(
+                f"which is {shown(which)}; give a slice or an index of the {len(self)} rows of the batch."
+            ) from None
 
     @property
     def constraints(self) -> int:

@@ -21,8 +21,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from everystep.environments.constraints import Constraint, observed
-from everystep.errors import EverystepError, whole_number
+from everystep.errors import EverystepError, shown, whole_number
 from everystep.mdp.cmdp import FiniteCMDP, Grid, Noise
+from everystep.mdp.validation import numbers_or_integers
 from everystep.problems.grids import ACTIONS, cell_name, grid_coordinates, landing_cells
 
 G_AFTER_END = -1.0  # g in states in which an episode is over
@@ -182,10 +183,12 @@ def _start(env: Any, start: Any, S: int) -> np.ndarray:
         if start.shape == (S,) and (start == 1).sum() == 1 == (start > 0).sum():
             return np.array([int(start.argmax())])
     # FiniteCMDP checks the rest of a start.
-    start = np.asarray(start)
+    start = numbers_or_integers("start", start)
     integers = np.issubdtype(start.dtype, np.integer)
     if (integers and ((start < 0) | (start >= S)).any()) or (not integers and start.shape != (S,)):
-        raise EverystepError(f"start is {start}; give a state from 0 to {S - 1}, or {S} probabilities that sum to 1.")
+        raise EverystepError(
+            f"start is {shown(start)}; give a state from 0 to {S - 1}, or {S} probabilities that sum to 1."
+        )
     return start
 
 

@@ -28,7 +28,9 @@ from everystep.environments.stored_agent import StoredAgent
 from everystep.errors import (
     LARGEST_MEASUREMENT,
     EverystepError,
+    check_type,
     path_from,
+    quoted,
     real_number,
     seed_number,
     unknown,
@@ -210,6 +212,8 @@ class Learner:
     def play(self, episodes: int, progress: Callable[[int], None] | None = None) -> None:
         """Play `episodes` more episodes; with copies, until the last round is full."""
         left = whole_number("episodes", episodes)
+        if progress is not None:
+            check_type("progress", progress, Callable, "a function of the number of episodes")  # type: ignore[arg-type]
         while left > 0:
             plans, number = self.plans, self.number
             builders = [BatchBuilder() for _ in range(self.stage.copies)]
@@ -424,8 +428,8 @@ def _range(given: Any) -> tuple[float, float] | None:
         return None
     try:
         low, high = (float(each) for each in given)
-    except (TypeError, ValueError):
+    except Exception:  # not two numbers, or an object that fails while it is read
         low = high = math.nan
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise EverystepError(f"reward_range is {given!r}; give two finite numbers, the lower first.")
+        raise EverystepError(f"reward_range is {quoted(given)}; give two finite numbers, the lower first.")
     return low, high

@@ -165,7 +165,8 @@ def prepare(
 
 def _recipes(agents: Any) -> list[Recipe]:
     """The agents, given as one or as several, by name or as recipes."""
-    if isinstance(agents, Mapping) or not isinstance(agents, Iterable | Recipe):
+    is_scalar = isinstance(agents, np.ndarray) and agents.ndim == 0
+    if isinstance(agents, Mapping) or not isinstance(agents, Iterable | Recipe) or is_scalar:
         raise EverystepError(f"agents is {shown(agents)}; give names, or agents such as es.agents.lsvi_ae().")
     return [recipe(agent) for agent in ([agents] if isinstance(agents, str | Recipe) else agents)]
 
@@ -179,7 +180,7 @@ def versions() -> dict[str, str]:
 def _seeds(seeds: int | Iterable[int], seed0: int, check: Callable[[int], None]) -> list[int]:
     """The seeds as a list, after `check` of their number."""
     first = seed_number("seed0", seed0)
-    if isinstance(seeds, int | np.integer | str):
+    if isinstance(seeds, int | np.integer | str) or (isinstance(seeds, np.ndarray) and seeds.ndim == 0):
         number = count("seeds", seeds)
         check(number)
         if first + number > 2**32:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from everystep.errors import path_from
+from everystep.errors import path_from, true_or_false
 from everystep.experiments import reductions, statistics
 from everystep.mdp import certificates, planner
 from everystep.mdp.cmdp import FiniteCMDP
@@ -99,7 +99,8 @@ class Result:
         """
         from everystep.experiments import run_folder
 
-        target = path_from("out", out)
+        target, figures = path_from("out", out), true_or_false("figures", figures)
+        force = true_or_false("force", force)
         with run_folder.folder(target, self.spec, force) as folder:
             run_folder.fill(self, folder, figures)
         return target

@@ -97,9 +97,20 @@ def flatten(observation: Any) -> np.ndarray:
     return np.concatenate(parts).astype(np.float64)
 
 
+def as_floats(given: Any) -> np.ndarray | None:
+    """`given` as an array of float64, NaN in place of None; None if it is not made of numbers."""
+    try:
+        array = np.asarray(given)
+        return array.astype(np.float64) if array.dtype.kind in "biufO" else None
+    except Exception:  # lists of different lengths, or an object that fails while it is read
+        return None
+
+
 def rows(obs: np.ndarray, o: int) -> Float[np.ndarray, "n o"]:
     """A batch of observations as (n, o) finite numbers; integers (n,) become one column."""
-    x = np.asarray(obs, np.float64)
+    x = as_floats(obs)
+    if x is None:
+        raise EverystepError(f"observations are {shown(obs)}; give numbers of shape (n, {o}).")
     x = x[:, None] if x.ndim == 1 and o == 1 else x
     if x.ndim != 2 or x.shape[1] != o:
         wanted = f"(n, {o})" if o > 1 else "(n,) or (n, 1)"
@@ -153,11 +164,10 @@ def scale(at: Coordinates, low: Any, high: Any, kind: str) -> Scale:
     """The scale of a space; `low` and `high` override its bounds (a number, or one per coordinate; None: no change)."""
     ends = []
     for name, own, given in (("low", at.low, low), ("high", at.high, high)):
+        array = as_floats(np.nan if given is None else given)
         try:
-            if np.iscomplexobj(given):
-                raise TypeError
-            array = np.broadcast_to(np.asarray(np.nan if given is None else given, np.float64), own.shape)
-        except (TypeError, ValueError):
+            array = np.broadcast_to(np.empty((0, 0)) if array is None else array, own.shape)
+        except ValueError:
             raise EverystepError(f"{name} of {kind} is {shown(given)}; give a number, or {len(own)} of them.") from None
         ends.append(np.where(np.isnan(array), own, array))
     open_ended = np.flatnonzero(~(np.isfinite(ends[0]) & np.isfinite(ends[1])))

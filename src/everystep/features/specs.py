@@ -21,7 +21,16 @@ from typing import Any
 
 import numpy as np
 
-from everystep.errors import EverystepError, seed_number, true_or_false, whole_number
+from everystep.errors import (
+    EverystepError,
+    check_type,
+    one_of,
+    quoted,
+    seed_number,
+    shown,
+    true_or_false,
+    whole_number,
+)
 from everystep.features import spaces
 from everystep.features.maps import (
     ROUNDING,
@@ -55,6 +64,10 @@ class Spec:
     kind: str
     settings: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        one_of("kind of features", self.kind, _MADE_BY)
+        check_type(f"settings of {self.kind}", self.settings, Mapping, "its arguments by name")
+
     def __str__(self) -> str:
         given = ", ".join(f"{key}={_as_text(value)}" for key, value in self.settings.items() if value is not None)
         return f"{self.kind}({given})"
@@ -80,7 +93,7 @@ def table(phi: Any, normalise: bool = False) -> Spec:
         if given.dtype.kind not in "biuf":
             raise TypeError
         array = given.astype(np.float64)
-    except (TypeError, ValueError):
+    except Exception:  # not numbers, or an object that fails while it is read
         raise EverystepError(
             "phi of table is not an array of numbers; give one of shape (S, A, d) or (S, e)."
         ) from None
@@ -116,9 +129,11 @@ def centres(
     lengthscale  in the scale [-1, 1]; by default the distance of neighbouring centres of a grid, and 0.5 for centres
                  that are given
     """
-    given = np.asarray(centres)
+    given = spaces.as_floats(centres)
+    if given is None:
+        raise EverystepError(f"centres are {quoted(centres)}; give numbers along each coordinate, or (n, o) points.")
     if given.ndim < 2:
-        centres = tuple(whole_number("centres", each) for each in np.atleast_1d(given))
+        centres = tuple(whole_number("centres", each) for each in np.atleast_1d(np.asarray(centres)))
     elif given.ndim == 2 and given.size and given.dtype.kind in "biuf" and np.isfinite(given).all():
         centres = given.astype(np.float64)
     else:
@@ -134,6 +149,9 @@ def polynomial(degree: int = 2, low: Any = None, high: Any = None) -> Spec:
 
 def tiles(tilings: int = 8, bins: Any = 8, low: Any = None, high: Any = None, constant: bool = False) -> Spec:
     """Tile coding: `tilings` grids of `bins` tiles along each coordinate (a number, or one for each)."""
+    given = spaces.as_floats(bins)
+    if given is None or given.ndim > 1:
+        raise EverystepError(f"bins of tiles are {quoted(bins)}; give a number, or one for each coordinate.")
     counts = tuple(whole_number("bins of tiles", each) for each in np.atleast_1d(np.asarray(bins)))
     settings = {"tilings": whole_number("tilings of tiles", tilings), "bins": counts, "low": low, "high": high}
     return _with(constant, Spec("tiles", settings))
@@ -147,7 +165,7 @@ def function(f: Callable[[Any], Any], d: int | None = None, crossed: bool = Fals
     largest norm; for other observations that norm is unknown, so features longer than 1 are cut to length 1.
     """
     if not callable(f):
-        raise EverystepError(f"f of function is {f!r}; give a function of one observation.")
+        raise EverystepError(f"f of function is {quoted(f)}; give a function of one observation.")
     d = d if d is None else whole_number("d of function", d)
     return Spec(
         "function",
@@ -173,12 +191,11 @@ def _with(constant: bool, spec: Spec) -> Spec:
 
 def _lengths(kind: str, value: Any) -> Any:
     """A length scale above 0, or one for each coordinate."""
-    try:
-        array = np.asarray(value, np.float64)
-    except (TypeError, ValueError):
-        array = np.array(np.nan)
-    if array.ndim > 1 or not (np.isfinite(array) & (array > 0)).all():
-        raise EverystepError(f"lengthscale of {kind} is {value!r}; give a number above 0, or one for each coordinate.")
+    array = spaces.as_floats(value)
+    if array is None or array.ndim > 1 or not (np.isfinite(array) & (array > 0)).all():
+        raise EverystepError(
+            f"lengthscale of {kind} is {quoted(value)}; give a number above 0, or one for each coordinate."
+        )
     return float(array) if array.ndim == 0 else tuple(map(float, array))
 
 
@@ -197,10 +214,21 @@ def bind(spec: Any, observation_space: Any, actions: int) -> Features:
     spec = function(spec) if callable(spec) else spec
     if not isinstance(spec, Spec):
         raise EverystepError(
-            f"features are {spec!r}; give everystep.features.fourier(...), tiles(...), another of these, an array "
-            "(S, A, d), or a function of one observation."
+            f"features are {quoted(spec)}; give everystep.features.fourier(...), tiles(...), another of these, an "
+            "array (S, A, d), or a function of one observation."
         )
     at = Coordinates.of(observation_space)
+    try:
+        return _bound(spec, at, actions)
+    except EverystepError:
+        raise
+    except (TypeError, ValueError, KeyError, AttributeError):  # of a Spec that no function here made
+        raise EverystepError(
+            f"features {shown(spec)} cannot be made of these settings; use es.features.{spec.kind}(...)."
+        ) from None
+
+
+def _bound(spec: Spec, at: Coordinates, actions: int) -> Features:
     if spec.kind == "table" and spec.settings["phi"].ndim == 3:
         return _table(at, actions, **spec.settings)
     if spec.kind == "function" and not spec.settings["crossed"]:

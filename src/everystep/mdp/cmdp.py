@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from everystep.errors import number_below
+
 if TYPE_CHECKING:
     from everystep.mdp.units import RewardRange
     from everystep.mdp.world import Sizes, World
@@ -225,8 +227,10 @@ class FiniteCMDP:
 
     def describe(self, x: int) -> str:
         """The name of state x."""
+        x = number_below("state", x, self.states)
         return self.state_names[x] if self.state_names else f"state {x}"
 
     def describe_action(self, a: int) -> str:
         """The name of action a."""
+        a = number_below("action", a, self.actions)
         return self.action_names[a] if self.action_names else f"action {a}"

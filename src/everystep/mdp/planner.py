@@ -148,7 +148,7 @@ def distribution(problem: FiniteCMDP, policy: np.ndarray) -> np.ndarray:
     H, S, A = problem.horizon, problem.states, problem.actions
     try:
         policy = np.asarray(policy)
-    except ValueError:  # rows of different lengths
+    except Exception:  # rows of different lengths, or an object that fails while it is read
         policy = np.array(None)
     if (
         np.issubdtype(policy.dtype, np.integer)
@@ -178,7 +178,10 @@ def _check(problem: object) -> None:
 
 
 def from_start(problem: FiniteCMDP, V: np.ndarray) -> float:
-    """E[V(x_1)]."""
+    """E[V(x_1)], of values V (S,)."""
+    _check(problem)
+    if not isinstance(V, np.ndarray) or V.shape != (problem.states,) or V.dtype.kind not in "biuf":
+        raise EverystepError(f"V is {shown(V)}; give an array of {problem.states} values, one for each state.")
     if len(problem.start) == 1 and np.issubdtype(problem.start.dtype, np.integer):
         return float(V[problem.start[0]])
     return float(start_distribution(problem) @ V)

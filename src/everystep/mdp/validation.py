@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from everystep.errors import EverystepError, InfeasibleError, shown, true_or_false, whole_number
+from everystep.errors import EverystepError, InfeasibleError, real_number, shown, true_or_false, whole_number
 from everystep.mdp import memory
 from everystep.mdp.cmdp import Factored, FiniteCMDP, Grid, Known, Noise
 
@@ -92,7 +92,8 @@ def _texts(name: str, given: Any, count: int | None) -> Any:
     """A sequence of texts as a tuple, `count` of them unless that is None; None stays None."""
     if given is None and count is not None:
         return None
-    texts = tuple(given) if isinstance(given, list | tuple | np.ndarray) else (None,)
+    given = given.tolist() if isinstance(given, np.ndarray) else given
+    texts = tuple(given) if isinstance(given, list | tuple) else (None,)
     if not all(isinstance(each, str) for each in texts):
         raise EverystepError(f"{name} are {shown(given)}; give a sequence of texts.")
     if count is not None and len(texts) != count:
@@ -338,6 +339,7 @@ def check(problem: FiniteCMDP, cap: float | None = None) -> tuple[str, ...]:
     _check_feasible(problem)
     rewards = problem.reward_range  # raises if returns are too large
     if cap is not None:
+        cap = real_number("cap", cap)
         highest = planner.highest_value(problem.in_units)
         if rewards.scaled_cap(cap, problem.horizon) < highest - 1e-9:
             raise EverystepError(

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any, NamedTuple, TypeVar
 
-from everystep.errors import EverystepError, shown, true_or_false
+from everystep.errors import EverystepError, check_type, shown, true_or_false
 from everystep.mdp.cmdp import FiniteCMDP
 
 ENTRY_POINTS = "everystep.problems"
@@ -91,6 +91,7 @@ def register(name: str, *, gym_id: str | None = None, compared: bool | Compariso
     comparison = compared if isinstance(compared, Comparison) else Comparison() if compared else None
 
     def add(make: Maker) -> Maker:
+        check_type("the problem", make, Callable, "a function that returns a FiniteCMDP")  # type: ignore[arg-type]
         definition = ProblemDefinition(name, make, gym_id, comparison)
         for other in REGISTERED.values():
             _check_distinct(definition, other)

@@ -237,8 +237,8 @@ def _standardised(given: Any) -> tuple[np.ndarray, float]:
     """Heights with mean 0 and standard deviation 1, and their unit."""
     try:
         heights = np.asarray(given)
-    except ValueError:
-        heights = np.array(None)  # rows of different lengths
+    except Exception:
+        heights = np.array(None)  # rows of different lengths, or an object that fails while it is read
     if heights.dtype.kind not in "biuf":
         raise EverystepError("the heights are not a table of numbers; give rows of equal length.")
     if heights.ndim != 2 or min(heights.shape) < 2 or heights.size > WIDEST**2:

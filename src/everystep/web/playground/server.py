@@ -271,9 +271,9 @@ def application(hosts: Hosts, warm: bool = True) -> ASGIApp:
 
     async def serve_visitor(socket: WebSocket) -> None:
         with contextlib.suppress(WebSocketDisconnect, ConnectionError):  # a visitor who vanishes has left, no more
-            await serve(socket)
+            await converse(socket)
 
-    async def serve(socket: WebSocket) -> None:
+    async def converse(socket: WebSocket) -> None:
         await socket.accept()
         if len(visitors) >= protocol.VISITORS:
             sentence = f"{protocol.VISITORS} visitors are connected, the limit of this server; try again later."
