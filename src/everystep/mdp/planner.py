@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from everystep.errors import EverystepError, check_type, true_or_false
+from everystep.errors import EverystepError, check_type, shown, true_or_false
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.mdp.world import FEW, AnyArray, World, at_step, can_follow, expected, next_states
 
