@@ -20,7 +20,9 @@ from everystep.experiments.engines import local
 from everystep.experiments.reductions import POINTS
 from everystep.lsvi import loop
 from everystep.lsvi.choices.ties import ties
+from everystep.lsvi.costs.counts import CountCosts
 from everystep.lsvi.loop import CHUNK
+from everystep.lsvi.values.counts import Counts
 from everystep.mdp import memory
 
 if TYPE_CHECKING:
@@ -41,19 +43,21 @@ class Needs(NamedTuple):
     state       of one seed of the largest agent, without what grows
     grown       per observation^2 and per observation that a growing model keeps, and observations in an episode
     plan        of one seed while it plans and acts: it grows with the horizon
+    update      of one seed while a model of features or a Gaussian process learns an episode: with its square
     final       of one seed of one agent, kept to the end: visits and cost intervals
     """
 
     state: float
     grown: tuple[float, float, int]
     plan: float
+    update: float
     final: float
 
     def working(self, episodes: int, batch: int) -> float:
         """All states under way: those of the present chunk and of the next, on every core."""
         square, single, each = self.grown
         n = each * episodes
-        return local.workers() * (2.0 * batch * (self.state + square * n * n + single * n) + self.plan)
+        return local.workers() * (2.0 * batch * (self.state + square * n * n + single * n) + self.plan + self.update)
 
     def in_memory(self, agents: int, seeds: int, episodes: int) -> float:
         rows = float(agents) * seeds * (episodes * ROW_IN_MEMORY + 2 * self.final)
@@ -128,7 +132,7 @@ def of(prepared: Experiment) -> Needs:
     """What an experiment needs, by the shapes of its arrays alone."""
     S, H, m = prepared.problem.states, prepared.problem.horizon, prepared.problem.constraints
     kinds = {pair.structure(): pair for pair in prepared.pairs}
-    state, final, plan = 0.0, 0.0, 0.0
+    state, final, plan, update = 0.0, 0.0, 0.0, 0.0
     grown: tuple[float, float, int] = (0.0, 0.0, 0)
     for pair in kinds.values():
         with pair.in_precision():
@@ -144,8 +148,12 @@ def of(prepared: Experiment) -> Needs:
                 word = jax.ShapeDtypeStruct((), np.uint32)
                 planned = lambda agent, world, state, word: loop.new_plan(agent, world, state, ties(word, H, S))
                 largest = 2.0 * _size(jax.eval_shape(planned, job.agent, job.world, fresh.agent, word)) + 4.0 * H * S
+            counts = isinstance(job.agent.values, Counts) and isinstance(job.agent.costs, CountCosts)
+            if not counts:  # matrices (H, H) and (H, S A)
+                update = max(update, 40.0 * H**2)
+                largest += 16.0 * H * S * prepared.problem.actions
             plan = max(plan, largest + _draws(H, m))
-    return Needs(state, grown, plan, final)
+    return Needs(state, grown, plan, update, final)
 
 
 def _size(leaves: object) -> float:
@@ -161,7 +169,8 @@ def counts(prepared: Experiment) -> dict[str, int]:
 def _check_working(prepared: Experiment, need: Needs) -> None:
     """Raise if even one seed would not fit: the horizon, the states or the model is the cause."""
     H, K, free = prepared.problem.horizon, prepared.spec["episodes"], memory.free_memory()
-    bytes_with = lambda horizon, episodes: need._replace(plan=need.plan * horizon / H).working(episodes, 1)
+    shorter = lambda share: need._replace(plan=need.plan * share, update=need.update * share**2)
+    bytes_with = lambda horizon, episodes: shorter(horizon / H).working(episodes, 1)
     if bytes_with(1, 1) > free:
         raise EverystepError(
             f"the problem has {prepared.problem.states} states and {prepared.problem.actions} actions: one seed of an "

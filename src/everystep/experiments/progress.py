@@ -16,7 +16,7 @@ from everystep.experiments import run_folder, tables
 from everystep.experiments.estimate import duration
 from everystep.experiments.runner import ChunkReport, OnChunk
 
-EVERY = 30.0  # seconds between lines in a log
+SOON, EVERY = 5.0, 30.0  # seconds before the first line in a log, and between lines
 REFRESH = 0.1  # and between updates of a bar
 WARNED_ABOVE = 3600.0  # seconds that are left
 RECENT = 0.9  # the weight of the past in running means, per chunk
@@ -113,16 +113,16 @@ def _bars(spec: Mapping[str, Any], stream: TextIO) -> Iterator[OnChunk]:
 @contextmanager
 def _lines(spec: Mapping[str, Any], stream: TextIO, now: Callable[[], float] = time.monotonic) -> Iterator[OnChunk]:
     counter, lock = Counter(spec, now), threading.Lock()
-    last = now()
+    due = now() + SOON
 
     def show(report: ChunkReport) -> None:
-        nonlocal last
+        nonlocal due
         with lock:
             counter.add(report)
             if warning := counter.warning():
                 print(warning, file=stream, flush=True)
-            if now() - last >= EVERY:
-                last = now()
+            if now() >= due and counter.left is not None:
+                due = now() + EVERY
                 print(counter.line(), file=stream, flush=True)
 
     yield show

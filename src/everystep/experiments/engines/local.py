@@ -186,7 +186,8 @@ def run_all(
     pool = ThreadPoolExecutor(workers(), "everystep-run")
     try:
         # A run of no episodes compiles: once for each structure of agent, and several of them at a time.
-        structures = [(pairs[batch.agents[0]].structure(), len(batch.agents)) for batch in batches]
+        kinds = {i: pairs[i].structure() for i in dict.fromkeys(batch.agents[0] for batch in batches)}
+        structures = [(kinds[batch.agents[0]], len(batch.agents)) for batch in batches]
         one_of_each = dict(zip(reversed(structures), reversed(batches), strict=True))
         ready_when = {
             structure: pool.submit(compiled, one_of_each[structure]) for structure in dict.fromkeys(structures)
