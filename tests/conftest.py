@@ -59,6 +59,14 @@ def _double_precision():
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _patience():
+    """No notes about what takes long: a machine that runs many tests is slow."""
+    from everystep.cli import shared
+
+    shared.PATIENCE = 600.0
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _room_for_programs():
     """Compiled programs are dropped after a file of tests that has used half of the memory maps of a process.

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -278,7 +279,8 @@ def test_stopping_a_run_keeps_what_was_done_and_it_can_go_on(desk, capsys):
     running.send_signal(signal.SIGINT)
     _, said = running.communicate(timeout=120)
     assert running.returncode == 130
-    assert said.removeprefix(f"{interrupts.STOPPING}\n") == "everystep: stopped; `everystep resume out` continues.\n"
+    said = re.sub("^note: .*\n", "", said, flags=re.MULTILINE).removeprefix(f"{interrupts.STOPPING}\n")
+    assert said == "everystep: stopped; `everystep resume out` continues.\n"
     assert [path.name for path in (desk / "out").iterdir()] == [".work"]
     for arguments in (["certify", "out"], ["theory", "out"]):
         assert main.main(arguments) == 2
