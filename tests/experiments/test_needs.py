@@ -9,7 +9,7 @@ import pytest
 import everystep as es
 from everystep.cli import main
 from everystep.errors import EverystepError
-from everystep.experiments import estimate, experiment, needs
+from everystep.experiments import estimate, experiment, needs, rerun
 from everystep.experiments.engines import local
 from everystep.mdp import memory
 
@@ -155,3 +155,11 @@ def test_a_limit_on_the_address_space_counts_as_well(tmp_path):
         assert list(memory._of_the_process(tmp_path)) == [2**45 - 100 * resource.getpagesize()]
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (limit, most))
+
+
+def test_columns_that_do_not_fit_into_memory_are_not_read(tmp_path, monkeypatch, pond):
+    result = experiment.prepare(pond, ["lsvi-ae"], 40, 2).run()
+    result.save(tmp_path / "run", figures=False)
+    monkeypatch.setattr(memory, "free_memory", lambda: 1000.0)
+    with pytest.raises(EverystepError, match=r"has 80 rows, .* `everystep summary .*` reads them in parts"):
+        rerun.read(tmp_path / "run")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from everystep.cli.shared import add_cache, add_force, add_out, progress_bar, split_names, use_cache
+from everystep.cli.shared import add_cache, add_force, add_out, announced, progress_bar, split_names, use_cache
 from everystep.errors import EverystepError, count
 
 HELP = "run all agents on all problems that support them: Table 1, measured"
@@ -42,11 +42,12 @@ def run(options: argparse.Namespace) -> None:
     comparison.claim(out, options.force)
     if not options.table_only:
         use_cache(options)
-        if options.ablation:
-            prepared = comparison.ablation(problems, seeds, episodes)
-        else:
-            agents = None if options.agents is None else [Recipe(name) for name in split_names(options.agents)]
-            prepared = comparison.prepare(agents, problems, seeds, episodes)
+        with announced("preparing the runs"):
+            if options.ablation:
+                prepared = comparison.ablation(problems, seeds, episodes)
+            else:
+                agents = None if options.agents is None else [Recipe(name) for name in split_names(options.agents)]
+                prepared = comparison.prepare(agents, problems, seeds, episodes)
         missing = prepared.missing(out)
         with progress_bar(missing.episodes) as advance:
             missing.run(out, lambda chunk: advance(chunk.episodes))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from everystep.cli.shared import add_cache, add_force, add_out, progress_bar, use_cache
+from everystep.cli.shared import add_cache, add_force, add_out, announced, progress_bar, use_cache
 from everystep.errors import count
 
 HELP = "run the paper's experiment and report what reproduces"
@@ -33,7 +33,8 @@ def run(options: argparse.Namespace) -> None:
         report.check_place(out, None, options.force)
     with progress_bar(runs.episodes) as advance:
         findings = runs.run(advance)
-    findings.save(out, options.force)
+    with announced("writing"):
+        findings.save(out, options.force)
     print(findings.text())
     print(f"\nWritten to {out}")
     print(f"Report for the browser: {report.write(out, progress_bar, force=options.force)}")

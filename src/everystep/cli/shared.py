@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,14 +105,15 @@ def use_cache(options: argparse.Namespace) -> None:
 
 # --- progress and interrupts ------------------------------------------------------------------------------------------
 @contextmanager
-def announced(doing: str) -> Iterator[Callable[[], None]]:
+def announced(doing: str | Callable[[], str]) -> Iterator[Callable[[], None]]:
     """Say what the command is doing if it takes long, once and then now and again, until the function is called."""
     ended = threading.Event()
 
     def speak() -> None:
         began, pause = time.monotonic(), PATIENCE
         while not ended.wait(pause):
-            interrupts.say(f"note: {doing} ({time.monotonic() - began:.0f} s so far)")
+            what = doing if isinstance(doing, str) else doing()
+            interrupts.say(f"note: {what} ({time.monotonic() - began:.0f} s so far)")
             pause = AGAIN
 
     threading.Thread(target=speak, name="everystep-announcing", daemon=True).start()
@@ -124,14 +125,21 @@ def announced(doing: str) -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def progress_bar(total: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar of episodes with the remaining time; silent when standard error is not a terminal."""
+    """A progress bar of episodes with the remaining time; now and again a line if standard error is no terminal."""
     from tqdm import tqdm
 
-    with tqdm(total=total, unit=" episodes", unit_scale=True, disable=None, leave=False) as progress:
+    done = 0
+    seen = sys.stderr.isatty()
+    with (
+        tqdm(total=total, unit=" episodes", unit_scale=True, disable=not seen, leave=False) as progress,
+        nullcontext() if seen else announced(lambda: f"{done / max(total, 1):.0%} of {total:,} episodes"),
+    ):
 
         def advance(episodes: int) -> None:
+            nonlocal done
             if interrupts.received():
                 raise KeyboardInterrupt
+            done = min(done + episodes, total)
             progress.update(min(episodes, total - progress.n))
 
         yield advance

@@ -23,6 +23,7 @@ from everystep.experiments.forms import COUNT, NUMBER, POSITIVE, Each, Maybe
 from everystep.experiments.tables import COLUMNS
 from everystep.files import read_npz
 from everystep.lsvi.loop import CHUNK
+from everystep.mdp import memory
 from everystep.mdp.arrays import digest
 from everystep.mdp.cmdp import FiniteCMDP
 
@@ -119,6 +120,12 @@ class FinishedFolder:
     def curves(self, columns: Sequence[str]) -> dict[str, dict[str, np.ndarray]]:
         """Columns of episodes.parquet as (seeds, K), by agent, without those that an agent does not have."""
         shape = (len(self.spec["seeds"]), self.spec["episodes"])
+        count, free = len(self.labels) * shape[0] * shape[1], memory.free_memory()
+        if (taken := 16.0 * count * len(columns)) > free:
+            raise EverystepError(
+                f"'{self.folder}' has {count} rows, whose columns would take {memory.amount(taken)} of memory, and "
+                f"{memory.amount(free)} are free; `everystep summary {self.folder}` reads them in parts."
+            )
         found: dict[str, dict[str, np.ndarray]] = {label: {} for label in self.labels}
         counted: dict[tuple[str, str], int] = {}
         for part in rows.stream(self.file("episodes.parquet"), self.spec, columns):
