@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from everystep import files
 from everystep.experiments import run_folder, summary
 
 SEEDS, EPISODES, BATCH = 1000, 10_000, 2
@@ -63,10 +64,14 @@ def main(seeds: int = SEEDS, episodes: int = EPISODES) -> None:
         run_folder.write_episodes(made, path)  # type: ignore[arg-type]
         writing, held = time.perf_counter() - began - making, memory()
         began = time.perf_counter()
+        files.seal(path)
+        verifying = time.perf_counter() - began
+        began = time.perf_counter()
         summary.samples(path, made.spec)
         reading = time.perf_counter() - began
         size = path.stat().st_size / 2**20
         print(f"{seeds * episodes:,} rows, {size:.0f} MB: written in {writing:.1f} s, summed up in {reading:.1f} s")
+        print(f"its checksum verified in {verifying:.1f} s")
         print(f"memory: {before:.0f} MB before, {held:.0f} MB after writing, {memory():.0f} MB after reading")
 
 
