@@ -16,7 +16,6 @@ import os
 import platform
 import stat
 import sys
-import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import suppress
@@ -25,7 +24,7 @@ from pathlib import Path
 
 import jax
 
-from everystep import __version__
+from everystep import __version__, files
 
 VARIABLE = "EVERYSTEP_CACHE"  # another folder, or `off`
 MOST = 256 * 2**20  # bytes of all entries; those used longest ago are removed
@@ -55,14 +54,7 @@ class ProgramCache:
 
     def put(self, key: str, value: bytes) -> None:
         with suppress(OSError):
-            handle, name = tempfile.mkstemp(dir=self.folder, suffix=".partial")
-            try:
-                with open(handle, "wb") as file:
-                    file.write(hashlib.sha256(value).digest() + value)
-                os.replace(name, self.folder / key)
-            except BaseException:
-                os.unlink(name)
-                raise
+            files.write(self.folder / key, lambda file: file.write(hashlib.sha256(value).digest() + value))
 
 
 def enable() -> Path | None:
