@@ -13,6 +13,7 @@ import os
 import reprlib
 import stat
 from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +157,17 @@ def number_below(field: str, value: object, count: int) -> int:
 
 
 # --- other arguments --------------------------------------------------------------------------------------------------
+def listed(field: str, given: Any, most: int = 10**6) -> list[Any]:
+    """The entries of `given` as a list, or the error that names `field`; it may be a generator without an end."""
+    try:
+        values = list(islice(iter(given), most + 1))
+    except Exception:  # no sequence, or one that fails while it is read
+        raise EverystepError(f"{field} is {quoted(given)}; give a list.") from None
+    if len(values) > most:
+        raise EverystepError(f"{field} has more than {most} entries; give fewer.")
+    return values
+
+
 def one_of(field: str, value: object, options: Iterable[str]) -> str:
     """`value` if it is one of the words, or the error that names `field`."""
     words = list(options)

@@ -6,7 +6,7 @@ result = run(problem, agents=["lsvi-ae", "lsvi"], episodes=1000, seeds=32)
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import metadata
@@ -21,6 +21,7 @@ from everystep.agents.resolve.agent import Resolved
 from everystep.errors import (
     EverystepError,
     count,
+    listed,
     quoted,
     seed_number,
     shown,
@@ -168,7 +169,7 @@ def _recipes(agents: Any) -> list[Recipe]:
     is_scalar = isinstance(agents, np.ndarray) and agents.ndim == 0
     if isinstance(agents, Mapping) or not isinstance(agents, Iterable | Recipe) or is_scalar:
         raise EverystepError(f"agents is {shown(agents)}; give names, or agents such as es.agents.lsvi_ae().")
-    return [recipe(agent) for agent in ([agents] if isinstance(agents, str | Recipe) else agents)]
+    return [recipe(agent) for agent in ([agents] if isinstance(agents, str | Recipe) else listed("agents", agents))]
 
 
 def versions() -> dict[str, str]:
@@ -189,8 +190,9 @@ def _seeds(seeds: int | Iterable[int], seed0: int, check: Callable[[int], None])
     elif not isinstance(seeds, Iterable):
         raise EverystepError(f"seeds is {quoted(seeds)}; give their number, or a list of seeds.")
     else:
-        check(len(seeds) if isinstance(seeds, Sized) else 1)
-        numbers = [seed_number("seeds", seed) for seed in seeds]
+        given = listed("seeds", seeds)
+        check(len(given))
+        numbers = [seed_number("seeds", seed) for seed in given]
     if not numbers or len(set(numbers)) < len(numbers) or max(numbers) >= 2**32:
         raise EverystepError(
             f"seeds are {numbers[:5]}{'...' if len(numbers) > 5 else ''}; give different whole numbers below 2**32."

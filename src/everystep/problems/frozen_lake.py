@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from everystep.errors import EverystepError, real_number, seed_number, shown, whole_number
+from everystep.errors import EverystepError, listed, real_number, seed_number, shown, whole_number
 from everystep.mdp import memory
 from everystep.mdp.cmdp import FiniteCMDP, Grid, Noise
 from everystep.problems.grids import (
@@ -167,7 +167,7 @@ def _rows(given: Any) -> tuple[str, ...]:
     if isinstance(given, str):
         return tuple(given.rstrip("\n").split("\n"))
     try:
-        return tuple("".join(row) for row in given)
+        return tuple("".join(row) for row in listed("rows", given))
     except TypeError:
         raise EverystepError(f"rows are {shown(given)}; give a text for each row of the map.") from None
 
