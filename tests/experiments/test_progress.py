@@ -49,20 +49,33 @@ def test_the_time_left_counts_neither_compilation_nor_what_an_earlier_process_di
     counter.add(ChunkReport("lsvi-ae", 500))
     assert counter.left is None  # a minute for 500 episodes, most of it for compilation, says nothing
     clock.now = 61.0
-    counter.add(ChunkReport("lsvi-ae", 500, seeds_ended=1))
-    assert counter.left == 2.0
+    counter.add(ChunkReport("lsvi-ae", 100))
+    assert counter.left is None  # too early: others are still compiled
+    clock.now = 62.0
+    counter.add(ChunkReport("lsvi-ae", 400, seeds_ended=1))
+    assert counter.left == 4.0
     assert counter.agents_done == 1
 
 
-@pytest.mark.parametrize(("hours", "said"), [(0.9, ""), (1.1, "note: this run takes about 66 min more")])
-def test_a_run_of_more_than_an_hour_says_so_once(hours, said):
+def test_the_speed_is_that_of_the_last_seconds():
+    clock = Clock()
+    counter = progress.Counter(SPEC, clock)
+    for clock.now, episodes in ((0.0, 1), (30.0, 9), (60.0, 90), (65.0, 900), (70.0, 1000)):
+        counter.add(ChunkReport("lsvi", episodes))
+    assert counter.left == 10 / 1900 * 2000
+
+
+@pytest.mark.parametrize(("episodes", "said"), [(25, ""), (15, "note: this run takes about 78 min more")])
+def test_a_run_of_more_than_an_hour_says_so_once(episodes, said):
     clock, stream = Clock(), io.StringIO()
     with progress._lines(SPEC, stream, clock) as show:
         show(ChunkReport("lsvi", 1))
-        clock.now = hours * 3600 / 3998
-        show(ChunkReport("lsvi", 1))
-        assert stream.getvalue().startswith(said)
-        assert stream.getvalue().count("\n") == bool(said)
+        clock.now = 3.0
+        show(ChunkReport("lsvi", 0.5))  # too early
+        assert stream.getvalue() == ""
+        clock.now = 20.0
+        show(ChunkReport("lsvi", episodes - 0.5))
+        assert said in stream.getvalue()
         show(ChunkReport("lsvi", 1))
     assert stream.getvalue().count("note") == bool(said)
 

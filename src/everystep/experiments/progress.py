@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from everystep.experiments.runner import ChunkReport, OnChunk
 
 SOON, EVERY = 5.0, 30.0  # seconds before the first line in a log, and between lines
 REFRESH = 0.1  # and between updates of a bar
+SETTLED, WINDOW = 2.0, 10.0  # seconds after the first report before a speed is told, and over which it is measured
 WARNED_ABOVE = 3600.0  # seconds that are left
 RECENT = 0.9  # the weight of the past in running means, per chunk
 LOGS = ("tensorboard",)
@@ -32,7 +34,8 @@ class Counter:
         self.total = self.agents * self.seeds * spec["episodes"]
         self.done, self.violation = 0, None
         self._ended: dict[str, int] = {}
-        self._first: tuple[float, int] | None = None
+        self._began: float | None = None  # the first report, before which agents are compiled
+        self._recent: deque[tuple[float, int]] = deque()  # times of reports, and what was done by then
 
     violation: float | None
 
@@ -41,8 +44,11 @@ class Counter:
         self._ended[report.label] = self._ended.get(report.label, 0) + report.seeds_ended
         if report.earlier:
             return
-        if self._first is None:
-            self._first = self._now(), self.done
+        now = self._now()
+        self._began = now if self._began is None else self._began
+        self._recent.append((now, self.done))
+        while len(self._recent) > 2 and self._recent[1][0] <= now - WINDOW:
+            self._recent.popleft()
         mean = report.violation / report.episodes
         self.violation = mean if self.violation is None else RECENT * self.violation + (1 - RECENT) * mean
 
@@ -52,16 +58,16 @@ class Counter:
 
     @property
     def left(self) -> float | None:
-        """The remaining seconds at the speed of this process since its first report: before it, agents are compiled."""
-        if self._first is None or self.done == self._first[1]:
+        """The remaining seconds at the speed of the last reports; None until it can be told."""
+        if self._began is None or self._recent[-1][0] - self._began < SETTLED:
             return None
-        began, before = self._first
-        return (self._now() - began) / (self.done - before) * (self.total - self.done)
+        (before, done), (now, _) = self._recent[0], self._recent[-1]
+        return (now - before) / (self.done - done) * (self.total - self.done) if self.done > done else None
 
     def warning(self) -> str | None:
         """The remaining time, once, if it is more than an hour."""
         left = self.left
-        if self._warned or left is None or left < WARNED_ABOVE:
+        if self._warned or left is None or left < WARNED_ABOVE or self._recent[-1][0] - (self._began or 0) < WINDOW:
             return None
         self._warned = True
         return f"note: this run takes about {duration(left)} more at its present speed; it can be stopped and resumed."
