@@ -114,3 +114,12 @@ def test_a_log_that_cannot_be_is_said_before_any_work(tmp_path, monkeypatch, cap
     with pytest.raises(es.EverystepError, match=r"pip install 'everystep\[logs\]'"):
         progress.check("tensorboard")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_terminal_is_drawn_again_while_nothing_is_reported(monkeypatch):
+    monkeypatch.setattr(progress, "TICK", 0.001)
+    stream = Terminal()
+    with progress.shown(SPEC, stream):
+        before = len(stream.getvalue())
+        while len(stream.getvalue()) <= before:  # ends because a thread draws
+            pass

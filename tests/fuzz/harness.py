@@ -3,8 +3,9 @@
 The process is forked from this one, which has imported everything and started nothing: it costs milliseconds, it may
 crash, hang or eat memory, and what it leaves behind (files, processes) is its own. An input must end with status 0 or
 2, an error must be one sentence on standard error, and no input may be silent for more than `SILENCE` seconds or take
-more than `MEMORY` bytes. Where more processes want to run than there are cores, silence may last longer in proportion,
-and what was silent is tried once more, alone.
+more than `MEMORY` bytes. Three inputs of four see a terminal on standard error, which must never be silent for longer;
+to the others, which see a pipe, progress is reported more rarely after the first word. Where more processes want to run
+than there are cores, silence may last longer in proportion, and what was silent is tried once more, alone.
 """
 
 from __future__ import annotations
@@ -37,9 +38,10 @@ MEMORY = 4 * 2**30  # bytes of resident memory
 LONGEST = 1000  # characters of an error
 LARGEST = 2 * 2**30  # bytes of a file
 POLL = 0.05
+STREAMS = ("out", "err", "case")
 PARTIAL = re.compile(r"\.everystep-.*\.partial")
-QUIET = re.compile(  # lines on standard error that are not errors
-    r"note: |\s*$|.*(episodes|it/s|s/it|ETA|left\b|\d+%\|)|everystep: stopped|Open http|.*http://|Press Ctrl"
+QUIET = re.compile(  # lines on standard error that are not errors: notes, bars, and what a server says
+    r"(note: |\s*$|everystep: (stopped|\d+% of )|Open http|.*http://|Press Ctrl|(\x1b\[A|\s)*$|.*\d+%\|.*\d+/\d+)"
 )
 
 
@@ -94,7 +96,10 @@ class Running:
     stopped: float | None = None
     killed: str = ""
     ended: tuple[int, Any] | None = None
-    started: bool = False
+
+    @property
+    def spoke(self) -> bool:
+        return bool(self.bytes["out"] or self.bytes["err"])
 
     def case(self) -> dict[str, Any]:
         try:
@@ -155,7 +160,7 @@ class Harness:
         shutil.rmtree(box, ignore_errors=True)
         for name in ("cwd", "home", "tmp"):
             (box / name).mkdir(parents=True)
-        pipes = {name: os.pipe() for name in ("out", "err", "case")}
+        pipes = {name: os.openpty() if name == "err" and on_a_terminal(number) else os.pipe() for name in STREAMS}
         sys.stdout.flush()
         sys.stderr.flush()
         pid = os.fork()
@@ -177,6 +182,8 @@ class Harness:
                 data = os.read(key.fd, 2**16)
             except BlockingIOError:
                 continue
+            except OSError:  # the end of a terminal
+                data = b""
             name = running.pipes[key.fd]
             now = time.monotonic()
             if not data:
@@ -216,7 +223,7 @@ class Harness:
                 if running.bytes["out"] and now - running.heard > 0.5:
                     running.stopped = now
                     os.kill(running.pid, signal.SIGINT)
-            elif now - running.heard > patience():
+            elif now - running.heard > patience() and (on_a_terminal(running.number) or not running.spoke):
                 self._end(running, "silent")
             elif now - running.began > PATIENCE:
                 running.stopped = now
@@ -244,7 +251,7 @@ class Harness:
         complaints = []
         if not case:
             complaints.append("the input could not be made")
-        if running.killed == "silent" or (not running.stopped and running.silence > patience()):
+        if running.killed == "silent":
             complaints.append(f"silent for {running.silence:.1f} s")
         if running.killed == "does not stop":
             complaints.append(f"does not stop within {STOPPING:g} s of Ctrl-C")
@@ -268,6 +275,11 @@ class Harness:
         )  # fmt: skip
 
 
+def on_a_terminal(number: int) -> bool:
+    """Whether the input with this number sees a terminal on standard error."""
+    return number % 4 != 0
+
+
 def patience() -> float:
     """Seconds of silence that are allowed now."""
     return SILENCE * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
@@ -282,7 +294,7 @@ def _wrong_words(status: int, out: str, err: str, case: dict[str, Any], stopped:
     if status not in allowed:
         complaints.append(f"status {status}" if status >= 0 else f"ended by {signal.Signals(-status).name}")
     lines = [line for line in re.split(r"[\r\n]+", err) if line]
-    errors = [line for line in lines if line.startswith("everystep") and not line.startswith("everystep: stopped")]
+    errors = [line for line in lines if line.startswith("everystep") and not QUIET.match(line)]
     others = [line for line in lines if not line.startswith("everystep") and not QUIET.match(line)]
     if status == 2 and not complaints:
         if len(errors) != 1:

@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -19,6 +19,7 @@ from everystep.experiments.runner import ChunkReport, OnChunk
 
 SOON, EVERY = 5.0, 30.0  # seconds before the first line in a log, and between lines
 REFRESH = 0.1  # and between updates of a bar
+TICK = 1.0  # and at most, so that a terminal is never silent while something is compiled or drawn
 SETTLED, WINDOW = 2.0, 10.0  # seconds after the first report before a speed is told, and over which it is measured
 WARNED_ABOVE = 3600.0  # seconds that are left
 RECENT = 0.9  # the weight of the past in running means, per chunk
@@ -98,6 +99,7 @@ def _bars(spec: Mapping[str, Any], stream: TextIO) -> Iterator[OnChunk]:
     with (
         tqdm(total=counter.agents, unit=" agents", position=0, **options) as agents,
         tqdm(total=counter.total, unit=" episodes", unit_scale=True, position=1, **options) as episodes,
+        ticking(agents, episodes),
     ):
 
         def show(report: ChunkReport) -> None:
@@ -114,6 +116,26 @@ def _bars(spec: Mapping[str, Any], stream: TextIO) -> Iterator[OnChunk]:
                     agents.update(counter.agents_done - agents.n)
 
         yield show
+
+
+@contextmanager
+def ticking(*bars: Any) -> Iterator[None]:
+    """Draw bars again every second: the time that has passed shows that the process is at work."""
+    ended = threading.Event()
+
+    def tick() -> None:
+        while not ended.wait(TICK):
+            for bar in bars:
+                with suppress(OSError, ValueError):  # a terminal that was closed
+                    bar.refresh()
+
+    thread = threading.Thread(target=tick, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 @contextmanager

@@ -194,7 +194,7 @@ def _read_fields(path: str | Path, horizon: int | None) -> dict[str, np.ndarray]
     unused = ("P",) if by_factors else FACTORS
     needed = [each.name for each in FIELDS if each.required and each.name not in unused]
     if horizon is not None:
-        arrays["horizon"] = np.asarray(horizon)
+        arrays["horizon"] = np.asarray(whole_number("horizon", horizon))
     if missing := [key for key in needed if key not in arrays]:
         raise EverystepError(f"it has no {' and no '.join(missing)}. Save {', '.join(needed)} in it.")
     if arrays["horizon"].ndim != 0:
