@@ -1,5 +1,6 @@
 """Ctrl-C and SIGTERM, whatever the command is doing."""
 
+import gc
 import re
 import signal
 import subprocess
@@ -116,3 +117,25 @@ def test_a_long_silence_is_broken_and_a_short_one_is_not(monkeypatch, capsys):
     with shared.announced("thinking"):
         pass
     assert capsys.readouterr().err == ""
+
+
+def test_an_interrupt_in_a_callback_prints_no_traceback_and_is_remembered(capsys):
+    class Leaving:
+        def __init__(self, error):
+            self.error = error
+
+        def __del__(self):
+            raise self.error
+
+    def shown(error):
+        Leaving(error)
+        gc.collect()
+        return capsys.readouterr().err
+
+    with interrupts.listening():
+        hook, sys.unraisablehook = sys.unraisablehook, interrupts._without_interrupts(sys.__unraisablehook__)
+        try:
+            assert shown(KeyboardInterrupt()) == ""
+            assert "RuntimeError: other" in shown(RuntimeError("other"))
+        finally:
+            sys.unraisablehook = hook

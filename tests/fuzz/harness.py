@@ -41,7 +41,7 @@ POLL = 0.05
 STREAMS = ("out", "err", "case")
 PARTIAL = re.compile(r"\.everystep-.*\.partial")
 QUIET = re.compile(  # lines on standard error that are not errors: notes, bars, and what a server says
-    r"(note: |\s*$|everystep: (stopped|\d+% of )|Open http|.*http://|Press Ctrl|(\x1b\[A|\s)*$|.*\d+%\|.*\d+/\d+)"
+    r"(note: |everystep: (stopped|stopping|\d+% of )|Open http|.*http://|Press Ctrl|(\x1b\[A|\s)*$|.*\d+%\|.*\d+/\d+)"
 )
 
 
@@ -227,7 +227,7 @@ class Harness:
                 self._end(running, "silent")
             elif now - running.began > PATIENCE:
                 running.stopped = now
-                os.kill(running.pid, signal.SIGINT)
+                os.killpg(running.pid, signal.SIGINT)
         elif now - running.heard > 1.0:  # a process that is left holds the pipes open
             for pipe in list(running.pipes):
                 self._close(running, pipe)

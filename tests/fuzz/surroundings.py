@@ -97,7 +97,10 @@ def surroundings(bench: Bench) -> Case:
         if stop is not None:
             time.sleep(stop[1])
             child.send_signal(stop[0])
-        code = child.wait()
+        try:
+            code = child.wait()
+        except KeyboardInterrupt:  # which the child hears, too
+            code = child.wait()
         raise SystemExit(code if code >= 0 else 128 - code)
 
     changed = {key: each for key, each in environment.items() if os.environ.get(key) != each and key != "PYTHONPATH"}

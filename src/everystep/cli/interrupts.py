@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 HASTE = 0.2  # seconds in which a command may stop without a word about it
 STOPPING = "everystep: stopping; a second Ctrl-C stops at once."
@@ -57,17 +58,29 @@ def listening() -> Iterator[None]:
     heard = [each for each in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(each) is not signal.SIG_IGN]
     before = {each: signal.signal(each, _stop) for each in heard}
     woken = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
+    unraisable, sys.unraisablehook = sys.unraisablehook, _without_interrupts(sys.unraisablehook)
     answering.start()
     try:
         yield
     finally:
         done.set()
+        sys.unraisablehook = unraisable
         signal.set_wakeup_fd(woken)
         for each, handler in before.items():
             signal.signal(each, handler)
         theirs.close()  # which ends the thread
         answering.join()
         ours.close()
+
+
+def _without_interrupts(hook: Callable[[Any], object]) -> Callable[[Any], object]:
+    """A hook that prints no traceback of an interrupt in a callback of Python, which goes on; `received` remembers."""
+
+    def print_others(unraisable: Any) -> None:
+        if not isinstance(unraisable.exc_value, KeyboardInterrupt):
+            hook(unraisable)
+
+    return print_others
 
 
 def _stop(number: int, frame: object) -> None:
