@@ -99,6 +99,7 @@ Made by `python benchmarks/sweep.py --seeds {seeds} --maps {len(problems) - 1}`;
 
 LSVI-AE, K = {EPISODES}, H = 15, {seeds} seeds from 10,000 on, on the paper's lake and {len(problems) - 1} generated
 ones (`es.problems.random_lake(10000)` and on) together. No report uses these seeds.
+beta is in units of the range of rewards, 5.99 on these lakes.
 
 The rule: among the beta and lam with which LSVI-AE ends at 97 % of the safe optimum or more, and at 0.01 violations per
 episode or fewer, on every map, those whose regret averaged over maps is within 5 % of the smallest (what the seeds
