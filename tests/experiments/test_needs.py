@@ -109,6 +109,13 @@ def test_a_model_that_keeps_its_observations_is_refused_by_its_episodes(pond):
 
 
 @pytest.mark.quick
+def test_a_kernel_that_tells_too_many_points_apart_is_refused_before_its_covariance_is_made():
+    arms = es.problems.bandit_continuum(resolution=200)  # 40,000 points, whose covariance has 1.6e9 numbers
+    with pytest.raises(EverystepError, match=r"points that the kernel tells apart is 40000: .* give at most 9400"):
+        experiment.prepare(arms, [es.agents.lsvi_ae(cost="gp")], 2, 1)
+
+
+@pytest.mark.quick
 def test_the_estimate_of_a_state_is_the_size_of_its_arrays(pond):
     prepared = experiment.prepare(pond, ["lsvi-ae"], 200, 2)
     import jax

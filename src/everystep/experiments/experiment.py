@@ -6,6 +6,7 @@ result = run(problem, agents=["lsvi-ae", "lsvi"], episodes=1000, seeds=32)
 from __future__ import annotations
 
 import platform
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -123,11 +124,11 @@ def prepare(
     if not recipes:
         raise EverystepError("agents is empty; give at least one, such as lsvi-ae.")
     numbers = _seeds(seeds, seed0, lambda number: needs.check_counts(len(recipes), number, episodes, problem))
-    names = [each.name for each in recipes]
-    is_unique = lambda each: each.alias is None and names.count(each.name) == 1
+    names = Counter(each.name for each in recipes)
+    is_unique = lambda each: each.alias is None and names[each.name] == 1
     labels = [each.name if is_unique(each) else each.label for each in recipes]
     if len(set(labels)) < len(labels):
-        twice = next(label for label in labels if labels.count(label) > 1)
+        [(twice, _)] = Counter(labels).most_common(1)
         raise EverystepError(f"agent '{twice}' is given twice; change a setting of one, or leave it out.")
     if np.issubdtype(problem.start.dtype, np.integer) and 1 < len(problem.start) < episodes:
         raise EverystepError(

@@ -12,6 +12,7 @@ import numpy as np
 from everystep import kernels
 from everystep.errors import EverystepError
 from everystep.kernels import Kernel
+from everystep.mdp import memory
 from everystep.mdp.cmdp import FiniteCMDP
 
 ROUNDING = 1e-13  # eigenvalues of a Gram matrix below this fraction of the largest are rounding
@@ -79,6 +80,8 @@ def _points(problem: FiniteCMDP, kernel: Kernel) -> Points:
     stacked = np.concatenate([all_named[name].swapaxes(0, 1) for name in names], -1)  # (A, S, d)
     A, S, d = stacked.shape
     distinct, which = np.unique(stacked.reshape(-1, d), axis=0, return_inverse=True)
+    number = "the number of points that the kernel tells apart"
+    memory.check("their covariance", {number: len(distinct)}, lambda **points: 40.0 * points[number] ** 2, {})
     ends = np.cumsum([all_named[name].shape[-1] for name in names])[:-1]
     named = dict(zip(names, np.split(distinct, ends, axis=1), strict=True))
     with jax.enable_x64(True):
