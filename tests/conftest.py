@@ -61,10 +61,11 @@ def _double_precision():
 
 @pytest.fixture(autouse=True, scope="session")
 def _patience():
-    """No notes about what takes long: a machine that runs many tests is slow."""
+    """A machine that runs many tests is slow: no notes about what takes long, and no chunks in pieces because of it."""
     from everystep.cli import shared
+    from everystep.experiments.engines import local
 
-    shared.PATIENCE = 600.0
+    shared.PATIENCE, local.PIECE = 600.0, 1e9
 
 
 @pytest.fixture(autouse=True, scope="module")
