@@ -105,7 +105,8 @@ CASES = {
 def test_on_the_same_episodes_stored_data_and_finite_states_believe_the_same(case, share):
     given, spec = CASES[case]
     common = {"beta": 0.3, "lam": 0.05, "cap": 1.0, "share_values": share, "share_costs": share}
-    finite, states, episodes = played(common | given)
+    cap = 5 * 0.01 + 5.99 * common["cap"]  # in the units of r, from 0.01 to 6
+    finite, states, episodes = played(common | given | {"cap": cap})
     agent = StoredAgent(resolved(common, bind(spec(), Discrete(9), 4), 1, 5, (0.0, 1.0)), constraints=1)
     everywhere, capped = np.arange(9), []
     for k in range(EPISODES + 1):

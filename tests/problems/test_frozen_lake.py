@@ -53,9 +53,9 @@ def test_paid_on_each_step_spent_at_the_goal_the_lake_has_two_other_optima():
 
 
 def test_paid_at_the_goal_values_outgrow_the_horizon_on_the_way():
-    """At the goal by step 13, a reward of 6 remains in each of three steps: 18, above the paper's cap of H = 15."""
+    """At the goal by step 13, a reward of 6 remains in each of three steps, and 0.01 in the twelve before: 18.12."""
     lake = frozen_lake(reward="at_goal")
-    lake.check(cap=18)
+    lake.check(cap=18.12)
     with pytest.raises(EverystepError, match=r"^cap is 15, below the unconstrained optimum"):
         lake.check(cap=15)
 

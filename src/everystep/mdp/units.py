@@ -74,7 +74,8 @@ def reward_range(problem: FiniteCMDP) -> RewardRange:
     world, here = problem.compressed, entered(problem)
     rewards = world.r[..., here]
     if world.reward_seen is not None:
-        seen, possible = np.broadcast_arrays(world.reward_seen[..., here], world.P[..., here] > 0)
+        # Factors exclude rewards on arrival, so P is a table here.
+        seen, possible = np.broadcast_arrays(world.reward_seen[..., here], np.asarray(world.P)[..., here] > 0)
         rewards = seen[possible]
     low, high = float(rewards.min()), float(rewards.max())
     largest = max(abs(low), abs(high))
