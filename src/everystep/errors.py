@@ -10,6 +10,7 @@ import difflib
 import math
 import operator
 import os
+import re
 import reprlib
 import stat
 from collections.abc import Iterable
@@ -19,6 +20,7 @@ from typing import Any
 
 LONGEST_VALUE = 200  # characters of a value in a sentence
 LONGEST_SENTENCE = 500
+LONG_WORD = re.compile(rf"\S{{{LONGEST_VALUE + 1},}}")  # a path, or input without a space
 ELIDED = " ... "
 LARGEST = 2**31 - 1  # of whole numbers: counts are 32-bit integers in compiled code
 LARGEST_SEED = 2**63 - 1
@@ -38,7 +40,8 @@ class EverystepError(ValueError):
     kept: Any = None
 
     def __init__(self, sentence: object = "") -> None:
-        super().__init__(_shortened(_on_one_line(str(sentence)), LONGEST_SENTENCE))
+        line = LONG_WORD.sub(lambda word: _shortened(word[0], LONGEST_VALUE), _on_one_line(str(sentence)))
+        super().__init__(_shortened(line, LONGEST_SENTENCE))
 
 
 class InfeasibleError(EverystepError):

@@ -27,7 +27,7 @@ def refusal(capsys, arguments):
     assert sentence.startswith("everystep")
     assert sentence.endswith(".\n")
     assert sentence.count("\n") == 1
-    assert len(sentence) < 600
+    assert len(sentence) < 500
     return sentence
 
 

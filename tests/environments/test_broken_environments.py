@@ -123,6 +123,33 @@ def test_spaces_that_are_too_large_are_refused_before_the_first_step(space, sent
         train(env)
 
 
+class Space:
+    """Something that resembles a space of gymnasium."""
+
+    def __init__(self, **parts):
+        vars(self).update({"shape": ()} | parts)
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        *(Space(n=n) for n in (None, "x", -3, 0, 10**30)),
+        *(Space(low=low, high=high) for low, high in (("x", "y"), ([1.0], [0.0]), ([np.nan], [1.0]), ([0, 0], [1]))),
+        *(Space(nvec=sizes) for sizes in ("x", np.array([-1, 2]), np.array([10**12, 2]))),
+        *(Space(spaces=parts) for parts in (None, [], [3])),
+        spaces.Text(5),
+        None,
+    ],
+    ids=range(17),
+)
+def test_a_space_without_valid_bounds_is_refused_before_the_first_step(space):
+    for name in ("observation_space", "action_space"):
+        env = Corridor()
+        vars(env)[name] = space
+        with pytest.raises(EverystepError, match=r"space|one_hot"):
+            train(env)
+
+
 # --- saved policies ---------------------------------------------------------------------------------------------------
 @pytest.fixture(scope="module")
 def trained():

@@ -18,7 +18,7 @@ import numpy as np
 
 from everystep.environments.constraints import from_info, signed, violation
 from everystep.environments.rendering import WINDOW_SENTENCE, Moment, Picture, Window, text
-from everystep.errors import EverystepError, check_type, number_below, real_number, shown, unknown
+from everystep.errors import EverystepError, check_type, number_below, quoted, real_number, shown, unknown
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.mdp.world import start_state, step
 from everystep.problems import REGISTERED
@@ -69,7 +69,7 @@ class CMDPEnv(gymnasium.Env[Any, Any]):
         if render_mode == "human" and render_mode not in modes:
             raise EverystepError(WINDOW_SENTENCE)
         if render_mode is not None and render_mode not in modes:
-            raise EverystepError(f"render_mode is {render_mode!r}; choose {', '.join(modes)}, or leave it out.")
+            raise EverystepError(f"render_mode is {quoted(render_mode)}; choose {', '.join(modes)}, or leave it out.")
         self.render_mode = render_mode
         self.observation_space = spaces.Discrete(self.problem.states)
         self.action_space = spaces.Discrete(self.problem.actions)

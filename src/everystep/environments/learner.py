@@ -407,7 +407,7 @@ def _made(env: Any, copies: int) -> Any:
 
 def _name(env: Any) -> str:
     spec = getattr(env, "spec", None)
-    return str(spec.id) if spec is not None else type(env).__name__
+    return str(getattr(spec, "id", None) or type(env).__name__)
 
 
 def _limit(env: Any) -> int | None:
@@ -415,7 +415,9 @@ def _limit(env: Any) -> int | None:
     env = env.envs[0] if getattr(env, "envs", None) else env
     limit = getattr(getattr(env, "spec", None), "max_episode_steps", None)
     problem = getattr(getattr(env, "unwrapped", env), "problem", None)
-    return int(limit) if limit is not None else problem.horizon if isinstance(problem, FiniteCMDP) else None
+    if limit is not None:
+        return whole_number("max_episode_steps of the environment", limit)
+    return problem.horizon if isinstance(problem, FiniteCMDP) else None
 
 
 def _listed(space: Any) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from everystep.environments import constraints
 from everystep.environments.batch import BatchBuilder, check_observation
 from everystep.environments.constraints import Constraint, signed
-from everystep.errors import EverystepError, as_number, shown, whole_number
+from everystep.errors import LARGEST, EverystepError, as_number, shown, whole_number
 from everystep.features.spaces import Coordinates, flatten
 
 Choose = Callable[[int, list[Any], np.ndarray], np.ndarray]  # (step, observations, their arrays) to actions from 0
@@ -53,7 +53,7 @@ class Stage:
             raise EverystepError(f"env is {shown(env)}; give a gymnasium environment, or the id of one.")
         space, self.observation_space = (getattr(env, name) for name in names)
         self.actions = discrete_actions(space)
-        self.first_action = int(getattr(space, "start", 0))
+        self.first_action = whole_number("start of the action space", getattr(space, "start", 0), at_least=-LARGEST)
         about = getattr(env, "metadata", None)
         mode = str(about.get("autoreset_mode", "")).lower() if isinstance(about, Mapping) else ""
         if "disabled" in mode:
@@ -70,6 +70,8 @@ class Stage:
         try:
             observations, _ = self.env.reset(seed=seed)
             return self._split(observations)
+        except EverystepError:
+            raise
         except Exception as error:
             raise _failed("reset", error) from error
 
@@ -134,6 +136,8 @@ class Stage:
             return [{key: each[i] for key, each in observations.items()} for i in range(self.copies)]
         if isinstance(observations, tuple):
             return [tuple(each[i] for each in observations) for i in range(self.copies)]
+        if len(observations) != self.copies:
+            raise EverystepError(f"there are {len(observations)} observations of {self.copies} copies; return as many.")
         return list(observations)
 
 
@@ -207,7 +211,7 @@ def discrete_actions(space: Any) -> int:
 def discrete_actions_from_zero(space: Any) -> int:
     """The number of actions in a batch, whose actions count from 0."""
     count = discrete_actions(space)
-    if int(getattr(space, "start", 0)) != 0:
+    if getattr(space, "start", 0) != 0:
         raise EverystepError(
             f"the action space is {shown(space)}; wrap the environment so that its actions start at 0."
         )

@@ -37,10 +37,18 @@ class Coordinates:
 
     @classmethod
     def of(cls, space: Any) -> Coordinates:
-        parts = list(_parts(space))
-        if not parts:
+        try:
+            parts = list(_parts(space))
+            low, high = (np.concatenate([np.empty(0), *(part[i] for part in parts)]).astype(np.float64) for i in (0, 1))
+            valid = low.shape == high.shape and bool((low <= high).all())
+        except EverystepError:
+            raise
+        except Exception:  # a space that only resembles one of gymnasium's
+            valid = False
+        if not valid:
+            raise EverystepError(f"observation space {shown(space)} has no valid bounds; wrap the environment.")
+        if not len(low):
             raise EverystepError(f"observation space {shown(space)} has no numbers; give one that does.")
-        low, high = (np.concatenate([part[i] for part in parts]).astype(np.float64) for i in (0, 1))
         low, high = np.where(low < -UNBOUNDED, -np.inf, low), np.where(high > UNBOUNDED, np.inf, high)
         whole = all(part[2] for part in parts)
         sizes = tuple(int(n) for n in high - low + 1) if whole else None
@@ -81,7 +89,11 @@ def _parts(space: Any) -> Any:
 def flatten(observation: Any) -> np.ndarray:
     """An observation of any such space as a vector of numbers, or as one integer where it is one."""
     if isinstance(observation, Mapping):
-        parts = [np.ravel(flatten(observation[key])) for key in sorted(observation)]
+        try:
+            keys = sorted(observation)
+        except TypeError:
+            raise EverystepError(f"observation {shown(observation)} has keys without an order; use texts.") from None
+        parts = [np.ravel(flatten(observation[key])) for key in keys]
     elif isinstance(observation, tuple):
         parts = [np.ravel(flatten(each)) for each in observation]
     else:
@@ -94,7 +106,7 @@ def flatten(observation: Any) -> np.ndarray:
         if array.ndim == 0 and array.dtype.kind in "iu":
             return array.astype(np.int64)
         parts = [array.ravel()]
-    return np.concatenate(parts).astype(np.float64)
+    return np.concatenate([np.empty(0), *parts]).astype(np.float64)
 
 
 def as_floats(given: Any) -> np.ndarray | None:
