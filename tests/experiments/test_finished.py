@@ -229,15 +229,21 @@ def test_json_of_another_form_is_one_sentence(case, unsealed, capsys):
         assert error[0].startswith("everystep: ")
 
 
+def test_rows_of_another_run_of_the_same_size_are_recognised(unsealed, capsys):
+    flat = es.problems.from_map(("SFF", "FHF", "FFG"), horizon=4, slip=0.4)
+    other = es.run(flat, ["lsvi-ae", es.agents.lsvi(switch=2)], episodes=6, seeds=3)
+    pq.write_table(other.episodes, unsealed / "episodes.parquet")
+    status, out, error = said(["summary", str(unsealed)], capsys)
+    assert (status, out) == (2, "")
+    assert "in its summary.json than in its episodes.parquet, so one of them is not of this run" in error[0]
+
+
 def test_a_summary_that_differs_from_the_rows_is_not_shown(unsealed, capsys):
     change_json("summary.json", lambda content: content["agents"]["lsvi"]["total_violation"].update(mean=0.0))(unsealed)
-    status, _, error = said(["report", str(unsealed), "--no-player"], capsys)
-    assert status == 2
-    assert "summary.json with another total_violation of lsvi than its episodes.parquet" in error[0]
-    status, out, _ = said(["summary", str(unsealed)], capsys)  # which computes every number from the rows
-    assert status == 0
-    table = pq.read_table(unsealed / "episodes.parquet").filter(pa.compute.field("agent") == "lsvi")
-    assert f"{sum(table['violation'].to_pylist()) / 3:.3f}" in out
+    for reader in ("summary", "report", "figures", "theory"):
+        status, out, error = said([each.format(unsealed) for each in READERS[reader]], capsys)
+        assert (status, out) == (2, "")
+        assert "has another total_violation of lsvi in its summary.json than in its episodes.parquet" in error[0]
 
 
 def save_arrays(name, change):

@@ -27,6 +27,7 @@ from everystep.mdp import memory
 from everystep.mdp.arrays import digest
 from everystep.mdp.cmdp import FiniteCMDP
 
+ROUNDING = 1e-8  # relative: the order of sums differs
 PLANS = {"scale_of": str, "scale": NUMBER}
 SPEC = {
     "problem": {"name": str, "horizon": POSITIVE, "digest": str},
@@ -99,6 +100,23 @@ class FinishedFolder:
         for key, (found, wanted) in about.items():
             if found != wanted:
                 raise EverystepError(f"'{self.folder}' has a summary.json with other {key} than its spec.json; {AGAIN}")
+        return content
+
+    def checked_summary(self, samples: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, Any]:
+        """summary.json, whose means must be those of the rows; `samples` are `reductions.samples` of each agent.
+
+        A sum of violations has no negative terms, so it may differ by relative rounding only.
+        """
+        content = self.summary()
+        for label, numbers in samples.items():
+            value = self.spec["episodes"] * np.abs(numbers["final_value"]).max() + np.abs(numbers["total_regret"]).max()
+            for name in COLUMNS:
+                written, found = content["agents"][label][name]["mean"], numbers[name].mean()
+                if not np.isclose(written, found, ROUNDING, 0.0 if "violation" in name else ROUNDING * value):
+                    raise EverystepError(
+                        f"'{self.folder}' has another {name} of {label} in its summary.json than in its "
+                        f"episodes.parquet, so one of them is not of this run; {AGAIN}"
+                    )
         return content
 
     def problem(self) -> FiniteCMDP:

@@ -20,7 +20,7 @@ from everystep.agents.registry import Recipe
 from everystep.agents.resolve.context import fingerprint
 from everystep.agents.settings import SETTINGS
 from everystep.errors import EverystepError
-from everystep.experiments import finished
+from everystep.experiments import finished, reductions
 from everystep.experiments.experiment import Experiment, prepare
 from everystep.experiments.finished import FinishedFolder
 from everystep.experiments.result import Result
@@ -138,4 +138,6 @@ def _is_hash(value: Any) -> bool:
 def read(folder: Path, columns: Sequence[str] = NEEDED) -> Run:
     """A run folder with these columns; raises if it is none."""
     opened = finished.read(folder)
-    return Run(opened, opened.problem(), opened.curves(columns))
+    run = Run(opened, opened.problem(), opened.curves(columns))
+    opened.checked_summary({label: reductions.samples(curves) for label, curves in run.curves.items()})
+    return run

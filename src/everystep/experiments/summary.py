@@ -40,8 +40,8 @@ def text(folder: Path) -> str:
 
 def of_finished(run: finished.FinishedFolder) -> dict[str, Any]:
     """summary.json with its numbers computed again from the rows (up to rounding: the order of sums differs)."""
-    written = run.summary()
     sums = samples(run.file("episodes.parquet"), run.spec)
+    written = run.checked_summary(sums)
     agents = {each["label"]: agent_summary(sums[each["label"]], each) for each in run.spec["agents"]}
     return written | {"agents": agents}
 

@@ -242,9 +242,10 @@ def read(out: Path) -> ComparisonTable:
     unfinished = tuple(sorted(path.parent for path in out.glob(f"*/{run_folder.WORK}")))
     for folder in sorted({path.parent for path in out.glob("*/spec.json")} - set(unfinished)):
         opened = finished.read(folder)
-        runs[folder.name] = opened.summary()
-        left_out[folder.name] = _left_out(opened)
-        rows += _rows(opened, runs[folder.name])
+        columns = opened.curves(("value", "regret", "violation", "mixture_violation"))
+        summary = opened.checked_summary({label: reductions.samples(curves) for label, curves in columns.items()})
+        runs[folder.name], left_out[folder.name] = summary, _left_out(opened)
+        rows += _rows(opened, summary, columns)
     return ComparisonTable(rows, runs, left_out, unfinished)
 
 
@@ -258,9 +259,10 @@ def _left_out(opened: finished.FinishedFolder) -> dict[str, str]:
     return content
 
 
-def _rows(opened: finished.FinishedFolder, summary: Mapping[str, Any]) -> Iterator[ComparisonRow]:
+def _rows(
+    opened: finished.FinishedFolder, summary: Mapping[str, Any], columns: Mapping[str, Mapping[str, np.ndarray]]
+) -> Iterator[ComparisonRow]:
     folder, spec = opened.folder, opened.spec
-    columns = opened.curves(("value", "regret", "violation", "mixture_violation"))
     over_seeds = lambda samples: statistics.mean_over_seeds(samples, np.random.default_rng(0))
     paired = lambda own, other: statistics.paired(own, other, np.random.default_rng(0))
     first: tuple[np.ndarray, np.ndarray] | None = None

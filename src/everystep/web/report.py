@@ -72,7 +72,7 @@ def _cannot_write(out: Path, error: OSError) -> EverystepError:
 
 def page(run: rerun.Run, first_seed: FirstSeed) -> str:
     """The complete page."""
-    summary = _checked_summary(run)
+    summary = run.opened.summary()
     looks = assets.looks([agent["label"] for agent in run.spec["agents"]])
     scene = watch.scene(run.problem)
     films = first_seed.films
@@ -117,20 +117,6 @@ def page(run: rerun.Run, first_seed: FirstSeed) -> str:
             "version": __version__,
         },
     )
-
-
-def _checked_summary(run: rerun.Run) -> dict[str, Any]:
-    """summary.json, whose means must be those of the rows: the page shows both."""
-    summary = run.opened.summary()
-    for label, curves in run.curves.items():
-        for name, samples in reductions.samples(curves).items():
-            written = summary["agents"][label].get(name)
-            if written is not None and not np.isclose(written["mean"], samples.mean(), rtol=1e-9, atol=1e-9):
-                raise EverystepError(
-                    f"'{run.folder}' has a summary.json with another {name} of {label} than its episodes.parquet; "
-                    "run it again into another folder."
-                )
-    return summary
 
 
 # --- what was run -----------------------------------------------------------------------------------------------------
