@@ -19,7 +19,7 @@ import numpy as np
 from everystep import files, problems
 from everystep.errors import EverystepError
 from everystep.experiments import forms, rows, run_folder
-from everystep.experiments.forms import COUNT, NUMBER, POSITIVE, Each, Maybe
+from everystep.experiments.forms import COUNT, NUMBER, POSITIVE, PROBABILITY, Each, Maybe
 from everystep.experiments.tables import COLUMNS
 from everystep.files import read_npz
 from everystep.lsvi.loop import CHUNK
@@ -32,7 +32,7 @@ PLANS = {"scale_of": str, "scale": NUMBER}
 SPEC = {
     "problem": {"name": str, "horizon": POSITIVE, "digest": str},
     "agents": [
-        {"label": str, "agent": str, "settings": dict, "confidence?": Maybe(NUMBER), "plans?": PLANS},
+        {"label": str, "agent": str, "settings": dict, "confidence?": Maybe(PROBABILITY), "plans?": PLANS},
     ],
     "episodes": POSITIVE,
     "seeds": [COUNT],
@@ -43,7 +43,7 @@ SPEC = {
 }
 INTERVAL = {"mean": NUMBER, "low": NUMBER, "high": NUMBER}
 LABELS = {
-    "p": Maybe(NUMBER),
+    "p": Maybe(PROBABILITY),
     **dict.fromkeys(("safe", "unsafe", "unknown", "false", "safe_set?"), NUMBER),
     "seeds_with_a_false_label": COUNT,
 }
@@ -156,6 +156,11 @@ class FinishedFolder:
             if count != shape[0] * shape[1]:
                 raise EverystepError(f"'{self.folder}' has an episodes.parquet with half of {name} of {label}; {AGAIN}")
         return found
+
+    def check_rows(self) -> None:
+        """Raise if the rows are not those of the agents, seeds and episodes of the spec; no column is read."""
+        for _ in rows.stream(self.file("episodes.parquet"), self.spec, ()):
+            pass
 
     def visits(self, states: int) -> dict[str, np.ndarray]:
         """visits.npz: how often each seed of each agent was in each state, (seeds, S)."""

@@ -29,6 +29,11 @@ def NUMBER(content: Any) -> bool:
     return isinstance(content, int | float) and not isinstance(content, bool) and -LARGEST < content < LARGEST
 
 
+def PROBABILITY(content: Any) -> bool:
+    """A number above 0 and at most 1."""
+    return NUMBER(content) and 0 < content <= 1
+
+
 def COUNT(content: Any) -> bool:
     """A whole number of at least 0."""
     return isinstance(content, int) and not isinstance(content, bool) and content >= 0
