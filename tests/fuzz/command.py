@@ -55,6 +55,9 @@ def _run(options: argparse.Namespace, seed: int, place: Path) -> int:
     def tell(verdict: harness.Verdict) -> None:
         nonlocal told
         tally.add(verdict)
+        if verdict.complaints:  # at once, in case this process is ended before its report
+            about = f"{verdict.suite} {verdict.number} ({verdict.kind})"
+            print(f"FAILED {about}: {verdict.complaints[0][:150]}; {verdict.signature[-90:]}", flush=True)
         if options.only:
             print(f"{verdict.shown}\n{verdict.said}\nstatus {verdict.status}, {verdict.seconds:.1f} s")
         if time.monotonic() - told > PROGRESS:

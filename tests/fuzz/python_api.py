@@ -597,7 +597,7 @@ def environment(bench: Bench) -> Case:
         }.get(key, lambda: EnvironmentFailed if bench.chance(0.2) else cases.value(bench))()  # fmt: skip
         wrong[key] = given
         shown.append(f"{key} = {_shown(given)}")
-    constraint = bench.pick([
+    constraint = safe if bench.chance(0.6) else bench.pick([
         safe, safe, None, lambda *a: math.nan, lambda *a: None, lambda *a: "x", lambda *a: [], lambda *a: [1, -1],
         lambda *a: np.ones((2, 2)),
         lambda o: 1.0, lambda *a: math.inf, lambda *a: 1e308,
@@ -609,7 +609,7 @@ def environment(bench: Bench) -> Case:
         "horizon": 3,
         "length": 4,
     }
-    agent: Any = bench.pick(("lsvi-ae", "lsvi", "uniform", "lsvi-primal", *AGENTS))
+    agent: Any = bench.pick(("lsvi-ae", "lsvi", "lsvi-primal") if bench.chance(0.85) else AGENTS)
     if bench.chance(0.3):
         options["features"] = bench.pick(
             [
