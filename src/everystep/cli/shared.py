@@ -188,15 +188,23 @@ def run_with_progress(
 
     try:
         with progress.logged(log, out) as write_log, run_progress(spec) as show:
+            left = len(spec["agents"]) * len(spec["seeds"]) * spec["episodes"]
+            lock = threading.Lock()
 
             def report(chunk: Any) -> None:
+                nonlocal left
                 if not chunk.earlier:
                     begun()
                 show(chunk)
                 if write_log is not None:
                     write_log(chunk)
+                with lock:
+                    left -= chunk.episodes
+                    if left == 0:
+                        notes.enter_context(announced("writing the results"))
 
-            with announced("compiling") as begun, interrupts.keeping(lambda: _how_to_go_on(out)):
+            with ExitStack() as notes, interrupts.keeping(lambda: _how_to_go_on(out)):
+                begun = notes.enter_context(announced("compiling"))
                 return run(report)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_how_to_go_on(out)) from None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,6 +19,7 @@ import numpy as np
 from everystep.errors import EverystepError
 from everystep.experiments.engines import local
 from everystep.experiments.reductions import POINTS
+from everystep.experiments.run_folder import WORK
 from everystep.lsvi import loop
 from everystep.lsvi.choices.ties import ties
 from everystep.lsvi.costs.counts import CountCosts
@@ -121,11 +123,19 @@ def check_in_folders(runs: Mapping[Path, Experiment]) -> None:
         need = of(prepared)
         _check_working(prepared, need)
         memory.check("this run", counts(prepared), need.in_folder, USUAL)
-        free = memory.free_disk(out)
+        free = memory.free_disk(out) + _written(out)
         written = disk.get(free, 0.0)
         on_disk = lambda need=need, written=written, **counts: written + need.on_disk(**counts)
         memory.check("this run", counts(prepared), on_disk, USUAL, free, f"disk space at '{out}'")
         disk[free] = on_disk(**counts(prepared))
+
+
+def _written(out: Path) -> float:
+    """Bytes of a run that was begun in a folder: they need not be written again."""
+    total = 0
+    with suppress(OSError):
+        total = sum(path.stat().st_size for path in (out / WORK).iterdir() if path.is_file())
+    return float(total)
 
 
 def of(prepared: Experiment) -> Needs:
