@@ -30,7 +30,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from everystep.errors import EverystepError
+from everystep.errors import EverystepError, true_or_false
 
 PARTIAL = ".partial"  # ending of the temporary names
 RECORD = ".everystep.sha256"  # in every folder that holds output: the checksums of what this software wrote there
@@ -76,7 +76,7 @@ def write_json(path: Path, content: Any) -> Seal:
 
 def write_output(path: Path, content: Callable[[BinaryIO], Any], force: bool = False) -> None:
     """`write` for a file that a user named, where `check_place` allows it."""
-    check_place(path, force)
+    check_place(path, true_or_false("force", force))
     with _written(path, content) as (partial, sealed):
         _record(path.parent, {path.name: sealed.sha256})
         check_place(path, force)
@@ -104,7 +104,7 @@ def _written(path: Path, content: Callable[[BinaryIO], Any]) -> Iterator[tuple[P
 def replacing(folder: Path, last: str = "", force: bool = False) -> Iterator[Path]:
     """`filling`, where an error of the operating system becomes a sentence."""
     try:
-        with filling(folder, last, force) as partial:
+        with filling(folder, last, true_or_false("force", force)) as partial:
             yield partial
     except OSError as error:
         raise cannot_write(folder, error) from None

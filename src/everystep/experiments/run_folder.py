@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from everystep import files
-from everystep.errors import EverystepError
+from everystep.errors import EverystepError, true_or_false
 from everystep.experiments.result import episode_table
 from everystep.files import PARTIAL, write_npz
 from everystep.mdp.arrays import save_problem
@@ -129,7 +129,7 @@ def read_json(path: Path) -> dict[str, Any]:
 @contextmanager
 def folder(out: Path, spec: dict[str, Any], force: bool = False) -> Iterator[Path]:
     """Yield a temporary folder to fill; its files are then moved into `out`. On an error nothing of it is left."""
-    claim(out, spec, force)
+    claim(out, spec, true_or_false("force", force))
     with files.replacing(out, "spec.json", force) as partial:
         yield partial
 
