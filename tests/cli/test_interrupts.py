@@ -139,3 +139,10 @@ def test_an_interrupt_in_a_callback_prints_no_traceback_and_is_remembered(capsys
             assert "RuntimeError: other" in shown(RuntimeError("other"))
         finally:
             sys.unraisablehook = hook
+
+
+def test_the_end_of_the_program_is_not_interrupted():
+    program = "import atexit, os, signal, sys; from everystep.cli.main import main; sys.argv = ['everystep', 'list']; "
+    program += "atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT)); sys.exit(main())"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import signal
 import sys
 import threading
 from collections.abc import Sequence
@@ -43,7 +44,8 @@ NO_MEMORY = "the memory did not suffice; use fewer seeds or episodes, a smaller 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status. A wrong input ends with one sentence and status 2.
 
-    As the program itself (without arguments) it does not wait for a compilation whose result is no longer needed.
+    As the program itself (without arguments) it does not wait for a compilation whose result is no longer needed, and
+    Ctrl-C no longer interrupts the end of Python, which would print a traceback.
     """
     with printable():
         status = _main(sys.argv[1:] if arguments is None else arguments)
@@ -52,6 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 with suppress(OSError, ValueError):
                     stream.flush()
             os._exit(status)
+        if arguments is None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
     return status
 
 
