@@ -177,8 +177,23 @@ def setting(bench: Bench) -> str:
     return argument(f"{owner}{key}{bench.pick(('=', '=', '=', '=', '=', '=', '', ' = ', '==', ':'))}{value}")
 
 
+PLAUSIBLE = (  # settings that can be used, some of them extreme
+    "beta=0.5", "beta=0", "beta=1e308", "lam=1e-3", "lam=1e308", "lam=5e-324", "radius=paper", "radius=coordinate",
+    "p=1",
+    "cap=1e99", "cap=none", "cost=linear", "cost=gp(rbf(1, on=state))", "cost=gp(rbf(1e-300, on=state))",
+    "cost=[counts]",
+    "cost=gp(constant(1e300)*rbf(1, on=state))", "cost=gp(rbf(1, on=state), points=growing)", "value=linear",
+    "cost=gp(rbf(1, on=state), fit=2)", "value=kernel(rbf(1, on=state)*categorical)", "share_values=false", "switch=2",
+    "switch=1e300", "precision=float32", "beta_cost=1e300", "beta_cost=0", "lam_cost=1e-300", "sigma=1e6", "bound=1e-9",
+    "optimism=-1", "known_safe=safest", "react=true", "floor=sqrt", "floor=1e308", "rectify=true", "share_costs=false",
+)  # fmt: skip
+
+
 @COMMAND.kind("set", 14)
 def settings(bench: Bench) -> Case:
+    if bench.chance(0.25):
+        words = [f"--set={each}" for each in bench.some(PLAUSIBLE, 2)]
+        return run_case(bench, "--problem", bench.pick(SMALL), *words, agents="lsvi-ae")
     words = ["--problem", bench.pick(SMALL)]
     for _ in range(int(bench.rng.integers(1, 4))):
         words.append(f"--set={setting(bench)}")

@@ -411,7 +411,7 @@ def _run(case: Case) -> int:
         from everystep.cli.main import main
 
         sys.argv = ["everystep", *case.words]
-        return main(list(case.words))
+        return main()  # as the program itself
     from everystep.errors import EverystepError
 
     try:
