@@ -79,7 +79,7 @@ def peer(python: Path, phi: np.ndarray, problem: Any, episodes: int, at: tuple[i
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "problem.npz"
         start = int(problem.start[0])
-        np.savez(path, P=problem.P[0], r=problem.r[0], phi=phi, start=start, horizon=problem.horizon)
+        np.savez(path, P=problem.dense_P[0], r=problem.r[0], phi=phi, start=start, horizon=problem.horizon)
         command = [str(python), str(Path(__file__).with_name("peer_lsvi.py")), str(path)]
         command += ["--episodes", str(episodes), "--at", *map(str, at)]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)

@@ -39,7 +39,7 @@ def library_draws(example, problem):
 @pytest.mark.quick
 def test_the_example_builds_the_same_lake(example, lake):
     problem = example.frozen_lake()
-    np.testing.assert_array_equal(problem.P, lake.P[0])
+    np.testing.assert_array_equal(problem.P, lake.dense_P[0])
     np.testing.assert_array_equal(problem.r, lake.noise.reward_on_arrival)
     np.testing.assert_array_equal(problem.g, lake.g[0, 0])
     assert [problem.start] == lake.start.tolist()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from everystep.experiments.experiment import run
     from everystep.experiments.result import Result
     from everystep.mdp import planner
-    from everystep.mdp.cmdp import Factored, FiniteCMDP, Known, Noise
+    from everystep.mdp.cmdp import Factored, FiniteCMDP, Known, Noise, Successors
 
 __version__ = "0.2.0"
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "Noise",
     "Policy",
     "Result",
+    "Successors",
     "agents",
     "features",
     "gp",
@@ -56,6 +57,7 @@ __all__ = [
 _HOME = {
     "EverystepError": "errors:EverystepError",
     "Factored": "mdp.cmdp:Factored",
+    "Successors": "mdp.cmdp:Successors",
     "FiniteCMDP": "mdp.cmdp:FiniteCMDP",
     "Known": "mdp.cmdp:Known",
     "Learner": "environments.learner:Learner",

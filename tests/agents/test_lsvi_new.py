@@ -110,7 +110,7 @@ def triple_costs(p):
 
 def safest_known(p, seed):
     """The known triple of every step: the one of the seed with the lowest cost beyond the threshold."""
-    cost, tau, P = triple_costs(p), p.known.threshold, by_step(p.P, p.horizon)
+    cost, tau, P = triple_costs(p), p.known.threshold, by_step(p.dense_P, p.horizon)
     phi0, c0 = [], []
     for h in range(p.horizon):
         found = [
@@ -146,14 +146,14 @@ def expected(case):
     T = K * H if s["share_costs"] else K
     estimators = p.constraints * (1 if s["share_costs"] else H)
     sigma, bound = float(np.max(p.noise.cost_sigma)), settings.get("bound", np.sqrt(d))
-    long = np.linalg.norm(np.where((p.P > 0).any(0)[..., None], p.known.triples, 0), axis=-1).max()
+    long = np.linalg.norm(np.where((p.dense_P > 0).any(0)[..., None], p.known.triples, 0), axis=-1).max()
     lam_cost = s["lam_cost"]
     radius = (
         sigma * np.sqrt(d * np.log((2 + 2 * T * long**2 / lam_cost) * estimators / s["p"])) + np.sqrt(lam_cost) * bound
     )
     low, span = p.r.min(), p.r.max() - p.r.min()  # every state can be entered
     return oracle_mixture.run(
-        by_step(p.P, H),
+        by_step(p.dense_P, H),
         (by_step(p.r, H) - low) / span,
         triple_costs(p),
         p.known.threshold,
@@ -230,7 +230,7 @@ def test_rare_plans_are_rare():
 def test_the_trap_is_entered_by_the_last_step_only():
     """Landing there is safe, and nothing follows the last step; before that, every action leads to the pit."""
     want, p = expected("shared"), passage()
-    leads_there = (p.P[0, :4, :, TRAP] > 0) & (p.P[0, :4, :, PIT] == 0)
+    leads_there = (p.dense_P[0, :4, :, TRAP] > 0) & (p.dense_P[0, :4, :, PIT] == 0)
     assert leads_there.any()
     assert not want["admitted"][:, :-1, :4][..., leads_there].any()
     assert want["admitted"][-1, -1, :4][leads_there].any()
@@ -253,7 +253,7 @@ def test_a_probe_finds_the_values_the_plan_was_made_by():
     Q = diagnosis.estimated_values(built.agent, carry.agent, plan)
     np.testing.assert_allclose(jnp.where(plan.policy, Q, 0).sum(1), info.V, **EXACT)
     norms = built.agent.values.squared_norms(carry.agent.values, plan.V_next)
-    inverse, phi = np.asarray(carry.agent.values.gram.inverse[0]), np.where(p.P[0][..., None] > 0, p.known.triples, 0)
+    inverse, phi = np.asarray(carry.agent.values.gram.inverse[0]), np.where(p.dense_P[0][..., None] > 0, p.known.triples, 0)
     phi_V = np.einsum("xayd,hy->haxd", phi, plan.V_next)
     np.testing.assert_allclose(norms, np.einsum("haxd,de,haxe->hax", phi_V, inverse, phi_V), **EXACT)
 
@@ -303,7 +303,7 @@ def test_what_is_admitted_can_be_followed_to_the_end_without_violations(seed):
 def of_one_action(p):
     """The value of always playing the known safe action."""
     policy = np.broadcast_to(p.known.safe_action, (p.horizon, p.states))
-    return oracle.evaluate(by_step(p.P, p.horizon), by_step(p.r, p.horizon), policy)[p.start[0]]
+    return oracle.evaluate(by_step(p.dense_P, p.horizon), by_step(p.r, p.horizon), policy)[p.start[0]]
 
 
 def test_it_learns_without_violations_on_the_synthetic_problem():
@@ -342,7 +342,7 @@ def test_cost_intervals_hold_the_true_mean_costs():
 def test_a_mean_that_is_safe_is_not_enough_where_one_next_state_is_not():
     """Safety is of triples: some action may lead to the pit so rarely that its mean cost is below the threshold."""
     p = passage()
-    rarely = (p.g[0, 0] < 0) & (p.P[0, ..., PIT] > 0)
+    rarely = (p.g[0, 0] < 0) & (p.dense_P[0, ..., PIT] > 0)
     assert rarely.any()
     assert not expected("shared")["admitted"][..., rarely].any()
 
@@ -382,7 +382,7 @@ def test_a_seed_without_a_usable_triple_is_refused(stepped):
 def test_features_it_does_not_use_may_have_any_norm():
     p = synthetic()
     same = {"start": 0, "horizon": 3, "noise": p.noise, "known": p.known}
-    long = FiniteCMDP(p.P[0], p.r[0], p.g[:, 0], features=np.full((p.states, p.actions, 2), 9.0), **same)
+    long = FiniteCMDP(p.dense_P[0], p.r[0], p.g[:, 0], features=np.full((p.states, p.actions, 2), 9.0), **same)
     assert lsvi_new().resolve(long, 5).remarks == lsvi_new().resolve(p, 5).remarks
 
 

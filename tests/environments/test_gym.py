@@ -462,7 +462,7 @@ def test_the_holes_of_a_lake_are_its_constraint():
     problem = es.gym.from_toy_text(env, horizon=10)
     assert problem.g[0, 0, 1].tolist() == [-1, 1, -1, -1]  # the hole at row 2, column 2 is below cell 1
     assert (problem.g[0, 0, 5] == -1).all()
-    assert problem.P[0, 5, :, 5].tolist() == [1, 1, 1, 1]
+    assert problem.dense_P[0, 5, :, 5].tolist() == [1, 1, 1, 1]
     assert (problem.r[0, [5, 15]] == 0).all()
 
 

@@ -222,7 +222,7 @@ def test_a_coordinate_needs_a_name_that_a_kernel_can_refer_to():
 
 def test_each_constraint_has_its_own_noise():
     problem = featured(m=2)
-    problem = FiniteCMDP(problem.P[0], problem.r[0], problem.g[:, 0], horizon=4, features=problem.features,
+    problem = FiniteCMDP(problem.dense_P[0], problem.r[0], problem.g[:, 0], horizon=4, features=problem.features,
                          noise=Noise(cost_sigma=(0.0, 0.5)))  # fmt: skip
     linear = "gp(linear(on=features))"
     apart = es.agents.lsvi_ae(cost=[linear, linear]).resolve(problem, 10)
@@ -240,7 +240,7 @@ def test_costs_that_are_not_numbers_are_refused():
     problem = featured()
     g = problem.g.copy()
     g[0, 0, 2, 1] = np.nan
-    broken = FiniteCMDP(problem.P[0], problem.r[0], g[:, 0], horizon=4, features=problem.features)
+    broken = FiniteCMDP(problem.dense_P[0], problem.r[0], g[:, 0], horizon=4, features=problem.features)
     with pytest.raises(EverystepError, match="g is nan at state 2, action 1; every entry must be finite"):
         es.run(broken, es.agents.lsvi_ae(cost="gp(linear(on=features))"), episodes=1, seeds=1)
 

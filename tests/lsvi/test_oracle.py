@@ -95,7 +95,7 @@ def test_the_compiled_run_records_what_algorithm_1_does(case):
     p, result, (low, span) = problem(where), results(where), reward_range(where)
     here = [other for other in COMPILED if CASES[other][0] == where]
     label = list(result.curves)[here.index(case)]
-    P, r, g = by_step(p.P, p.horizon), by_step(p.r, p.horizon), by_step(p.g, p.horizon, axis=1)
+    P, r, g = by_step(p.dense_P, p.horizon), by_step(p.r, p.horizon), by_step(p.g, p.horizon, axis=1)
     violation = np.maximum(g, 0)
     steps = np.arange(p.horizon)
     met = np.moveaxis(g[:, steps, want["state"], want["action"]], 0, -1)  # (K, H, m), the true means on the way

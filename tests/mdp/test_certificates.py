@@ -84,7 +84,7 @@ def test_actions_that_are_falsely_told_to_be_safe_leave_no_probability(pond):
 
 
 def test_noise_that_is_understated_leaves_no_probability(pond):
-    noisy = FiniteCMDP(pond.P[0], pond.r[0], pond.g[:, 0], horizon=6, noise=Noise(cost_sigma=0.3))
+    noisy = FiniteCMDP(pond.dense_P[0], pond.r[0], pond.g[:, 0], horizon=6, noise=Noise(cost_sigma=0.3))
     assert es.agents.lsvi_ae(radius_cost="coordinate").resolve(noisy, 10).confidence == 0.05
     assert es.agents.lsvi_ae(radius_cost="coordinate", sigma=0.1).resolve(noisy, 10).confidence is None
 

@@ -38,7 +38,7 @@ def altered(array, where, value):
     return array
 
 
-P, r, g = problem().P[0], problem().r[0], problem().g[0, 0]
+P, r, g = problem().dense_P[0], problem().r[0], problem().g[0, 0]
 
 
 # --- shapes -----------------------------------------------------------------------------------------------------
@@ -389,7 +389,7 @@ def test_an_expectation_over_successors_is_the_expectation_over_all_states(made,
     world = made.world
     for h in range(made.horizon):
         compressed = expected(at_step(world.P, h), world.successors, V)
-        np.testing.assert_allclose(compressed.T, at_step(made.P, h) @ V, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(compressed.T, at_step(made.dense_P, h) @ V, rtol=0, atol=1e-12)
 
 
 @repeatable
@@ -398,7 +398,7 @@ def test_successors_are_listed_in_increasing_order_and_none_is_missing(made):
     successors = made.world.successors
     assume(successors is not None)
     for x in range(made.states):
-        possible = np.flatnonzero((made.P[:, x] > 0).any((0, 1)))
+        possible = np.flatnonzero((made.dense_P[:, x] > 0).any((0, 1)))
         np.testing.assert_array_equal(successors[: len(possible), x], possible)
         assert len(set(successors[:, x].tolist())) == made.sizes.successors < made.states
 
@@ -418,7 +418,7 @@ def test_next_states_come_as_often_as_they_should_and_impossible_ones_never(made
         for x in range(made.states):
             for a in range(made.actions):
                 arrived = [int(step(made.world, h, x, a, each, 0.0, 0.0).x_next) for each in u]
-                probabilities = at_step(made.P, h)[x, a]
+                probabilities = at_step(made.dense_P, h)[x, a]
                 assert all(probabilities[y] > 0 for y in arrived)
                 often = np.bincount(arrived[1:-1], minlength=made.states) / n
                 np.testing.assert_allclose(often, probabilities, rtol=0, atol=1.01 / n)
@@ -441,7 +441,7 @@ def test_rows_that_sum_to_a_little_less_than_one_never_lead_to_an_impossible_sta
     made = FiniteCMDP(np.broadcast_to(row, (11, 1, 11)), np.zeros((11, 1)), np.zeros((11, 1)), horizon=1)
     made.check()
     assert int(step(made.world, 0, 3, 0, np.nextafter(1, 0), 0.0, 0.0).x_next) == 9
-    made = FiniteCMDP(made.P[0], made.r[0], made.g[0, 0], start=row, horizon=1)
+    made = FiniteCMDP(made.dense_P[0], made.r[0], made.g[0, 0], start=row, horizon=1)
     assert int(start_state(made.world, 1, np.nextafter(1, 0))) == 9
 
 

@@ -66,7 +66,7 @@ def trajectories(problem, pi, x1):
             for h in range(H):
                 probability *= pi[h][x[h]][a[h]]
                 if h + 1 < H:
-                    probability *= at(problem.P, h)[x[h], a[h], x[h + 1]]
+                    probability *= at(problem.dense_P, h)[x[h], a[h], x[h + 1]]
                 g = [at(constraint, h)[x[h], a[h]] for constraint in problem.g]
                 earned += at(problem.r, h)[x[h], a[h]]
                 harm += sum(max(each, 0) for each in g)
@@ -88,7 +88,7 @@ def value_and_danger(problem, actions):
         new_V, new_danger = np.zeros(S), np.zeros(S, bool)
         for x in range(S):
             a = actions[h, x]
-            row = at(problem.P, h)[x, a]
+            row = at(problem.dense_P, h)[x, a]
             new_V[x] = at(problem.r, h)[x, a] + sum(row[y] * V[y] for y in range(S))
             new_danger[x] = any(at(g, h)[x, a] > 0 for g in problem.g) or any(danger[y] for y in range(S) if row[y] > 0)
         V, danger = new_V, new_danger
@@ -308,7 +308,7 @@ def test_the_occupancy_flows_where_the_transitions_lead(problem):
     A = problem.actions
     rho = planner.occupancy(problem, np.full((problem.states, A), 1 / A))
     for h in range(problem.horizon - 1):
-        arriving = np.einsum("xa,xay->y", rho[h], at(problem.P, h))
+        arriving = np.einsum("xa,xay->y", rho[h], at(problem.dense_P, h))
         np.testing.assert_allclose(rho[h + 1].sum(-1), arriving, rtol=0, atol=1e-12)
 
 
@@ -360,7 +360,7 @@ def test_writing_a_stationary_problem_out_step_by_step_changes_nothing(problem):
     H = problem.horizon
     out = lambda array: np.repeat(array, H // len(array), axis=0)
     longer = FiniteCMDP(
-        out(problem.P),
+        out(problem.dense_P),
         out(problem.r),
         np.stack([out(constraint) for constraint in problem.g]),
         start=problem.start,

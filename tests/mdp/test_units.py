@@ -32,7 +32,7 @@ def in_other_units(given, factor, offset, decimals=15):
     noise = given.noise
     seen = None if noise.reward_on_arrival is None else factor * noise.reward_on_arrival + offset
     return es.FiniteCMDP(
-        given.P[0],
+        given.dense_P[0],
         factor * given.r[0].round(decimals) + offset,
         given.g[:, 0],
         start=given.start if len(given.start) > 1 else given.start[0],
@@ -126,7 +126,7 @@ def test_ten_thousand_times_the_reward_does_not_switch_safety_off():
 @pytest.mark.parametrize("constant", [1.0, -3e7, 1e-200])
 def test_a_constant_reward_is_learnt_like_none(constant):
     given = problem("lake")
-    flat = lambda reward: es.FiniteCMDP(given.P[0], np.full((12, 4), reward), given.g[:, 0], horizon=7)
+    flat = lambda reward: es.FiniteCMDP(given.dense_P[0], np.full((12, 4), reward), given.g[:, 0], horizon=7)
     one, other = (es.run(flat(reward), "lsvi-ae", 20, [1]).curves["lsvi-ae"] for reward in (0.0, constant))
     np.testing.assert_array_equal(one["violation"], other["violation"])
     np.testing.assert_allclose(other["value"], 7 * constant, rtol=1e-12)
@@ -156,7 +156,7 @@ def test_the_range_is_that_of_the_states_that_can_be_entered():
     assert chain([2.0, 4.0, 100.0], start=[0.5, 0.0, 0.5]).reward_range[:2] == (2.0, 98.0)
     assert chain([2.0, 4.0, 100.0], horizon=1).reward_range[:2] == (2.0, 1.0)  # a single reward is a constant
     by_step = es.FiniteCMDP(
-        np.broadcast_to(chain([0, 0, 0]).P, (3, 3, 1, 3)),
+        np.broadcast_to(chain([0, 0, 0]).dense_P, (3, 3, 1, 3)),
         np.array([[0.5, 9, 9], [9, 2.5, 9], [9, 3.5, 9]])[..., None],
         np.zeros((3, 3, 1)),
         horizon=3,
@@ -227,18 +227,18 @@ def costly(scaled, **fields):
 @pytest.mark.quick
 def test_g_outside_its_interval_is_refused_unless_the_user_says_scale():
     given, _ = costly(scaled=True)
-    plain = es.FiniteCMDP(given.P[0], given.r[0], given.g[:, 0])
+    plain = es.FiniteCMDP(given.dense_P[0], given.r[0], given.g[:, 0])
     with pytest.raises(es.EverystepError, match=r"^g is .*, outside \[-1, 1\]; set scale to true, which divides"):
         plain.check()
     given.check()
-    too_small = es.FiniteCMDP(given.P[0], given.r[0], given.g[:, 0], scale=[200.0, 0.001])
+    too_small = es.FiniteCMDP(given.dense_P[0], given.r[0], given.g[:, 0], scale=[200.0, 0.001])
     with pytest.raises(
         es.EverystepError, match=r"^g is .* constraint 2, outside \[-0\.001, 0\.001\]; set scale to true"
     ):
         too_small.check()
     for wrong in (0, -1.0, [1.0, 2.0, 3.0], np.nan, "wide"):
         with pytest.raises(es.EverystepError, match=r"^scale is "):
-            es.FiniteCMDP(given.P[0], given.r[0], given.g[:, 0], scale=wrong)
+            es.FiniteCMDP(given.dense_P[0], given.r[0], given.g[:, 0], scale=wrong)
 
 
 def test_a_scaled_problem_is_the_one_scaled_by_hand():
@@ -293,7 +293,7 @@ def test_stepping_and_the_gpu_kernel_record_the_same_units():
     g = given.g[:, 0] * 20
     noise = replace(given.noise, reward_sigma=2.0, cost_sigma=0.5)
     noise = replace(noise, cost_on_arrival=None if noise.cost_on_arrival is None else noise.cost_on_arrival * 20)
-    scaled = es.FiniteCMDP(given.P[0], given.r[0], g, horizon=7, noise=noise, scale=True)
+    scaled = es.FiniteCMDP(given.dense_P[0], given.r[0], g, horizon=7, noise=noise, scale=True)
     built = es.agents.lsvi_ae().resolve(scaled, 10).build()
     job = loop.Job(built.agent, jax.tree.map(jnp.asarray, scaled.world), scaled.sizes)
     carries = loop.start_seeds(built.agent, scaled.sizes, True, True, 1)

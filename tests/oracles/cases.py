@@ -168,7 +168,7 @@ def cost_models(case):
 def reward_range(where):
     """The smallest reward and the range: every state of these problems can be entered."""
     p = problem(where)
-    seen = p.r if p.noise.reward_on_arrival is None else p.noise.reward_on_arrival[p.P[0] > 0]
+    seen = p.r if p.noise.reward_on_arrival is None else p.noise.reward_on_arrival[p.dense_P[0] > 0]
     return seen.min(), seen.max() - seen.min()
 
 
@@ -188,7 +188,7 @@ def expected(case):
     seen = p.noise.reward_on_arrival
     floor = {"k": lambda k: k, "sqrt": np.sqrt}.get(values["floor"], lambda k: values["floor"])
     return oracle.run(
-        by_step(p.P, H),
+        by_step(p.dense_P, H),
         (by_step(p.r, H) - low) / span,
         by_step(p.g, H, axis=1),
         settings.get("features", np.eye(S * A).reshape(S, A, S * A)),

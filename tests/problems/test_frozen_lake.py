@@ -79,7 +79,7 @@ def test_the_lake_obeys_its_drawing_everywhere(lake):
         for a in range(4):
             at_goal = rows[x // 10][x % 10] == "G"
             want = {x: 1.0} if at_goal else slippery(rows, x, a)
-            got = {y: lake.P[0, x, a, y] for y in np.flatnonzero(lake.P[0, x, a]).tolist()}
+            got = {y: lake.dense_P[0, x, a, y] for y in np.flatnonzero(lake.dense_P[0, x, a]).tolist()}
             assert got == pytest.approx(want, abs=1e-15)
             target = aim(rows, x, a)
             hazard = rows[target // 10][target % 10] == "H"
@@ -89,7 +89,7 @@ def test_the_lake_obeys_its_drawing_everywhere(lake):
 @pytest.mark.parametrize("slip", [0.0, 0.3, 1.0])
 def test_a_move_goes_aside_as_often_as_the_slip_says(slip):
     lake = from_map(("SFF", "FFF", "FFG"), slip=slip)
-    np.testing.assert_allclose(lake.P[0, 4, RIGHT, [5, 1, 7]], [1 - slip, slip / 2, slip / 2], rtol=0, atol=1e-15)
+    np.testing.assert_allclose(lake.dense_P[0, 4, RIGHT, [5, 1, 7]], [1 - slip, slip / 2, slip / 2], rtol=0, atol=1e-15)
 
 
 def test_a_slip_that_is_no_probability_is_refused():
@@ -101,18 +101,18 @@ def test_a_slip_that_is_no_probability_is_refused():
 def test_a_move_goes_as_intended_nine_times_in_ten_and_slips_to_each_side_otherwise():
     lake = from_map(("SFF", "FFF", "FFG"))
     middle = 4
-    np.testing.assert_allclose(lake.P[0, middle, RIGHT, [5, 1, 7]], [0.9, 0.05, 0.05], rtol=0, atol=1e-15)
-    np.testing.assert_allclose(lake.P[0, middle, UP, [1, 3, 5]], [0.9, 0.05, 0.05], rtol=0, atol=1e-15)
+    np.testing.assert_allclose(lake.dense_P[0, middle, RIGHT, [5, 1, 7]], [0.9, 0.05, 0.05], rtol=0, atol=1e-15)
+    np.testing.assert_allclose(lake.dense_P[0, middle, UP, [1, 3, 5]], [0.9, 0.05, 0.05], rtol=0, atol=1e-15)
 
 
 def test_leaving_the_grid_keeps_the_place():
     lake = from_map(("SFF", "FFF", "FFG"))
-    np.testing.assert_allclose(lake.P[0, 0, LEFT, [0, 3]], [0.95, 0.05], rtol=0, atol=1e-15)
+    np.testing.assert_allclose(lake.dense_P[0, 0, LEFT, [0, 3]], [0.95, 0.05], rtol=0, atol=1e-15)
 
 
 def test_the_goal_is_never_left_and_pays_nothing_more():
     lake = from_map(("SFF", "FGF", "FFF"))
-    np.testing.assert_array_equal(lake.P[0, 4, :, 4], 1)
+    np.testing.assert_array_equal(lake.dense_P[0, 4, :, 4], 1)
     np.testing.assert_array_equal(lake.r[0, 4], 0.01)
 
 
@@ -137,8 +137,8 @@ def test_paid_at_the_goal_the_step_that_enters_it_pays_a_hundredth():
 def test_walls_are_never_entered():
     lake = from_map(("SF#", "F#F", "FFG"))
     open_cells = [x for x, letter in enumerate("SF#F#FFFG") if letter != "#"]
-    assert (lake.P[0][open_cells][:, :, [2, 4]] == 0).all()
-    np.testing.assert_allclose(lake.P[0, 1, RIGHT, [0, 1]], [0, 1], rtol=0, atol=1e-15)
+    assert (lake.dense_P[0][open_cells][:, :, [2, 4]] == 0).all()
+    np.testing.assert_allclose(lake.dense_P[0, 1, RIGHT, [0, 1]], [0, 1], rtol=0, atol=1e-15)
 
 
 def test_walls_need_no_safe_action():
@@ -166,12 +166,12 @@ def test_at_the_goal_every_action_is_safe(cost):
 
 def test_hazards_do_not_end_an_episode():
     lake = from_map(("SHG",))
-    assert lake.P[0, 1, RIGHT, 2] == pytest.approx(0.9)
+    assert lake.dense_P[0, 1, RIGHT, 2] == pytest.approx(0.9)
 
 
 def test_a_map_may_have_several_goals():
     lake = from_map(("GSFG",), horizon=2)
-    np.testing.assert_array_equal(lake.P[0, [0, 3], :, [0, 3]], 1)
+    np.testing.assert_array_equal(lake.dense_P[0, [0, 3], :, [0, 3]], 1)
     assert lake.r[0, 1, LEFT] == pytest.approx(0.9 * 6 + 0.1 * 0.01)
     assert lake.r[0, 2, RIGHT] == pytest.approx(0.9 * 6 + 0.1 * 0.01)
 
@@ -188,7 +188,7 @@ def test_the_start_is_the_cell_marked_s():
 
 def test_realised_costs_are_seen_on_arrival_and_mean_twice_the_chance_of_a_hit_less_one():
     lake = from_map(("SFF", "FHF", "FFG"), cost="realised")
-    hit = lake.P[0, :, :, 4]
+    hit = lake.dense_P[0, :, :, 4]
     goal = np.arange(9)[:, None] == 8
     np.testing.assert_allclose(lake.g[0, 0], np.where(goal, -1, 2 * hit - 1), rtol=0, atol=1e-15)
     assert lake.g[0, 0, 1, DOWN] == pytest.approx(0.8)
@@ -313,7 +313,7 @@ solvable = maps().filter(lambda rows: not without_a_safe_action(rows))
 def test_every_lake_obeys_its_drawing(rows, reward, cost):
     lake = from_map(rows, reward=reward, cost=cost)
     text = "".join(rows)
-    P, r, g = lake.P[0], lake.r[0], lake.g[0, 0]
+    P, r, g = lake.dense_P[0], lake.r[0], lake.g[0, 0]
     np.testing.assert_allclose(P.sum(-1), 1, rtol=0, atol=1e-12)
     for x, letter in enumerate(text):
         for a in range(4):
@@ -340,7 +340,7 @@ def test_successors_are_neighbours_or_the_cell_itself_and_walls_never_follow(row
     lake = from_map(rows)
     width = len(rows[0])
     assert lake.sizes.successors <= 5
-    for x, _, y in np.argwhere(lake.P[0] > 0).tolist():
+    for x, _, y in np.argwhere(lake.dense_P[0] > 0).tolist():
         distance = abs(x // width - y // width) + abs(x % width - y % width)
         assert distance <= 1
         assert y == x or "".join(rows)[y] != "#"
@@ -365,7 +365,7 @@ def test_a_registered_problem_is_loaded_by_name_with_the_horizon_asked_for(lake)
     assert load("frozen-lake").horizon == 15
     longer = load("frozen-lake", horizon=20)
     assert longer.horizon == 20
-    np.testing.assert_array_equal(longer.P, lake.P)
+    np.testing.assert_array_equal(longer.dense_P, lake.dense_P)
 
 
 def test_a_mistyped_name_is_answered_with_the_nearest_one():
@@ -429,7 +429,7 @@ def saved(tmp_path):
 def test_a_problem_is_read_from_arrays(saved):
     mine = load(saved())
     assert (mine.name, mine.horizon, mine.start.tolist()) == ("mine", 3, [1])
-    np.testing.assert_array_equal(mine.P[0], ARRAYS["P"])
+    np.testing.assert_array_equal(mine.dense_P[0], ARRAYS["P"])
     np.testing.assert_array_equal(mine.r[0], ARRAYS["r"])
     np.testing.assert_array_equal(mine.g[0, 0], ARRAYS["g"])
 

@@ -25,7 +25,7 @@ def synthetic():
 def test_the_synthetic_problem_is_a_linear_mdp_and_a_linear_mixture_at_once(d, seed):
     problem = es.problems.synthetic(d=d, seed=seed)
     problem.check()
-    phi, triples, P = problem.features.reshape(-1, d), problem.known.triples.reshape(-1, d), problem.P[0]
+    phi, triples, P = problem.features.reshape(-1, d), problem.known.triples.reshape(-1, d), problem.dense_P[0]
     np.testing.assert_allclose(P.sum(-1), 1, atol=1e-12)
     for linear_in_phi in (P.reshape(len(phi), -1), problem.r.reshape(-1), problem.g.reshape(-1) + 0.5):
         assert least_squares(phi, linear_in_phi)[1] < 1e-12
@@ -42,7 +42,7 @@ def test_the_synthetic_problem_is_a_linear_mdp_and_a_linear_mixture_at_once(d, s
 
 
 def test_actions_of_the_synthetic_problem_are_steps_of_the_way_from_a0(synthetic):
-    for array in (synthetic.features, synthetic.known.triples, synthetic.P[0]):
+    for array in (synthetic.features, synthetic.known.triples, synthetic.dense_P[0]):
         home, rest = array[:, :1], array[:, 1:].reshape(8, 4, 5, -1)
         ends = rest[:, :, -1:]
         alpha = np.arange(1, 6)[:, None] / 5
@@ -97,7 +97,7 @@ def test_transitions_of_the_hard_instance_are_features_times_measures(d, horizon
         mu = np.zeros((horizon + 2, d + 1))
         mu[h + 1] = [(1 - delta) / alpha, *(-u / beta), 0]
         mu[goal] = [delta / alpha, *(u / beta), 1]
-        np.testing.assert_allclose(problem.P[h], phi @ mu.T, atol=1e-12)
+        np.testing.assert_allclose(problem.dense_P[h], phi @ mu.T, atol=1e-12)
         assert np.linalg.norm(mu.sum(0)) <= np.sqrt(d + 1)
     np.testing.assert_allclose(problem.r, np.einsum("xad,d->xa", phi, np.eye(d + 1)[-1])[None])
 
@@ -168,11 +168,11 @@ def test_a_hard_instance_outside_of_its_theorem_is_refused(settings, sentence):
 def test_the_slow_server_is_unsafe_with_one_packet_or_none_and_the_fast_one_nowhere():
     problem = es.problems.streaming()
     problem.check()
-    np.testing.assert_allclose(problem.P.sum(-1), 1, atol=1e-12)
+    np.testing.assert_allclose(problem.dense_P.sum(-1), 1, atol=1e-12)
     np.testing.assert_array_equal(problem.g[0, 0, :, 0] > 0, [True, True, False, False, False, False])
     assert (problem.g[0, 0, :, 1] < 0).all()
     np.testing.assert_array_equal(problem.known.safe_action, 1)
-    np.testing.assert_allclose(problem.g[0, 0] + problem.known.threshold, problem.P[0, :, :, 0], atol=1e-12)
+    np.testing.assert_allclose(problem.g[0, 0] + problem.known.threshold, problem.dense_P[0, :, :, 0], atol=1e-12)
     fast = planner.evaluate(problem, problem.known.safe_action).value
     safe, free = planner.solve(problem).value, planner.solve(problem, safe=False).value
     np.testing.assert_allclose([fast, safe, free], [0.8, 1.6223336, 4], atol=1e-12)
@@ -189,7 +189,7 @@ def test_a_limit_that_the_fast_server_breaks_is_refused():
 def test_the_robot_map_is_a_linear_mixture_in_transitions_and_in_costs_seen(seed):
     problem = es.problems.robot_map(seed=seed)
     problem.check()
-    triples, P = problem.known.triples, problem.P[0]
+    triples, P = problem.known.triples, problem.dense_P[0]
     d = triples.shape[-1]
     assert d == 12
     assert np.linalg.norm(triples, axis=-1).max() <= 1 + 1e-12
@@ -207,7 +207,7 @@ def test_the_robot_map_is_a_linear_mixture_in_transitions_and_in_costs_seen(seed
 def test_staying_is_safe_on_every_cell_and_the_safe_optimum_lies_between_it_and_danger():
     problem = es.problems.robot_map()
     assert (problem.g[0, 0, :, 4] <= -0.1 + 1e-12).all()
-    np.testing.assert_array_equal(problem.P[0][:, 4], np.eye(100))
+    np.testing.assert_array_equal(problem.dense_P[0][:, 4], np.eye(100))
     stay = planner.evaluate(problem, problem.known.safe_action).value
     safe, free = planner.solve(problem).value, planner.solve(problem, safe=False).value
     np.testing.assert_allclose([safe, free, stay], [15.285493232370, 19.963683506937, 0.653035246348], atol=1e-11)

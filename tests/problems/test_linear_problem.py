@@ -63,7 +63,7 @@ def test_expectations_flows_and_reachable_states_are_those_of_the_product(case):
     rng = np.random.default_rng(2)
     V, rho, here = rng.normal(size=S), rng.random((S, A)), np.arange(S) == 0
     for h in range(H):
-        own, table = at_step(factored.P, h), at_step(dense.P, h)
+        own, table = at_step(factored.P, h), at_step(dense.dense_P, h)
         np.testing.assert_allclose(expected(at_step(factored.world.P, h), None, V), (table @ V).T, atol=1e-12)
         np.testing.assert_allclose(next_states(own, rho), next_states(table, rho), atol=1e-12)
         np.testing.assert_array_equal(can_follow(own, here), can_follow(table, here))
@@ -76,7 +76,7 @@ def test_next_states_come_as_often_as_the_product_says_and_impossible_ones_never
     u = np.concatenate([(np.arange(n) + 0.5) / n, [0.0, np.nextafter(1, 0)]])
     for h, x, a in ((0, 0, 1), (2, 0, 0), (3, 4, 2)):
         arrived = np.array([step(factored.world, h, x, a, each, 0.0, 0.0).x_next for each in u])
-        probability = at_step(dense.P, h)[x, a]
+        probability = at_step(dense.dense_P, h)[x, a]
         assert (probability[arrived] > 0).all()
         # An interval of u is cut into D x S pieces, each of which may gain or lose one point of the grid.
         np.testing.assert_allclose(np.bincount(arrived[:n], minlength=S) / n, probability, rtol=0, atol=2.0 * D / n)

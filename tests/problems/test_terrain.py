@@ -123,13 +123,13 @@ def test_moves_slip_as_on_the_lake_and_the_edge_keeps_the_place(seed):
         want[x, a, aim[x, (a + 1) % 4]] += 0.05
         want[x, a, aim[x, (a + 3) % 4]] += 0.05
     want[goal_of(problem)] = np.eye(144)[goal_of(problem)]
-    np.testing.assert_allclose(problem.P[0], want, rtol=0, atol=1e-15)
+    np.testing.assert_allclose(problem.dense_P[0], want, rtol=0, atol=1e-15)
 
 
 def test_entering_the_goal_pays_six_and_every_other_step_a_hundredth(hills):
     goal = goal_of(hills)
     np.testing.assert_array_equal(hills.r[0, goal], 0.01)
-    entering = hills.P[0, :, :, goal].copy()
+    entering = hills.dense_P[0, :, :, goal].copy()
     entering[goal] = 0
     np.testing.assert_allclose(hills.r[0], 6 * entering + 0.01 * (1 - entering), rtol=0, atol=1e-12)
     arrived = step(hills.world, 0, goal - 12, DOWN, 0.5, 0.0, 0.0)

@@ -32,7 +32,7 @@ def best_values(where):
     """Q* (H, S, A) with safe actions afterwards, by loops; and V*_1 (S,); rewards in [0, 1]."""
     p, (low, span) = cases.problem(where), cases.reward_range(where)
     H, S, A = p.horizon, p.states, p.actions
-    P, r, g = cases.by_step(p.P, H), (cases.by_step(p.r, H) - low) / span, cases.by_step(p.g, H, axis=1)
+    P, r, g = cases.by_step(p.dense_P, H), (cases.by_step(p.r, H) - low) / span, cases.by_step(p.g, H, axis=1)
     Q, V = np.zeros((H, S, A)), np.zeros(S)
     for h in reversed(range(H)):
         now = np.full(S, -np.inf)

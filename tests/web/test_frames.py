@@ -91,7 +91,7 @@ def test_the_policy_shown_is_what_the_coming_episode_does():
         x, went = 0, np.zeros(4, int)
         for h in range(5):
             went[x] += 1
-            x = int(lane.P[0, x, before.policy[h, x]].argmax())
+            x = int(lane.dense_P[0, x, before.policy[h, x]].argmax())
         _, after = player.advance(1)
         assert np.array_equal(after.visits - before.visits, went)
         before = after

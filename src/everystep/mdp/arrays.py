@@ -15,7 +15,7 @@ import numpy as np
 
 from everystep.errors import EverystepError, check_openable, path_from, shown, whole_number
 from everystep.files import name_from, read_npz, write_npz
-from everystep.mdp.cmdp import Factored, FiniteCMDP, Grid, Known, Noise
+from everystep.mdp.cmdp import Factored, FiniteCMDP, Grid, Known, Noise, Successors
 from everystep.mdp.validation import numbers
 
 COORDINATE = "coordinate_"  # prefix of a named coordinate in a file
@@ -90,11 +90,13 @@ class ArrayField(NamedTuple):
         found: Any = problem
         for attribute in self.path.split("."):
             found = getattr(found, attribute, None)
-        return None if isinstance(found, Factored) else found
+        return None if isinstance(found, Factored | Successors) else found
 
 
 FIELDS = (
-    ArrayField("P", "P", required=True, to_file=_without_step_axis),
+    ArrayField("P", "P", required=True),  # a table: in files of users; a problem keeps lists
+    ArrayField("successors", "P.states", required=True),
+    ArrayField("probabilities", "P.probabilities", required=True, to_file=_without_step_axis),
     ArrayField("phi", "P.phi", required=True, to_file=_without_step_axis),
     ArrayField("mu", "P.mu", required=True, to_file=_without_step_axis),
     ArrayField("r", "r", required=True, to_file=_without_step_axis),
@@ -135,7 +137,7 @@ FIELDS = (
     ArrayField(f"{COORDINATE}*", "coordinates"),  # one array per name
     ArrayField("name", "name", hashed=False, to_file=np.array, from_file=_text("name")),
 )
-FACTORS = ("phi", "mu")  # instead of P
+TRANSITIONS = (("P",), ("successors", "probabilities"), ("phi", "mu"))  # the forms of P, of which a file has one
 
 
 def save_problem(problem: FiniteCMDP, path: str | Path) -> None:
@@ -154,7 +156,9 @@ def save_problem(problem: FiniteCMDP, path: str | Path) -> None:
 
 
 def read_problem(path: str | Path, horizon: int | None = None, scale: Any = None) -> FiniteCMDP:
-    """A problem from an .npz file with P (or its factors phi and mu), r, g, start and horizon. Nothing is unpickled.
+    """A problem from an .npz file with P, r, g, start and horizon. Nothing is unpickled.
+
+    P is a table `P`, lists `successors` and `probabilities`, or factors `phi` and `mu`.
 
     `horizon` and `scale` replace those of the file.
     """
@@ -174,7 +178,7 @@ def digest(problem: FiniteCMDP) -> str:
     for name, array in sorted(problem.coordinates.items()):
         sha.update(name.encode() + np.ascontiguousarray(array).tobytes())
     left_out = {"horizon", "coordinates"}  # they came first
-    left_out |= {"P"} if isinstance(problem.P, Factored) else {"P.phi", "P.mu"}
+    left_out |= {"P"} | ({"P.states", "P.probabilities"} if isinstance(problem.P, Factored) else {"P.phi", "P.mu"})
     if problem.scale is None:  # hashed only where it is set, as what is known
         left_out.add("scale")
     if problem.known.is_empty:
@@ -190,8 +194,8 @@ def _read_fields(path: str | Path, horizon: int | None) -> dict[str, np.ndarray]
     """The arrays of a file that are fields of a problem, with one form of the transitions and the horizon given."""
     names = {each.name for each in FIELDS}
     arrays = read_npz(path, lambda key: key in names or key.startswith(COORDINATE))
-    by_factors = "P" not in arrays and any(key in arrays for key in FACTORS)
-    unused = ("P",) if by_factors else FACTORS
+    form = next((form for form in TRANSITIONS if any(key in arrays for key in form)), TRANSITIONS[0])
+    unused = {key for other in TRANSITIONS if other != form for key in other}
     needed = [each.name for each in FIELDS if each.required and each.name not in unused]
     if horizon is not None:
         arrays["horizon"] = np.asarray(whole_number("horizon", horizon))
@@ -213,7 +217,7 @@ def _from_arrays(arrays: dict[str, np.ndarray], name: str, replaced: dict[str, A
             parts[part][attribute] = each.from_file(arrays[each.name])
     fields = parts[""] | {"noise": Noise(**parts["noise"]), "known": Known(**parts["known"])}
     if parts["P"]:
-        fields["P"] = Factored(**parts["P"])
+        fields["P"] = (Factored if "phi" in parts["P"] else Successors)(**parts["P"])
     if "rows" in parts["grid"]:
         fields["grid"] = Grid(**parts["grid"])
     return FiniteCMDP(**fields | replaced)

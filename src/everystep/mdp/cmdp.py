@@ -2,8 +2,8 @@
 
 The paper's problem (its equations 6 and 7): maximise V_1(x_1) subject to g_h(x_h, a_h) <= 0 at every step h.
 
-`FiniteCMDP` keeps arrays in the public shapes, (S, A) and (S, A, S). `validation` checks them, and `world` compresses
-them into the form that the algorithms run on.
+`FiniteCMDP` keeps arrays in the public shapes, (S, A) and lists of next states (S, A, J). `validation` checks them, and
+`world` arranges them in the form that the algorithms run on.
 """
 
 from __future__ import annotations
@@ -22,6 +22,20 @@ if TYPE_CHECKING:
     from everystep.mdp.world import Sizes, World
 
 
+class Successors(NamedTuple):
+    """Transitions as lists: (x, a) leads to states[x, a, j] with probability probabilities[x, a, j].
+
+    states         (S, A, J) integers, or (H, S, A, J) when they depend on the step
+    probabilities  (S, A, J) or (H, S, A, J); 0 fills up a list that is shorter than J
+
+    Inside a problem states is (S, A, J), each next state once and in ascending order, and probabilities is
+    (T, S, A, J): see `mdp/successors.py`.
+    """
+
+    states: Any
+    probabilities: Any
+
+
 class Factored(NamedTuple):
     """Transitions as a product of factors: P(x' | x, a) = sum_i phi_i(x, a) mu_i(x'), a linear CMDP.
 
@@ -37,7 +51,8 @@ class Factored(NamedTuple):
 class Noise:
     """Observations that differ from the means.
 
-    reward_on_arrival: (S, A, S) or (H, S, A, S), the reward observed when (x, a) leads to x'. Its mean must be r.
+    reward_on_arrival: (S, A, S) or (H, S, A, S), the reward observed when (x, a) leads to x'. Its mean must be r. With
+                       `Successors` (S, A, J) or (H, S, A, J), one for each next state in its lists.
     cost_on_arrival:   the same shape, with a leading axis m for several constraints. Its mean must be g.
     reward_sigma, cost_sigma: standard deviation of the normal noise on observations; cost_sigma may hold one per
                        constraint.
@@ -87,7 +102,8 @@ class Known:
 class FiniteCMDP:
     """A constrained MDP with finitely many states and actions, as plain arrays of means.
 
-    P         (S, A, S) or (H, S, A, S)   transition probabilities; or their factors, `Factored(phi, mu)`
+    P         (S, A, S) or (H, S, A, S)   transition probabilities; or lists of next states, `Successors`; or one sparse
+              matrix (S, S) of SciPy for each action; or factors, `Factored(phi, mu)`
     r         (S, A) or (H, S, A)         mean reward
     g         (S, A), (m, S, A), (H, S, A) or (m, H, S, A)   mean constraint, safe iff <= 0; with three axes
               the first is the step iff P has a step axis, else the constraint
@@ -104,10 +120,10 @@ class FiniteCMDP:
               a positive number, or one for each constraint; violations stay in the units of g
 
     Rewards may be in any unit: agents learn from (r - low) / (high - low), see `mdp/units.py`.
-    Inside a problem P and r have a leading step axis T (1 or H), and g is (m, T, S, A).
+    Inside a problem P is `Successors` or `Factored`, r has a leading step axis T (1 or H), and g is (m, T, S, A).
     """
 
-    P: np.ndarray | Factored
+    P: Any
     r: np.ndarray
     g: np.ndarray
     start: Any = 0
@@ -192,8 +208,15 @@ class FiniteCMDP:
     @property
     def stationary(self) -> bool:
         """Whether no array has a step axis."""
-        transitions = self.P if isinstance(self.P, Factored) else (self.P,)
+        transitions = self.P if isinstance(self.P, Factored) else (self.P.probabilities,)
         return {len(self.r), self.g.shape[1], *map(len, transitions)} == {1}
+
+    @property
+    def dense_P(self) -> np.ndarray:
+        """P as a table (T, S, A, S), made anew at every call; of a large problem it does not fit into memory."""
+        from everystep.mdp import successors
+
+        return np.asarray(self.P.phi @ self.P.mu[:, None]) if isinstance(self.P, Factored) else successors.table(self.P)
 
     @property
     def points(self) -> dict[str, np.ndarray]:
@@ -202,27 +225,24 @@ class FiniteCMDP:
         points = {"state": x[..., None], "action": a[..., None]}
         return points | ({} if self.features is None else {"features": self.features}) | dict(self.coordinates)
 
-    @cached_property
+    @property
     def reward_on_arrival(self) -> np.ndarray | None:
-        """`noise.reward_on_arrival` as (T, S, A, S)."""
-        from everystep.mdp import validation
+        """The reward observed at each next state in the lists of P, (T, S, A, J)."""
+        return self.noise.reward_on_arrival
 
-        return validation.reward_on_arrival(self)
-
-    @cached_property
+    @property
     def cost_on_arrival(self) -> np.ndarray | None:
-        """`noise.cost_on_arrival` as (m, T, S, A, S)."""
-        from everystep.mdp import validation
-
-        return validation.cost_on_arrival(self)
+        """The costs observed at each next state in the lists of P, (m, T, S, A, J)."""
+        return None if self.noise.cost_on_arrival is None else np.asarray(self.noise.cost_on_arrival)
 
     @property
     def arrival_spread(self) -> float:
         """Half the largest range of the costs observed on arrival from one (x, a): their sub-Gaussian parameter."""
         if self.cost_on_arrival is None or isinstance(self.P, Factored):
             return 0.0
-        high = np.where(self.P > 0, self.cost_on_arrival, -np.inf).max(-1)
-        low = np.where(self.P > 0, self.cost_on_arrival, np.inf).min(-1)
+        possible = self.P.probabilities > 0
+        high = np.where(possible, self.cost_on_arrival, -np.inf).max(-1)
+        low = np.where(possible, self.cost_on_arrival, np.inf).min(-1)
         return float((high - low).max() / 2)
 
     def describe(self, x: int) -> str:

@@ -99,7 +99,7 @@ def entered(problem: FiniteCMDP) -> np.ndarray:
     from everystep.mdp.planner import start_distribution
 
     here = start_distribution(problem) > 0
-    stationary = len(problem.P.phi if isinstance(problem.P, Factored) else problem.P) == 1
+    stationary = len(problem.P.phi if isinstance(problem.P, Factored) else problem.P.probabilities) == 1
     reached, latest = here.copy(), here
     for h in range(problem.horizon - 1):
         after = can_follow(at_step(problem.P, h), latest)
@@ -145,7 +145,7 @@ def in_units(problem: FiniteCMDP) -> FiniteCMDP:
     sigma = np.asarray(noise.cost_sigma, float)
     seen = noise.reward_on_arrival
     scaled = copy.copy(problem)
-    for name in ("compressed", "in_units", "reward_on_arrival", "cost_on_arrival"):
+    for name in ("compressed", "in_units"):
         scaled.__dict__.pop(name, None)
     fields = {
         "r": rewards.scaled(problem.r),

@@ -6,14 +6,15 @@ about values: probabilities, the range of g, noise, and a safe action for every 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from everystep.errors import EverystepError, InfeasibleError, real_number, shown, true_or_false, whole_number
-from everystep.mdp import memory
-from everystep.mdp.cmdp import Factored, FiniteCMDP, Grid, Known, Noise
+from everystep.mdp import memory, successors
+from everystep.mdp.cmdp import Factored, FiniteCMDP, Grid, Known, Noise, Successors
 
 
 # --- shapes -------------------------------------------------------------------------------------------------------
@@ -21,10 +22,13 @@ def normalise(problem: FiniteCMDP, put: Callable[[str, Any], None]) -> None:
     """Replace every field of a new problem by its normal form through `put(name, value)`."""
     put("horizon", whole_number("horizon", problem.horizon))
     put("noise", _noise(problem.noise))
-    P, pairs, stepped = _factors(problem, problem.P) if isinstance(problem.P, Factored) else _table(problem, problem.P)
+    given = problem.P
+    P, pairs, stepped = _factors(problem, given) if isinstance(given, Factored) else _transitions(problem, given)
     put("_stepped", stepped)  # decides the meaning of three axes of g
     put("r", _with_step_axis(problem, "r", numbers("r", problem.r), pairs))
     put("g", _constraint_axes(problem, "g", numbers("g", problem.g), pairs))
+    if not isinstance(P, Factored):
+        P = _as_lists(problem, P, pairs, put)
     put("P", P)
     memory.check_horizon(problem.horizon, problem.states)
     put("start", _start(problem.start, problem.states))
@@ -131,12 +135,73 @@ def _constraint_axes(problem: FiniteCMDP, name: str, array: np.ndarray, shape: t
     return array
 
 
-def _table(problem: FiniteCMDP, given: Any) -> tuple[np.ndarray, tuple[int, ...], bool]:
-    """P with a step axis, (S, A), and whether P depends on the step."""
+def _transitions(problem: FiniteCMDP, given: Any) -> tuple[np.ndarray | Successors, tuple[int, ...], bool]:
+    """P as a table or as lists, with a step axis; (S, A); and whether P depends on the step."""
+    if isinstance(given, Successors):
+        return _lists(problem, given)
+    if isinstance(given, list | tuple) and any(hasattr(each, "tocsr") for each in given):
+        return _matrices(given)
     P = numbers("P", given)
     if P.ndim not in (3, 4) or P.shape[-1] != P.shape[-3] or 0 in P.shape:
         raise EverystepError(f"P has shape {P.shape}; give (S, A, S), or (H, S, A, S) when it depends on the step.")
     return _with_step_axis(problem, "P", P, P.shape[-3:]), P.shape[-3:-1], P.ndim == 4
+
+
+def _lists(problem: FiniteCMDP, given: Successors) -> tuple[Successors, tuple[int, ...], bool]:
+    states, probabilities = np.asarray(given.states), numbers("probabilities", given.probabilities)
+    if states.dtype.kind not in "iu" or states.ndim not in (3, 4) or 0 in states.shape:
+        raise EverystepError(
+            f"successors have shape {states.shape} and type {states.dtype}; give whole numbers (S, A, J), "
+            "or (H, S, A, J) when they depend on the step."
+        )
+    S, A, J = states.shape[-3:]
+    if (wrong := states[(states < 0) | (states >= S)]).size:
+        raise EverystepError(f"successors hold {int(wrong[0])}; give states between 0 and {S - 1}.")
+    if states.ndim == 4 and len(states) not in (1, problem.horizon):
+        raise EverystepError(f"successors have {len(states)} steps; the horizon is {problem.horizon}: give as many.")
+    if probabilities.shape != (1, S, A, J):  # as inside a problem
+        probabilities = _with_step_axis(problem, "probabilities", probabilities, (S, A, J))
+    if states.ndim == 4 and len(states) == 1:
+        states = states[0]
+    stepped = len(probabilities) > 1 or states.ndim == 4
+    if states.ndim == 4 and len(probabilities) == 1:
+        probabilities = np.broadcast_to(probabilities, states.shape)
+    return Successors(states, probabilities), (S, A), stepped
+
+
+def _matrices(given: Sequence[Any]) -> tuple[Successors, tuple[int, ...], bool]:
+    S = given[0].shape[0] if hasattr(given[0], "tocsr") else 0
+    for a, each in enumerate(given):
+        if not hasattr(each, "tocsr") or each.shape != (S, S) or S == 0 or each.dtype.kind not in "biuf":
+            raise EverystepError(
+                f"P of action {a} is {shown(each)}; give a sparse matrix (S, S) of numbers for every action, "
+                "all of the same size."
+            )
+    return successors.from_matrices(given), (S, len(given)), False
+
+
+def _as_lists(
+    problem: FiniteCMDP, P: np.ndarray | Successors, pairs: tuple[int, ...], put: Callable[[str, Any], None]
+) -> Successors:
+    """P in the normal form of lists; what is observed on arrival follows it, and replaces `noise`."""
+    is_list = isinstance(P, Successors)
+    shape = (*pairs, P.states.shape[-1] if is_list else pairs[0])
+    noise, seen = problem.noise, {}
+    if noise.reward_on_arrival is not None:
+        rewards = numbers("reward_on_arrival", noise.reward_on_arrival)
+        seen["reward_on_arrival"] = (
+            rewards if rewards.shape == (1, *shape) else _with_step_axis(problem, "reward_on_arrival", rewards, shape)
+        )
+    if noise.cost_on_arrival is not None:
+        costs = _constraint_axes(problem, "cost_on_arrival", numbers("cost_on_arrival", noise.cost_on_arrival), shape)
+        if len(costs) != problem.constraints:
+            raise EverystepError(
+                f"cost_on_arrival has {len(costs)} constraints, g has {problem.constraints}: give as many."
+            )
+        seen["cost_on_arrival"] = costs
+    lists, seen = successors.normal_form(P, seen) if is_list else successors.from_table(P, seen)
+    put("noise", replace(noise, **seen))
+    return lists
 
 
 def _factors(problem: FiniteCMDP, given: Factored) -> tuple[Factored, tuple[int, ...], bool]:
@@ -279,26 +344,6 @@ def _check_grid(grid: Grid, states: int) -> None:
         raise EverystepError(f"heights have shape {heights.shape}; give finite numbers {shape}, one per cell.")
 
 
-def reward_on_arrival(problem: FiniteCMDP) -> np.ndarray | None:
-    """The rewards observed on arrival as (T, S, A, S)."""
-    given, shape = problem.noise.reward_on_arrival, (problem.states, problem.actions, problem.states)
-    name = "reward_on_arrival"
-    return None if given is None else _with_step_axis(problem, name, numbers(name, given), shape)
-
-
-def cost_on_arrival(problem: FiniteCMDP) -> np.ndarray | None:
-    """The costs observed on arrival as (m, T, S, A, S)."""
-    given, shape = problem.noise.cost_on_arrival, (problem.states, problem.actions, problem.states)
-    if given is None:
-        return None
-    array = _constraint_axes(problem, "cost_on_arrival", numbers("cost_on_arrival", given), shape)
-    if len(array) != problem.constraints:
-        raise EverystepError(
-            f"cost_on_arrival has {len(array)} constraints, g has {problem.constraints}: give as many."
-        )
-    return array
-
-
 # --- values -------------------------------------------------------------------------------------------------------
 def check(problem: FiniteCMDP, cap: float | None = None) -> tuple[str, ...]:
     """Raise an error for the first mistake; return remarks on what is unusual but allowed. See `FiniteCMDP.check`."""
@@ -308,7 +353,7 @@ def check(problem: FiniteCMDP, cap: float | None = None) -> tuple[str, ...]:
     probabilities = (
         {"phi": (P.phi, "factors"), "mu": (P.mu, "next states")}
         if isinstance(P, Factored)
-        else {"P": (P, "next states")}
+        else {"P": (P.probabilities, "next states")}
     )
     finite = {name: array for name, (array, _) in probabilities.items()} | {"r": problem.r, "g": problem.g}
     for name, array in finite.items():
@@ -369,7 +414,7 @@ def _check_noise(problem: FiniteCMDP) -> None:
     ):
         if seen is None or isinstance(problem.P, Factored):  # observations on arrival exclude factors
             continue
-        error = np.abs((problem.P * seen).sum(-1) - mean)
+        error = np.abs((problem.P.probabilities * seen).sum(-1) - mean)
         # Rounding is relative to the numbers: 1e-9 of the largest, and where they are below 1, 1e-9 itself.
         if not np.isfinite(seen).all() or error.max() > 1e-9 * max(1.0, float(np.abs(seen).max())):
             raise EverystepError(

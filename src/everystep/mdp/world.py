@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from everystep.mdp.cmdp import Factored, FiniteCMDP
+from everystep.mdp import successors
+from everystep.mdp.cmdp import Factored, FiniteCMDP, Successors
 
 # A function for NumPy and JAX arrays alike types its arrays as Any.
 AnyArray = Any
@@ -137,9 +138,11 @@ def _drawn_by_factors(P: Factored, before: Factored, x: AnyArray, a: AnyArray, u
 
 # --- expectations -------------------------------------------------------------------------------------------------
 def at_step(array: AnyArray, h: AnyArray) -> AnyArray:
-    """The slice of step h of an array whose leading axis is 1 (stationary) or H; for `Factored`, of each factor."""
+    """The slice of step h of an array whose leading axis is 1 (stationary) or H; for `Factored` and `Successors`, of its arrays."""
     if isinstance(array, Factored):
         return Factored(at_step(array.phi, h), at_step(array.mu, h))
+    if isinstance(array, Successors):
+        return Successors(array.states, at_step(array.probabilities, h))
     return array[0] if array.shape[0] == 1 else array[h]
 
 
@@ -169,24 +172,27 @@ def weighted(P: AnyArray, V_after: AnyArray) -> AnyArray:
     return sum(P[j] * V_after[j] for j in range(len(P))) if len(P) <= FEW else (P * V_after).sum(0)
 
 
-def next_states(P: AnyArray | Factored, rho: np.ndarray) -> np.ndarray:
+def next_states(P: Successors | Factored, rho: np.ndarray) -> np.ndarray:
     """sum_{x, a} rho(x, a) P(x' | x, a), where weights on (x, a) lead; for one step of a problem's P, in NumPy."""
     if isinstance(P, Factored):
         return np.asarray(np.einsum("xa,xad->d", rho, P.phi) @ P.mu)
-    return np.asarray(np.einsum("xa,xay->y", rho, P))
+    weights = rho[..., None] * P.probabilities
+    return np.bincount(P.states.reshape(-1), weights.reshape(-1), minlength=len(rho))
 
 
-def can_follow(P: AnyArray | Factored, here: np.ndarray) -> np.ndarray:
+def can_follow(P: Successors | Factored, here: np.ndarray) -> np.ndarray:
     """The states that some action may reach from the states `here`, booleans (S,); for one step, in NumPy."""
     if isinstance(P, Factored):
         return np.asarray((P.mu[(P.phi[here] > 0).any((0, 1))] > 0).any(0))
-    return np.asarray((P[here] > 0).any((0, 1)))
+    follows = np.zeros(len(here), bool)
+    follows[P.states[here][P.probabilities[here] > 0]] = True
+    return follows
 
 
 # --- compression --------------------------------------------------------------------------------------------------
 def compress(problem: FiniteCMDP) -> World:
     """A problem as a `World` of NumPy arrays."""
-    compressed = _of_factors(problem.P) if isinstance(problem.P, Factored) else _of_table(problem, problem.P)
+    compressed = _of_factors(problem.P) if isinstance(problem.P, Factored) else _of_lists(problem, problem.P)
     noise = problem.noise
     cost_sigma = np.broadcast_to(np.asarray(noise.cost_sigma, float), (problem.constraints,)).copy()
     return World(
@@ -208,25 +214,31 @@ def _cumulative_start(start: np.ndarray) -> np.ndarray:
     return np.where(np.arange(len(start)) >= np.flatnonzero(start)[-1], 2.0, np.cumsum(start))[:-1]
 
 
-def _of_table(problem: FiniteCMDP, P: np.ndarray) -> dict[str, Any]:
-    S, reward_seen, cost_seen = problem.states, problem.reward_on_arrival, problem.cost_on_arrival
-    possible = (P > 0).any((0, 2))
-    J = int(possible.sum(1).max())
+def _of_lists(problem: FiniteCMDP, P: Successors) -> dict[str, Any]:
+    """The lists of all actions joined into one for each state: V is looked up once for all actions."""
+    follow, at = successors.by_state(P)
+    S, A, J = problem.states, problem.actions, follow.shape[1]
     if J == S:
-        successors, compressed = None, lambda full: full
-    else:
-        # States with fewer successors are padded with impossible ones, at probability 0.
-        successors = np.argsort(~possible, axis=1, kind="stable")[:, :J].astype(np.int32)
-        index = successors[:, None, :].astype(np.int64)
-        compressed = lambda full: np.take_along_axis(full, np.broadcast_to(index, (*full.shape[:-1], J)), axis=-1)
-    P = compressed(P)
-    cumulative = np.where(np.arange(J) >= _last_possible(P)[..., None], 2.0, np.cumsum(P, -1))
+        at = P.states
+    x, a = np.ogrid[:S, :A]
+    possible = (P.probabilities != 0).any(0)
+
+    def joined(listed: np.ndarray) -> np.ndarray:
+        """(..., S, A, J) by the lists of (x, a), as (..., A, J, S) by those of x."""
+        full = np.zeros((*listed.shape[:-3], A, J, S))
+        for j in range(listed.shape[-1]):
+            place = (..., a, at[..., j], x)
+            full[place] = np.where(possible[..., j], listed[..., j], full[place])
+        return full
+
+    table, (reward_seen, cost_seen) = joined(P.probabilities), (problem.reward_on_arrival, problem.cost_on_arrival)
+    later = np.arange(J)[:, None] >= _last_possible(np.moveaxis(table, -1, -2))[..., None, :]
     return {
-        "successors": None if successors is None else np.ascontiguousarray(successors.T),
-        "P": _states_last(P),
-        "cumulative": _states_last(cumulative),
-        "reward_seen": None if reward_seen is None else _states_last(compressed(reward_seen)),
-        "cost_seen": None if cost_seen is None else np.moveaxis(_states_last(compressed(cost_seen)), 0, 1),
+        "successors": None if J == S else np.ascontiguousarray(follow.T),
+        "P": table,
+        "cumulative": np.where(later, 2.0, np.cumsum(table, -2)),
+        "reward_seen": None if reward_seen is None else joined(reward_seen),
+        "cost_seen": None if cost_seen is None else np.moveaxis(joined(cost_seen), 0, 1),
     }
 
 

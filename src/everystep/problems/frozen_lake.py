@@ -91,16 +91,16 @@ def from_map(
     cells = np.array([list(row) for row in rows]).reshape(-1)
     goal, hazard, wall = cells == "G", cells == "H", cells == "#"
     landing = landing_cells(wall.reshape(len(rows), -1))
-    S, A = landing.shape
+    S = len(landing)
     P = slippery_moves(landing, goal, slip)
 
     # Observed on arrival: the reward depends on the next state; so does the cost, if realised.
     if reward == "once":
-        earned = entering_rewards(goal, A)
+        earned = entering_rewards(goal, P)
     else:
-        earned = np.full((S, A, S), STEP_REWARD)
+        earned = np.full(P.states.shape, STEP_REWARD)
         earned[goal] = GOAL_REWARD
-    hit = np.where(np.broadcast_to(hazard, (S, A, S)), 1.0, -1.0)
+    hit = np.where(hazard[P.states], 1.0, -1.0)
     hit[goal] = -1.0
     aimed = np.where(hazard[landing], 1.0, -1.0)
     aimed[goal] = -1.0
@@ -117,8 +117,8 @@ def from_map(
 
     lake = FiniteCMDP(
         P,
-        (P * earned).sum(-1),
-        aimed if cost == "intended" else (P * hit).sum(-1),
+        (P.probabilities * earned).sum(-1),
+        aimed if cost == "intended" else (P.probabilities * hit).sum(-1),
         start=start,
         horizon=horizon,
         noise=Noise(reward_on_arrival=earned, cost_on_arrival=hit if cost == "realised" else None),

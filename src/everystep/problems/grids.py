@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from everystep.errors import EverystepError
+from everystep.mdp.cmdp import Successors
 
 ACTIONS = ("left", "down", "right", "up")
 MOVES = ((0, -1), (1, 0), (0, 1), (-1, 0))
@@ -31,23 +32,18 @@ def landing_cells(wall: np.ndarray) -> np.ndarray:
     return landing
 
 
-def slippery_moves(landing: np.ndarray, goal: np.ndarray, slip: float = SLIP) -> np.ndarray:
-    """P (S, A, S): 1 - slip as intended, slip / 2 to each side; goals, booleans (S,), are absorbing."""
+def slippery_moves(landing: np.ndarray, goal: np.ndarray, slip: float = SLIP) -> Successors:
+    """1 - slip as intended, slip / 2 to each side; goals, booleans (S,), are absorbing."""
     S, A = landing.shape
-    P = np.zeros((S, A, S))
-    x = np.arange(S)
-    for a in range(A):
-        for direction, probability in ((a, 1 - slip), ((a + 1) % A, slip / 2), ((a - 1) % A, slip / 2)):
-            P[x, a, landing[:, direction]] += probability
-    P[goal] = np.eye(S)[goal][:, None, :]
-    return P
+    turned = [np.roll(landing, turn, axis=1) for turn in (0, -1, 1)]
+    states = np.where(goal[:, None, None], np.arange(S)[:, None, None], np.stack(turned, -1))
+    chances = np.where(goal[:, None, None], [1.0, 0.0, 0.0], [1 - slip, slip / 2, slip / 2])
+    return Successors(states, np.broadcast_to(chances, (S, A, 3)))
 
 
-def entering_rewards(goal: np.ndarray, actions: int) -> np.ndarray:
-    """(S, A, S), observed on arrival: 6 on the step that enters a goal, 0.01 on every other step."""
-    earned = np.full((len(goal), actions, len(goal)), STEP_REWARD)
-    earned[np.ix_(~goal, np.arange(actions), goal)] = GOAL_REWARD
-    return earned
+def entering_rewards(goal: np.ndarray, moves: Successors) -> np.ndarray:
+    """(S, A, 3), observed on arrival: 6 on the step that enters a goal, 0.01 on every other step."""
+    return np.where(goal[moves.states] & ~goal[:, None, None], GOAL_REWARD, STEP_REWARD)
 
 
 def steps_to(goal: np.ndarray, landing: np.ndarray, at_most: float = np.inf) -> np.ndarray:

@@ -169,7 +169,8 @@ class Hills:
         """
         S, width = self.heights.size, self.width
         at_goal = np.arange(S) == goal
-        P, earned = slippery_moves(self.landing, at_goal), entering_rewards(at_goal, len(ACTIONS))
+        P = slippery_moves(self.landing, at_goal)
+        earned = entering_rewards(at_goal, P)
         landing, excess = self.landing.copy(), self.excess.copy()
         landing[goal], excess[goal] = goal, -self.limit
         # The prior variance k(y, y) of g stays below 1, too, as the theory of Gaussian processes requires; with a small
@@ -182,7 +183,7 @@ class Hills:
         cells[[start, goal]] = "S", "G"
         problem = FiniteCMDP(
             P,
-            (P * earned).sum(-1),
+            (P.probabilities * earned).sum(-1),
             excess / scale,
             start=start,
             horizon=horizon,

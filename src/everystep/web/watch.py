@@ -29,7 +29,7 @@ from everystep.lsvi.choices.ties import ties
 from everystep.lsvi.episode import Episode
 from everystep.lsvi.loop import Carry
 from everystep.mdp import certificates, planner
-from everystep.mdp.cmdp import FiniteCMDP
+from everystep.mdp.cmdp import Factored, FiniteCMDP
 from everystep.mdp.world import Sizes, World, at_step
 
 UNKNOWN, SAFE, UNSAFE = 0, 1, 2  # of an action in a frame
@@ -86,8 +86,11 @@ def _moves(problem: FiniteCMDP) -> list[tuple[int, int]]:
         aims = np.asarray(problem.coordinates["landing"])
     else:
         P = at_step(problem.P, 0)
-        chances = P if isinstance(P, np.ndarray) else P.phi @ P.mu
-        aims = place(chances.argmax(-1))
+        if isinstance(P, Factored):
+            likely = (P.phi @ P.mu).argmax(-1)
+        else:
+            likely = np.take_along_axis(P.states, P.probabilities.argmax(-1)[..., None], -1)[..., 0]
+        aims = place(likely)
     moves = []
     for a in range(A):
         step = (aims[:, a] - place(here)).astype(int)

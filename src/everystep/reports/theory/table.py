@@ -166,7 +166,7 @@ def _is_linear(problem: FiniteCMDP, phi: np.ndarray | None) -> bool:
     rewards = fits(problem.r.reshape(len(problem.r), -1).T)
     if isinstance(problem.P, Factored):
         return bool(rewards and all(np.array_equal(phi, step) for step in problem.P.phi))
-    return bool(rewards and all(fits(step.reshape(len(X), -1)) for step in problem.P))
+    return bool(rewards and all(fits(step.reshape(len(X), -1)) for step in problem.dense_P))
 
 
 # --- a run and its bounds ---------------------------------------------------------------------------------------------
