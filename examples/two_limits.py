@@ -46,7 +46,7 @@ def hills_with_hazards(seed: int = 20, hazards: int = 8) -> FiniteCMDP:
         marked = ["H" if i in (*placed, cell) else letter for i, letter in enumerate(cells)]
         rows = tuple("".join(marked[i : i + width]) for i in range(0, len(marked), width))
         candidate = FiniteCMDP(
-            hills.dense_P[0], hills.r[0], g, start=hills.start, horizon=hills.horizon, noise=hills.noise, name="two-limits",
+            hills.P, hills.r[0], g, start=hills.start, horizon=hills.horizon, noise=hills.noise, name="two-limits",
             state_names=hills.state_names, action_names=hills.action_names, coordinates=hills.coordinates,
             grid=Grid(rows, hills.grid.heights),
         )  # fmt: skip

@@ -26,7 +26,7 @@ import everystep as es
 from everystep.agents import lsvi, lsvi_new, slucb_qvi
 from everystep.lsvi import loop
 from everystep.lsvi.choices.ties import ties
-from everystep.mdp import planner
+from everystep.mdp import planner, successors
 
 ANY = {"kappa": 1, "radius_cost": "tuned", "beta_cost": 0}
 
@@ -35,10 +35,10 @@ def spread_over_next_states(spread: float) -> es.FiniteCMDP:
     """The synthetic problem with costs that depend on the next state, observed on arrival without other noise."""
     p = es.problems.synthetic()
     drawn = np.random.default_rng(0).choice([-0.5, 0.5], p.states)
-    z = drawn - (p.P[0] @ drawn)[..., None]  # (S, A, S)
+    z = drawn - (p.dense_P[0] @ drawn)[..., None]  # (S, A, S)
     triples = np.concatenate([p.known.triples, z[..., None]], -1)
     return es.FiniteCMDP(
-        p.P[0],
+        p.dense_P[0],
         p.r[0],
         p.g[0, 0],
         start=p.start,
@@ -67,7 +67,7 @@ def at_the_end(problem: es.FiniteCMDP, agent: es.agents.Recipe, episodes: int, s
             planned = loop.plan_anew(built.agent, world, state, ties(jnp.uint32(seed), sizes.horizon, sizes.states))
             values.append(float(planned.V[problem.start[0]]))
             actions = np.asarray(planned.plan.actions)
-            triples = np.asarray(problem.noise.cost_on_arrival) <= 0
+            triples = successors.table_at(problem.P, problem.cost_on_arrival)[0, 0] <= 0
             mean = np.broadcast_to(problem.g[0, 0][..., None] <= 0, triples.shape)
             violated.append([max(1 - _kept(problem, actions, each), 0.0) for each in (mean, triples)])
     return {
@@ -80,7 +80,7 @@ def _kept(problem: es.FiniteCMDP, actions: np.ndarray, safe_triples: np.ndarray)
     """The probability that an episode has safe triples only."""
     probability, x = np.ones(problem.states), np.arange(problem.states)
     for a in actions[::-1]:
-        probability = (problem.P[0][x, a] * safe_triples[x, a]) @ probability
+        probability = (problem.dense_P[0][x, a] * safe_triples[x, a]) @ probability
     return float(probability[problem.start[0]])
 
 

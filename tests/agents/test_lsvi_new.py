@@ -16,7 +16,7 @@ from everystep.lsvi import algorithm, loop
 from everystep.lsvi.choices.safe_graph import Bonuses, SafeGraph
 from everystep.lsvi.choices.ties import priorities, ties
 from everystep.lsvi.costs.triples import TripleEstimate
-from everystep.mdp import planner
+from everystep.mdp import planner, successors
 from everystep.mdp.cmdp import FiniteCMDP, Known, Noise
 from everystep.mdp.world import at_step
 from everystep.problems import frozen_lake, synthetic
@@ -103,7 +103,7 @@ def triple_costs(p):
     g = (
         np.broadcast_to(p.g[..., None], (*p.g.shape, p.states))
         if p.noise.cost_on_arrival is None
-        else p.cost_on_arrival
+        else successors.table_at(p.P, p.cost_on_arrival)
     )
     return by_step(g, p.horizon, 1) + p.known.threshold[:, None, None, None, None]
 

@@ -16,7 +16,7 @@ from everystep.mdp.cmdp import FiniteCMDP, Known, Noise
 @pytest.fixture(scope="module")
 def pond():
     lake = es.problems.from_map(("SFF", "FHF", "FFG"), horizon=6)
-    return replace(lake, P=lake.dense_P[0], r=lake.r[0], known=Known(safe_action=lake.g[0, 0].argmin(1)))
+    return replace(lake, r=lake.r[0], known=Known(safe_action=lake.g[0, 0].argmin(1)))
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,7 @@ def in_other_units(given, factor, offset, decimals=15):
     noise = given.noise
     seen = None if noise.reward_on_arrival is None else factor * noise.reward_on_arrival + offset
     return es.FiniteCMDP(
-        given.dense_P[0],
+        given.P,
         factor * given.r[0].round(decimals) + offset,
         given.g[:, 0],
         start=given.start if len(given.start) > 1 else given.start[0],
@@ -172,7 +172,7 @@ def test_rewards_on_arrival_count_where_they_can_be_observed():
     arrival = es.FiniteCMDP(P, (P * seen).sum(-1), np.zeros((2, 1)), horizon=4, noise=noise)
     assert arrival.reward_range[:2] == (-3.0, 4.0)
     units = arrival.world.units
-    np.testing.assert_array_equal(units.reward_seen[0, 0].T, [[0.0, 1.0], [20.0, 0.75]])
+    np.testing.assert_array_equal(units.reward_seen[0, 0].T, [[0.0, 1.0], [0.75, 0.75]])  # 77 is never seen: 0
     np.testing.assert_array_equal(arrival.in_units.r[0], [[0.75], [0.75]])
 
 
@@ -293,7 +293,7 @@ def test_stepping_and_the_gpu_kernel_record_the_same_units():
     g = given.g[:, 0] * 20
     noise = replace(given.noise, reward_sigma=2.0, cost_sigma=0.5)
     noise = replace(noise, cost_on_arrival=None if noise.cost_on_arrival is None else noise.cost_on_arrival * 20)
-    scaled = es.FiniteCMDP(given.dense_P[0], given.r[0], g, horizon=7, noise=noise, scale=True)
+    scaled = es.FiniteCMDP(given.P, given.r[0], g, horizon=7, noise=noise, scale=True)
     built = es.agents.lsvi_ae().resolve(scaled, 10).build()
     job = loop.Job(built.agent, jax.tree.map(jnp.asarray, scaled.world), scaled.sizes)
     carries = loop.start_seeds(built.agent, scaled.sizes, True, True, 1)

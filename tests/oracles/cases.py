@@ -10,6 +10,7 @@ from oracles import lsvi as oracle
 from everystep.agents import Recipe
 from everystep.lsvi import loop
 from everystep.lsvi.choices.ties import priorities, ties
+from everystep.mdp import successors
 from everystep.mdp.cmdp import FiniteCMDP, Noise
 from everystep.problems import from_map
 
@@ -168,7 +169,7 @@ def cost_models(case):
 def reward_range(where):
     """The smallest reward and the range: every state of these problems can be entered."""
     p = problem(where)
-    seen = p.r if p.noise.reward_on_arrival is None else p.noise.reward_on_arrival[p.dense_P[0] > 0]
+    seen = p.r if p.noise.reward_on_arrival is None else p.noise.reward_on_arrival[p.P.probabilities > 0]
     return seen.min(), seen.max() - seen.min()
 
 
@@ -197,7 +198,7 @@ def expected(case):
         EPISODES,
         transition=np.asarray(draw.transition),
         priority=priority,
-        reward_seen=None if seen is None else (by_step(seen[None], H) - low) / span,
+        reward_seen=None if seen is None else (by_step(successors.table_at(p.P, seen), H) - low) / span,
         cost_noise=None if draw.cost_noise is None else np.asarray(draw.cost_noise) * p.noise.cost_sigma,
         floor=floor,
         optimism=values["optimism"],

@@ -178,7 +178,7 @@ def test_a_map_may_have_several_goals():
 
 def test_a_dot_is_ice_like_an_f():
     dots, letters = from_map(("S.H", "..G")), from_map(("SFH", "FFG"))
-    for name in ("P", "r", "g", "start"):
+    for name in ("dense_P", "r", "g", "start"):
         np.testing.assert_array_equal(getattr(dots, name), getattr(letters, name))
 
 

@@ -63,10 +63,12 @@ def test_expectations_flows_and_reachable_states_are_those_of_the_product(case):
     rng = np.random.default_rng(2)
     V, rho, here = rng.normal(size=S), rng.random((S, A)), np.arange(S) == 0
     for h in range(H):
-        own, table = at_step(factored.P, h), at_step(dense.dense_P, h)
+        own, lists, table = at_step(factored.P, h), at_step(dense.P, h), at_step(dense.dense_P, h)
         np.testing.assert_allclose(expected(at_step(factored.world.P, h), None, V), (table @ V).T, atol=1e-12)
-        np.testing.assert_allclose(next_states(own, rho), next_states(table, rho), atol=1e-12)
-        np.testing.assert_array_equal(can_follow(own, here), can_follow(table, here))
+        np.testing.assert_allclose(next_states(own, rho), np.einsum("xa,xay->y", rho, table), atol=1e-12)
+        np.testing.assert_allclose(next_states(lists, rho), np.einsum("xa,xay->y", rho, table), atol=1e-12)
+        np.testing.assert_array_equal(can_follow(own, here), (table[here] > 0).any((0, 1)))
+        np.testing.assert_array_equal(can_follow(lists, here), (table[here] > 0).any((0, 1)))
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -69,7 +69,7 @@ def test_the_terrain_has_the_two_optima_of_its_documentation(hills):
 
 def test_a_seed_draws_the_same_terrain_every_time_and_another_seed_another(hills):
     again, other = terrain(0), terrain(1)
-    for name in ("P", "r", "g", "start"):
+    for name in ("dense_P", "r", "g", "start"):
         np.testing.assert_array_equal(getattr(again, name), getattr(hills, name))
     assert again.kernel == hills.kernel
     assert (hills.name, other.name) == ("terrain-0", "terrain-1")
@@ -479,7 +479,7 @@ def test_whichever_byte_of_a_file_is_damaged_the_answer_is_a_problem_or_a_senten
 def test_a_terrain_comes_back_from_its_file_with_heights_kernel_and_coordinates(hills, tmp_path):
     save_problem(hills, tmp_path / "problem.npz")
     again = load(str(tmp_path / "problem.npz"))
-    for name in ("P", "r", "g", "start"):
+    for name in ("dense_P", "r", "g", "start"):
         np.testing.assert_array_equal(getattr(again, name), getattr(hills, name))
     assert (again.kernel, again.name, again.grid.rows) == (hills.kernel, hills.name, hills.grid.rows)
     np.testing.assert_array_equal(again.grid.heights, hills.grid.heights)

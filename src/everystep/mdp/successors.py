@@ -3,7 +3,8 @@
 A table P (S, A, S) of a map with 90,000 cells would have 32 billion entries, nearly all of them 0. A problem therefore
 keeps `Successors`, whatever it was given: a table, lists, or SciPy's sparse matrices. Their normal form is unique, so
 that the same problem has the same digest in all of them: for every (x, a) each possible next state once, in ascending
-order, and J is the largest number of them; shorter lists are filled up with state 0 at probability 0.
+order, and J is the largest number of them; shorter lists are filled up with state 0 at probability 0. If J = S, all
+lists are 0, ..., S - 1: then probabilities, and what is observed on arrival, are the tables themselves.
 """
 
 from __future__ import annotations
@@ -25,19 +26,16 @@ def from_table(P: np.ndarray, seen: Mapping[str, np.ndarray]) -> tuple[Successor
     An entry other than 0 is possible, even a wrong one: `FiniteCMDP.check` reports it.
     """
     S, A = P.shape[1:3]
-    possible = (P != 0).any(0).reshape(S * A, S)
-    row, state = np.nonzero(possible)
-    count = possible.sum(1)
-    place = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
-    states = np.zeros((S * A, max(1, int(count.max()))), np.int32)
-    states[row, place] = state
-    states = states.reshape(S, A, -1)
-    listed = np.zeros(states.shape, bool).reshape(S * A, -1)
-    listed[row, place] = True
+    possible = (P != 0).any(0)
+    count = possible.sum(-1)
+    J = max(1, int(count.max()))
+    if J == S:
+        states, listed = _all_states(S, A), possible
+    else:
+        states, listed = np.zeros((S, A, J), np.int32), np.arange(J) < count[..., None]
+        states[listed] = np.nonzero(possible)[-1]
     at_lists = lambda array: np.where(
-        listed.reshape(states.shape),
-        np.take_along_axis(array, np.broadcast_to(states, (*array.shape[:-1], states.shape[-1])), -1),
-        0.0,
+        listed, np.take_along_axis(array, np.broadcast_to(states, (*array.shape[:-1], J)), -1), 0.0
     )
     return Successors(states, at_lists(P)), {name: at_lists(array) for name, array in seen.items()}
 
@@ -88,8 +86,16 @@ def normal_form(given: Successors, seen: Mapping[str, np.ndarray]) -> tuple[Succ
         key, probabilities, arrays = _sorted(key, probabilities, arrays)
     kept = max(1, int((key < S).sum(-1).max()))
     key, cut = key[..., :kept], lambda array: np.ascontiguousarray(np.where(key < S, array[..., :kept], 0.0))
-    states = np.ascontiguousarray(np.where(key < S, key, 0).astype(np.int32))
-    return Successors(states, cut(probabilities)), {name: cut(array) for name, array in arrays.items()}
+    lists = Successors(np.where(key < S, key, 0).astype(np.int32), cut(probabilities))
+    arrays = {name: cut(array) for name, array in arrays.items()}
+    if kept == S:
+        arrays = {name: table_at(lists, array) for name, array in arrays.items()}
+        lists = Successors(_all_states(S, A), table(lists))
+    return lists, arrays
+
+
+def _all_states(S: int, A: int) -> np.ndarray:
+    return np.broadcast_to(np.arange(S, dtype=np.int32), (S, A, S)).copy()
 
 
 def _sorted(key: np.ndarray, probabilities: np.ndarray, arrays: Seen) -> tuple[np.ndarray, np.ndarray, Seen]:
@@ -104,15 +110,35 @@ def _one_list(states: np.ndarray, probabilities: np.ndarray, arrays: Seen) -> tu
     H, S, A, J = states.shape
     if (states == states[:1]).all():
         return states[0], probabilities, arrays
-    joined = np.moveaxis(states, 0, -2).reshape(S, A, H * J)
-    own = np.eye(H)[:, None, None, :, None]  # (H, 1, 1, H, 1): 1 at the lists of the step itself
-    spread = lambda array: (own * np.expand_dims(array, -2)).reshape(*array.shape[:-1], H * J)
     if arrays:
         raise EverystepError(
-            "noise is observed on arrival, and the lists of next states differ between steps; "
+            f"{next(iter(arrays))} is given, and the lists of next states differ between steps; "
             "list the same states at every step, with probability 0 where a state cannot follow."
         )
-    return joined, spread(probabilities), arrays
+    key = np.where(probabilities != 0, states, S)
+    joined = _distinct(np.moveaxis(key, 0, -2).reshape(S * A, H * J), S)
+    spread = np.zeros((H, *joined.shape))
+    row = np.arange(S * A)
+    for h, j in np.ndindex(H, J):
+        at = _places(joined, key[h, ..., j].reshape(S * A, 1), S)[:, 0]
+        spread[h, row, at] += probabilities[h, ..., j].reshape(-1)
+    return np.where(joined < S, joined, 0).reshape(S, A, -1), spread.reshape(H, S, A, -1), arrays
+
+
+def _distinct(key: np.ndarray, S: int) -> np.ndarray:
+    """The states in each row of a key (N, K), each once and in ascending order; S fills up shorter rows."""
+    key = np.sort(key, -1)
+    key[:, 1:][key[:, 1:] == key[:, :-1]] = S
+    key.sort(-1)
+    return key[:, : max(1, int((key < S).sum(1).max()))]
+
+
+def _places(rows: np.ndarray, states: np.ndarray, S: int) -> np.ndarray:
+    """Where states (N, K) are in their rows (N, width), which ascend; any place for one that is not there."""
+    N, width = rows.shape
+    base = np.arange(N, dtype=np.int64)[:, None] * (S + 1)
+    at = np.searchsorted((base + rows).reshape(-1), (base + states).reshape(-1)).reshape(states.shape)
+    return np.asarray((at - np.arange(N)[:, None] * width).clip(0, width - 1))
 
 
 def table(given: Successors) -> np.ndarray:
@@ -141,18 +167,17 @@ def table_at(given: Successors, seen: np.ndarray) -> np.ndarray:
 def by_state(given: Successors) -> tuple[np.ndarray, np.ndarray]:
     """The states that can follow each state under some action, (S, J'), and where the lists are in it, (S, A, J).
 
-    Shorter lists are filled up with their last state, so that every row ascends.
+    Shorter lists are filled up with the first states that cannot follow, so that no state is listed twice.
     """
     states, probabilities = given
     S, A, J = states.shape
-    key = np.sort(np.where((probabilities > 0).any(0), states, S).reshape(S, A * J), -1)
-    key[:, 1:][key[:, 1:] == key[:, :-1]] = S
-    key.sort(-1)
-    width = max(1, int((key < S).sum(1).max()))
-    key = key[:, :width]
-    last = np.where(key < S, key, -1).max(1, keepdims=True).clip(min=0)
-    follow = np.where(key < S, key, last)
-    base = np.arange(S, dtype=np.int64) * S
-    flat = (base[:, None] + follow).reshape(-1)
-    at = np.searchsorted(flat, (base[:, None, None] + states).reshape(-1)).reshape(states.shape)
-    return follow.astype(np.int32), (at - np.arange(S)[:, None, None] * width).clip(0, width - 1)
+    follow = _distinct(np.where((probabilities > 0).any(0), states, S).reshape(S, A * J), S)
+    at = _places(follow, states.reshape(S, A * J), S)
+    width = follow.shape[1]
+    listed = np.zeros((S, width), bool)  # which of the states 0, ..., width - 1: enough to fill up any list
+    x, j = np.nonzero(follow < width)
+    listed[x, follow[x, j]] = True
+    others = np.argsort(listed, 1, kind="stable")
+    missing = np.arange(width) - (follow < S).sum(1, keepdims=True)
+    follow = np.where(missing >= 0, np.take_along_axis(others, missing.clip(min=0), 1), follow)
+    return follow.astype(np.int32), at.reshape(S, A, J)

@@ -141,6 +141,8 @@ def _transitions(problem: FiniteCMDP, given: Any) -> tuple[np.ndarray | Successo
         return _lists(problem, given)
     if isinstance(given, list | tuple) and any(hasattr(each, "tocsr") for each in given):
         return _matrices(given)
+    if hasattr(given, "tocsr"):
+        raise EverystepError("P is one sparse matrix; give a list of them, one (S, S) for each action.")
     P = numbers("P", given)
     if P.ndim not in (3, 4) or P.shape[-1] != P.shape[-3] or 0 in P.shape:
         raise EverystepError(f"P has shape {P.shape}; give (S, A, S), or (H, S, A, S) when it depends on the step.")
@@ -148,7 +150,8 @@ def _transitions(problem: FiniteCMDP, given: Any) -> tuple[np.ndarray | Successo
 
 
 def _lists(problem: FiniteCMDP, given: Successors) -> tuple[Successors, tuple[int, ...], bool]:
-    states, probabilities = np.asarray(given.states), numbers("probabilities", given.probabilities)
+    states = numbers_or_integers("successors", given.states)
+    probabilities = numbers("probabilities", given.probabilities)
     if states.dtype.kind not in "iu" or states.ndim not in (3, 4) or 0 in states.shape:
         raise EverystepError(
             f"successors have shape {states.shape} and type {states.dtype}; give whole numbers (S, A, J), "
@@ -161,6 +164,12 @@ def _lists(problem: FiniteCMDP, given: Successors) -> tuple[Successors, tuple[in
         raise EverystepError(f"successors have {len(states)} steps; the horizon is {problem.horizon}: give as many.")
     if probabilities.shape != (1, S, A, J):  # as inside a problem
         probabilities = _with_step_axis(problem, "probabilities", probabilities, (S, A, J))
+    if (negative := probabilities < 0).any():  # before the same next state, listed twice, hides it
+        x, a = (int(i) for i in np.argwhere(negative)[0][1:3])
+        raise EverystepError(
+            f"probabilities hold {probabilities[negative][0]:.6g} at state {x}, action {a}; give numbers of at least 0."
+        )
+    states = states.astype(np.int64)
     if states.ndim == 4 and len(states) == 1:
         states = states[0]
     stepped = len(probabilities) > 1 or states.ndim == 4
