@@ -166,7 +166,10 @@ def _is_linear(problem: FiniteCMDP, phi: np.ndarray | None) -> bool:
     rewards = fits(problem.r.reshape(len(problem.r), -1).T)
     if isinstance(problem.P, Factored):
         return bool(rewards and all(np.array_equal(phi, step) for step in problem.P.phi))
-    return bool(rewards and all(fits(step.reshape(len(X), -1)) for step in problem.dense_P))
+    # P is linear iff P v is for every v: a table of P may not fit into memory, and with random v chance cannot deceive.
+    v = np.random.default_rng(0).random((problem.states, 8))
+    ahead = ((step[..., None] * v[problem.P.states]).sum(-2) for step in problem.P.probabilities)
+    return bool(rewards and all(fits(each.reshape(len(X), -1)) for each in ahead))
 
 
 # --- a run and its bounds ---------------------------------------------------------------------------------------------
