@@ -253,7 +253,10 @@ def test_a_probe_finds_the_values_the_plan_was_made_by():
     Q = diagnosis.estimated_values(built.agent, carry.agent, plan)
     np.testing.assert_allclose(jnp.where(plan.policy, Q, 0).sum(1), info.V, **EXACT)
     norms = built.agent.values.squared_norms(carry.agent.values, plan.V_next)
-    inverse, phi = np.asarray(carry.agent.values.gram.inverse[0]), np.where(p.dense_P[0][..., None] > 0, p.known.triples, 0)
+    inverse, phi = (
+        np.asarray(carry.agent.values.gram.inverse[0]),
+        np.where(p.dense_P[0][..., None] > 0, p.known.triples, 0),
+    )
     phi_V = np.einsum("xayd,hy->haxd", phi, plan.V_next)
     np.testing.assert_allclose(norms, np.einsum("haxd,de,haxe->hax", phi_V, inverse, phi_V), **EXACT)
 

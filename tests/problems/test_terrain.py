@@ -165,7 +165,7 @@ def test_a_limit_of_ones_own_is_kept_and_a_higher_one_forbids_less():
     [
         ({"seed": -1}, "seed is -1; give a whole number of at least 0."),
         ({"size": 1}, "size is 1; give a whole number of at least 2."),
-        ({"size": 65}, "size is 65; give at most 64."),
+        ({"size": 301}, "size is 301; give at most 300."),
         ({"length": 0}, "length is 0; give a number from 0.1 to 100."),
         ({"length": "long"}, "length is long; give a number from 0.1 to 100."),
         ({"limit": -0.1}, "limit is -0.1; give a number of at least 0."),
@@ -325,7 +325,7 @@ def test_without_a_limit_a_pit_can_be_left():
 
 
 PIT = [[3, 3, 3], [3, 0, 3], [3, 3, 4]]
-SHAPE = "the heights have shape {}; give at least 2 rows and 2 columns, of at most 4096 cells."
+SHAPE = "the heights have shape {}; give at least 2 rows and 2 columns, of at most 90000 cells."
 TABLE = "the heights are not a table of numbers; give rows of equal length."
 ROUTE = "no safe route of at most {} steps leads {}; raise the horizon of {} or the limit of {}."
 CORNERS = {"start": (0, 0), "goal": (3, 5)}
@@ -334,7 +334,12 @@ BAD_HEIGHTS = {
     "three axes": (np.ones((2, 2, 2)), {}, SHAPE.format("(2, 2, 2)")),
     "one row": ([[1, 2, 3]], {}, SHAPE.format("(1, 3)")),
     "no rows": (np.ones((0, 3)), {}, SHAPE.format("(0, 3)")),
-    "too many": (np.eye(65), {}, SHAPE.format("(65, 65)")),
+    "too many": (np.eye(301), {}, SHAPE.format("(301, 301)")),
+    "too many to search": (
+        np.eye(65),
+        {"start": (0, 0)},
+        "goal is not given, and is searched for on at most 4096 cells; give it on these 4225.",
+    ),
     "words": ([["a", "b"], ["c", "d"]], {}, TABLE),
     "ragged": ([[1, 2], [3]], {}, TABLE),
     "not a number": ([[1, 2, 3], [4, 5, np.nan]], {}, "the cell in row 2, column 3 is nan; give a finite height."),

@@ -11,6 +11,7 @@ import numpy as np
 
 from everystep.errors import LARGEST_TEXT, EverystepError, check_openable, real_number, seed_number, shown, whole_number
 from everystep.files import name_from
+from everystep.mdp import memory
 from everystep.mdp.cmdp import FiniteCMDP, Grid, Noise
 from everystep.problems.grids import (
     ACTIONS,
@@ -29,7 +30,8 @@ STEEP = 0.2  # the fraction of moves between cells that are unsafe by default
 LENGTHY, DETOUR = 0.6, 4  # least length of a drawn route: a fraction of the horizon, and steps beyond a direct route
 LENGTHS = 0.1, 100.0  # in cells: below, heights are independent; above, the ground is flat up to rounding
 ROUNDING = 1e-9  # a climb this close to the limit is equal to it, and safe
-WIDEST = 64  # P has (cells x cells) entries for each action: at 64 x 64 cells they take half a gigabyte
+WIDEST = 300  # rows and columns: a terrain is drawn up to 2000 times, and each drawing of 90,000 cells takes a while
+SEARCHED = 64 * 64  # cells: with more, the distances between all of them take more than a gigabyte
 
 
 @register(
@@ -68,6 +70,7 @@ def terrain(
     size, horizon = whole_number("size", size, at_least=2), whole_number("horizon", horizon, at_least=SPARE + 1)
     if size > WIDEST:
         raise EverystepError(f"size is {size}; give at most {WIDEST}.")
+    memory.check_problem({"size": size}, lambda size: memory.of_grid(size**2), {"size": 12})
     length, limit = real_number("length", length, *LENGTHS), None if limit is None else real_number("limit", limit)
     root = covariance_root(size, length)
     for _ in range(2000):
@@ -206,6 +209,11 @@ def _from_heights(
     horizon, length = whole_number("horizon", horizon), real_number("length", length, *LENGTHS)
     hills = Hills(heights, None if limit is None else real_number("limit", limit) / unit)
     first, last = (_cell(field, each, heights.shape) for field, each in (("start", start), ("goal", goal)))
+    memory.check_problem({"cells": heights.size}, memory.of_grid, {"cells": 144})
+    if last is None and heights.size > SEARCHED:
+        raise EverystepError(
+            f"goal is not given, and is searched for on at most {SEARCHED} cells; give it on these {heights.size}."
+        )
     if first is not None and first == last:
         raise EverystepError(f"start and goal are both {start}; choose two cells.")
 
