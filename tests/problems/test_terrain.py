@@ -171,7 +171,7 @@ def test_a_limit_of_ones_own_is_kept_and_a_higher_one_forbids_less():
         ({"limit": -0.1}, "limit is -0.1; give a number of at least 0."),
         ({"limit": np.nan}, "limit is nan; give a number of at least 0."),
         ({"horizon": 3}, "horizon is 3; give a whole number of at least 4."),
-        ({"sigma": -1}, "sigma is -1; give a number of at least 0."),
+        ({"sigma": -1}, "sigma is -1; give a number from 0 to 1e+06."),
         ({"size": 3}, "no terrain of size 3 with length 3 fits a horizon of 26; change one of them."),
         (
             {"size": 3, "limit": 9},
@@ -353,7 +353,7 @@ BAD_HEIGHTS = {
     "limit": (RIDGE, {"limit": "steep"}, "limit is steep; give a number of at least 0."),
     "length": (RIDGE, {"length": -3}, "length is -3; give a number from 0.1 to 100."),
     "horizon": (RIDGE, {"horizon": 0}, "horizon is 0; give a whole number of at least 1."),
-    "sigma": (RIDGE, {"sigma": np.inf}, "sigma is inf; give a number of at least 0."),
+    "sigma": (RIDGE, {"sigma": np.inf}, "sigma is inf; give a number from 0 to 1e+06."),
     "pit": (
         PIT,
         {"limit": 1},

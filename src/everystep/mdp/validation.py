@@ -193,9 +193,9 @@ def _as_lists(
     problem: FiniteCMDP, P: np.ndarray | Successors, pairs: tuple[int, ...], put: Callable[[str, Any], None]
 ) -> Successors:
     """P in the normal form of lists; what is observed on arrival follows it, and replaces `noise`."""
-    is_list = isinstance(P, Successors)
-    shape = (*pairs, P.states.shape[-1] if is_list else pairs[0])
-    noise, seen = problem.noise, {}
+    shape = (*pairs, P.states.shape[-1] if isinstance(P, Successors) else pairs[0])
+    noise = problem.noise
+    seen: dict[str, np.ndarray] = {}
     if noise.reward_on_arrival is not None:
         rewards = numbers("reward_on_arrival", noise.reward_on_arrival)
         seen["reward_on_arrival"] = (
@@ -208,8 +208,8 @@ def _as_lists(
                 f"cost_on_arrival has {len(costs)} constraints, g has {problem.constraints}: give as many."
             )
         seen["cost_on_arrival"] = costs
-    lists, seen = successors.normal_form(P, seen) if is_list else successors.from_table(P, seen)
-    put("noise", replace(noise, **seen))
+    lists, seen = successors.normal_form(P, seen) if isinstance(P, Successors) else successors.from_table(P, seen)
+    put("noise", replace(noise, **dict[str, Any](seen)))
     return lists
 
 
