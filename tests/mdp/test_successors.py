@@ -385,6 +385,7 @@ def test_a_problem_with_many_states_never_has_a_table():
     chain = FiniteCMDP(
         [shift, scipy.sparse.identity(n)], np.eye(n, 2, -(n - 1)), np.zeros((n, 2)), start=n - 4, horizon=5
     )
+    r, g = chain.r[0], chain.g[0, 0]
     chain.check()
     assert chain.P.states.shape == (n, 2, 1)
     assert chain.sizes.successors == 2

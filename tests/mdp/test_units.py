@@ -172,7 +172,7 @@ def test_rewards_on_arrival_count_where_they_can_be_observed():
     arrival = es.FiniteCMDP(P, (P * seen).sum(-1), np.zeros((2, 1)), horizon=4, noise=noise)
     assert arrival.reward_range[:2] == (-3.0, 4.0)
     units = arrival.world.units
-    np.testing.assert_array_equal(units.reward_seen[0, 0].T, [[0.0, 1.0], [0.75, 0.75]])  # 77 is never seen: 0
+    np.testing.assert_array_equal(units.reward_seen[0, 0].T, [[0.0, 1.0], [0.0, 0.75]])  # 77 is never seen
     np.testing.assert_array_equal(arrival.in_units.r[0], [[0.75], [0.75]])
 
 

@@ -117,6 +117,11 @@ def scaled_costs(g: np.ndarray, scale: np.ndarray) -> np.ndarray:
     return np.where((g > 0) & (quotient < tiny), tiny, quotient)
 
 
+def where_possible(P: np.ndarray, seen: np.ndarray) -> np.ndarray:
+    """What is seen on arrival, 0 at states that cannot follow at any step; the step axis of both leads."""
+    return np.where((P > 0).any(0), seen, 0.0)
+
+
 def observed(problem: FiniteCMDP, world: World) -> Observed | None:
     """What an agent observes in the world of a problem, in its units; None where those are the user's."""
     rewards, scale = problem.reward_range, problem.scale
@@ -126,7 +131,7 @@ def observed(problem: FiniteCMDP, world: World) -> Observed | None:
     return Observed(
         r=rewards.scaled(world.r),
         g=costs(world.g),
-        reward_seen=None if world.reward_seen is None else rewards.scaled(world.reward_seen),
+        reward_seen=None if world.reward_seen is None else where_possible(world.P, rewards.scaled(world.reward_seen)),
         cost_seen=costs(world.cost_seen),
         reward_sigma=None
         if world.reward_sigma is None
@@ -152,7 +157,7 @@ def in_units(problem: FiniteCMDP) -> FiniteCMDP:
         "g": problem.g if scale is None else scaled_costs(problem.g, scale),
         "noise": replace(
             noise,
-            reward_on_arrival=None if seen is None else rewards.scaled(np.asarray(seen, float)),
+            reward_on_arrival=None if seen is None else where_possible(problem.P.probabilities, rewards.scaled(seen)),
             cost_on_arrival=noise.cost_on_arrival if scale is None or costs is None else scaled_costs(costs, scale),
             reward_sigma=rewards.scaled_sigma(float(noise.reward_sigma)),
             cost_sigma=noise.cost_sigma if scale is None else sigma / scale,

@@ -393,7 +393,7 @@ def check(problem: FiniteCMDP, cap: float | None = None) -> tuple[str, ...]:
     _check_feasible(problem)
     rewards = problem.reward_range  # raises if returns are too large
     if cap is not None:
-        cap = real_number("cap", cap)
+        cap = real_number("cap", cap, least=-np.inf)  # where all rewards are losses, so are returns
         highest = planner.highest_value(problem.in_units)
         if rewards.scaled_cap(cap, problem.horizon) < highest - 1e-9:
             raise EverystepError(
