@@ -22,11 +22,11 @@ from typing import Any
 
 import common
 import jax
-import jax.numpy as jnp
 import numpy as np
 import yardstick
 
 from everystep.agents import lsvi_ae
+from everystep.experiments.engines import gpu, local
 from everystep.experiments.engines.local import BATCH
 from everystep.lsvi import loop
 from everystep.problems import frozen_lake
@@ -38,21 +38,19 @@ class Everystep:
     """The compiled scan, called as the local engine calls it: batches of seeds, chunks of episodes."""
 
     def __init__(self, problem: Any, episodes: int) -> None:
-        self.sizes, self.episodes = problem.sizes, episodes
-        self.world = jax.tree.map(jnp.asarray, problem.world)
-        self.built = lsvi_ae().resolve(problem, episodes).build()
+        self.episodes = episodes
+        self.pair = local.AgentOnProblem(problem, lsvi_ae().resolve(problem, episodes).build())
+        self.job = self.pair.job()
 
     def run(self, seeds: int) -> None:
         for first in range(0, seeds, BATCH):
             self.batch(np.arange(first, min(first + BATCH, seeds), dtype=np.uint32), self.episodes)
 
     def batch(self, seeds: np.ndarray, episodes: int) -> None:
-        agent, share_values, share_costs, *_ = self.built
-        carry = loop.start_seeds(agent, self.sizes, share_values, share_costs, len(seeds))
-        job = loop.Job(agent, self.world, self.sizes, share_values, share_costs)
+        carry = self.pair.start_seeds(len(seeds))
         for done in range(0, max(episodes, 1), loop.CHUNK):
             count = np.int32(min(loop.CHUNK, episodes - done))
-            carry, metrics = loop.scan_seeds(job, carry, seeds, count, loop.CHUNK, False)
+            carry, metrics = gpu.scan_seeds(self.job, carry, seeds, count, loop.CHUNK)
             jax.tree.map(np.asarray, (metrics, carry.visits))
 
     def compile(self, seeds: int) -> None:

@@ -51,7 +51,7 @@ class Experiment:
         needs.check_in_memory(self)
         with jax.enable_x64(True):
             traces = local.run(self.pairs, self.spec["seeds"], self.spec["episodes"], progress or (lambda n: None))
-        optimal = planner.solve(self.problem).V[0]
+        optimal = planner.solve(self.problem).V_1
         by_label = dict(zip(self.agents, traces, strict=True))
         curves = {
             label: recorded_columns(trace.metrics, optimal, self.has_costs(label)) for label, trace in by_label.items()

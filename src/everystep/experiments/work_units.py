@@ -59,7 +59,7 @@ class WorkUnits:
 
     @cached_property
     def optimal(self) -> np.ndarray:
-        return planner.solve(self.prepared.problem).V[0]
+        return planner.solve(self.prepared.problem).V_1
 
     @cached_property
     def labels(self) -> list[str]:

@@ -23,6 +23,7 @@ from everystep.lsvi.choices.ties import ties
 from everystep.lsvi.episode import Episode
 from everystep.lsvi.protocols import FiniteCostModel
 from everystep.mdp import certificates, planner
+from everystep.mdp.reach import Reach, Span
 from everystep.mdp.world import AnyArray, Sizes, World, start_state, step
 
 CHUNK = 500  # episodes in one compiled call; visits are also recorded after the first call, as <agent>_500
@@ -155,7 +156,7 @@ def play(
             )
             a = algorithm.act(pi, draw.mixing[h])
         else:
-            a = plan.actions[h, x]
+            a = plan.actions[h, x].astype(jnp.int32)
         reward_noise = nothing if draw.reward_noise is None else draw.reward_noise[h]
         cost_noise = nothing if draw.cost_noise is None else draw.cost_noise[h]
         outcome = step(world, h, x, a, draw.transition[h], reward_noise, cost_noise)
@@ -165,7 +166,7 @@ def play(
         return (outcome.x_next, costs), (seen, outcome.g, None if world.units is None else outcome.reward)
 
     before = (x, state.costs if reacts else None)
-    (_, costs), (episode, g, reward) = lax.scan(forward, before, jnp.arange(plan.policy.shape[0]))
+    (_, costs), (episode, g, reward) = lax.scan(forward, before, jnp.arange(len(draw.transition)))
     recorded = Recorded(episode.reward if reward is None else reward, g)
     return episode._replace(V_next=plan.V_next), recorded, costs
 
@@ -206,8 +207,9 @@ class Job:
     certified:     boolean (S,): the states whose labels are counted in every episode; None records no labels
     probe:         called with the agent, the world, the agent's states before and after, the plan and the episode; its
                    result is recorded. A pytree of arrays whose class defines `__call__`; the run stays the same.
+    reach, spans:  the order of states and the spans of steps, if `lsvi/reachable.py` runs the job
 
-    Arrays are traced; the sizes and the two flags are static.
+    Arrays are traced; the sizes, the two flags and the spans are static.
     """
 
     agent: Agent
@@ -217,30 +219,41 @@ class Job:
     share_costs: bool = field(default=True, metadata={"static": True})
     certified: Any = None
     probe: Any = None
+    reach: Reach | None = None
+    spans: tuple[Span, ...] = field(default=(), metadata={"static": True})
 
 
 def run_episode(job: Job, carry: Carry, draw: Draws) -> tuple[Carry, Metrics]:
     """Plan, act, learn, and record."""
     agent, world = job.agent, job.world
     H, S = carry.agent.price.shape[1], world.r.shape[-1]
-    x = start_state(world, carry.agent.k, draw.start)
     tie = partial(ties, draw.tie_word, H, S)  # computed where it is used: an episode without a plan needs none
     replan = lambda: new_plan(agent, world, carry.agent, tie())
     rarely = agent.switch is not None
     due = is_due(agent, carry) if rarely else None
     planned = lax.cond(due, replan, lambda: carry.planned) if rarely else replan()
-    words = tie() if agent.choice.reacts else None
+    carry, _, metrics = play_and_learn(job, carry, draw, planned, tie() if agent.choice.reacts else None)
+    return carry._replace(planned=planned if rarely else None), metrics._replace(planned=due)
+
+
+def play_and_learn(
+    job: Job, carry: Carry, draw: Draws, planned: Planned, words: UInt32[Array, "H S"] | None
+) -> tuple[Carry, Episode, Metrics]:
+    """An episode once it is planned: act, learn, and record. An agent that reacts needs the words of ties."""
+    agent, world = job.agent, job.world
+    x = start_state(world, carry.agent.k, draw.start)
+    x = x if job.reach is None else job.reach.place[x]
     episode, recorded, costs = play(agent, world, carry.agent, planned.plan, words, x, draw)
     visits = carry.visits.at[episode.x].add(1)
     mixture = violation_of_mixture(world, planned.plan, episode.x)
-    metrics = tally(x, planned.V, planned.C, *recorded)._replace(planned=due, mixture_violation=mixture)
+    metrics = tally(x, planned.V, planned.C, *recorded)._replace(mixture_violation=mixture)
     if job.certified is not None:
         label = certificates.labels(*bounds(agent, carry.agent))
         metrics = metrics._replace(labels=certificates.count_labels(label, world.g, job.certified[None, None]))
     learnt = algorithm.learn(agent, carry.agent, episode, costs)
     if job.probe is not None:
         metrics = metrics._replace(probed=job.probe(agent, world, carry.agent, learnt, planned.plan, episode))
-    return Carry(learnt, visits, planned if rarely else None), metrics
+    return Carry(learnt, visits), episode, metrics
 
 
 def bounds(agent: Agent, state: State) -> tuple[Float[Array, "T m A S"], Float[Array, "T m A S"]]:

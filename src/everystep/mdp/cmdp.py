@@ -18,6 +18,7 @@ import numpy as np
 from everystep.errors import number_below
 
 if TYPE_CHECKING:
+    from everystep.mdp.reach import Reach, Span
     from everystep.mdp.units import RewardRange
     from everystep.mdp.world import Sizes, World
 
@@ -184,6 +185,13 @@ class FiniteCMDP:
         from everystep.mdp import units
 
         return units.in_units(self)
+
+    @cached_property
+    def reach(self) -> tuple[Reach, tuple[Span, ...]] | None:
+        """The order in which states can be reached, and the spans of steps that planning in it uses: `mdp/reach.py`."""
+        from everystep.mdp import reach
+
+        return reach.reach(self)
 
     @property
     def states(self) -> int:

@@ -18,7 +18,7 @@ from pathlib import Path
 from everystep.errors import EverystepError
 
 LONGEST = 2**31 - 1  # steps of an episode and episodes of a run: compiled code counts them in 32 bits
-PLANNED = 28  # bytes for each (h, x) of the exact planner: V and the policy of two optima
+PLANNED = 4  # bytes for each (h, x) of the exact planner: the policies of two optima
 SPARE = 0.9  # of what is free may be used by a request that is advised
 UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB", "EB")
 

@@ -9,7 +9,8 @@ compiled loops need as well, `policy_backup`, is written once for NumPy and JAX 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,12 +20,27 @@ from everystep.mdp.cmdp import FiniteCMDP
 from everystep.mdp.world import FEW, AnyArray, World, at_step, can_follow, expected, next_states
 
 
-class Solution(NamedTuple):
-    """An optimum: its value from the start, a policy (H, S) that attains it, and V (H + 1, S)."""
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """An optimum: its value from the start, a policy (H, S) that attains it, and V_1 (S,).
+
+    The policy is in the smallest integers that hold an action, and V at all steps is computed when it is asked for: on
+    a large problem the policy is by far the largest array.
+    """
 
     value: float
     policy: np.ndarray
-    V: np.ndarray
+    V_1: np.ndarray
+    problem: FiniteCMDP = field(repr=False)
+
+    @cached_property
+    def V(self) -> np.ndarray:
+        """V_h(x) of the policy at every step, (H + 1, S)."""
+        V = np.zeros((self.problem.horizon + 1, self.problem.states))
+        for h in reversed(range(self.problem.horizon)):
+            Q = action_values(self.problem.world, h, V[h + 1])
+            V[h] = np.take_along_axis(Q, self.policy[h][None].astype(np.int64), 0)[0]
+        return V
 
 
 class Evaluation(NamedTuple):
@@ -44,10 +60,10 @@ def solve(problem: FiniteCMDP, safe: bool = True) -> Solution:
     _check(problem)
     safe = true_or_false("safe", safe)
     world, H, S = problem.world, problem.horizon, problem.states
-    V = np.zeros((H + 1, S))
-    policy = np.zeros((H, S), np.int32)
+    V = np.zeros(S)
+    policy = np.zeros((H, S), np.min_scalar_type(-problem.actions))
     for h in reversed(range(H)):
-        Q = action_values(world, h, V[h + 1])
+        Q = action_values(world, h, V)
         if safe:
             allowed = (at_step(world.g, h) <= 0).all(0) | problem.exempt
             if not allowed.any(0).all():
@@ -57,8 +73,8 @@ def solve(problem: FiniteCMDP, safe: bool = True) -> Solution:
                 )
             Q = np.where(allowed, Q, -np.inf)
         policy[h] = Q.argmax(0)
-        V[h] = Q.max(0)
-    return Solution(from_start(problem, V[0]), policy, V)
+        V = Q.max(0)
+    return Solution(from_start(problem, V), policy, V, problem)
 
 
 def most_likely_states(problem: FiniteCMDP, solution: Solution) -> list[int]:
@@ -86,12 +102,14 @@ def action_values(world: World, h: int, V_next: np.ndarray) -> np.ndarray:
 
 def highest_value(problem: FiniteCMDP) -> float:
     """The highest unconstrained V_h(x) that an episode can reach, which Q-values must be able to represent."""
-    V = solve(problem, safe=False).V
-    here = start_distribution(problem) > 0
-    top = -np.inf
+    here, entered = start_distribution(problem) > 0, []
     for h in range(problem.horizon):
-        top = max(top, V[h][here].max())
+        entered.append(np.packbits(here))  # a bit for each (h, x)
         here = can_follow(at_step(problem.P, h), here)
+    V, top = np.zeros(problem.states), -np.inf
+    for h in reversed(range(problem.horizon)):
+        V = action_values(problem.world, h, V).max(0)
+        top = max(top, V[np.unpackbits(entered[h], count=problem.states).astype(bool)].max())
     return float(top)
 
 
@@ -126,9 +144,11 @@ def policy_backup(
     harm = at_step(world.g, h).clip(min=0).sum(0)
     if after is None or len(after) > FEW:
         return under_pi(r + expected(P, after, V)), under_pi(harm + expected(P, after, C))
-    P_pi = [under_pi(P[:, j]) for j in range(len(after))]
-    mean = lambda V: sum(P_pi[j] * V[after[j]] for j in range(len(after)))
-    return under_pi(r) + mean(V), under_pi(harm) + mean(C)
+    V_pi, C_pi = under_pi(r), under_pi(harm)
+    for j, x_next in enumerate(after):  # one product in each sum: a fused multiply-add can only be formed in one way
+        P_pi = under_pi(P[:, j])
+        V_pi, C_pi = V_pi + P_pi * V[x_next], C_pi + P_pi * C[x_next]
+    return V_pi, C_pi
 
 
 def occupancy(problem: FiniteCMDP, policy: np.ndarray) -> np.ndarray:

@@ -138,7 +138,7 @@ def _drawn_by_factors(P: Factored, before: Factored, x: AnyArray, a: AnyArray, u
 
 # --- expectations -------------------------------------------------------------------------------------------------
 def at_step(array: AnyArray, h: AnyArray) -> AnyArray:
-    """The slice of step h of an array whose leading axis is 1 (stationary) or H; of `Factored` and `Successors` too."""
+    """The slice of step h of an array whose leading axis is 1 (stationary) or H; for transitions, of their arrays."""
     if isinstance(array, Factored):
         return Factored(at_step(array.phi, h), at_step(array.mu, h))
     if isinstance(array, Successors):

@@ -166,7 +166,7 @@ class Player:
         self.problem, self.label = experiment.problem, label
         self.episodes: int = experiment.spec["episodes"]
         self.has_costs = experiment.has_costs(label)
-        self._optimal = planner.solve(self.problem).V[0]
+        self._optimal = planner.solve(self.problem).V_1
         self._seeds = np.asarray([seed], np.uint32)
         self._totals = dict.fromkeys(SUMMED, 0.0)
         self._violation = self.problem.g.clip(min=0).sum(0)  # (T, S, A)

@@ -27,7 +27,7 @@ from everystep.agents.resolve.agent import BuiltAgent
 from everystep.experiments.engines import gpu_kernel
 from everystep.experiments.engines.gpu_kernel import Book, Chance, Learnt, Scratch, Tables
 from everystep.experiments.engines.protocol import Scan
-from everystep.lsvi import loop
+from everystep.lsvi import loop, reachable
 from everystep.lsvi.algorithm import State
 from everystep.lsvi.choices.basic import Greedy, Penalised
 from everystep.lsvi.costs.counts import CountCosts, CountCostState
@@ -83,9 +83,11 @@ def supports(job: Job) -> bool:
 
 
 def scan_seeds(job: Job, carries: Carry, seeds: AnyArray, count: AnyArray, capacity: int) -> tuple[Carry, Metrics]:
-    """`count` <= `capacity` episodes of every seed: by the kernel if it runs this job here, otherwise by `loop`."""
+    """`count` <= `capacity` episodes of every seed: by the kernel if it runs this job here, otherwise by `lsvi`."""
     if runs_here(job):
         return scan_in_kernel(job, carries, seeds, count, capacity)
+    if job.reach is not None:
+        return reachable.scan_seeds(job, carries, seeds, count, capacity)
     return loop.scan_seeds(job, carries, seeds, count, capacity, together=jax.default_backend() != "cpu")
 
 

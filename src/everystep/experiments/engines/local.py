@@ -23,7 +23,7 @@ import numpy as np
 
 from everystep.agents.resolve.agent import BuiltAgent
 from everystep.experiments.engines import gpu
-from everystep.lsvi import loop
+from everystep.lsvi import loop, reachable
 from everystep.lsvi.costs import kernel_fit
 from everystep.lsvi.loop import CHUNK, Carry, Job, Metrics
 from everystep.lsvi.regression.gp_posterior import Growing
@@ -61,6 +61,9 @@ class AgentOnProblem(NamedTuple):
             certified=~problem.exempt if self.certify else None,
             probe=self.probe,
         )
+        if not _together() and self.probe is None and reachable.supports(built.agent, job.world):
+            order, spans = problem.reach or (None, ())
+            job = replace(job, reach=order, spans=spans)
         with self.in_precision():
             return jax.tree.map(gpu.in_precision, job)
 

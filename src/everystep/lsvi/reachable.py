@@ -1,0 +1,249 @@
+"""The same episodes as `loop.scan`, but planned and evaluated only at states that can be reached by then.
+
+For one-hot features, where every state has its own numbers: what is learnt, done and observed is the same as in
+`loop.scan`, to the last bit, and exact values differ by rounding. The states are put in the order of `mdp/reach.py`
+when a compiled call begins, and back when it ends. Three things differ inside:
+
+- step h is planned for the first states of its span alone;
+- the models are fitted again only at the pairs that an episode visited, where their radii do not depend on k;
+- the exact values of policies are computed for a block of episodes at once, because learning does not need them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, Int, UInt32
+
+from everystep.lsvi import algorithm, loop, rowwise
+from everystep.lsvi.algorithm import Agent, Plan, State
+from everystep.lsvi.choices.basic import Greedy, Penalised
+from everystep.lsvi.choices.ties import tie_words
+from everystep.lsvi.costs.counts import CountCosts, CountCostState
+from everystep.lsvi.episode import Episode, step_index
+from everystep.lsvi.loop import Carry, Draws, Job, Metrics
+from everystep.lsvi.radii import Tuned
+from everystep.lsvi.values.counts import CountFit, Counts, CountState
+from everystep.mdp import planner
+from everystep.mdp.reach import Reach, Span, first_states, in_order
+from everystep.mdp.world import FEW, World, at_step
+
+Fitted = tuple[CountFit, Float[Array, "T m A S"]]  # `algorithm.fit_models` for these parts
+
+BLOCK = 20  # policies evaluated at once, if their actions are few: a divisor of loop.CHUNK
+FEW_ACTIONS = 2**21  # (h, x) of one policy or of a block: beyond them arrays of all steps leave the cache
+
+
+def supports(agent: Agent, world: World) -> bool:
+    """Whether an agent can be planned in this order: counts for values and costs, and the best action at each state."""
+    return (
+        isinstance(agent.values, Counts)
+        and isinstance(agent.costs, CountCosts)
+        and isinstance(agent.choice, Greedy | Penalised)
+        and agent.switch is None
+        and world.successors is not None
+        and max(len(world.successors), world.r.shape[1]) <= FEW
+    )
+
+
+# --- states in the order of reach -------------------------------------------------------------------------------------
+def job_in_order(job: Job, reach: Reach) -> Job:
+    """A job whose states are in the order of `reach`."""
+    agent = job.agent
+    world = in_order(job.world, reach)
+    known = None if agent.known_safe is None else agent.known_safe[..., reach.states]
+    agent = agent._replace(values=agent.values._replace(successors=world.successors), known_safe=known)
+    certified = None if job.certified is None else job.certified[reach.states]
+    return replace(job, agent=agent, world=world, certified=certified)
+
+
+def carry_in_order(carry: Carry, order: Int[Array, " S"]) -> Carry:
+    """A carry whose states are in another order. All that count models learn has states last."""
+    by = partial(jax.tree.map, lambda leaf: leaf[..., order])
+    state = carry.agent
+    return carry._replace(
+        agent=state._replace(values=by(state.values), costs=by(state.costs)), visits=carry.visits[order]
+    )
+
+
+# --- plan, evaluate ---------------------------------------------------------------------------------------------------
+def refitted(agent: Agent, state: State, fitted: Fitted, episode: Episode) -> Fitted:
+    """What the models say after an episode, given what they said before it: only the pairs it visited differ.
+
+    For radii that do not depend on k. The small states below have one "state" for each step of the episode.
+    """
+    fit, belief = fitted
+    at = (step_index(state.values.rewards, episode), episode.a)
+    counts = CountState(
+        state.values.arrivals[(*at, slice(None), episode.x)].T[None, None],
+        state.values.rewards[(*at, episode.x)][None, None],
+    )
+    seen = (step_index(state.costs.visits, episode), episode.a, episode.x)
+    costs = CountCostState(
+        state.costs.visits[seen][None, None],
+        state.costs.total[seen[0], :, episode.a, episode.x].T[None, :, None],
+    )
+    small, ghat = algorithm.fit_models(agent, state._replace(values=counts, costs=costs))
+    fit = fit._replace(
+        arrivals=state.values.arrivals,
+        norm2=fit.norm2.at[(*at, episode.x)].set(small.norm2[0, 0]),
+        optimistic_reward=fit.optimistic_reward.at[(*at, episode.x)].set(small.optimistic_reward[0, 0]),
+    )
+    return fit, belief.at[seen[0], :, episode.a, episode.x].set(ghat[0, :, 0].T)
+
+
+def plan(
+    agent: Agent,
+    fitted: Fitted,
+    state: State,
+    word: UInt32[Array, ""],
+    reach: Reach,
+    spans: tuple[Span, ...],
+    actions: Array,
+) -> Array:
+    """`actions` (H, S) with the actions of a plan at the first states of every span: `algorithm.plan` in this order."""
+    H, S = actions.shape
+    fit, belief = fitted
+    number = np.arange(at_step(belief, 0).shape[1], dtype=float)
+
+    states, steps = reach.states.astype(jnp.uint32), jnp.arange(H, dtype=jnp.int32)
+    words_at = lambda h, states: tie_words(word, h.astype(jnp.uint32) * np.uint32(S) + states)
+    words = words_at(steps[:, None], states[None]) if H * S <= FEW_ACTIONS else None  # faster, but takes memory
+
+    def backward(span: Span, carry: tuple[Array, Array], h: Array) -> tuple[tuple[Array, Array], None]:
+        planned, actions = carry
+        first = partial(jax.tree.map, lambda leaf: leaf[..., : span.states])
+        values = agent.values._replace(successors=agent.values.successors[:, : span.states])
+        V_next, _ = rowwise.unpack(planned)
+        tie = words_at(h, states[: span.states]) if words is None else words[h, : span.states]
+        Q = values.estimate(first(fit), h, V_next)  # lines 5 to 7
+        pi = agent.choice(Q, at_step(first(belief), h), state.price[:, h], tie)  # eq. (11)
+        # Without the barrier Q would be computed twice, for the next step and for the table of actions.
+        planned = lax.optimization_barrier(rowwise.pack(rowwise.under(pi, Q), rowwise.under(pi, number)))  # line 9
+        row = planned.imag.astype(actions.dtype)[None]
+        return (planned, lax.dynamic_update_slice(actions, row, (h, jnp.zeros_like(h)))), None
+
+    planned = jnp.zeros(spans[-1].states, complex)
+    for span in reversed(spans):
+        carry = (planned[: span.states], actions)
+        (planned, actions), _ = lax.scan(partial(backward, span), carry, steps[span.first : span.stop], reverse=True)
+    return actions
+
+
+def evaluate(
+    world: World, actions: Int[Array, "B H S"], spans: tuple[Span, ...]
+) -> tuple[Float[Array, "N B"], Float[Array, "N B"]]:
+    """V_1 and the expected hard violation of B policies, exactly, at the first states: `planner.policy_backup`.
+
+    The policies come last: V at a successor is then a row of B numbers, and nothing is gathered one by one.
+    """
+    if len(actions) == 1:
+        V, C = _evaluate_one(world, actions[0], spans)
+        return V[:, None], C[:, None]
+    of_policies = lax.optimization_barrier(jnp.moveaxis(actions, 0, -1))  # (H, S, B)
+
+    def backward(span: Span, packed: Array, h: Array) -> tuple[Array, None]:
+        few = first_states(world, span.states)
+        a = of_policies[h, : span.states]
+        picked = lambda array: rowwise.picked(a, array[..., None])  # array (A, N)
+        P, after = at_step(few.P, h), few.successors
+        V, C = rowwise.unpack(packed)
+        V_pi, C_pi = picked(at_step(few.r, h)), picked(at_step(few.g, h).clip(min=0).sum(0))
+        for j, x_next in enumerate(after):
+            P_pi = picked(P[:, j])
+            V_pi, C_pi = V_pi + P_pi * V[x_next], C_pi + P_pi * C[x_next]
+        return rowwise.pack(V_pi, C_pi), None
+
+    packed = jnp.zeros((spans[-1].states, len(actions)), complex)
+    for span in reversed(spans):
+        steps = jnp.arange(span.first, span.stop, dtype=jnp.int32)
+        packed, _ = lax.scan(partial(backward, span), packed[: span.states], steps, reverse=True)
+    return rowwise.unpack(packed)
+
+
+def _evaluate_one(world: World, actions: Int[Array, "H S"], spans: tuple[Span, ...]) -> tuple[Array, Array]:
+    """`evaluate` for one policy."""
+
+    def backward(span: Span, packed: Array, h: Array) -> tuple[Array, None]:
+        under_pi = partial(rowwise.picked, actions[h, : span.states])
+        few = first_states(world, span.states)
+        return rowwise.pack(*planner.policy_backup(few, h, under_pi, *rowwise.unpack(packed))), None
+
+    packed = jnp.zeros(spans[-1].states, complex)
+    for span in reversed(spans):
+        steps = jnp.arange(span.first, span.stop, dtype=jnp.int32)
+        packed, _ = lax.scan(partial(backward, span), packed[: span.states], steps, reverse=True)
+    return rowwise.unpack(packed)
+
+
+# --- episodes ---------------------------------------------------------------------------------------------------------
+def scan(
+    job: Job, carry: Carry, seed: UInt32[Array, ""], count: Int[Array, ""], capacity: int
+) -> tuple[Carry, Metrics]:
+    """`loop.scan` for a job with `reach`: the same carry and the same metrics."""
+    reach, spans = job.reach, job.spans
+    H, S = job.sizes.horizon, job.sizes.states
+    block = BLOCK if H * S * BLOCK <= FEW_ACTIONS and capacity % BLOCK == 0 else 1
+    inside = job_in_order(job, reach)
+    episodes = carry.agent.k + jnp.arange(capacity, dtype=jnp.int32)
+    drawn = jax.vmap(lambda k: loop.draws(job.world, job.sizes, seed, k))(episodes)
+    actions = jnp.zeros((block, H, S), jnp.int8)
+    started = carry_in_order(carry, reach.states)
+    fitted = algorithm.fit_models(inside.agent, started.agent)
+    one_draw = jax.tree.map(lambda x: x[0], drawn)
+    shape = jax.eval_shape(lambda: _episode(inside, started, fitted, one_draw, actions[0])[-1])
+    book = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), shape)
+
+    def one(i: Array, loop_state: tuple[Any, ...]) -> tuple[Any, ...]:
+        carry, fitted, book, actions = loop_state
+        draw: Draws = jax.tree.map(lambda x: x[i], drawn)
+        carry, fitted, mine, metrics = _episode(inside, carry, fitted, draw, actions[i % block])
+        book = jax.tree.map(lambda rows, new: rows.at[i].set(new), book, metrics)
+        return carry, fitted, book, lax.dynamic_update_index_in_dim(actions, mine, i % block, 0)
+
+    def many(b: Array, loop_state: tuple[Any, ...]) -> tuple[Any, ...]:
+        first = b * block
+        last = jnp.minimum(first + block, count)
+        carry, fitted, book, actions = lax.fori_loop(first, last, one, loop_state)
+        V, C = evaluate(inside.world, actions, spans)
+        rows = jnp.arange(block, dtype=jnp.int32)
+        start = lax.dynamic_slice_in_dim(book.start, first, block)
+        done = first + rows < count
+        put = lambda column, new: lax.dynamic_update_slice_in_dim(
+            column, jnp.where(done, new[start, rows], 0.0).astype(column.dtype), first, 0
+        )
+        book = book._replace(value=put(book.value, V), expected_violation=put(book.expected_violation, C))
+        return carry, fitted, book, actions
+
+    carry, _, book, _ = lax.fori_loop(0, (count + block - 1) // block, many, (started, fitted, book, actions))
+    return carry_in_order(carry, reach.place), book._replace(start=jnp.asarray(reach.states)[book.start])
+
+
+def _episode(
+    job: Job, carry: Carry, fitted: Fitted, draw: Draws, actions: Array
+) -> tuple[Carry, Fitted, Array, Metrics]:
+    """One episode in the order of reach: its carry, its actions, and its metrics without the exact values."""
+    actions = plan(job.agent, fitted, carry.agent, draw.tie_word, job.reach, job.spans, actions)
+    nothing = jnp.zeros(actions.shape[1])
+    planned = loop.Planned(Plan(actions, actions=actions), nothing, nothing, None)
+    carry, episode, metrics = loop.play_and_learn(job, carry, draw, planned, None)
+    agent = job.agent
+    if isinstance(agent.values.radius, Tuned) and isinstance(agent.costs.radius, Tuned) and agent.known_safe is None:
+        fitted = refitted(agent, carry.agent, fitted, episode)
+    else:
+        fitted = algorithm.fit_models(agent, carry.agent)
+    return carry, fitted, actions, metrics
+
+
+@partial(jax.jit, static_argnames="capacity")
+def scan_seeds(
+    job: Job, carries: Carry, seeds: UInt32[Array, " n"], count: Int[Array, ""], capacity: int
+) -> tuple[Carry, Metrics]:
+    """`scan` for many seeds, one after another."""
+    return lax.map(lambda row: scan(job, *row, count, capacity), (carries, seeds))
