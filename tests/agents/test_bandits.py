@@ -72,7 +72,8 @@ def test_rpol_pulls_the_arms_of_its_paper(name):
 @pytest.mark.parametrize("name", ["arms", "continuum"])
 def test_rpol_is_lsvi_ae_of_one_step_with_gaussian_processes(name):
     bandit = problem(name)
-    same = agents.lsvi_ae(value=f"kernel({bandit.kernel})", cost=f"gp({bandit.kernel})", floor="sqrt", cap=1e9)
+    own = {name: agents.rpol().resolve(bandit, 10).to_json()[name] for name in ("beta", "lam")}  # wider than its own
+    same = agents.lsvi_ae(value=f"kernel({bandit.kernel})", cost=f"gp({bandit.kernel})", floor="sqrt", cap=1e9, **own)
     for one, other in zip(played(agents.rpol(), bandit), played(same, bandit), strict=True):
         np.testing.assert_array_equal(one, other)
 

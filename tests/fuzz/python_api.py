@@ -66,6 +66,11 @@ def valid_calls(bench: Bench) -> dict[str, Callable[[], Call]]:
             (),
             {"phi": np.ones((2, 1, 1)), "mu": np.full((1, 2), 0.5)},
         ),
+        "Successors": lambda: (
+            lambda **k: es.FiniteCMDP(es.Successors(**k), np.zeros((2, 1)), -np.ones((2, 1))),
+            (),
+            {"states": np.zeros((2, 1, 1), int), "probabilities": np.ones((2, 1, 1))},
+        ),
         "Known": lambda: (
             lambda **k: _with(known=es.Known(**k)),
             (),

@@ -132,7 +132,7 @@ def test_condition_1_holds_at_its_probability_for_costs_of_bounded_norm(share, b
     alpha /= np.sqrt(np.einsum("ni,ij,nj->n", alpha, points.gram, alpha))[:, None]
     g = (alpha @ points.gram)[:, points.which]  # (runs, A, S)
     assert np.abs(g).max() <= 1 + 1e-12
-    world = jax.tree.map(jnp.asarray, problem.world)
+    world = jax.tree.map(jnp.asarray, problem.in_units.world)
 
     def covered(g, seed):
         own = world._replace(g=g[None, None])

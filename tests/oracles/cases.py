@@ -111,7 +111,7 @@ CASES = {
         STATIONARY,
         "lsvi-ae",
         SHARED,
-        {"cost": [f"gp({WEIGHED})", "counts"], "optimism": 0.5, "react": True, "known_safe": KNOWN_SAFE},
+        {"cost": [f"gp({WEIGHED})", "counts"], "optimism": 0.5, "react": True, "known_safe": KNOWN_SAFE, "beta": 0.2},
     ),
     "noise, a process as printed": (
         STATIONARY,
