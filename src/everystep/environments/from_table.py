@@ -226,4 +226,4 @@ def _map(desc: np.ndarray, over: np.ndarray) -> dict[str, Any]:
 
 def _name(env: Any) -> str:
     spec = getattr(env, "spec", None)
-    return str(spec.id) if hasattr(spec, "id") else type(getattr(env, "unwrapped", env)).__name__
+    return str(spec.id) if spec is not None and hasattr(spec, "id") else type(getattr(env, "unwrapped", env)).__name__

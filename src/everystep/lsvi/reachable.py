@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -58,7 +58,8 @@ def job_in_order(job: Job, reach: Reach) -> Job:
     agent = job.agent
     world = in_order(job.world, reach)
     known = None if agent.known_safe is None else agent.known_safe[..., reach.states]
-    agent = agent._replace(values=agent.values._replace(successors=world.successors), known_safe=known)
+    values = cast(Counts, agent.values)._replace(successors=world.successors)
+    agent = agent._replace(values=values, known_safe=known)
     certified = None if job.certified is None else job.certified[reach.states]
     return replace(job, agent=agent, world=world, certified=certified)
 
@@ -111,6 +112,8 @@ def plan(
     H, S = actions.shape
     fit, belief = fitted
     number = np.arange(at_step(belief, 0).shape[1], dtype=float)
+    counts = cast(Counts, agent.values)
+    after = jnp.asarray(counts.successors)
 
     states, steps = reach.states.astype(jnp.uint32), jnp.arange(H, dtype=jnp.int32)
     words_at = lambda h, states: tie_words(word, h.astype(jnp.uint32) * np.uint32(S) + states)
@@ -119,7 +122,7 @@ def plan(
     def backward(span: Span, carry: tuple[Array, Array], h: Array) -> tuple[tuple[Array, Array], None]:
         planned, actions = carry
         first = partial(jax.tree.map, lambda leaf: leaf[..., : span.states])
-        values = agent.values._replace(successors=agent.values.successors[:, : span.states])
+        values = counts._replace(successors=after[:, : span.states])
         V_next, _ = rowwise.unpack(planned)
         tie = words_at(h, states[: span.states]) if words is None else words[h, : span.states]
         Q = values.estimate(first(fit), h, V_next)  # lines 5 to 7
@@ -152,11 +155,11 @@ def evaluate(
         few = first_states(world, span.states)
         a = of_policies[h, : span.states]
         picked = lambda array: rowwise.picked(a, array[..., None])  # array (A, N)
-        P, after = at_step(few.P, h), few.successors
+        P, after = at_step(few.P, h), jnp.asarray(few.successors)
         V, C = rowwise.unpack(packed)
         V_pi, C_pi = picked(at_step(few.r, h)), picked(at_step(few.g, h).clip(min=0).sum(0))
-        for j, x_next in enumerate(after):
-            P_pi = picked(P[:, j])
+        for j in range(P.shape[1]):
+            P_pi, x_next = picked(P[:, j]), after[j]
             V_pi, C_pi = V_pi + P_pi * V[x_next], C_pi + P_pi * C[x_next]
         return rowwise.pack(V_pi, C_pi), None
 
@@ -187,6 +190,7 @@ def scan(
     job: Job, carry: Carry, seed: UInt32[Array, ""], count: Int[Array, ""], capacity: int
 ) -> tuple[Carry, Metrics]:
     """`loop.scan` for a job with `reach`: the same carry and the same metrics."""
+    assert job.reach is not None
     reach, spans = job.reach, job.spans
     H, S = job.sizes.horizon, job.sizes.states
     block = BLOCK if H * S * BLOCK <= FEW_ACTIONS and capacity % BLOCK == 0 else 1
@@ -229,12 +233,14 @@ def _episode(
     job: Job, carry: Carry, fitted: Fitted, draw: Draws, actions: Array
 ) -> tuple[Carry, Fitted, Array, Metrics]:
     """One episode in the order of reach: its carry, its actions, and its metrics without the exact values."""
+    assert job.reach is not None
     actions = plan(job.agent, fitted, carry.agent, draw.tie_word, job.reach, job.spans, actions)
     nothing = jnp.zeros(actions.shape[1])
     planned = loop.Planned(Plan(actions, actions=actions), nothing, nothing, None)
     carry, episode, metrics = loop.play_and_learn(job, carry, draw, planned, None)
     agent = job.agent
-    if isinstance(agent.values.radius, Tuned) and isinstance(agent.costs.radius, Tuned) and agent.known_safe is None:
+    radii = cast(Counts, agent.values).radius, cast(CountCosts, agent.costs).radius
+    if all(isinstance(radius, Tuned) for radius in radii) and agent.known_safe is None:
         fitted = refitted(agent, carry.agent, fitted, episode)
     else:
         fitted = algorithm.fit_models(agent, carry.agent)
@@ -246,4 +252,4 @@ def scan_seeds(
     job: Job, carries: Carry, seeds: UInt32[Array, " n"], count: Int[Array, ""], capacity: int
 ) -> tuple[Carry, Metrics]:
     """`scan` for many seeds, one after another."""
-    return lax.map(lambda row: scan(job, *row, count, capacity), (carries, seeds))
+    return lax.map(lambda row: scan(job, row[0], row[1], count, capacity), (carries, seeds))

@@ -77,21 +77,19 @@ def _rounded(states: int, most: int) -> int:
 def best_spans(needed: np.ndarray) -> tuple[Span, ...]:
     """At most `MOST_SPANS` spans with the least number of planned states, where step h needs at least needed[h]."""
     H = len(needed)
-    stops = np.arange(1, H + 1)
     # cost[s, stop]: the least cost of the steps before `stop` in s spans; cut[s, stop]: where the last of them begins
     cost, cut = np.full((MOST_SPANS + 1, H + 1), np.inf), np.zeros((MOST_SPANS + 1, H + 1), int)
     cost[0, 0] = 0
     for spans in range(1, MOST_SPANS + 1):
-        for stop in stops:
-            begin = np.arange(stop)
-            total = cost[spans - 1, :stop] + (stop - begin) * needed[stop - 1] + SPAN_COST
+        for stop in range(1, H + 1):
+            total = cost[spans - 1, :stop] + (stop - np.arange(stop)) * needed[stop - 1] + SPAN_COST
             cut[spans, stop] = int(total.argmin())
             cost[spans, stop] = total[cut[spans, stop]]
-    spans, stop, chosen = int(cost[:, H].argmin()), H, []
-    while stop:
-        begin = int(cut[spans, stop])
-        chosen.append(Span(begin, stop, int(needed[stop - 1])))
-        spans, stop = spans - 1, begin
+    left, end, chosen = int(cost[:, H].argmin()), H, []
+    while end:
+        begin = int(cut[left, end])
+        chosen.append(Span(begin, end, int(needed[end - 1])))
+        left, end = left - 1, begin
     return tuple(reversed(chosen))
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -117,7 +117,7 @@ def scaled_costs(g: np.ndarray, scale: np.ndarray) -> np.ndarray:
     return np.where((g > 0) & (quotient < tiny), tiny, quotient)
 
 
-def where_possible(P: np.ndarray, seen: np.ndarray) -> np.ndarray:
+def where_possible(P: Any, seen: np.ndarray) -> np.ndarray:
     """What is seen on arrival, 0 at states that cannot follow at any step; the step axis of both leads."""
     return np.where((P > 0).any(0), seen, 0.0)
 
