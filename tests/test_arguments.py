@@ -102,6 +102,10 @@ CALLS = {
         lambda **given: problem(P=es.Factored(**given)),
         {"phi": np.ones((S, A, 2)) / 2, "mu": np.ones((2, S)) / S},
     ),
+    "Successors": (
+        lambda **given: problem(P=es.Successors(**given)),
+        {"states": np.zeros((S, A, 2), int), "probabilities": np.full((S, A, 2), 0.5)},
+    ),
     "Grid": (lambda **given: problem(grid=Grid(**given)), {"rows": ("abc",), "heights": np.zeros((1, 3))}),
     "check": (LAKE.check, {"cap": 100.0}),
     "describe": (LAKE.describe, {"x": 0}),

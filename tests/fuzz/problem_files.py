@@ -156,6 +156,10 @@ def arrays_of_a_problem(bench: Bench) -> dict[str, Any]:
         arrays |= {"phi": phi / phi.sum(-1, keepdims=True), "mu": mu / mu.sum(-1, keepdims=True)}
         if bench.chance(0.8):
             del arrays["P"]
+    elif bench.chance(0.3):
+        arrays |= {"successors": np.broadcast_to(rng.permutation(S), (S, A, S)).copy(), "probabilities": P}
+        if bench.chance(0.8):
+            del arrays["P"]
     optional = {
         "reward_sigma": np.array(0.1), "cost_sigma": np.array(0.1), "features": rng.random((S, A, 2)),
         "exempt": np.zeros(S, bool),

@@ -67,9 +67,9 @@ def valid_calls(bench: Bench) -> dict[str, Callable[[], Call]]:
             {"phi": np.ones((2, 1, 1)), "mu": np.full((1, 2), 0.5)},
         ),
         "Successors": lambda: (
-            lambda **k: es.FiniteCMDP(es.Successors(**k), np.zeros((2, 1)), -np.ones((2, 1))),
+            lambda **k: es.FiniteCMDP(es.Successors(**k), np.zeros((2, 1)), -np.ones((2, 1))).check(),
             (),
-            {"states": np.zeros((2, 1, 1), int), "probabilities": np.ones((2, 1, 1))},
+            {"states": np.array([[[0, 1]], [[1, 1]]]), "probabilities": np.full((2, 1, 2), 0.5)},
         ),
         "Known": lambda: (
             lambda **k: _with(known=es.Known(**k)),
