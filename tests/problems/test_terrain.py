@@ -20,6 +20,7 @@ from everystep.mdp.arrays import save_problem
 from everystep.mdp.cmdp import Grid
 from everystep.mdp.world import step
 from everystep.problems import load, terrain, terrain_from
+from everystep.problems.grids import landing_cells, steps_to
 from everystep.problems.terrain import covariance_root
 
 LEFT, DOWN, RIGHT, UP = range(4)
@@ -538,3 +539,21 @@ def test_level_ground_can_be_drawn():
     np.testing.assert_array_equal(image.get_array(), np.full((2, 2), 7.0))
     assert [text.get_text() for text in axes.texts] == ["S", "G"]
     assert not axes.collections  # level ground has no contours
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("at_most", [0, 1, 4, np.inf])
+def test_routes_to_one_goal_are_those_to_many_goals_at_once(at_most):
+    rng = np.random.default_rng(6)
+    for _ in range(20):
+        landing = landing_cells(rng.random(rng.integers(1, 8, 2)) < 0.3)
+        goals = rng.random((len(landing), 2)) < rng.choice([0, 0.1, 0.5])
+        both = steps_to(goals, landing, at_most)
+        for n in (0, 1):
+            np.testing.assert_array_equal(steps_to(goals[:, n], landing, at_most), both[:, n])
+
+
+@pytest.mark.quick
+def test_routes_in_a_long_corridor_are_found():
+    corridor = landing_cells(np.zeros((1, 100_000), bool))
+    np.testing.assert_array_equal(steps_to(np.arange(100_000) == 99_999, corridor), np.arange(100_000)[::-1])

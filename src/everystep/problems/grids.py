@@ -51,6 +51,8 @@ def steps_to(goal: np.ndarray, landing: np.ndarray, at_most: float = np.inf) -> 
 
     `goal` is (S,), or (S, n) for n sets of goals; the result has the same shape.
     """
+    if goal.size == len(landing):
+        return _steps_to_one(goal.reshape(-1), landing, at_most).reshape(goal.shape)
     near = goal
     steps = np.where(goal, 0.0, np.inf)
     ring = 1
@@ -61,6 +63,23 @@ def steps_to(goal: np.ndarray, landing: np.ndarray, at_most: float = np.inf) -> 
             break
         steps[new] = ring
         near, ring = nearer, ring + 1
+    return steps
+
+
+def _steps_to_one(goal: np.ndarray, landing: np.ndarray, at_most: float) -> np.ndarray:
+    """`steps_to` one set of goals, (S,): each cell is visited once, so that a long corridor takes linear time."""
+    order = np.argsort(landing, axis=None, kind="stable")
+    source = order // landing.shape[1]  # the cells that lead to cell 0, to cell 1, ...
+    first = np.searchsorted(landing.reshape(-1)[order], np.arange(len(landing) + 1))  # where those of each cell begin
+    steps = np.where(goal, 0.0, np.inf)
+    ring, latest = 1, np.flatnonzero(goal)
+    while len(latest) and ring <= at_most:
+        count = first[latest + 1] - first[latest]
+        place = np.repeat(first[latest] - np.cumsum(count) + count, count) + np.arange(count.sum())
+        cells = np.unique(source[place])
+        latest = cells[np.isinf(steps[cells])]
+        steps[latest] = ring
+        ring += 1
     return steps
 
 
