@@ -70,7 +70,7 @@ def test_a_run_of_more_than_an_hour_says_so_once(episodes, said):
     clock, stream = Clock(), io.StringIO()
     with progress._lines(SPEC, stream, clock) as show:
         show(ChunkReport("lsvi", 1))
-        clock.now = 3.0
+        clock.now = 2.5
         show(ChunkReport("lsvi", 0.5))  # too early
         assert stream.getvalue() == ""
         clock.now = 20.0

@@ -23,6 +23,7 @@ class Case:
     own       exceptions that the input itself raises, which may come back out of the library
     statuses  other statuses than 0 and 2 with which it may end
     any_words whether other programs may add words to standard error, such as Python's about a variable
+    mute      whether standard error is closed, so that no error can be read
     """
 
     words: Sequence[str] = ()
@@ -34,6 +35,7 @@ class Case:
     own: tuple[type[BaseException], ...] = ()
     statuses: Sequence[int] = ()
     any_words: bool = False
+    mute: bool = False
 
 
 @dataclass

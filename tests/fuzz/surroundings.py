@@ -59,6 +59,7 @@ def surroundings(bench: Bench) -> Case:
     output: int | None = None
     stop: tuple[signal.Signals, float] | None = None
     gone: str | None = None
+    mute = False
     if how == "variables":
         for chosen in bench.some(VARIABLES, 2):
             environment |= chosen
@@ -66,6 +67,7 @@ def surroundings(bench: Bench) -> Case:
         output = os.open("/dev/full", os.O_WRONLY) if Path("/dev/full").exists() else None
     elif how == "closed":
         number = int(bench.pick((0, 1, 2)))
+        mute = number == 2
         before.append(lambda: os.close(number))
     elif how == "reader gone":
         reading, output = os.pipe()
@@ -108,4 +110,5 @@ def surroundings(bench: Bench) -> Case:
         call=call, shown=f"{' '.join(words)}, {how} {changed or stop or ''}", written=["new", "run"],
         kept=["new", "run"] if how in ("few files", "small disk", "signal", "full", "closed") else [],
         statuses=(130, 143) if stop is not None else (), any_words=how in ("variables", "closed", "few files"),
+        mute=mute,
     )  # fmt: skip

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from everystep.experiments.config import EngineChoice
     from everystep.experiments.engines.ray import Cluster
 
-PATIENCE, AGAIN = 4.0, 30.0  # seconds of silence before the first note, and between notes
+PATIENCE, AGAIN = 2.0, 30.0  # seconds of silence before the first note, and between notes
 
 
 def split_names(text: str) -> list[str]:
@@ -128,10 +128,14 @@ def progress_bar(total: int) -> Iterator[Callable[[int], None]]:
     """A progress bar of episodes with the remaining time; now and again a line if standard error is no terminal."""
     from tqdm import tqdm
 
+    from everystep.experiments.progress import size
+
     done = 0
     seen = sys.stderr.isatty()
     with (
-        tqdm(total=total, unit=" episodes", unit_scale=True, disable=not seen, leave=False) as progress,
+        tqdm(
+            total=total, unit=" episodes", unit_scale=True, disable=not seen, leave=False, **size(sys.stderr)
+        ) as progress,
         nullcontext() if seen else announced(lambda: f"{done / max(total, 1):.0%} of {total:,} episodes"),
     ):
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -17,7 +18,8 @@ from everystep.experiments import run_folder, tables
 from everystep.experiments.estimate import duration
 from everystep.experiments.runner import ChunkReport, OnChunk
 
-SOON, EVERY = 5.0, 30.0  # seconds before the first line in a log, and between lines
+USUAL_SIZE = {"ncols": 80, "nrows": 24}
+SOON, EVERY = 3.0, 30.0  # seconds before the first line in a log, and between lines
 REFRESH = 0.1  # and between updates of a bar
 TICK = 1.0  # and at most, so that a terminal is never silent while something is compiled or drawn
 SETTLED, WINDOW = 2.0, 10.0  # seconds after the first report before a speed is told, and over which it is measured
@@ -95,7 +97,7 @@ def _bars(spec: Mapping[str, Any], stream: TextIO) -> Iterator[OnChunk]:
     counter, lock = Counter(spec), threading.Lock()
     shape = "{l_bar}{bar}| {n_fmt}/{total_fmt}{unit} [{elapsed}{postfix}]"  # the time left is that of the counter
     options: dict[str, Any] = {"leave": False, "file": stream, "mininterval": REFRESH, "miniters": 1}
-    options["bar_format"] = shape
+    options |= {"bar_format": shape, **size(stream)}
     with (
         tqdm(total=counter.agents, unit=" agents", position=0, **options) as agents,
         tqdm(total=counter.total, unit=" episodes", unit_scale=True, position=1, **options) as episodes,
@@ -116,6 +118,14 @@ def _bars(spec: Mapping[str, Any], stream: TextIO) -> Iterator[OnChunk]:
                     agents.update(counter.agents_done - agents.n)
 
         yield show
+
+
+def size(stream: TextIO) -> dict[str, int]:
+    """Options of bars on a terminal that does not tell its size, where they would be invisible; else none."""
+    try:
+        return {} if os.get_terminal_size(stream.fileno()).columns else USUAL_SIZE
+    except (OSError, ValueError):  # no terminal
+        return {}
 
 
 @contextmanager

@@ -33,6 +33,7 @@ BATCH = 2  # seeds in one compiled call on a CPU: larger ones are 4 % faster, bu
 SHARE = 0.4  # of a device's free memory for a batch: its state, that of the next chunk, and what is recorded
 PIECE = 2.0  # seconds of computation, about, after which a run can be seen, stored and stopped
 EXPECTED = 1e-8  # seconds for each (h, x, a) of an episode, until it is measured
+AHEAD = 4  # batches that wait for each core
 T = TypeVar("T")
 _pace: dict[Hashable, float] = {}  # seconds of an episode of a batch, as measured last, by what is compiled
 
@@ -178,9 +179,15 @@ def run_all(
     stop = threading.Event()
     running: list[Future[T]] = []
 
+    failed = threading.Event()
+
     def in_double(batch: Batch) -> T:
-        with jax.enable_x64(True):  # the setting belongs to the thread
-            return run_batch(batch, stop)
+        try:
+            with jax.enable_x64(True):  # the setting belongs to the thread
+                return run_batch(batch, stop)
+        except BaseException:
+            failed.set()
+            raise
 
     def compiled(batch: Batch) -> None:
         with jax.enable_x64(True):
@@ -195,9 +202,14 @@ def run_all(
         ready_when = {
             structure: pool.submit(compiled, one_of_each[structure]) for structure in dict.fromkeys(structures)
         }
+        slots = threading.Semaphore(AHEAD * workers())  # so that a stop need not cancel a million batches
         for batch, structure in zip(batches, structures, strict=True):
             ready_when[structure].result()
+            slots.acquire()
             running.append(pool.submit(in_double, batch))
+            running[-1].add_done_callback(lambda future: slots.release())
+            if failed.is_set():
+                break
         results = [future.result() for future in running]
     except BaseException:
         stop.set()
