@@ -66,11 +66,12 @@ def test_the_speed_is_that_of_the_last_seconds():
 
 
 @pytest.mark.parametrize(("episodes", "said"), [(25, ""), (15, "note: this run takes about 78 min more")])
-def test_a_run_of_more_than_an_hour_says_so_once(episodes, said):
+def test_a_run_of_more_than_an_hour_says_so_once(episodes, said, monkeypatch):
+    monkeypatch.setattr(progress, "SOON", 5.0)
     clock, stream = Clock(), io.StringIO()
     with progress._lines(SPEC, stream, clock) as show:
         show(ChunkReport("lsvi", 1))
-        clock.now = 2.5
+        clock.now = 3.0
         show(ChunkReport("lsvi", 0.5))  # too early
         assert stream.getvalue() == ""
         clock.now = 20.0
