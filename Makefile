@@ -76,6 +76,7 @@ soak: .venv/installed
 bench: .venv/benched .venv-peers/installed
 	$(BIN)/python benchmarks/lake.py
 	$(BIN)/python benchmarks/dense.py
+	$(BIN)/python benchmarks/large.py
 	$(BIN)/python benchmarks/stored.py --figure docs/figures/stored.png
 	$(BIN)/python benchmarks/gp.py
 	$(BIN)/python benchmarks/switching.py

@@ -3,9 +3,11 @@
 import re
 
 import pytest
+from matplotlib.figure import Figure
 
 from everystep.cli import main
-from everystep.experiments import experiment
+from everystep.experiments import experiment, figures
+from everystep.mdp.cmdp import Grid
 from everystep.problems import from_map
 
 CURVES = ["learning", "regret", "heatmap"]
@@ -41,6 +43,21 @@ def test_an_svg_needs_neither_pixels_nor_fonts(paper, name):
     content = (paper / f"{name}.svg").read_text(encoding="utf-8")
     assert "<image" not in content
     assert "<text" not in content  # words are outlines
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("fill", [True, False])
+def test_a_large_map_is_one_image_with_two_letters(fill):
+    side = figures.LARGE + 1
+    rows = ("S" + "F" * (side - 1), *["FH" * (side // 2) + "#"] * (side - 2), "F" * (side - 1) + "G")
+    axes = Figure().subplots()
+    figures.cells(axes, Grid(rows), fill)
+    assert [len(axes.images), len(axes.patches)] == [1, 0]
+    assert {text.get_text(): text.get_position() for text in axes.texts} == {"S": (0, 0), "G": (side - 1, side - 1)}
+    pixels, (hazard, wall) = axes.images[0].get_array(), (figures.CELLS["H"], figures.CELLS["#"])
+    assert (pixels[1, 1] == figures.to_rgba(hazard if fill else (0, 0, 0, 0))).all()
+    assert (pixels[1, -1] == figures.to_rgba(wall)).all()
+    assert (axes.get_xlim(), axes.get_ylim()) == ((-0.5, side - 0.5), (side - 0.5, -0.5))
 
 
 def test_a_style_nobody_knows_is_refused(tmp_path, capsys):

@@ -243,6 +243,13 @@ def test_a_page_that_cannot_be_written_is_refused(folder):
         report.write(folder, no_bar, folder / "nowhere" / "page.html", player=False)
 
 
+def test_a_problem_whose_frames_are_too_large_has_no_player(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "MOST_BYTES", 1000)
+    text = report.write(folder, no_bar, tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "There is no player and no price chart, because 12 frames for 12 states and 8 steps would take" in text
+    assert json.loads(text.split('id="content">')[1].split("</script>")[0])["films"] == {}
+
+
 def test_sixty_four_seeds_of_three_agents_fit_in_15_megabytes(tmp_path):
     rng, K = np.random.default_rng(0), 1000
     prepared = experiment.prepare(frozen_lake(), ["lsvi-ae", "lsvi", "lsvi-primal"], K, 64)

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap, LogNorm
+from matplotlib.collections import PatchCollection
+from matplotlib.colors import LinearSegmentedColormap, LogNorm, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.patheffects import Normal, Stroke
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 SPARE = (("#CC79A7", "-"), ("#E69F00", "-."), ("#56B4E9", "-"), ("#000000", ":"))
 INK, FAINT = "#222222", "#888888"
 CELLS = {"H": "#C9453B", "G": "#3C8D5A", "S": "#F0C75E", "#": "#4A4A4A"}
+ICE = "#EAF2F8"
+LARGE = 40  # cells a side beyond which a map is drawn as pixels: letters would overlap, and files would be megabytes
 # One hue whose lightness falls evenly from CIELAB 97 to 62: words and lines in INK stay legible on all of it.
 EARTH = LinearSegmentedColormap.from_list("earth", ["#FBF6EA", "#E5D4B3", "#CDB283", "#B1925B"])
 STYLE: dict[str, Any] = {
@@ -327,29 +330,51 @@ def reference(axes: Axes, value: float, name: str) -> None:
 
 
 def cells(axes: Axes, grid: Grid, fill: bool, in_lines: bool = False) -> None:
-    """Draw the cells of a map: letters on S, G and H, filled or outlined; heights as a background where it has them."""
+    """Draw the cells of a map: letters on S, G and H, filled or outlined; heights as a background where it has them.
+
+    On a `LARGE` map hazards have no letters.
+    """
     height, width = len(grid.rows), grid.width
     if grid.heights is not None:
         ground(axes, grid.heights, fill, in_lines)
+    large = max(height, width) > LARGE
+    if large:
+        _small_cells(axes, grid, fill)
     for i, row in enumerate(grid.rows):
         for j, letter in enumerate(row):
             special = letter in CELLS
-            if special or (fill and grid.heights is None):
-                colour = CELLS[letter] if special else "#EAF2F8"
+            if not large and (special or (fill and grid.heights is None)):
+                colour = CELLS[letter] if special else ICE
                 face = colour if fill or letter == "#" else "none"
                 edge = "white" if fill else colour
                 box = Rectangle((j - 0.46, i - 0.46), 0.92, 0.92, facecolor=face, edgecolor=edge, linewidth=1.4)
                 axes.add_patch(box)
-            if letter in "SGH":
+            if letter in ("SG" if large else "SGH"):
                 axes.text(j, i, letter, ha="center", va="center", color=INK, weight="bold", path_effects=HALO, zorder=4)
     axes.set(xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5), xticks=[], yticks=[], aspect="equal")
     for spine in axes.spines.values():
         spine.set_visible(False)
 
 
+def _small_cells(axes: Axes, grid: Grid, fill: bool) -> None:
+    """Draw the cells of a large map: as one image, or as thin outlines of the special ones (walls are filled)."""
+    letters = np.array([list(row) for row in grid.rows])
+    pixels = np.zeros((*letters.shape, 4))  # transparent
+    if fill and grid.heights is None:
+        pixels[:] = to_rgba(ICE)
+    for letter, colour in CELLS.items():
+        here = letters == letter
+        if fill or letter == "#":
+            pixels[here] = to_rgba(colour)
+        else:
+            boxes = [Rectangle((j - 0.46, i - 0.46), 0.92, 0.92) for i, j in zip(*here.nonzero(), strict=True)]
+            axes.add_collection(PatchCollection(boxes, facecolor="none", edgecolor=colour, linewidth=0.3))
+    axes.imshow(pixels, interpolation="nearest")
+
+
 def shades(axes: Axes, numbers: np.ndarray, in_lines: bool, **look: Any) -> Any:
-    """Draw numbers as shades of cells: as pixels, or as vector graphics."""
-    if not in_lines:
+    """Draw numbers as shades of cells: as pixels, or as vector graphics unless there are many."""
+    if not in_lines or max(numbers.shape) > LARGE:
         return axes.imshow(numbers, **look)
     edges = [np.arange(n + 1) - 0.5 for n in numbers.shape]
     return axes.pcolormesh(edges[1], edges[0], numbers, edgecolors="face", linewidth=0.4, **look)

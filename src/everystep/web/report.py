@@ -29,6 +29,7 @@ COLUMNS = ("return", "value", "regret", "violation", "planned")
 FRAMES = 120  # the largest number in the player
 BYTES_OF_FRAMES = 5 * 2**20  # of all agents together
 FEWEST_FRAMES = 12
+MOST_BYTES = 4 * BYTES_OF_FRAMES  # if the fewest frames take more, the page has none
 VIOLATIONS = 5_000  # the largest number of unsafe steps that the player marks for one agent
 
 Bar = Callable[[int], AbstractContextManager[Callable[[int], None]]]
@@ -211,6 +212,8 @@ def _certificate_rows(summary: Mapping[str, Any], looks: list[dict[str, str]]) -
 def run_first_seed(run: rerun.Run, bar: Bar) -> FirstSeed:
     """Run the first seed of every agent again and record frames."""
     K, labels = run.spec["episodes"], [agent["label"] for agent in run.spec["agents"]]
+    if (takes := FEWEST_FRAMES * len(labels) * _bytes_of_a_frame(run.problem)) > MOST_BYTES:
+        return FirstSeed({}, [_too_large(run.problem, takes)])
     try:
         again = run.again(1)
         when = watch.moments(K, _frames_at_most(run.problem, len(labels)))
@@ -241,8 +244,19 @@ def _film(
 
 
 def _frames_at_most(problem: FiniteCMDP, agents: int) -> int:
-    bytes_of_one = 4 * (problem.horizon + problem.actions) * problem.states / 3 + 5 * problem.states
-    return int(np.clip(BYTES_OF_FRAMES / (agents * bytes_of_one), FEWEST_FRAMES, FRAMES))
+    return int(np.clip(BYTES_OF_FRAMES / (agents * _bytes_of_a_frame(problem)), FEWEST_FRAMES, FRAMES))
+
+
+def _bytes_of_a_frame(problem: FiniteCMDP) -> float:
+    """Of one agent: plan and labels in base64, and visits."""
+    return 4 * (problem.horizon + problem.actions) * problem.states / 3 + 5 * problem.states
+
+
+def _too_large(problem: FiniteCMDP, takes: float) -> str:
+    return (
+        f"There is no player and no price chart, because {FEWEST_FRAMES} frames for {problem.states:,} states "
+        f"and {problem.horizon:,} steps would take {takes / 1e6:,.0f} MB."
+    )
 
 
 def _with_few_marks(frames: list[watch.Frame]) -> list[watch.Frame]:
