@@ -26,6 +26,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from tokenize import TokenError  # of a header of an array, in Python 3.12
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -452,7 +453,7 @@ def read_npz(path: str | Path, wanted: Callable[[str], bool]) -> dict[str, np.nd
         if "allow_pickle" not in str(error):
             raise broken from None
         raise EverystepError("it holds Python objects, which are never unpickled. Save plain number arrays.") from None
-    except (OSError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error):
+    except (OSError, EOFError, KeyError, RuntimeError, SyntaxError, zipfile.BadZipFile, zlib.error, TokenError):
         raise broken from None
 
 
