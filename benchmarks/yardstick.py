@@ -38,6 +38,7 @@ class Lake(NamedTuple):
     cumulative: np.ndarray  # (S, A, J)
     means: np.ndarray  # (S, A, 2): r, max(g, 0)
     reward_seen: np.ndarray  # (S, A, J)
+    reward_learnt: np.ndarray  # (S, A, J), in units of the range of rewards
     g: np.ndarray  # (S, A)
     start: int
     horizon: int
@@ -63,8 +64,9 @@ def lake(problem) -> Lake:
     means = np.stack([world.r[0].T, np.maximum(world.g[0, 0].T, 0)], -1)
     listed = (states_first(array[0]) for array in (world.P, world.cumulative))
     seen, g = states_first(world.reward_seen[0]), states_first(world.g[0, 0])
+    learnt = seen if world.units is None else states_first(world.units.reward_seen[0])
     successors = states_first(world.successors).astype(np.int64)
-    return Lake(successors, *listed, means, seen, g, int(world.start[0]), problem.horizon)
+    return Lake(successors, *listed, means, seen, learnt, g, int(world.start[0]), problem.horizon)
 
 
 @njit(inline="always")
@@ -94,7 +96,7 @@ def compiled(actions: int | None, successors: int | None):
     @njit(error_model="numpy", fastmath={"contract"})  # multiply-adds may fuse, as XLA's do; nothing is reordered
     def run(lake, knobs, u, words):
         """All episodes of one seed from given draws: the columns (K, 6), and how often each state was visited."""
-        succ, P, cumulative, means, reward_seen, g, start, H = lake
+        succ, P, cumulative, means, reward_seen, reward_learnt, g, start, H = lake
         beta, lam, beta_cost, lam_cost, cap = knobs
         S, K = len(succ), len(words)
         A = P.shape[1] if actions is None else actions
@@ -164,7 +166,7 @@ def compiled(actions: int | None, successors: int | None):
                     j += 1
                 reward, cost = reward_seen[x, a, j], g[x, a]
                 N[a, j, x] += 1
-                rewards[a, x] += reward
+                rewards[a, x] += reward_learnt[x, a, j]
                 visits[a, x] += 1
                 costs[a, x] += cost
                 seen[x] += 1
