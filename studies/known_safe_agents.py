@@ -64,7 +64,7 @@ def at_the_end(problem: es.FiniteCMDP, agent: es.agents.Recipe, episodes: int, s
             carry, _ = loop.scan_seeds(job, carry, numbers, count, loop.CHUNK, False)
         for seed in range(seeds):
             state = jax.tree.map(lambda leaf, seed=seed: leaf[seed], carry.agent)
-            planned = loop.plan_anew(built.agent, world, state, ties(jnp.uint32(seed), sizes.horizon, sizes.states))
+            planned = loop.new_plan(built.agent, world, state, ties(jnp.uint32(seed), sizes.horizon, sizes.states))
             values.append(float(planned.V[problem.start[0]]))
             actions = np.asarray(planned.plan.actions)
             triples = successors.table_at(problem.P, problem.cost_on_arrival)[0, 0] <= 0
