@@ -51,7 +51,7 @@ def text(problem: FiniteCMDP, now: Moment) -> str:
     if problem.grid is not None:
         cells = _letters(problem.grid)
         width = problem.grid.width
-        mark = lambda i, j: "[{}]" if i * width + j == now.x else " {} "
+        mark = lambda i, j: "[{}]" if i * width + j == problem.grid.cell(now.x) else " {} "
         rows = ["".join(mark(i, j).format(cell) for j, cell in enumerate(row)) for i, row in enumerate(cells)]
         return "\n".join([words, *rows]) + "\n"
     worst = _constraints(problem, now)
@@ -119,7 +119,8 @@ class Picture:
 
     def frame(self, now: Moment) -> np.ndarray:
         self.canvas.restore_region(self.still)
-        place = lambda x: (x % self.width, x // self.width)
+        tile = lambda x: x if self.problem.grid is None else int(self.problem.grid.cell(x))
+        place = lambda x: (tile(x) % self.width, tile(x) // self.width)
         self.trail.set_data(*np.transpose([place(x) for x in now.trail]))
         self.agent.set_center(place(now.x))
         words = caption(self.problem, now)

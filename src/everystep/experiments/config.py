@@ -54,8 +54,6 @@ from everystep.errors import (
 from everystep.experiments import experiment, needs
 from everystep.experiments.experiment import Experiment
 from everystep.mdp.cmdp import FiniteCMDP
-from everystep.problems import terrain_from
-from everystep.problems.terrain import READERS
 
 KEYS = ("episodes", "seeds", "seed0", "certify", "out", "engine", "address", "problems", "agents", "settings")
 ENGINES = ("local", "ray")
@@ -293,20 +291,21 @@ def _problem(file: File, name: str, given: dict[str, Any]) -> FiniteCMDP:
     assert file.path is not None
     beside = file.path.parent / name
     registered = problems.REGISTERED.get(name)
-    make: Any = registered.make if registered else terrain_from if beside.suffix in READERS else None
+    from_file = None if registered else problems.FROM_FILES.get(beside.suffix)
+    make: Any = registered.make if registered else from_file
     of_files = ["horizon", "scale"] if beside.suffix == ".npz" else ["horizon"]
     allowed = of_files if make is None else list(inspect.signature(make).parameters)
     if make is None and beside.suffix not in (".txt", ".npz"):
         raise file.wrong(name, str(unknown("problem", name, problems.REGISTERED, "`everystep list` shows all.")))
     for key in given:
-        if key not in allowed or (make is terrain_from and key == allowed[0]):
+        if key not in allowed or (from_file is not None and key == allowed[0]):
             raise file.wrong(key, str(unknown(f"parameter of {name}", key, allowed, f"It has {', '.join(allowed)}.")))
     if "horizon" in given:
         given["horizon"] = file.whole("horizon", given["horizon"])
     try:
         if make is None:
             return problems.load(str(beside), given.get("horizon"), given.get("scale"))
-        return make(**given) if make is not terrain_from else terrain_from(beside, **given)
+        return make(**given) if from_file is None else from_file(beside, **given)
     except EverystepError as error:
         raise file.wrong(_named(error, given, name), f"problem {name}: {error}" if given else str(error)) from None
     except Exception as error:  # of a problem that does not check its parameters

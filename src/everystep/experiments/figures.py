@@ -188,7 +188,8 @@ def lake_map(problem: FiniteCMDP, page: Page = SCREEN) -> Figure:
     axes = figure.subplots()
     cells(axes, problem.grid, fill=True, in_lines=page is not SCREEN)
     best = planner.solve(problem)
-    path = [(x % width, x // width) for x in planner.most_likely_states(problem, best)]
+    cells_of_path = problem.grid.cell(np.array(planner.most_likely_states(problem, best)))
+    path = [(x % width, x // width) for x in cells_of_path]
     axes.plot(*np.transpose(path), color=INK, linewidth=2, zorder=1.5, solid_capstyle="round")
     shade = "" if problem.grid.heights is None else "; darker = higher"
     worth = f"value {best.value:.3f} in {problem.horizon} steps"
@@ -202,11 +203,11 @@ def heatmap(grid: Grid, visits: Mapping[str, np.ndarray], after: int, seeds: int
     size = (4.3 * len(visits) + 0.9, 4.6) if page is SCREEN else (page.width, 2.7 if narrow else 3.6)
     figure = Figure(figsize=size, layout="constrained")
     panels = figure.subplots(1, len(visits), squeeze=False)[0]
-    norm = LogNorm(vmin=0.1, vmax=max(float(v.max()) for v in visits.values()))
+    counts = {label: grid.by_cell(each) for label, each in visits.items()}
+    norm = LogNorm(vmin=0.1, vmax=max(float(each.max()) for each in counts.values()))
     image = None
-    for axes, (label, counts) in zip(panels, visits.items(), strict=True):
-        shape = (len(grid.rows), grid.width)
-        image = shades(axes, np.maximum(counts.reshape(shape), 0.1), page is not SCREEN, cmap="cividis", norm=norm)
+    for axes, label in zip(panels, counts, strict=True):
+        image = shades(axes, np.maximum(counts[label], 0.1), page is not SCREEN, cmap="cividis", norm=norm)
         cells(axes, grid, fill=False)
         axes.set_title(title(label))
     assert image is not None

@@ -122,6 +122,8 @@ FIELDS = (
         from_file=lambda rows: tuple(str(row) for row in rows.reshape(-1)),
     ),
     ArrayField("heights", "grid.heights", hashed=False),
+    ArrayField("cells", "grid.cells", hashed=False),
+    ArrayField("moves", "grid.moves", hashed=False),
     ArrayField("kernel", "kernel", hashed=False, to_file=np.array, from_file=_text("kernel")),
     ArrayField(
         "linear_costs",

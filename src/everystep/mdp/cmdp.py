@@ -67,17 +67,39 @@ class Noise:
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """The drawing of a problem whose states are cells: its rows of text, state = row * width + column.
+    """The drawing of a problem whose states are cells: its rows of text, cell = row * width + column.
 
     heights: (rows, columns), optional: the shade of each cell.
+    cells:   (S,), optional: the cell of each state, where a state is more than a cell (a cell and a velocity); by
+             default state x is cell x.
+    moves:   (S, A, 2), optional: where each action leads from each state, in cells down and right, where that is more
+             than a step to a neighbour.
     """
 
     rows: tuple[str, ...]
     heights: np.ndarray | None = None
+    cells: np.ndarray | None = None
+    moves: np.ndarray | None = None
 
     @property
     def width(self) -> int:
         return len(self.rows[0])
+
+    @property
+    def size(self) -> int:
+        """The number of cells."""
+        return len(self.rows) * self.width
+
+    def cell(self, x: Any) -> Any:
+        """The cell of a state, or of an array of states."""
+        return x if self.cells is None else self.cells[x]
+
+    def by_cell(self, values: np.ndarray) -> np.ndarray:
+        """(rows, columns): the sum of `values` (S,) over the states of each cell."""
+        shape = (len(self.rows), self.width)
+        if self.cells is None:
+            return values.reshape(shape)
+        return np.bincount(self.cells, values, self.size).reshape(shape)
 
 
 @dataclass(frozen=True, eq=False)

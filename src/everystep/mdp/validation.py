@@ -50,7 +50,7 @@ def normalise(problem: FiniteCMDP, put: Callable[[str, Any], None]) -> None:
     put("scale", _scale(problem, problem.scale))
     put("coordinates", {name: _coordinate(problem, name, given) for name, given in problem.coordinates.items()})
     if problem.grid is not None:
-        _check_grid(problem.grid, problem.states)
+        _check_grid(problem.grid, problem.states, problem.actions)
 
 
 def numbers(name: str, value: Any) -> np.ndarray:
@@ -340,12 +340,28 @@ def _coordinate(problem: FiniteCMDP, name: str, given: Any) -> np.ndarray:
     return array
 
 
-def _check_grid(grid: Grid, states: int) -> None:
+def _check_grid(grid: Grid, states: int, actions: int) -> None:
     if not isinstance(grid, Grid):
         raise EverystepError(f"grid is {shown(grid)}; give Grid(rows).")
     _texts("rows", grid.rows, None)
-    if {len(row) * len(grid.rows) for row in grid.rows} != {states}:
+    sizes = {len(row) * len(grid.rows) for row in grid.rows}
+    if grid.cells is None and sizes != {states}:
         raise EverystepError(f"rows draw {shown(grid.rows)}; give equally long rows with {states} cells in total.")
+    if grid.cells is not None:
+        cells = numbers_or_integers("cells", grid.cells)
+        if len(sizes) != 1 or 0 in sizes:
+            raise EverystepError(f"rows draw {shown(grid.rows)}; give equally long rows.")
+        if cells.shape != (states,) or cells.dtype.kind not in "iu" or cells.min() < 0 or cells.max() >= max(sizes):
+            raise EverystepError(
+                f"cells have shape {cells.shape} and type {cells.dtype}; give {states} whole numbers from 0 to "
+                f"{max(sizes) - 1}, the cell of each state."
+            )
+    if grid.moves is not None:
+        moves = numbers("moves", grid.moves)
+        if moves.shape != (states, actions, 2) or not np.isfinite(moves).all():
+            raise EverystepError(
+                f"moves have shape {moves.shape}; give finite numbers ({states}, {actions}, 2), down and right."
+            )
     if grid.heights is None:
         return
     heights = numbers("heights", grid.heights)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from everystep.errors import LARGEST_TEXT, EverystepError, check_openable, path_from, unknown
+from everystep.errors import EverystepError, check_openable, path_from, unknown
 from everystep.files import name_from
 from everystep.mdp.arrays import read_problem as from_arrays
 from everystep.mdp.cmdp import FiniteCMDP
+from everystep.problems.grids import read_map
 from everystep.problems.registry import REGISTERED, Comparison, import_entry_points, register
 
 # isort: off
@@ -20,9 +22,12 @@ from everystep.problems.hard_instance import hard_instance
 from everystep.problems.bandit import bandit, bandit_continuum
 from everystep.problems.streaming import streaming
 from everystep.problems.robot_map import robot_map
+from everystep.problems.racetrack import racetrack, racetrack_from
 # isort: on
 
-FILES = f"a map (.txt), arrays (.npz) or heights ({', '.join(READERS)})"
+FILES = f"a map (.txt), a racetrack (.track), arrays (.npz) or heights ({', '.join(READERS)})"
+# What makes a problem of a file, by its ending; the first parameter is the path.
+FROM_FILES: dict[str, Callable[..., FiniteCMDP]] = {".track": racetrack} | dict.fromkeys(READERS, terrain_from)
 
 __all__ = [
     "REGISTERED",
@@ -35,6 +40,8 @@ __all__ = [
     "hard_instance",
     "linear",
     "load",
+    "racetrack",
+    "racetrack_from",
     "random_lake",
     "register",
     "robot_map",
@@ -51,27 +58,18 @@ def load(name: str, horizon: int | None = None, scale: Any = None) -> FiniteCMDP
     name = str(name)
     if name in REGISTERED:
         return _registered(name, horizon)
-    if path.suffix in READERS:
-        return terrain_from(path) if horizon is None else terrain_from(path, horizon=horizon)
+    if path.suffix in FROM_FILES:
+        make = FROM_FILES[path.suffix]
+        return make(path) if horizon is None else make(path, horizon=horizon)
     if path.suffix not in (".txt", ".npz"):
         raise unknown("problem", name, REGISTERED, f"`everystep list` shows all; a file must be {FILES}.")
     try:
-        check_openable(path, LARGEST_TEXT if path.suffix == ".txt" else None)
+        if path.suffix == ".txt":
+            return from_map(read_map(path), horizon=15 if horizon is None else horizon, name=name_from(path))
+        check_openable(path)
     except EverystepError as error:
         raise EverystepError(f"problem '{name}': {error}") from None
-    if path.suffix == ".npz":
-        return from_arrays(path, horizon, scale)
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise EverystepError(
-            f"problem '{name}': the file cannot be read as text. Give a map with one row per line."
-        ) from None
-    rows = [line.rstrip("\r") for line in text.rstrip("\n").split("\n")]
-    try:
-        return from_map(rows, horizon=15 if horizon is None else horizon, name=name_from(path))
-    except EverystepError as error:
-        raise EverystepError(f"problem '{name}': {error}") from None
+    return from_arrays(path, horizon, scale)
 
 
 def _registered(name: str, horizon: int | None) -> FiniteCMDP:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from everystep.errors import EverystepError, listed, real_number, seed_number, shown, whole_number
+from everystep.errors import EverystepError, real_number, seed_number, shown, whole_number
 from everystep.mdp import memory
 from everystep.mdp.cmdp import FiniteCMDP, Grid, Noise
 from everystep.problems.grids import (
@@ -17,10 +17,11 @@ from everystep.problems.grids import (
     SPARE,
     STEP_REWARD,
     cell_name,
-    check_equally_long,
+    check_letters,
     entering_rewards,
     grid_coordinates,
     landing_cells,
+    map_rows,
     slippery_moves,
     steps_to,
 )
@@ -79,7 +80,7 @@ def from_map(
     +1 when the agent lands on a hazard and -1 otherwise, so that g = 2 P(hit) - 1. A move slips with probability
     `slip`, half of it to each side.
     """
-    rows = _rows(rows)
+    rows = map_rows(rows)
     horizon = whole_number("horizon", horizon)
     slip = real_number("slip", slip, most=1.0)
     _check_rows(rows)
@@ -162,26 +163,8 @@ def random_lake(seed: int, size: int = 10, hazards: float = 0.12, horizon: int =
     )
 
 
-def _rows(given: Any) -> tuple[str, ...]:
-    """The rows of a map, given as one text, as texts, or as lists of letters."""
-    if isinstance(given, str):
-        return tuple(given.rstrip("\n").split("\n"))
-    try:
-        return tuple("".join(row) for row in listed("rows", given))
-    except TypeError:
-        raise EverystepError(f"rows are {shown(given)}; give a text for each row of the map.") from None
-
-
 def _check_rows(rows: tuple[str, ...]) -> None:
-    if not rows or not any(row.strip() for row in rows):
-        raise EverystepError("the map is empty. Draw it as rows of S, F, H, G and #.")
-    check_equally_long(rows)
-    for number, row in enumerate(rows, 1):
-        for column, letter in enumerate(row, 1):
-            if letter not in CELLS:
-                raise EverystepError(f"row {number}, column {column} is '{letter}'. Use S, F or ., H, G and # only.")
-    text = "".join(rows)
-    if text.count("S") != 1:
-        raise EverystepError(f"the map has {text.count('S')} cells S. Give it exactly one start.")
-    if "G" not in text:
-        raise EverystepError("the map has no cell G. Give it a goal.")
+    starts = "".join(rows).count("S")
+    check_letters(rows, CELLS, "S, F or ., H, G and #")
+    if starts != 1:
+        raise EverystepError(f"the map has {starts} cells S. Give it exactly one start.")

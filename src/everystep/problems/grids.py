@@ -7,10 +7,12 @@ that each action aims at: a problem that blocks a move changes `landing` and not
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from everystep.errors import EverystepError
+from everystep.errors import LARGEST_TEXT, EverystepError, check_openable, listed, shown
 from everystep.mdp.cmdp import Successors
 
 ACTIONS = ("left", "down", "right", "up")
@@ -105,3 +107,37 @@ def check_equally_long(rows: Sequence[Sequence[str]]) -> None:
             raise EverystepError(
                 f"row {number} has {len(row)} cells, row 1 has {len(rows[0])}. Make all rows equally long."
             )
+
+
+# --- maps -------------------------------------------------------------------------------------------------------------
+def map_rows(given: Any) -> tuple[str, ...]:
+    """The rows of a map, given as one text, as texts, or as lists of letters."""
+    if isinstance(given, str):
+        return tuple(given.rstrip("\n").split("\n"))
+    try:
+        return tuple("".join(row) for row in listed("rows", given))
+    except TypeError:
+        raise EverystepError(f"rows are {shown(given)}; give a text for each row of the map.") from None
+
+
+def read_map(path: Path) -> tuple[str, ...]:
+    """The rows of a map in a text file."""
+    check_openable(path, LARGEST_TEXT)
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise EverystepError("the file cannot be read as text. Give a map with one row per line.") from None
+    return tuple(line.rstrip("\r") for line in text.rstrip("\n").split("\n"))
+
+
+def check_letters(rows: tuple[str, ...], letters: str, words: str) -> None:
+    """Raise an error unless the rows are equally long, hold these letters only (`words` lists them), and have a G."""
+    if not rows or not any(row.strip() for row in rows):
+        raise EverystepError(f"the map is empty. Draw it as rows of {words.replace('F or .', 'F')}.")
+    check_equally_long(rows)
+    for number, row in enumerate(rows, 1):
+        for column, letter in enumerate(row, 1):
+            if letter not in letters:
+                raise EverystepError(f"row {number}, column {column} is '{letter}'. Use {words} only.")
+    if not any("G" in row for row in rows):
+        raise EverystepError("the map has no cell G. Give it a goal.")
