@@ -6,9 +6,11 @@ The paper's lake and six generated ones together, seeds from 10,000 on: no repor
 map of this sweep. The rule for beta and lam: among the settings with which LSVI-AE ends at 97 % of the safe optimum
 or more and at 0.01 violations per episode or fewer on every map, those whose regret (as a share of the safe optimum,
 averaged over maps) is within 5 % of the smallest, which is what the seeds can distinguish; of these the most
-optimistic about untried actions, the largest beta / sqrt(lam). All agents use the same beta and lam. Costs on a lake
-are observed without noise, so there the cost widths hardly matter; they are varied to show it, and the defaults are in
-the middle of the flat region.
+optimistic about untried actions, the largest beta / sqrt(lam), with which the paper's lake is learnt as well as with
+the widths of 0.2.0 (0.2 and 0.01 for rewards up to 6, so 1/30 and 0.01 here): its final value over 640 seeds is at most
+a standard error of the difference lower. All agents use the same beta and lam. Costs on a lake are observed without
+noise, so there the cost widths hardly matter; they are varied to show it, and the defaults are in the middle of the
+flat region.
 """
 
 from __future__ import annotations
@@ -37,6 +39,8 @@ SHAPE = (len(VALUES["beta"]), len(VALUES["lam"]))
 PAIRS = SHAPE[0] * SHAPE[1]
 CHOSEN_COSTS = {"beta_cost": 0.3, "lam_cost": 0.1}
 EPISODES = 1000
+OF_0_2_0 = {"beta": 1 / 30, "lam": 0.01}
+LAKE_SEEDS = 640
 
 
 def main() -> None:
@@ -49,11 +53,14 @@ def main() -> None:
     with ProcessPoolExecutor(options.jobs, get_context("spawn")) as workers:
         pairs = itertools.product(*VALUES.values())
         rows = list(workers.map(of_setting, [{"beta": beta, "lam": lam, **CHOSEN_COSTS} for beta, lam in pairs]))
-        best = choose(rows)
+        fit = candidates(rows)
+        with_widths = [OF_0_2_0, *({"beta": row["beta"], "lam": row["lam"]} for row in fit)]
+        ends = list(workers.map(lake_end, with_widths))
+        best = next(row for row, end in zip(fit, ends[1:], strict=True) if as_good(end, ends[0]))
         chosen = {"beta": best["beta"], "lam": best["lam"]}
         pairs = itertools.product(*COSTS.values())
         rows += workers.map(of_setting, [{**chosen, "beta_cost": beta, "lam_cost": lam} for beta, lam in pairs])
-    write(rows, best, options)
+    write(rows, best, options, list(zip(with_widths, ends, strict=True)))
 
 
 def measure(maps: int, seeds: int, setting: dict[str, float]) -> dict[str, float]:
@@ -80,18 +87,35 @@ def measure(maps: int, seeds: int, setting: dict[str, float]) -> dict[str, float
     return row
 
 
-def choose(rows: list[dict[str, float]]) -> dict[str, float]:
-    """The rule of the docstring; where no setting qualifies, the one that ends nearest to the optimum."""
+def candidates(rows: list[dict[str, float]]) -> list[dict[str, float]]:
+    """The settings that the rule of the docstring allows by regret, the most optimistic first."""
     fit = [row for row in rows if row["worst_end"] >= 0.97 and row["worst_final_violation"] <= 0.01]
-    if not fit:
-        return max(rows, key=lambda row: row["worst_end"])
     least = min(row["regret_share"] for row in fit)
     near = [row for row in fit if row["regret_share"] <= 1.05 * least]
-    return max(near, key=lambda row: row["beta"] / row["lam"] ** 0.5)
+    return sorted(near, key=lambda row: row["beta"] / row["lam"] ** 0.5, reverse=True)
 
 
-def write(rows: list[dict[str, float]], best: dict[str, float], options: argparse.Namespace) -> None:
+def lake_end(setting: dict[str, float]) -> tuple[float, float]:
+    """The final value on the paper's lake: its mean over 640 seeds, and the standard error of that."""
+    result = es.run(es.problems.frozen_lake(), es.agents.lsvi_ae(**setting), EPISODES, LAKE_SEEDS, seed0=10_000)
+    (curves,) = result.curves.values()
+    end = curves["value"][:, -100:].mean(1)
+    return float(end.mean()), float(end.std(ddof=1) / LAKE_SEEDS**0.5)
+
+
+def as_good(end: tuple[float, float], other: tuple[float, float]) -> bool:
+    """Whether a mean is at most one standard error of the difference below another."""
+    return end[0] >= other[0] - (end[1] ** 2 + other[1] ** 2) ** 0.5
+
+
+def write(
+    rows: list[dict[str, float]],
+    best: dict[str, float],
+    options: argparse.Namespace,
+    lake: list[tuple[dict[str, float], tuple[float, float]]],
+) -> None:
     seeds, maps = options.seeds, options.maps
+    ends = "\n".join(f"| {w['beta']:.4g} | {w['lam']:g} | {end:.4f} | {error:.4f} |" for w, (end, error) in lake)
     with (DOCS / "sweep.csv").open("w", newline="", encoding="utf-8") as file:
         table = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
         table.writeheader()
@@ -111,9 +135,11 @@ beta is in units of the range of rewards, 5.99 on these lakes.
 
 The rule: among the beta and lam with which LSVI-AE ends at 97 % of the safe optimum or more, and at 0.01 violations per
 episode or fewer, on every map, those whose regret averaged over maps is within 5 % of the smallest (what the seeds
-can distinguish); of these the most optimistic about untried actions, the largest beta / sqrt(lam). All agents use it.
-The 5 % margin was added after a first sweep, in which neighbouring settings swapped places between reruns. With 16
-seeds and a coarser grid the same rule chose beta = 0.03, lam = 0.003.
+can distinguish); of these the most optimistic about untried actions, the largest beta / sqrt(lam), with which the
+paper's lake is learnt as well as with the widths of 0.2.0 (1/30 and 0.01 in these units): its final value over 640
+seeds is at most a standard error of the difference lower. All agents use it. The 5 % margin was added after a first
+sweep, in which neighbouring settings swapped places between reruns; the condition on the lake after a second one, whose
+choice (0.03, 0.003) ended 0.02 lower there.
 
 **Chosen: {", ".join(f"{key} = {value:g}" for key, value in shown.items())}**: worst final value
 {best["worst_end"]:.3f} of the optimum, worst final violation {best["worst_final_violation"]:.4f}, regret
@@ -125,6 +151,12 @@ seeds and a coarser grid the same rule chose beta = 0.03, lam = 0.003.
 Widths of the value model (beta_cost = 0.3, lam_cost = 0.1):
 
 {markdown(rows[:PAIRS], ("beta", "lam"))}
+
+The paper's lake with the widths of 0.2.0 and with the settings that regret allows, the most optimistic first:
+
+| beta | lam | final value | standard error |
+| --- | --- | --- | --- |
+{ends}
 
 Widths of the cost model, at the chosen beta and lam. Costs on a lake are observed without noise: a hazard is certified
 unsafe after one visit iff beta_cost < 1 / sqrt(1 + lam_cost), and below that the widths hardly matter, so the defaults

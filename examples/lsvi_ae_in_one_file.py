@@ -19,7 +19,7 @@ import numpy as np
 
 H = 15  # steps of an episode
 LOW, HIGH = 0.01, 6.0  # the range of rewards: the agent learns from (r - LOW) / (HIGH - LOW), which is in [0, 1]
-BETA, LAM = 0.035, 0.003  # width and ridge of the value estimate
+BETA, LAM = 0.025, 0.003  # width and ridge of the value estimate
 BETA_COST, LAM_COST = 0.3, 0.1  # width and ridge of the cost estimate
 CAP = float(H)  # Q is clipped at H
 TIE = 1e-9  # scores this close to the best one, relative to max(1, |best|), tie
