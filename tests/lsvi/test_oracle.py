@@ -12,6 +12,7 @@ import pytest
 from oracles import lsvi as oracle
 from oracles.cases import (
     CASES,
+    DEAD_ENDS,
     EPISODES,
     EXACT,
     KNOWN_SAFE,
@@ -44,7 +45,8 @@ def beliefs(agent, state, words):
     ghat = algorithm.cost_belief(agent, state.costs, state.k)
     states_first = lambda array: array.swapaxes(-1, -2)
     ghat = jnp.stack([at_step(ghat, h) for h in range(H)], 1)
-    return plan.policy.argmax(1), info.V[0], states_first(Q), states_first(ghat)
+    after = None if plan.after is None else states_first(plan.after)
+    return plan.policy.argmax(1), info.V[0], states_first(Q), states_first(ghat), after, info.C
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -56,10 +58,13 @@ def test_stepping_through_episodes_follows_algorithm_1_belief_by_belief(case):
     before = loop.start(built.agent, p.sizes, built.share_values, built.share_costs)
     episodes = loop.stepping(built.agent, world, p.sizes, before, SEED, EPISODES)
     for k, (after, _, episode) in enumerate(episodes):
-        policy, V1, Q, ghat = beliefs(built.agent, before.agent, words[k])
+        policy, V1, Q, ghat, after_step, C = beliefs(built.agent, before.agent, words[k])
         np.testing.assert_allclose(before.agent.price, want["price"][k], **EXACT)
         np.testing.assert_allclose(ghat, want["ghat"][k], **EXACT)
         np.testing.assert_allclose(Q, want["Q"][k], **EXACT)
+        for harm, name in ((after_step, "after"), (C, "C")):
+            if harm is not None:
+                np.testing.assert_allclose(harm, want[name][k], **EXACT)
         np.testing.assert_allclose(V1[p.start[0]], want["V1"][k], **EXACT)
         np.testing.assert_array_equal(policy, want["policy"][k])
         np.testing.assert_array_equal(episode.x, want["state"][k])
@@ -79,6 +84,9 @@ COMPILED = (
     "every step its own",
     "the lake, reacting to a process",
     "noise, reacting to a process and counts, some known safe",
+    "dead ends, the least harm",
+    "dead ends, lowered harm, reacting to a process",
+    "dead ends, a price inside the reward",
 )
 
 
@@ -116,7 +124,7 @@ def test_the_compiled_run_records_what_algorithm_1_does(case):
     np.testing.assert_array_equal(result.visits[f"{label}_end"][1], visits)
 
 
-@pytest.mark.parametrize("where", [LAKE, STATIONARY, STEPPED])
+@pytest.mark.parametrize("where", [LAKE, STATIONARY, STEPPED, DEAD_ENDS])
 def test_the_agents_compared_here_do_differ(where):
     """Equality with the oracle would prove little if all cases took the same actions."""
     walks = [expected(case)["action"].tobytes() for case in CASES if CASES[case][0] == where]
@@ -128,7 +136,15 @@ def test_every_case_has_costs_to_suspect_and_prices_that_change(case):
     want = expected(case)
     assert (want["ghat"] > 0).any()
     assert (want["ghat"] < 0).any()
-    assert (len(np.unique(want["price"])) > 2) == (CASES[case][1] != "lsvi")
+    assert (len(np.unique(want["price"])) > 2) == (CASES[case][1] not in ("lsvi", "lsvi-priced", "sucbvi"))
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if CASES[case][1] in ("lsvi-ahead", "sucbvi")])
+def test_every_case_that_looks_ahead_sees_harm_to_come(case):
+    want = expected(case)
+    assert (want["C"] > 0).any()
+    assert (want["C"] == 0).any()
+    assert (want["after"] > 0).any()
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if CASES[case][3].get("react")])

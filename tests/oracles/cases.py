@@ -48,6 +48,22 @@ def problem(name):
             noise=Noise(cost_sigma=(0.1, 0.3)),
             name=name,
         )
+    if name == "dead ends":
+        # A corridor with momentum: states (place, speed); at the end of the corridor speed is harm, and braking takes
+        # two steps. Some states have no safe action, and what follows is random.
+        S, A, m = 8, 3, 2
+        P = np.zeros((S, A, S))
+        g = np.full((m, S, A), -0.5)
+        for x in range(S):
+            place, speed = divmod(x, 2)
+            for a in range(A):
+                faster = [0, speed, 1][a]
+                for chance, new in ((0.8, faster), (0.2, speed)):
+                    P[x, a, min(place + new, 3) * 2 + new] += chance
+            g[0, x] = 0.7 if place == 3 and speed else -0.5
+        g[1, 4:6, 2] = 0.4
+        r = rng.random((S, A)) * (np.arange(S)[:, None] // 2 == 2)
+        return FiniteCMDP(P, r, g, start=0, horizon=5, noise=Noise(cost_sigma=(0.2, 0.1)), name=name)
     H, S, A = 4, 6, 3
     # Each state is followed by one of three others at every step: the program stores a list of those.
     follows = np.argsort(rng.random((S, S)), axis=1)[:, :3]
@@ -77,9 +93,9 @@ KERNELS = {
     WEIGHED: lambda on: 0.5 * rbf(on["state"], 2) + 0.3 * same(on["action"]),
 }
 
-LAKE, STATIONARY, STEPPED = "lake", "stationary", "step-dependent"
+LAKE, STATIONARY, STEPPED, DEAD_ENDS = "lake", "stationary", "step-dependent", "dead ends"
 SHARED, OWN = (True, True), (False, False)  # one estimator of values, of costs, for all steps; or one for each step
-WIDE = {STATIONARY: features(5, 3, 6), STEPPED: features(6, 3, 6)}
+WIDE = {STATIONARY: features(5, 3, 6), STEPPED: features(6, 3, 6), DEAD_ENDS: features(8, 3, 9)}
 KNOWN_SAFE = np.random.default_rng(3).random((5, 3)) < 0.3  # not all of these are safe: agents trust the setting
 LANDING_GP = {"cap": 6.1, "cost": f"gp({LANDING})"}
 CASES = {
@@ -125,14 +141,54 @@ CASES = {
         (True, False),
         {"cost": [f"gp({WEIGHED})", f"gp({ALIKE}{GROWING})"], "radius_cost": "paper", "beta_cost": 0.4, "sigma": 0.2},
     ),
+    "dead ends, the least harm": (DEAD_ENDS, "lsvi-ahead", SHARED, {"beta": 0.2}),
+    "dead ends, harm of the plan": (DEAD_ENDS, "lsvi-ahead", OWN, {"mode": "plan", "beta": 0.2, "floor": 0.3}),
+    "dead ends, events and features": (
+        DEAD_ENDS,
+        "lsvi-ahead",
+        SHARED,
+        {"features": WIDE[DEAD_ENDS], "harm": "events", "tolerance": 0.1, "mode": "plan", "beta": 0.2},
+    ),
+    "dead ends, lowered harm, reacting to a process": (
+        DEAD_ENDS,
+        "lsvi-ahead",
+        SHARED,
+        {"cost": [f"gp({ALIKE})", "counts"], "react": True, "beta_harm": 0.05, "optimism": -1, "beta": 0.2},
+    ),
+    "dead ends, a price inside the reward": (DEAD_ENDS, "lsvi-priced", SHARED, {"harm_price": 0.7, "beta": 0.2}),
+    "dead ends, marked": (DEAD_ENDS, "sucbvi", SHARED, {"beta": 0.2}),
     "every step its own process": (STEPPED, "lsvi-ae", OWN, {"cost": f"gp({ALIKE})", "optimism": 0.5}),
 }
+
+
+def uses_costs(agent):
+    return agent not in ("lsvi", "lsvi-priced")
+
+
+def ahead(agent, values, p):
+    """How the agent looks ahead, as the oracle takes it."""
+    weights = np.ones(p.constraints)
+    if agent == "sucbvi":
+        return {"mode": "marked", "weights": weights}
+    if agent != "lsvi-ahead":
+        return None
+    return {
+        "mode": values["mode"],
+        "events": values["harm"] == "events",
+        "tolerance": values["tolerance"],
+        "beta": values["beta_harm"],
+        "weights": weights,
+        "cap": p.horizon * p.constraints,
+    }
+
+
+PENALTIES = {"lsvi-ae": "rectified", "lsvi-ahead": "rectified", "lsvi-primal": "queue", "sucbvi": "fixed"}
 
 
 @cache
 def recipe(case):
     _, agent, (share_values, share_costs), settings = CASES[case]
-    sharing = {"share_values": share_values} | ({} if agent == "lsvi" else {"share_costs": share_costs})
+    sharing = {"share_values": share_values} | ({"share_costs": share_costs} if uses_costs(agent) else {})
     return Recipe(agent, settings | sharing)
 
 
@@ -204,7 +260,9 @@ def expected(case):
         optimism=values["optimism"],
         share_values=values["share_values"],
         share_costs=values["share_costs"],
-        penalty={"lsvi-ae": "rectified", "lsvi": "none", "lsvi-primal": "queue"}[agent],
+        penalty=PENALTIES.get(agent, "none"),
+        ahead=ahead(agent, values, p),
+        harm_price=values["harm_price"] if agent == "lsvi-priced" else 0.0,
         rectify=values["rectify"],
         cost_models=cost_models(case),
         lam_cost=lam_cost,

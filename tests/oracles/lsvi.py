@@ -36,6 +36,8 @@ def run(
     radius_gp=None,
     known_safe=None,
     react=False,
+    ahead=None,
+    harm_price=0.0,
 ):
     """Play `episodes` episodes and return all plans, observations and prices.
 
@@ -50,6 +52,9 @@ def run(
     radius_gp: (B, sigma, p) of the printed radius of a Gaussian process; without it beta_cost alone is the radius.
     known_safe (S, A): pairs whose ghat is at most 0, whatever was observed.
     react: at every step the action is chosen again, with the costs of the episode's earlier steps.
+    ahead: the harm that a decision leads to is priced instead of the cost of this step: a dictionary with `mode`
+        ("least", "plan", or "marked" for SUCBVI), `events`, `tolerance`, `weights` (m,), `beta` and `cap`.
+    harm_price: the reward is learnt less this times the harm of the step.
     """
     H, K = horizon, episodes
     S, A, d = phi.shape
@@ -86,28 +91,47 @@ def run(
                         ghat[:, x, a] = np.minimum(ghat[:, x, a], 0.0)
         return ghat
 
-    def best(Q, ghat, Z, priority):
-        """argmax_a {Q(a) - sum_i Z_i [ghat_i(a)]_+} at one state."""
+    def best(Q, ghat, Z, priority, after=None):
+        """argmax_a {Q(a) - sum_i Z_i [ghat_i(a)]_+} at one state, or with the avoidable harm in place of ghat."""
         score = np.zeros(A)
+        if ahead is not None:
+            G = led_to(ghat, after)
+            least = min(G) + (0.0 if ahead["mode"] == "marked" else ahead["tolerance"])
         for a in range(A):
             priced = 0.0
-            for i in range(m):
-                priced += Z[i] * (max(ghat[i, a], 0.0) if rectify else ghat[i, a])
+            if ahead is not None:
+                priced = Z[0] * max(G[a] - least, 0.0)
+            else:
+                for i in range(m):
+                    priced += Z[i] * (max(ghat[i, a], 0.0) if rectify else ghat[i, a])
             score[a] = Q[a] - priced
         return choose(score, priority)
 
-    Z = np.ones((m, H)) if penalty == "rectified" else np.zeros((m, H))
+    def led_to(ghat, after):
+        """The harm that each action of a state leads to: that of this step and what comes after."""
+        G = np.zeros(A)
+        for a in range(A):
+            for i in range(m):
+                G[a] += ahead["weights"][i] * max(ghat[i, a], 0.0)
+            G[a] += after[a]
+            if ahead["mode"] != "marked":
+                G[a] = min(max(G[a], 0.0), ahead["cap"])
+        return G
+
+    Z = {"rectified": 1.0, "fixed": 1e6}.get(penalty, 0.0) * np.ones((m if ahead is None else 1, H))
     data = []  # (h, x, a, reward, cost, x_next), oldest first
     out = {
         "state": np.zeros((K, H), int),
         "action": np.zeros((K, H), int),
         "reward": np.zeros((K, H)),
         "cost": np.zeros((K, H, m)),
-        "price": np.zeros((K, m, H)),
+        "price": np.zeros((K, m if ahead is None else 1, H)),
         "V1": np.zeros(K),
         "policy": np.zeros((K, H, S), int),
         "Q": np.zeros((K, H, S, A)),
         "ghat": np.zeros((K, m, H, S, A)),
+        "after": np.zeros((K, H, S, A)),
+        "C": np.zeros((K, H, S)),
     }
 
     for k in range(1, K + 1):
@@ -115,6 +139,7 @@ def run(
 
         # Backward pass: h = H, H-1, ..., 1.
         V_next = np.zeros(S)
+        C_next = np.zeros(S)
         for h in reversed(range(H)):
             seen = [row for row in data if share_values or row[0] == h]
             Lambda = lam * np.eye(d)
@@ -132,11 +157,27 @@ def run(
             if not share_costs or h == H - 1:  # otherwise it is that of the step after
                 ghat = estimate([row for row in data if share_costs or row[0] == h])
 
-            V = np.zeros(S)
+            after = out["after"][k - 1, h]
+            if ahead is not None:
+                target = np.zeros(d)
+                for _, x, a, _, _, x_next in seen:
+                    target = target + phi[x, a] * C_next[x_next]
+                w = np.linalg.solve(Lambda, target)
+                for x in range(S):
+                    for a in range(A):
+                        after[x, a] = w @ phi[x, a] - ahead.get("beta", 0.0) * norm[x, a]
+                        if ahead["mode"] == "marked":
+                            after[x, a] = any(C_next[y] > 0 for _, x2, a2, _, _, y in seen if (x2, a2) == (x, a))
+
+            V, C = np.zeros(S), np.zeros(S)
             for x in range(S):
-                a_x = best(Q[x], ghat[:, x], Z[:, h], priority[k - 1, h, x])
+                a_x = best(Q[x], ghat[:, x], Z[:, h], priority[k - 1, h, x], after[x])
                 out["policy"][k - 1, h, x] = a_x
                 V[x] = Q[x, a_x]
+                if ahead is not None:
+                    G = led_to(ghat[:, x], after[x])
+                    C[x] = {"least": min(G), "plan": G[a_x], "marked": float(min(G) > 0)}[ahead["mode"]]
+            C_next = out["C"][k - 1, h] = C
             out["Q"][k - 1, h] = Q
             out["ghat"][k - 1, :, h] = ghat
             V_next = V
@@ -149,7 +190,8 @@ def run(
             a = out["policy"][k - 1, h, x]
             if react:
                 newest = estimate([row for row in data + episode if share_costs or row[0] == h])
-                a = best(out["Q"][k - 1, h, x], newest[:, x], Z[:, h], priority[k - 1, h, x])
+                planned = out["Q"][k - 1, h, x], out["after"][k - 1, h, x]
+                a = best(planned[0], newest[:, x], Z[:, h], priority[k - 1, h, x], planned[1])
             y = draw(P[h, x, a], transition[k - 1, h])
             reward = r[h, x, a] if reward_seen is None else reward_seen[h, x, a, y]
             cost = g[:, h, x, a] if cost_noise is None else g[:, h, x, a] + cost_noise[k - 1, h]
@@ -157,15 +199,20 @@ def run(
             out["action"][k - 1, h] = a
             out["reward"][k - 1, h] = reward
             out["cost"][k - 1, h] = cost
-            episode.append((h, x, a, reward, cost, y))
+            harm = [max(each, 0.0) for each in cost]
+            if ahead is not None and ahead["mode"] != "marked" and ahead["events"]:
+                cost = np.array(harm)
+            episode.append((h, x, a, reward - harm_price * sum(harm), cost, y))
             x = y
         data += episode
 
         # The prices of the next episode.
         Z = Z.copy()
-        for i in range(m):
+        for i in range(len(Z)):
             for h in range(H):
                 observed = out["cost"][k - 1, h, i]
+                if ahead is not None:
+                    observed = sum(ahead["weights"][j] * max(out["cost"][k - 1, h, j], 0.0) for j in range(m))
                 if penalty == "rectified":
                     Z[i, h] = max(Z[i, h] + max(observed, 0.0), floor(k))
                 elif penalty == "queue":

@@ -15,15 +15,23 @@ from typing import Any
 from everystep import kernels
 from everystep.agents.model_syntax import InKernel
 from everystep.agents.registry import Parts, register
-from everystep.agents.settings import COST_SETTINGS, MIXTURE_SETTINGS, SAFE_SETTINGS, SWITCH, VALUE_SETTINGS
+from everystep.agents.settings import (
+    AHEAD_SETTINGS,
+    COST_SETTINGS,
+    MIXTURE_SETTINGS,
+    SAFE_SETTINGS,
+    SWITCH,
+    VALUE_SETTINGS,
+)
 from everystep.errors import EverystepError
 from everystep.lsvi.algorithm import Agent
 from everystep.lsvi.choices.basic import Greedy, Uniform
 from everystep.lsvi.choices.safe import SafeSet
 from everystep.lsvi.costs.gp import GP
-from everystep.lsvi.penalties import NoPenalty, Rectified, VirtualQueue
+from everystep.lsvi.penalties import Fixed, NoPenalty, Rectified, VirtualQueue
 from everystep.mdp.cmdp import FiniteCMDP
 
+OVERRIDING: Any = 1e6  # a price that no Q outweighs, for harm of at least the tie margin of scores
 UPPER_END: Any = -1.0  # optimism of agents that admit an action only if the upper end of its cost interval is safe
 
 
@@ -48,6 +56,27 @@ def lsvi_ae(s: Parts) -> Agent:
 
 
 @register(
+    "lsvi-ahead",
+    title="LSVI-AE ahead",
+    colour="#CC79A7",
+    summary="LSVI-AE that also prices the harm a decision leads to",
+    settings=(*VALUE_SETTINGS, *COST_SETTINGS, "floor", *AHEAD_SETTINGS),
+    trainable=True,
+    playable=True,
+)
+def lsvi_ahead(s: Parts) -> Agent:
+    """LSVI-AE whose choice goes by the harm that a decision leads to: for limits that one decision cannot keep.
+
+    a_h = argmax_a {Q_h(x, a) - Z_h [Ghat_h(x, a) - min_b Ghat_h(x, b) - tolerance]_+},   Ghat = [ghat]_+ + Phat C_{h+1}
+
+    Rectified(floor) + Penalised on the avoidable harm; C as `mode` says. Where every state has an action with an
+    estimated cost of at most 0 it is LSVI-AE. docs/look-ahead.md. Our own extension, without a paper.
+    """
+    penalty, choice = Rectified(s.floor()), s.penalised(rectify=True)
+    return Agent(s.value_model(), s.cost_model(), penalty, choice, **s.options, ahead=s.harm_to_go())
+
+
+@register(
     "lsvi",
     title="LSVI",
     colour="#D55E00",
@@ -61,6 +90,42 @@ def lsvi_ae(s: Parts) -> Agent:
 def lsvi(s: Parts) -> Agent:
     """LSVI(-UCB), Jin et al. 2020: the same value model with a greedy choice that ignores costs. LSVI-AE with Z = 0."""
     return Agent(s.value_model(), s.cost_model(), NoPenalty(), Greedy(), s["optimism"], switch=s.switch)
+
+
+@register(
+    "lsvi-priced",
+    title="LSVI, priced",
+    colour="#E69F00",
+    dashes=(0, (1, 1)),
+    summary="LSVI on rewards less a fixed price on harm, the simple alternative",
+    settings=(*VALUE_SETTINGS, "harm_price"),
+    trainable=True,
+    playable=True,
+)
+def lsvi_priced(s: Parts) -> Agent:
+    """The simple alternative: LSVI that learns from r - price sum_i [g_i]_+, with a price that the user must choose."""
+    parts = (s.value_model(), s.cost_model(), NoPenalty(), Greedy())
+    return Agent(*parts, s["optimism"], switch=s.switch, harm_price=s["harm_price"])
+
+
+@register(
+    "sucbvi",
+    title="SUCBVI",
+    summary="optimistic values over actions not known to be unsafe or to lead to a potentially unsafe state",
+    settings=(*VALUE_SETTINGS, *COST_SETTINGS),
+    playable=True,
+)
+def sucbvi(s: Parts) -> Agent:
+    """SUCBVI, Xiong, Du and Huang (NeurIPS 2023): states may have no safe action, and nothing is known in advance.
+
+    U_{H+1} = {},   A_h(x) = {a : ghat(x, a) <= 0, and no state of U_{h+1} was seen to follow (x, a)}
+    U_h = {x : A_h(x) is empty},   a_h = argmax of Q_h(x, a) over A_h(x); the least harm where it is empty
+
+    Reconstructed from descriptions, and adapted to costs of (x, a): values, bonuses and cost intervals are those of
+    LSVI-AE instead of the printed ones. It is for one-hot features, where what was seen to follow (x, a) is a list.
+    """
+    parts = (s.value_model(), s.cost_model(), Fixed(OVERRIDING), s.penalised(rectify=True))
+    return Agent(*parts, **s.options, ahead=s.marked())
 
 
 @register(

@@ -20,7 +20,7 @@ from everystep.agents.settings import SETTINGS, SettingValues
 from everystep.errors import EverystepError, check_type, quoted, unknown, whole_number
 from everystep.lsvi.algorithm import Agent
 from everystep.lsvi.penalties import Floor
-from everystep.lsvi.protocols import Choice, CostModel, ValueModel
+from everystep.lsvi.protocols import Choice, CostModel, LookAhead, ValueModel
 from everystep.mdp.cmdp import FiniteCMDP
 
 if TYPE_CHECKING:
@@ -38,6 +38,12 @@ class Parts(Protocol):
     def floor(self) -> Floor: ...
     def penalised(self, rectify: bool) -> Choice:
         """The choice of eq. (11), made again at every step if the setting `react` is true."""
+
+    def harm_to_go(self) -> LookAhead:
+        """The estimate of the harm that a decision leads to, as `mode`, `harm`, `tolerance` and `beta_harm` say."""
+
+    def marked(self) -> LookAhead:
+        """The potentially unsafe states of SUCBVI."""
 
     def safe_mixture(self) -> Choice: ...
     def safe_graph(self) -> Choice: ...

@@ -16,7 +16,8 @@ from everystep.lsvi.costs.spec import BETA_COST, LAM_COST
 
 # Chosen by `benchmarks/sweep.py` over the lake and generated maps, on seeds that no report uses: docs/sweep.md.
 # In units of the range of rewards (`mdp/units.py`).
-BETA, LAM = 0.025, 0.003
+BETA, LAM = 0.035, 0.003
+TOLERANCE = 0.01  # avoidable harm of one decision on environments, where estimates of it are never exactly 0
 UNCLIPPED = 1e9  # a cap that never binds, in units of the range of rewards
 SWITCH = 2.0  # the factor of rare switching in the literature
 
@@ -274,6 +275,32 @@ SETTINGS: dict[str, Setting] = {
     "react": Setting(_yes_no, False, "use the costs of earlier steps of the same episode (needs share_costs)"),
     "floor": Setting(_floor, "k", "minimum price of violations in episode k: k (as printed), sqrt, or a constant"),
     "rectify": Setting(_yes_no, False, "price estimated violations only; otherwise estimated safety also earns credit"),
+    "mode": Setting(
+        _or(AUTO, _one_of("least", "plan")),
+        AUTO,
+        "harm-to-go of a state: least (what cannot be avoided any more) or plan (of the plan itself) "
+        "(auto: least; plan on environments)",
+    ),
+    "harm": Setting(
+        _or(AUTO, _one_of("mean", "events")),
+        AUTO,
+        "harm of a step: mean, max(E g, 0), or events, E max(g, 0) (auto: mean; events on environments)",
+    ),
+    "tolerance": Setting(
+        _or(AUTO, _number(at_least=0)),
+        AUTO,
+        "avoidable harm of one decision that is not priced, in the units of g "
+        f"(auto: 0; {TOLERANCE:g} on environments)",
+    ),
+    "beta_harm": Setting(
+        _or(AUTO, _number(at_least=0)),
+        AUTO,
+        "width by which the harm after a step is lowered, in units of g, or a factor on the formula if radius is not "
+        "tuned (auto: 0 tuned, else 1)",
+    ),
+    "harm_price": Setting(
+        _number(at_least=0), 1.0, "what a harm of 1 is deducted from the reward, in units of the range of rewards"
+    ),
     "seed_episodes": Setting(
         _or(PRINTED, _whole(at_least=0)),
         SEED_EPISODES,
@@ -286,6 +313,7 @@ SETTINGS: dict[str, Setting] = {
     ),
     "lipschitz": Setting(_number(above=0), 1.0, "constant of star-convexity in the printed safety_bonus"),
 }
+AHEAD_SETTINGS = ("mode", "harm", "tolerance", "beta_harm")
 VALUE_SETTINGS = ("beta", "lam", "radius", "p", "cap", "features", "value", "share_values", "switch", "precision")
 SAFE_SETTINGS = (
     *("beta_cost", "lam_cost", "radius_cost", "sigma", "bound", "share_costs"),

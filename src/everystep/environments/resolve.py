@@ -9,10 +9,11 @@ from typing import Any, NamedTuple, NoReturn
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from everystep.agents.model_syntax import AUTO, InKernel, Regression
 from everystep.agents.registry import REGISTERED, Recipe
-from everystep.agents.settings import SETTINGS
+from everystep.agents.settings import SETTINGS, TOLERANCE
 from everystep.environments.encoders import COORDINATES, Encoder, FeatureEncoder, KernelEncoder, RegressionEncoder
 from everystep.environments.models.linear import NoCosts
 from everystep.environments.models.protocols import StoredCostModel, StoredSizes, StoredValueModel
@@ -20,6 +21,7 @@ from everystep.errors import EverystepError
 from everystep.features.maps import Features
 from everystep.kernels import ALL, Kernel, looks_at
 from everystep.lsvi import radii
+from everystep.lsvi.ahead import HarmToGo
 from everystep.lsvi.algorithm import Agent, State
 from everystep.lsvi.choices.basic import Penalised, Reacting
 from everystep.lsvi.costs.gp import BETA_GP, GP, LAM_GP
@@ -88,6 +90,10 @@ class ResolvedForTraining:
         in_kernel = cost.keeps_points
         s.decide("lam_cost", LAM_GP if in_kernel else LAM_COST if tuned_cost else 1.0)
         s.decide("beta_cost", BETA_GP if in_kernel else BETA_COST if tuned_cost else 1.0)
+        s.decide("mode", "plan")
+        s.decide("harm", "events")
+        s.decide("tolerance", TOLERANCE)
+        s.decide("beta_harm", 0.0)
         s.update(_sharing(name, s, H, L))
         if s["react"] and (in_kernel or not s["share_costs"]):
             raise EverystepError(
@@ -188,6 +194,21 @@ class StoredParts:
     def penalised(self, rectify: bool) -> Penalised | Reacting:
         return Reacting(Penalised(rectify)) if self["react"] else Penalised(rectify)
 
+    def harm_to_go(self) -> HarmToGo:
+        m = self.constraints
+        radius = None if self["beta_harm"] == 0 else radii.Tuned(self["beta_harm"])
+        return HarmToGo(
+            of_plan=self["mode"] == "plan",
+            events=self["harm"] == "events",
+            tolerance=self["tolerance"],
+            weights=np.ones(m),
+            cap=float(self.resolved.horizon * m),
+            radius=radius,
+        )
+
+    def marked(self) -> NoReturn:
+        raise EverystepError("agents that mark unsafe states need a problem given as a FiniteCMDP.")
+
     def safe_mixture(self) -> NoReturn:
         raise EverystepError("agents that require a known safe action need a problem given as a FiniteCMDP.")
 
@@ -220,7 +241,7 @@ class StoredParts:
         return State(
             agent.values.init(resolved.value.shape, sizes, resolved.environment.reward_range or (0.0, 1.0)),
             agent.costs.init(resolved.cost.shape, sizes),
-            agent.penalty.init(m, resolved.horizon),
+            agent.penalty.init(agent.prices(m), resolved.horizon),
             jnp.asarray(1, jnp.int32),
         )
 

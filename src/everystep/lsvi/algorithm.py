@@ -19,13 +19,14 @@ Departures from the paper: estimators may be shared over steps (all steps of a s
 Q is clipped at `cap` (default H); the choice may be a distribution; ties are broken at random. The paper updates ghat
 inside the loop over steps; here it is updated after the episode, or inside it by agents that react. With `switch`,
 plans are rare: a plan is kept, with the Q, ghat and Z it was made from, until enough new data has come in (`due`).
+With `ahead` the choice goes by the harm that a decision leads to, which is carried backward beside V: see `ahead.py`.
 
 This module imports no concrete part.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -46,6 +47,8 @@ class Agent(NamedTuple):
     known_safe  actions that are known to be safe, whatever their estimate is
     switch      the factor by which det(Lambda_h) must grow at some h before a new plan is made; None plans in every
                 episode
+    ahead       how the harm-to-go is estimated, for agents that look ahead (`ahead.py`)
+    harm_price  rewards are learnt less this times the harm of the step; None for agents that do not mix the two
     """
 
     values: protocols.ValueModel
@@ -55,6 +58,22 @@ class Agent(NamedTuple):
     optimism: Float[Array, ""] | float
     known_safe: Bool[Array, "A S"] | None = None
     switch: Float[Array, ""] | float | None = None
+    ahead: protocols.LookAhead | None = None
+    harm_price: Float[Array, ""] | float | None = None
+
+    def learnt(self, reward: AnyArray, cost: AnyArray) -> tuple[AnyArray, AnyArray]:
+        """What the models learn from an observed reward and costs (m,); for NumPy and JAX arrays."""
+        if self.harm_price is not None:
+            reward = reward - self.harm_price * cost.clip(min=0).sum(-1)
+        return reward, cost if self.ahead is None else self.ahead.learnt(cost)
+
+    def priced(self, cost: Float[Array, "m *H"]) -> Float[Array, "prices *H"]:
+        """The observed costs that raise the prices: those of each constraint, or their harm in one."""
+        return cost if self.ahead is None else self.ahead.harm(cost)[None]
+
+    def prices(self, constraints: int) -> int:
+        """The number of prices: one for each constraint, or one for all."""
+        return constraints if self.ahead is None else 1
 
     def ghat(self, mean: AnyArray, width: AnyArray) -> AnyArray:
         return mean - self.optimism * width
@@ -74,6 +93,7 @@ class Plan(NamedTuple):
 
     actions  the action at every (h, x), if the policy is one-hot
     Q        kept for an agent that reacts within the episode
+    after    the harm after each (h, x, a), kept for an agent that reacts and looks ahead
     V_next   V_{h+1} at every state, kept for value models that learn from it
     """
 
@@ -81,12 +101,14 @@ class Plan(NamedTuple):
     Q: Float[Array, "H A S"] | None = None
     actions: Int[Array, "H S"] | None = None
     V_next: Float[Array, "H S"] | None = None
+    after: Float[Array, "H A S"] | None = None
 
 
 class PlanInfo(NamedTuple):
-    """The optimistic values of a plan, V_h at every state."""
+    """The optimistic values of a plan, V_h at every state, and its harm-to-go C_h if the agent looks ahead."""
 
     V: Float[Array, "H S"]
+    C: Float[Array, "H S"] | None = None
 
 
 def init(agent: Agent, sizes: Sizes, share_values: bool, share_costs: bool) -> State:
@@ -95,7 +117,7 @@ def init(agent: Agent, sizes: Sizes, share_values: bool, share_costs: bool) -> S
     return State(
         agent.values.init(sizes, 1 if share_values else H),
         agent.costs.init(sizes, 1 if share_costs else H),
-        agent.penalty.init(sizes.constraints, H),
+        agent.penalty.init(agent.prices(sizes.constraints), H),
         jnp.asarray(1, jnp.int32),
     )
 
@@ -125,24 +147,35 @@ def plan(agent: Agent, state: State, ties: UInt32[Array, "H S"]) -> tuple[Plan, 
     belief_at = lambda h: jax.tree.map(lambda leaf: at_step(leaf, h), belief)
     A = jax.eval_shape(agent.values.estimate, fit, jnp.int32(0), jnp.zeros(S)).shape[0]
     action = np.arange(A, dtype=np.int32)
+    ahead, reacts = agent.ahead, agent.choice.reacts
+    width = None if ahead is None else ahead.width(agent.values, state.values, state.k)
 
-    def backward(planned: Array, h: Array) -> tuple[Array, tuple[Array | None, Array | None]]:
+    def backward(carry: tuple[Array, Array | None], h: Array) -> tuple[tuple[Array, Array | None], tuple[Any, ...]]:
+        planned, C = carry
         V_next, _ = rowwise.unpack(planned[h + 1])
         Q = agent.values.estimate(fit, h, V_next)  # lines 5 to 7
-        pi = agent.choice(Q, belief_at(h), state.price[:, h], ties[h])  # eq. (11)
+        estimated, after = belief_at(h), None
+        if ahead is not None:
+            after = ahead.after(agent.values, fit, h, C, None if width is None else at_step(width, h))
+            G = ahead.led_to(estimated, after)
+            estimated = ahead.avoidable(G)
+        pi = agent.choice(Q, estimated, state.price[:, h], ties[h])  # eq. (11)
         V, a = rowwise.under(pi, Q), rowwise.under(pi, action.astype(float))  # line 9
+        C = None if ahead is None else ahead.carried(G, pi)
         planned = lax.dynamic_update_index_in_dim(planned, rowwise.pack(V, a), h, 0)
-        return planned, (None if pi.dtype == bool else pi, Q if agent.choice.reacts else None)
+        kept = (None if pi.dtype == bool else pi, Q if reacts else None, after if reacts else None, C)
+        return (planned, C), kept
 
     steps = jnp.arange(H, dtype=jnp.int32)
-    planned, (mixed, Q) = lax.scan(backward, jnp.zeros((H + 1, S), complex), steps, reverse=True)
+    nothing = (jnp.zeros((H + 1, S), complex), None if ahead is None else jnp.zeros(S))
+    (planned, _), (mixed, Q, after, C) = lax.scan(backward, nothing, steps, reverse=True)
     V, actions = rowwise.unpack(planned)
-    info = PlanInfo(V[:H])
+    info = PlanInfo(V[:H], C)
     V_next = V[1:] if agent.values.learns_from_plans else None
     if mixed is not None:
-        return Plan(mixed, Q, V_next=V_next), info
+        return Plan(mixed, Q, V_next=V_next, after=after), info
     actions = actions[:H].astype(jnp.int32)
-    return Plan(actions[:, None] == action[None, :, None], Q, actions, V_next), info
+    return Plan(actions[:, None] == action[None, :, None], Q, actions, V_next, after), info
 
 
 def due(agent: Agent, log_det: Float[Array, " T"], when_planned: Float[Array, " T"]) -> Bool[Array, ""]:
@@ -165,8 +198,11 @@ def react(
 ) -> protocols.Policy:
     """The choice at (h, x) made again: eq. (11) with the newest ghat, and Q and Z as planned."""
     assert plan.Q is not None
-    ghat = at_step(cost_belief(agent, costs, state.k), h)
-    return agent.choice(plan.Q[h, :, x], ghat[:, :, x], state.price[:, h], tie)
+    estimated = at_step(cost_belief(agent, costs, state.k), h)[:, :, x]
+    if agent.ahead is not None:
+        assert plan.after is not None
+        estimated = agent.ahead.avoidable(agent.ahead.led_to(estimated, plan.after[h, :, x]))
+    return agent.choice(plan.Q[h, :, x], estimated, state.price[:, h], tie)
 
 
 def act(policy: AnyArray, u: AnyArray) -> AnyArray:
@@ -178,13 +214,15 @@ def act(policy: AnyArray, u: AnyArray) -> AnyArray:
 
 
 def learn(agent: Agent, state: State, episode: Episode, costs: protocols.PartState | None = None) -> State:
-    """The update after an episode: both estimators, then the price.
+    """The update after an episode as it was observed: both estimators, then the price.
 
     `costs` is the state of the cost model if the agent has updated it during the episode.
     """
+    reward, cost = agent.learnt(episode.reward, episode.cost)
+    learnt = episode._replace(reward=reward, cost=cost)
     return State(
-        agent.values.update(state.values, episode),
-        agent.costs.update(state.costs, episode) if costs is None else costs,
-        agent.penalty.update(state.price, episode.cost.T, state.k),  # eq. (13)
+        agent.values.update(state.values, learnt),
+        agent.costs.update(state.costs, learnt) if costs is None else costs,
+        agent.penalty.update(state.price, agent.priced(episode.cost.T), state.k),  # eq. (13)
         state.k + 1,
     )

@@ -162,13 +162,19 @@ def play(
         outcome = step(world, h, x, a, draw.transition[h], reward_noise, cost_noise)
         seen = Episode(x, a, outcome.slot, outcome.x_next, outcome.learnt_reward, outcome.learnt_cost)
         if reacts:
-            costs = agent.costs.update(costs, jax.tree.map(lambda leaf: leaf[None], seen))
+            costs = observe_one(agent, costs, seen)
         return (outcome.x_next, costs), (seen, outcome.g, None if world.units is None else outcome.reward)
 
     before = (x, state.costs if reacts else None)
     (_, costs), (episode, g, reward) = lax.scan(forward, before, jnp.arange(len(draw.transition)))
     recorded = Recorded(episode.reward if reward is None else reward, g)
     return episode._replace(V_next=plan.V_next), recorded, costs
+
+
+def observe_one(agent: Agent, costs: Any, seen: Episode) -> Any:
+    """The state of the cost model after one step of an episode."""
+    row = seen._replace(cost=agent.learnt(seen.reward, seen.cost)[1])
+    return agent.costs.update(costs, jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], row))
 
 
 def tally(x: AnyArray, V: AnyArray, C: AnyArray, reward: AnyArray, g: AnyArray) -> Metrics:
@@ -343,7 +349,7 @@ _new_plan = jax.jit(
 _is_due = jax.jit(is_due)
 _learn = jax.jit(algorithm.learn)
 _react = jax.jit(algorithm.react)
-_observe = jax.jit(lambda agent, costs, row: agent.costs.update(costs, row))
+_observe_one = jax.jit(observe_one)
 _draws = jax.jit(draws, static_argnames="sizes")
 
 
@@ -381,7 +387,7 @@ def stepping(
             rows.append((np.int32(x), a, outcome.slot, outcome.x_next, outcome.learnt_reward, outcome.learnt_cost))
             recorded.append((outcome.reward, outcome.g))
             if reacts:
-                costs = _observe(agent, costs, Episode(*(jnp.asarray(value)[None] for value in rows[-1])))
+                costs = _observe_one(agent, costs, Episode(*map(jnp.asarray, rows[-1])))
             x = outcome.x_next
         seen = Episode(*(jnp.asarray(np.stack(column)) for column in zip(*rows, strict=True)))
         episode = seen._replace(V_next=plan.V_next)

@@ -60,6 +60,18 @@ class VirtualQueue(NamedTuple):
         return jnp.maximum(price + observed, 0)  # eq. (14)
 
 
+class Fixed(NamedTuple):
+    """The same price in every episode."""
+
+    price: Scalar
+
+    def init(self, constraints: int, horizon: int) -> Price:
+        return jnp.broadcast_to(jnp.asarray(self.price, float), (constraints, horizon))
+
+    def update(self, price: Price, observed: Price, k: Int[Array, ""]) -> Price:
+        return price
+
+
 class NoPenalty(NamedTuple):
     """No price on violations."""
 

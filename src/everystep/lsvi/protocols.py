@@ -45,6 +45,12 @@ class ValueModel(Protocol):
     def estimate(self, fit: Fit, h: Int[Array, ""], V_next: Float[Array, " S"]) -> Float[Array, "A S"]:
         """Q_h, given V_{h+1}."""
 
+    def expect(self, fit: Fit, h: Int[Array, ""], C_next: Float[Array, " S"]) -> Float[Array, "A S"]:
+        """<Lambda_h^-1 sum_tau phi_tau C(x'_tau), phi(x, a)>: the mean of C at the next state, without reward or bonus.
+
+        Only agents that look ahead need it.
+        """
+
     def log_det(self, state: PartState) -> Float[Array, " T"]:
         """log det(Lambda_h / lam), a measure of what was learnt: rare switching plans again when it has grown."""
 
@@ -118,6 +124,32 @@ class Penalty(Protocol):
         self, price: Float[Array, "*mH"], observed: Float[Array, "*mH"], k: Int[Array, ""]
     ) -> Float[Array, "*mH"]:
         """Z^{k+1} from Z^k and the costs observed in episode k."""
+
+
+@runtime_checkable
+class LookAhead(Protocol):
+    """How the harm that a decision leads to is estimated: see `ahead.py`. One price serves all constraints."""
+
+    def learnt(self, cost: Any) -> Any:
+        """What the cost model learns from an observed cost."""
+
+    def harm(self, cost: Any) -> Any:
+        """The harm of a step, from its costs along the first axis."""
+
+    def width(self, values: Any, state: PartState, k: Int[Array, ""]) -> Float[Array, "T A S"] | None:
+        """What `after` is lowered by, computed once per plan; None for nothing."""
+
+    def after(self, values: ValueModel, fit: Fit, h: Int[Array, ""], C_next: Any, width: Any) -> Float[Array, "A S"]:
+        """The estimated harm after this step, given C_{h+1}."""
+
+    def led_to(self, ghat: Any, after: Any) -> Any:
+        """Ghat (A, *S), from the estimated costs (m, A, *S) of this step and the harm after it (A, *S)."""
+
+    def avoidable(self, G: Any) -> Any:
+        """What the choice prices, (1, A, *S)."""
+
+    def carried(self, G: Float[Array, "A S"], pi: Policy) -> Float[Array, " S"]:
+        """C_h, from Ghat and the choice at every state."""
 
 
 @runtime_checkable

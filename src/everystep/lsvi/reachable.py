@@ -47,6 +47,8 @@ def supports(agent: Agent, world: World) -> bool:
         and isinstance(agent.costs, CountCosts)
         and isinstance(agent.choice, Greedy | Penalised)
         and agent.switch is None
+        and agent.ahead is None
+        and agent.harm_price is None
         and world.successors is not None
         and max(len(world.successors), world.r.shape[1]) <= FEW
     )

@@ -64,6 +64,11 @@ def highest(array: AnyArray) -> AnyArray:
     return array.max(0) if len(array) > FEW else reduce(larger, [array[a] for a in range(len(array))])
 
 
+def lowest(array: AnyArray) -> AnyArray:
+    """The minimum over the first axis."""
+    return array.min(0) if len(array) > FEW else reduce(smaller, [array[a] for a in range(len(array))])
+
+
 def larger(a: Array, b: Array | float) -> Array:
     """The larger of two numbers in one instruction; `jnp.maximum` takes several to carry NaN through."""
     return jnp.where(a > b, a, b)

@@ -21,6 +21,8 @@ from everystep.agents.resolve.values import ResolvedValues
 from everystep.agents.settings import BETA, LAM, PRECISIONS, UNCLIPPED
 from everystep.errors import EverystepError
 from everystep.kernels import Kernel
+from everystep.lsvi import radii
+from everystep.lsvi.ahead import HarmToGo, Marked
 from everystep.lsvi.algorithm import Agent
 from everystep.lsvi.choices.basic import Penalised, Reacting
 from everystep.lsvi.choices.safe import SafeMixture
@@ -76,6 +78,10 @@ class Resolved:
         # As for costs, a width below two standard deviations of the noise may rule out a good action for good.
         s.decide("beta", max(BETA, 2 * float(problem.in_units.noise.reward_sigma)) if tuned else 1.0)
         s.decide("lam", LAM if tuned else 1.0)
+        s.decide("mode", "least")
+        s.decide("harm", "mean")
+        s.decide("tolerance", 0.0)
+        s.decide("beta_harm", 0.0 if tuned else 1.0)
         H = problem.horizon
         cap = _cap(s["cap"], rewards, H)
         s.decide("cap", rewards.highest(float(H), H))
@@ -148,6 +154,34 @@ class Resolved:
 
     def penalised(self, rectify: bool) -> Penalised | Reacting:
         return Reacting(Penalised(rectify)) if self["react"] else Penalised(rectify)
+
+    def harm_to_go(self) -> HarmToGo:
+        """Harm is counted in units of the largest scale of a constraint, as agents learn from g / scale."""
+        unit, m = float(self._scale.max()), self.problem.constraints
+        cap = float(self.problem.horizon * m)
+        factor = self["beta_harm"]
+        radius: radii.Radius | None = None
+        if factor and self["radius"] == "tuned":
+            radius = radii.Tuned(factor / unit)
+        elif factor:
+            assert isinstance(self.value, ResolvedValues)
+            radius = self.value.radius(factor, cap)
+        return HarmToGo(
+            of_plan=self["mode"] == "plan",
+            events=self["harm"] == "events",
+            tolerance=self["tolerance"] / unit,
+            weights=self._scale / unit,
+            cap=cap,
+            radius=radius,
+        )
+
+    def marked(self) -> Marked:
+        return Marked(self._scale / self._scale.max())
+
+    @property
+    def _scale(self) -> np.ndarray:
+        """What each constraint was divided by, (m,)."""
+        return np.ones(self.problem.constraints) if self.problem.scale is None else np.asarray(self.problem.scale)
 
     def floor(self) -> Floor:
         return Floor.from_setting(self["floor"])

@@ -86,18 +86,20 @@ class ResolvedValues:
             return float(self.context.problem.states * self.context.problem.actions)
         return float(phi.shape[-1])
 
-    def model(self) -> ValueModel:
+    def radius(self, beta: float, highest: float) -> radii.Tuned | radii.PaperValue | radii.CoordinateValue:
+        """The width of a regression on numbers from 0 to `highest` at the next state."""
         s, H, K = self.context.values, float(self.context.problem.horizon), float(self.context.episodes)
-        d = self.d
-        radius: radii.Radius
         if s["radius"] == "tuned":
-            radius = radii.Tuned(s["beta"])
-        elif s["radius"] == "paper":
-            radius = radii.PaperValue(s["beta"], d, H, K, s["p"])
-        else:
-            radius = radii.CoordinateValue(s["beta"], s["lam"], self.context.cap, math.log(d * H * K / s["p"]))
+            return radii.Tuned(beta)
+        if s["radius"] == "paper":
+            return radii.PaperValue(beta, self.d, H, K, s["p"])
+        return radii.CoordinateValue(beta, s["lam"], highest, math.log(self.d * H * K / s["p"]))
+
+    def model(self) -> ValueModel:
+        s = self.context.values
+        radius: radii.Radius = self.radius(s["beta"], self.context.cap)
         if self.factor is not None:
-            radius = radii.Multiplied(radius, jnp.asarray(self.factor))
+            radius = radii.Multiplied(self.radius(s["beta"], self.context.cap), jnp.asarray(self.factor))
         common = (radius, s["lam"], self.context.cap)
         if self.kernel is not None:
             points = Points.of(self.context.problem, self.kernel)

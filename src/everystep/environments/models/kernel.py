@@ -201,6 +201,12 @@ def _posterior(kernel: Kernel, points: Point, L: Array, z: Array, used: Array, a
     return (z.T @ W).reshape(*z.shape[1:], A, n), (diagonal(kernel, flat) - (W**2).sum(0)).reshape(A, n)
 
 
+def _whitened(core: Core, h: Int[Array, ""], y: Float[Array, " C"]) -> Float[Array, " C"]:
+    """L^-1 y, of the targets y at the points in use."""
+    live = jnp.arange(len(y), dtype=jnp.int32) < at_step(core.used, h)
+    return forward(at_step(core.L, h), jnp.where(live, y, 0.0)[:, None])[:, 0]
+
+
 class KernelValueState(NamedTuple):
     """The core, and for every point its reward, the slot it led to (-1: none), and whether the episode ended there."""
 
@@ -285,9 +291,16 @@ class StoredKernelValues(NamedTuple):
         span = state.high - state.low
         V = jnp.where(after >= 0, V_next[after], 0.0)
         V_ended = jnp.where(ended, -state.low / span * (self.horizon - 1 - h.astype(float)), 0.0)
-        y = (reward - state.low) / span + V + V_ended
-        live = jnp.arange(len(y), dtype=jnp.int32) < at_step(state.core.used, h)
-        return forward(at_step(state.core.L, h), jnp.where(live, y, 0.0)[:, None])[:, 0]
+        return _whitened(state.core, h, (reward - state.low) / span + V + V_ended)
+
+    def whitened_harm(self, fit: KernelValueFit, h: Int[Array, ""], C_next: Float[Array, " C"]) -> Float[Array, " C"]:
+        """L^-1 C_{h+1}(x'), which is 0 where an episode ended."""
+        after = at_step(fit.state.next, h)
+        return _whitened(fit.state.core, h, jnp.where(after >= 0, C_next[after], 0.0))
+
+    def expect(self, fit: KernelValueFit, h: Int[Array, ""], C_next: Float[Array, " C"]) -> Float[Array, "A C"]:
+        W = at_step(fit.state.core.W, h)
+        return (self.whitened_harm(fit, h, C_next) @ W.reshape(len(W), -1)).reshape(W.shape[1:])
 
     def estimate(self, fit: KernelValueFit, h: Int[Array, ""], V_next: Float[Array, " C"]) -> Float[Array, "A C"]:
         W = at_step(fit.state.core.W, h)

@@ -327,6 +327,16 @@ class StoredLinearValues(NamedTuple):
         target = at_step(fit.known, h) + at_step(state.ends, h) * V_ended + (M @ V.T).T
         return (at_step(state.blocks.inverse, h) @ target[..., None])[..., 0]  # line 6
 
+    def harm_weights(self, fit: LinearValueFit, h: Int[Array, ""], C_next: Float[Array, " C"]) -> Float[Array, "B e"]:
+        """The weights of the mean of C at the next state, which is 0 where an episode ended."""
+        state, B = fit.state, fit.known.shape[1]
+        M, by = at_step(state.M, h + 1), at_step(state.by, h + 1)
+        C = C_next[None] if B == 1 else jnp.where(by[None] == jnp.arange(B, dtype=by.dtype)[:, None], C_next[None], 0.0)
+        return (at_step(state.blocks.inverse, h) @ (M @ C.T).T[..., None])[..., 0]
+
+    def expect(self, fit: LinearValueFit, h: Int[Array, ""], C_next: Float[Array, " C"]) -> Float[Array, "A C"]:
+        return inner_products(self.harm_weights(fit, h, C_next), at_step(fit.state.slots.phi, h))
+
     def estimate(self, fit: LinearValueFit, h: Int[Array, ""], V_next: Float[Array, " C"]) -> Float[Array, "A C"]:
         w = self.weights(fit, h, V_next)
         mean = inner_products(w, at_step(fit.state.slots.phi, h))

@@ -75,6 +75,8 @@ def supports(job: Job) -> bool:
         and job.share_costs
         and agent.known_safe is None
         and agent.switch is None
+        and agent.ahead is None
+        and agent.harm_price is None
         and not isinstance(world.P, Factored)
         and world.successors is not None
         and {len(each) for each in (world.P, world.r, world.g)} == {1}

@@ -94,3 +94,10 @@ class Counts(NamedTuple):
             return self.Q(V_next @ fit.arrivals, fit.norm2, fit.optimistic_reward)
         V_after = V_next[self.successors]
         return rowwise.map_rows(lambda N, *rest: self.Q(weighted(N, V_after), *rest), *fit)
+
+    def expect(self, fit: CountFit, h: Int[Array, ""], C_next: Float[Array, " S"]) -> Float[Array, "A S"]:
+        N, norm2 = at_step(fit.arrivals, h), at_step(fit.norm2, h)
+        if self.successors is None:
+            return (C_next @ N) * norm2
+        C_after = C_next[self.successors]
+        return rowwise.map_rows(lambda N, norm2: weighted(N, C_after) * norm2, N, norm2)

@@ -94,12 +94,21 @@ class KernelValues(NamedTuple):
         mean = fit.state.cov @ s / self.lam
         return jnp.minimum(mean[self.point] + fit.width, self.cap)
 
+    def expect(self, fit: KernelFit, h: Int[Array, ""], C_next: Float[Array, " S"]) -> Float[Array, "A S"]:
+        state = jax.tree.map(lambda leaf: at_step(leaf, h), fit.state)
+        s = jnp.zeros(len(self.gram)).at[self.point].add(self._sums(state.seen.arrivals, C_next))
+        return (state.cov @ s / self.lam)[self.point]
+
     def _targets(self, seen: CountState, V_next: Float[Array, " S"]) -> Float[Array, "A S"]:
         """The sum of r + V(x') over the visits of each (x, a)."""
+        return seen.rewards + self._sums(seen.arrivals, V_next)
+
+    def _sums(self, arrivals: Float[Array, "A J S"], V_next: Float[Array, " S"]) -> Float[Array, "A S"]:
+        """The sum of V(x') over the visits of each (x, a)."""
         if self.successors is None:
-            return seen.rewards + V_next @ seen.arrivals
+            return V_next @ arrivals
         V_after = V_next[self.successors]
-        return rowwise.map_rows(lambda N, r: r + weighted(N, V_after), seen.arrivals, seen.rewards)
+        return rowwise.map_rows(lambda N: weighted(N, V_after), arrivals)
 
     def log_det(self, state: KernelState) -> Float[Array, " T"]:
         """log det(I + K / lam) of each estimator, which is log det Lambda - log det(lam I) where k = <phi, phi'>."""

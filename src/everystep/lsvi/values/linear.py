@@ -81,3 +81,7 @@ class Linear(NamedTuple):
         state = jax.tree.map(lambda x: at_step(x, h), fit.state)
         w = state.gram.inverse @ (state.rewards + state.arrivals @ V_next)  # line 6
         return jnp.minimum(self.phi @ w + at_step(fit.width, h), self.cap)  # line 7
+
+    def expect(self, fit: LinearFit, h: Int[Array, ""], C_next: Float[Array, " S"]) -> Float[Array, "A S"]:
+        state = jax.tree.map(lambda x: at_step(x, h), fit.state)
+        return self.phi @ (state.gram.inverse @ (state.arrivals @ C_next))

@@ -98,6 +98,9 @@ class MixtureValues(NamedTuple):
         Q = at_step(self.r, h) + (w[None, :, None] * phi_V).sum(1) + self.radius.width(norm2, fit.k)
         return jnp.minimum(Q if fit.bonus is None else Q + fit.bonus[h], self.cap)
 
+    def expect(self, fit: MixtureFit, h: Int[Array, ""], C_next: Float[Array, " S"]) -> Float[Array, "A S"]:
+        return (at_step(fit.w, h)[None, :, None] * self.expected(C_next)).sum(1)
+
     def squared_norms(self, state: MixtureState, V_next: Float[Array, "H S"] | None) -> Float[Array, "H A S"]:
         """||phi_V||^2 in Lambda^-1 at every step of a plan with these V."""
         assert V_next is not None
