@@ -16,7 +16,7 @@ from everystep.lsvi.costs.spec import BETA_COST, LAM_COST
 
 # Chosen by `benchmarks/sweep.py` over the lake and generated maps, on seeds that no report uses: docs/sweep.md.
 # In units of the range of rewards (`mdp/units.py`).
-BETA, LAM = 0.035, 0.003
+BETA, LAM = 0.025, 0.003
 TOLERANCE = 0.01  # avoidable harm of one decision on environments, where estimates of it are never exactly 0
 UNCLIPPED = 1e9  # a cap that never binds, in units of the range of rewards
 SWITCH = 2.0  # the factor of rare switching in the literature
