@@ -23,6 +23,8 @@ from everystep.problems.bandit import bandit, bandit_continuum
 from everystep.problems.streaming import streaming
 from everystep.problems.robot_map import robot_map
 from everystep.problems.racetrack import racetrack, racetrack_from
+from everystep.problems.inventory import inventory
+from everystep.problems.thermostat import thermostat
 # isort: on
 
 FILES = f"a map (.txt), a racetrack (.track), arrays (.npz) or heights ({', '.join(READERS)})"
@@ -38,6 +40,7 @@ __all__ = [
     "from_map",
     "frozen_lake",
     "hard_instance",
+    "inventory",
     "linear",
     "load",
     "racetrack",
@@ -49,6 +52,7 @@ __all__ = [
     "synthetic",
     "terrain",
     "terrain_from",
+    "thermostat",
 ]
 
 

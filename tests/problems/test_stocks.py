@@ -1,0 +1,175 @@
+"""Inventory and thermostat against plain simulations of their rules, and their dead ends by hand."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+import everystep as es
+from everystep.errors import EverystepError
+
+
+def least_harm_and_best(problem):
+    """C*_1 and V_1 among policies of least harm, (S,) each, from the definitions."""
+    mean = lambda V: (problem.P.probabilities[0] * V[problem.P.states]).sum(-1)
+    harm = problem.g.clip(min=0).sum(0)[0]
+    C, V = np.zeros(problem.states), np.zeros(problem.states)
+    for h in reversed(range(problem.horizon)):
+        G = harm + mean(C)
+        C = G.min(1)
+        V = np.where(G - C[:, None] <= 1e-12, problem.r[h % len(problem.r)] + mean(V), -np.inf).max(1)
+    return C, V
+
+
+def by_name(problem):
+    return {name: x for x, name in enumerate(problem.state_names)}
+
+
+# --- inventory --------------------------------------------------------------------------------------------------------
+def a_day(stock, transit, order, demand, capacity):
+    """One period as the documentation has it: the stock, what is in transit, sales, a stock-out, an overflow."""
+    arriving, transit = (transit[0], (*transit[1:], order)) if transit else (order, ())
+    overflow = stock + arriving > capacity
+    stock = min(stock + arriving, capacity)
+    sold = min(stock, demand)
+    return stock - sold, transit, sold, demand > stock, overflow
+
+
+DEMANDS = {"usual": (0.2, 0.5, 0.3), "never none": (0.0, 0.25, 0.0, 0.75), "certain": (0.0, 1.0)}
+
+
+@pytest.mark.parametrize("demand", list(DEMANDS.values()), ids=list(DEMANDS))
+@pytest.mark.parametrize(("capacity", "delay", "order"), [(6, 2, 2), (3, 0, 3), (4, 1, 1), (2, 3, 1)])
+def test_every_order_in_every_state_does_what_a_simulated_day_does(capacity, delay, order, demand):
+    problem = es.problems.inventory(capacity=capacity, delay=delay, order=order, demand=demand, holding=0.5)
+    states = list(product(range(capacity + 1), product(range(order + 1), repeat=delay)))
+    number = {state: x for x, state in enumerate(states)}
+    assert (problem.states, problem.actions) == (len(states), order + 1)
+    P = problem.dense_P[0]
+    for (stock, transit), a in product(states, range(order + 1)):
+        x = number[stock, transit]
+        days = [(chance, a_day(stock, transit, a, d, capacity)) for d, chance in enumerate(demand)]
+        expected = np.zeros(problem.states)
+        for chance, (left, later, *_) in days:
+            expected[number[left, later]] += chance
+        np.testing.assert_allclose(P[x, a], expected, atol=1e-15)
+        assert problem.r[0, x, a] == pytest.approx(sum(p * (sold - 0.5 * left) for p, (left, _, sold, *_) in days))
+        short = sum(chance * day[3] for chance, day in days)
+        assert problem.g[0, 0, x, a] == pytest.approx(short if short > 0 else -1)
+        assert problem.g[1, 0, x, a] == (1 if days[0][1][4] else -1)
+        assert problem.coordinates["available"][x, a, 0] == stock + (transit[0] if delay else a)
+
+
+@pytest.mark.quick
+def test_an_order_comes_too_late_for_an_empty_warehouse():
+    problem = es.problems.inventory()
+    C, V = least_harm_and_best(problem)
+    at = by_name(problem)
+    assert problem.states == 63
+    assert C[problem.start[0]] == 0
+    assert problem.describe(int(problem.start[0])) == "4 in stock, 1 then 1 in transit"
+    assert (problem.g[:, 0] > 0).all(2).sum(1).tolist() == [9, 9]  # fewer than two units available, more than six
+    # Nothing comes for two periods. Today's demand is not met with 0.8; what comes then is still nothing: 0.8 again.
+    assert C[at["0 in stock, 0 then 0 in transit"]] == pytest.approx(1.6)
+    # Two units meet any demand of today. Tomorrow what is left of them must: 0.2 * 0 + 0.5 * 0.3 + 0.3 * 0.8.
+    two = problem.g[0, 0, at["2 in stock, 0 then 0 in transit"]]
+    assert (two == -1).all()
+    assert C[at["2 in stock, 0 then 0 in transit"]] == pytest.approx(0.5 * 0.3 + 0.3 * 0.8)
+    assert C[at["6 in stock, 2 then 0 in transit"]] == 1  # an overflow today, whatever is ordered
+    assert V[problem.start[0]] == pytest.approx(16.37)
+
+
+def test_without_delay_every_state_has_a_safe_action():
+    problem = es.problems.inventory(delay=0)
+    assert (problem.g <= 0).all((0, 1)).any(1).all()
+    np.testing.assert_array_equal(least_harm_and_best(problem)[0], 0)
+
+
+def test_a_sold_out_day_is_observed_as_the_chance_that_somebody_left_with_nothing():
+    problem = es.problems.inventory()
+    x = by_name(problem)["1 in stock, 0 then 0 in transit"]
+    after = problem.P.states[x, 0, :2] // 9
+    assert after.tolist() == [0, 1]
+    np.testing.assert_allclose(problem.cost_on_arrival[0, 0, x, 0, :2], [0.3 / 0.8, 0])
+    np.testing.assert_allclose(problem.reward_on_arrival[0, x, 0, :2], [1, -0.1])
+
+
+# --- thermostat -------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("band", "gust"), [(9, 0.2), (2, 0.5), (5, 0.0), (1, 0.1)])
+def test_every_turn_of_the_heater_does_what_a_simulated_hour_does(band, gust):
+    problem = es.problems.thermostat(horizon=8, band=band, gust=gust)
+    temperatures = range(-3, band + 3)
+    number = {state: x for x, state in enumerate(product(temperatures, range(5)))}
+    assert (problem.states, problem.actions) == (len(number), 3)
+    P, scale = problem.dense_P[0], max(3, 1 + (band - 1) // 2)
+    for (degrees, heater), (a, turn) in product(number, enumerate((-1, 0, 1))):
+        x, level = number[degrees, heater], min(max(heater + turn, 0), 4)
+        expected, outside, inside = np.zeros(problem.states), 0.0, []
+        for drift, chance in ((-1, gust), (0, 1 - 2 * gust), (1, gust)):
+            if chance == 0:
+                continue
+            then = min(max(degrees + level - 2 + drift, -3), band + 2)
+            expected[number[then, level]] += chance
+            outside += chance * max(0 - then, then - (band - 1), 0)
+            inside.append(min(then, band - 1 - then))
+        np.testing.assert_allclose(P[x, a], expected, atol=1e-15)
+        assert problem.g[0, 0, x, a] == pytest.approx((outside if min(inside) < 0 else -1 - min(inside)) / scale)
+        np.testing.assert_allclose(problem.r[:, x, a], [-level] * 6 + [-3 * level] * 2)
+
+
+@pytest.mark.quick
+def test_a_cold_room_with_the_heater_off_cannot_be_warm_in_an_hour():
+    problem = es.problems.thermostat()
+    C, V = least_harm_and_best(problem)
+    at = by_name(problem)
+    assert problem.states == 75
+    assert problem.describe(int(problem.start[0])) == "20 degrees, heater at 2"
+    assert C[problem.start[0]] == 0
+    assert (problem.g[0, 0] > 0).all(1).sum() == 32
+    assert C[at["18 degrees, heater at 0"]] > 0
+    # 19.5 degrees, level 0: 19 (raised to 1) or 18.5, which is allowed, but then 18 (at 2, after a gust) and below.
+    falling = at["19 degrees, heater at 0"]
+    assert (problem.g[0, 0, falling] <= 0).any()
+    assert C[falling] > 0
+    assert V[problem.start[0]] == pytest.approx(-73.46469720957055)
+
+
+def test_heating_before_the_price_rises_uses_the_room_as_a_store():
+    problem = es.problems.thermostat(gust=0.0)
+    _, V = least_harm_and_best(problem)
+    held = -2 * (12 * 1 + 12 * 3)  # level 2 all day
+    assert V[problem.start[0]] == -60 > held
+
+
+def test_costs_of_the_thermostat_depend_on_the_mean_next_temperature_alone():
+    problem = es.problems.thermostat()
+    mean, g = problem.coordinates["next"].reshape(-1), problem.g.reshape(-1)
+    for value in np.unique(mean):
+        assert np.ptp(g[mean == value]) < 1e-12
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("make", "given", "sentence"),
+    [
+        ("inventory", {"capacity": 0}, r"^capacity is 0; give a whole number of at least 1\.$"),
+        ("inventory", {"delay": -1}, r"^delay is -1; give a whole number of at least 0\.$"),
+        ("inventory", {"delay": 21}, r"^delay is 21; give a whole number from 0 to 20\.$"),
+        ("inventory", {"order": 1.5}, r"^order is 1\.5; give a whole number of at least 1\.$"),
+        ("inventory", {"demand": [0.5, 0.4]}, r"^demand is \[0\.5, 0\.4\]; give the probabilities of 0, 1, \.\.\. units"),
+        ("inventory", {"demand": ["a"]}, r"^demand is \['a'\]; give the probabilities"),
+        ("inventory", {"demand": [-0.5, 1.5]}, r"^demand is \[-0\.5, 1\.5\]; give the probabilities"),
+        ("inventory", {"demand": 3}, r"^demand is 3; give a list\.$"),
+        ("inventory", {"holding": -1}, r"^holding is -1; give a number of at least 0\.$"),
+        ("inventory", {"delay": 20}, r"^delay is 20: the problem would take .* of memory, and 1 GB are free; give at"),
+        ("inventory", {"capacity": 10**9}, r"^capacity is 1000000000: the problem would take .* of memory, and 1 GB"),
+        ("thermostat", {"band": 0}, r"^band is 0; give a whole number of at least 1\.$"),
+        ("thermostat", {"band": 10**9}, r"^band is 1000000000: the problem would take .* of memory, and 1 GB are free"),
+        ("thermostat", {"gust": 0.6}, r"^gust is 0\.6; give a number from 0 to 0\.5\.$"),
+        ("thermostat", {"horizon": 10**8}, r"^horizon is 100000000: the problem would take .* of memory, and 1 GB are"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused_in_one_sentence(make, given, sentence, monkeypatch):
+    monkeypatch.setattr("everystep.mdp.memory.free_memory", lambda: 1e9)
+    with pytest.raises(EverystepError, match=sentence):
+        getattr(es.problems, make)(**given)
