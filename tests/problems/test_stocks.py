@@ -156,7 +156,11 @@ def test_costs_of_the_thermostat_depend_on_the_mean_next_temperature_alone():
         ("inventory", {"delay": -1}, r"^delay is -1; give a whole number of at least 0\.$"),
         ("inventory", {"delay": 21}, r"^delay is 21; give a whole number from 0 to 20\.$"),
         ("inventory", {"order": 1.5}, r"^order is 1\.5; give a whole number of at least 1\.$"),
-        ("inventory", {"demand": [0.5, 0.4]}, r"^demand is \[0\.5, 0\.4\]; give the probabilities of 0, 1, \.\.\. units"),
+        (
+            "inventory",
+            {"demand": [0.5, 0.4]},
+            r"^demand is \[0\.5, 0\.4\]; give the probabilities of 0, 1, \.\.\. units",
+        ),
         ("inventory", {"demand": ["a"]}, r"^demand is \['a'\]; give the probabilities"),
         ("inventory", {"demand": [-0.5, 1.5]}, r"^demand is \[-0\.5, 1\.5\]; give the probabilities"),
         ("inventory", {"demand": 3}, r"^demand is 3; give a list\.$"),
