@@ -44,9 +44,8 @@ def thermostat(horizon: int = 24, band: int = 9, gust: float = 0.2) -> FiniteCMD
     n, levels = band + 2 * BEYOND, 2 * LOSS + 1
     of_rewards = lambda band, horizon: (band + 2 * BEYOND) * levels * len(ACTIONS) * (5 * horizon + 90)
     memory.check_problem({"band": band, "horizon": horizon}, of_rewards, {"band": 9, "horizon": 24})
-    S, A = n * levels, len(ACTIONS)
     above = np.repeat(np.arange(n) - BEYOND, levels)  # half degrees above the lower limit
-    level = (np.tile(np.arange(levels), n)[:, None] + np.arange(A) - 1).clip(0, levels - 1)
+    level = (np.tile(np.arange(levels), n)[:, None] + np.arange(len(ACTIONS)) - 1).clip(0, levels - 1)
     mean = above[:, None] + level - LOSS
     drifts, chances = np.array([-1, 0, 1]), np.array([gust, 1 - 2 * gust, gust])
     after = (mean[..., None] + drifts).clip(-BEYOND, band - 1 + BEYOND)  # (S, A, 3)
