@@ -44,12 +44,6 @@ class EverystepError(ValueError):
         super().__init__(_shortened(line, LONGEST_SENTENCE))
 
 
-class InfeasibleError(EverystepError):
-    """A problem in which some states have no safe action; `states` lists them."""
-
-    states: tuple[int, ...] = ()
-
-
 # --- values in a sentence ---------------------------------------------------------------------------------------------
 def shown(value: object) -> str:
     """A value as text for a sentence: one printable line of at most 200 characters; beyond, its middle is left out."""

@@ -169,7 +169,6 @@ BAD_MAPS = {
     "no start": ("FFF\nFFG", "the map has 0 cells S"),
     "two starts": ("SFS\nFFG", "the map has 2 cells S"),
     "no goal": ("SFF\nFFF", "no cell G"),
-    "no safe action": ("SHG\nHHH\nFHF", "has no safe action"),
 }
 
 

@@ -149,16 +149,6 @@ def test_a_constraint_of_exactly_zero_is_safe():
     assert planner.solve(problem).value == 3
 
 
-@pytest.mark.quick
-def test_a_state_without_a_safe_action_has_no_safe_optimum_and_is_named():
-    g = np.array([[[-1.0, 1.0], [-1.0, -1.0]], [[-1.0, 1.0], [1.0, 0.5]]])
-    P = np.broadcast_to(np.eye(2)[:, None, :], (2, 2, 2, 2))
-    problem = FiniteCMDP(P, np.zeros((2, 2)), g, horizon=2)
-    with pytest.raises(EverystepError, match=r"^state 1 has no safe action at step 2: "):
-        planner.solve(problem)
-    assert planner.solve(problem, safe=False).value == 0
-
-
 def test_an_exempt_state_needs_no_safe_action():
     P = np.broadcast_to(np.array([1.0, 0.0]), (2, 2, 2))
     g = np.array([[-1.0, 1.0], [1.0, 1.0]])

@@ -424,7 +424,7 @@ def test_paint_a_hazard_run_pause_and_run_again(tab, as_run):
     assert page.evaluate("document.documentElement.scrollWidth") <= 1280
 
 
-def test_an_infeasible_map_is_explained_on_the_map_and_a_second_tab_does_not_notice(tab):
+def test_dead_ends_are_marked_on_the_map_and_a_map_that_cannot_run_does_not_disturb_a_second_tab(tab):
     page, other = tab(SETTINGS), tab(SETTINGS | {"seed": 8})
     other.click("#run")
     in_phase(other, "playing")
@@ -432,12 +432,17 @@ def test_an_infeasible_map_is_explained_on_the_map_and_a_second_tab_does_not_not
         press(page, cell)
     page.click("#tools label.S input")
     press(page, 2)
-    until(page, "document.getElementById('verdict').textContent.includes('The 2 marked cells have no safe action')")
-    assert page.locator("#verdict.bad").count() == 1
+    until(page, "document.getElementById('verdict').textContent.includes('2 states have no safe action')")
+    assert page.locator("#verdict.bad").count() == 0
     assert page.locator("#editor .note").count() == 2
+    page.click("#tools label.H input")
+    press(page, 3)  # the goal
+    until(page, "document.getElementById('verdict').textContent.includes('the map has no cell G')")
+    assert page.locator("#verdict.bad").count() == 1
+    assert page.locator("#editor .note").count() == 0
     page.click("#run")
     page.wait_for_selector("#status.bad")
-    assert "no safe action" in page.inner_text("#status")
+    assert "no cell G" in page.inner_text("#status")
     in_phase(page, "idle")
     in_phase(other, "finished")
     assert len(numbers(other)["lsvi"]["value"]) == EPISODES

@@ -91,18 +91,18 @@ def test_every_agent_on_offer_can_run_on_a_lake_with_every_cost_model(name):
         assert list(lakes.prepare(request).agents) == [name]
 
 
-def test_cells_without_a_safe_action_are_named_and_explained():
+def test_cells_without_a_safe_action_are_marked_and_remarked():
     verdict = lakes.check(protocol.parse_request({"rows": ["HHFSFHH", "HFFFFFH", "FFFGFFF"]}))
-    assert verdict["event"] == "infeasible"
+    assert verdict["event"] == "scene"
     assert verdict["cells"] == [0, 6]
-    assert verdict["sentence"].startswith(
-        "The 2 marked cells have no safe action: every move from there aims at a hazard"
-    )
+    (remark,) = verdict["remarks"]
+    assert remark.startswith("2 states have no safe action (such as the cell in row 1, column 1): ")
+    assert lakes.check(protocol.parse_request({"rows": ["SFG"]}))["cells"] == []
 
 
-def test_a_map_without_a_goal_is_explained_though_no_cell_is_to_blame():
+def test_a_map_without_a_goal_is_explained():
     verdict = lakes.check(protocol.parse_request({"rows": ["SFF"]}))
-    assert (verdict["event"], verdict["cells"]) == ("infeasible", [])
+    assert verdict["event"] == "infeasible"
     assert verdict["sentence"] == "the map has no cell G. Give it a goal."
 
 

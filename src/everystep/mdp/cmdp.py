@@ -18,6 +18,7 @@ import numpy as np
 from everystep.errors import number_below
 
 if TYPE_CHECKING:
+    from everystep.mdp.planner import DeadEnds
     from everystep.mdp.reach import Reach, Span
     from everystep.mdp.units import RewardRange
     from everystep.mdp.world import Sizes, World
@@ -174,7 +175,9 @@ class FiniteCMDP:
     def check(self, cap: float | None = None) -> tuple[str, ...]:
         """Raise an error for the first mistake; return remarks on what is unusual but allowed.
 
-        With `cap`, also check that Q-values clipped at `cap` can represent the unconstrained optimum.
+        States without a safe action are allowed: a remark says from how many states violations cannot be avoided, and
+        how much violation an episode has at least. With `cap`, also check that Q-values clipped at `cap` can represent
+        the unconstrained optimum.
         """
         from everystep.mdp import validation
 
@@ -214,6 +217,13 @@ class FiniteCMDP:
         from everystep.mdp import reach
 
         return reach.reach(self)
+
+    @cached_property
+    def dead_ends(self) -> DeadEnds | None:
+        """Where violations cannot be avoided any more; None if every state has a safe action: `mdp/planner.py`."""
+        from everystep.mdp import planner
+
+        return planner.dead_ends(self)
 
     @property
     def states(self) -> int:

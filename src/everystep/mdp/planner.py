@@ -1,6 +1,12 @@
 """Exact results for a known problem: the safe optimum, the value of a policy, and the states it visits.
 
-    V_h(x) = max_{a : g_h(x,a) <= 0} [r_h + P_h V_{h+1}](x, a),   V_{H+1} = 0        (optimum under eqs. 6 and 7)
+    C_h(x) = min_a G_h(x, a),                 G_h = c_h + P_h C_{h+1},   c = sum_i max(g_i, 0),   C_{H+1} = 0
+    V_h(x) = max_{a : G_h(x, a) = C_h(x)} [r_h + P_h V_{h+1}](x, a),                              V_{H+1} = 0
+
+C is the least expected violation from (h, x) on, and G is what an action leads to: the optimum has the least violation
+first and then the highest value. Where every state has a safe action (Assumption 1), C = 0, and the optimum is that
+under eqs. 6 and 7, over the actions with g <= 0. A state is viable at h if C_h(x) = 0. The violation of any policy from
+x_1 is C_1(x_1) + E sum_h (G_h(x_h, a_h) - C_h(x_h)): G - C is what an action adds to it.
 
 All learning is measured against this module, so it is plain NumPy without optimisations. The one formula that the
 compiled loops need as well, `policy_backup`, is written once for NumPy and JAX arrays.
@@ -8,30 +14,44 @@ compiled loops need as well, `policy_backup`, is written once for NumPy and JAX 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from everystep.errors import EverystepError, check_type, shown, true_or_false
+from everystep.errors import EverystepError, check_type, real_number, shown, true_or_false
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.mdp.world import FEW, AnyArray, World, at_step, can_follow, expected, next_states
+
+# Of C: violations that differ by less are equal. All terms of G are at least 0, so that its rounding error is relative,
+# and where C = 0 it is exactly 0 and so is the margin.
+ROUNDING = 1e-9
+
+
+class Baseline(NamedTuple):
+    """What an episode is measured against, by its start: the optimal value and the least violation, (S,) each."""
+
+    V_1: np.ndarray
+    C_1: np.ndarray | None  # None where no start has any
 
 
 @dataclass(frozen=True, eq=False)
 class Solution:
     """An optimum: its value from the start, a policy (H, S) that attains it, and V_1 (S,).
 
-    The policy is in the smallest integers that hold an action, and V at all steps is computed when it is asked for: on
-    a large problem the policy is by far the largest array.
+    `least_violation` is the violation per episode that no policy avoids, E[C_1(x_1)], and C_1 (S,) is that of each
+    start; both are 0 where every state has a safe action. The policy is in the smallest integers that hold an action,
+    and V at all steps is computed when it is asked for: on a large problem the policy is by far the largest array.
     """
 
     value: float
     policy: np.ndarray
     V_1: np.ndarray
     problem: FiniteCMDP = field(repr=False)
+    least_violation: float
+    C_1: np.ndarray
 
     @cached_property
     def V(self) -> np.ndarray:
@@ -41,6 +61,20 @@ class Solution:
             Q = action_values(self.problem.world, h, V[h + 1])
             V[h] = np.take_along_axis(Q, self.policy[h][None].astype(np.int64), 0)[0]
         return V
+
+    @property
+    def baseline(self) -> Baseline:
+        """What regret and avoidable violation are measured against; without the policy."""
+        return Baseline(self.V_1, self.C_1 if self.least_violation > 0 else None)
+
+
+class DeadEnds(NamedTuple):
+    """Where violations cannot be avoided any more. Exempt states do not count."""
+
+    without_safe_action: np.ndarray  # (T, S)
+    states: int  # that are not viable at some step
+    pairs: int  # (h, x) that are not viable
+    least_violation: float  # from the start, E[C_1(x_1)]
 
 
 class Evaluation(NamedTuple):
@@ -52,29 +86,100 @@ class Evaluation(NamedTuple):
     C: np.ndarray
 
 
-def solve(problem: FiniteCMDP, safe: bool = True) -> Solution:
-    """Backward induction over the actions with g <= 0 (`safe`), or over all actions.
+def solve(problem: FiniteCMDP, safe: bool = True, tolerance: float = 0.0) -> Solution:
+    """Backward induction over the actions of least violation, G <= C + tolerance (`safe`), or over all actions.
 
-    Exempt states (`problem.exempt`) may use any action; they are never entered.
+    Where every state has a safe action, these are the actions with g <= 0. `tolerance` admits at each (h, x) actions
+    that add up to as much violation, in the units of g. Violations within ROUNDING * C count as equal. Exempt states
+    (`problem.exempt`) may use any action; they are never entered.
     """
     _check(problem)
-    safe = true_or_false("safe", safe)
+    safe, tolerance = true_or_false("safe", safe), real_number("tolerance", tolerance)
     world, H, S = problem.world, problem.horizon, problem.states
-    V = np.zeros(S)
+    V, C = np.zeros(S), np.zeros(S)
     policy = np.zeros((H, S), np.min_scalar_type(-problem.actions))
+    by_sign = tolerance == 0 and has_safe_actions(problem)  # then C = 0 and the sign of g decides
     for h in reversed(range(H)):
         Q = action_values(world, h, V)
-        if safe:
-            allowed = (at_step(world.g, h) <= 0).all(0) | problem.exempt
-            if not allowed.any(0).all():
-                x = int(np.flatnonzero(~allowed.any(0))[0])
-                raise EverystepError(
-                    f"{problem.describe(x)} has no safe action at step {h + 1}: give it one with g <= 0 (Assumption 1)."
-                )
-            Q = np.where(allowed, Q, -np.inf)
+        if not by_sign:
+            G = harm_of_actions(problem, h, C)
+            C = G.min(0)
+        if safe and by_sign:
+            Q = np.where((at_step(world.g, h) <= 0).all(0) | problem.exempt, Q, -np.inf)
+        elif safe:
+            Q = np.where(C * (1 + ROUNDING) + tolerance >= G, Q, -np.inf)
         policy[h] = Q.argmax(0)
         V = Q.max(0)
-    return Solution(from_start(problem, V), policy, V, problem)
+    return Solution(from_start(problem, V), policy, V, problem, from_start(problem, C), C)
+
+
+# --- the least violation ------------------------------------------------------------------------------------------
+def has_safe_actions(problem: FiniteCMDP) -> bool:
+    """Whether every state that is not exempt has an action with g <= 0 at every step (Assumption 1)."""
+    _check(problem)
+    g = problem.compressed.g
+    return all(bool(((g[t] <= 0).all(0).any(0) | problem.exempt).all()) for t in range(len(g)))
+
+
+def harm(world: World, h: AnyArray) -> AnyArray:
+    """c_h(a, x) = sum_i max(g_i, 0), (A, S), in the units of g; for NumPy and JAX arrays."""
+    return at_step(world.g, h).clip(min=0).sum(0)
+
+
+def harm_of_actions(of: World | FiniteCMDP, h: int, C_next: np.ndarray) -> np.ndarray:
+    """G_h = c_h + P_h C_{h+1}, (A, S): the violation from step h on if C is the violation from the next step on.
+
+    Of a problem, that of exempt states is 0: they are never entered. A world does not know which they are.
+    """
+    world = of.world if isinstance(of, FiniteCMDP) else of
+    check_type("of", world, World, "an es.FiniteCMDP, or its world")
+    S = world.r.shape[-1]
+    if not isinstance(C_next, np.ndarray) or C_next.shape != (S,) or C_next.dtype.kind not in "biuf":
+        raise EverystepError(f"C_next is {shown(C_next)}; give an array of {S} numbers, one for each state.")
+    G = np.asarray(harm(world, h) + expected(at_step(world.P, h), world.successors, C_next))
+    if isinstance(of, FiniteCMDP) and of.exempt.any():
+        G[:, of.exempt] = 0
+    return G
+
+
+def least_harm(problem: FiniteCMDP) -> np.ndarray:
+    """C_h(x), (H + 1, S): the least expected violation from each state at each step on."""
+    _check(problem)
+    C = np.zeros((problem.horizon + 1, problem.states))
+    for h, least in _least_harm_backward(problem):
+        C[h] = least
+    return C
+
+
+def viable(problem: FiniteCMDP) -> np.ndarray:
+    """(H, S) booleans: the states from which some policy avoids every violation from step h on, C_h(x) = 0."""
+    _check(problem)
+    found = np.ones((problem.horizon, problem.states), bool)
+    for h, least in _least_harm_backward(problem):
+        found[h] = least == 0
+    return found
+
+
+def dead_ends(problem: FiniteCMDP) -> DeadEnds | None:
+    """The states that are not viable; None if every state has a safe action at every step."""
+    if has_safe_actions(problem):
+        return None
+    ever, pairs, C = np.zeros(problem.states, bool), 0, np.zeros(problem.states)
+    for _, C in _least_harm_backward(problem):
+        ever |= C > 0
+        pairs += int((C > 0).sum())
+    stuck = ~((problem.compressed.g <= 0).all(1).any(1) | problem.exempt)
+    return DeadEnds(stuck, int(ever.sum()), pairs, from_start(problem, C))
+
+
+def _least_harm_backward(problem: FiniteCMDP) -> Iterator[tuple[int, np.ndarray]]:
+    """(h, C_h) from the last step to the first; nothing where every state has a safe action, because C = 0."""
+    if has_safe_actions(problem):
+        return
+    C = np.zeros(problem.states)
+    for h in reversed(range(problem.horizon)):
+        C = harm_of_actions(problem, h, C).min(0)
+        yield h, C
 
 
 def most_likely_states(problem: FiniteCMDP, solution: Solution) -> list[int]:
@@ -141,10 +246,10 @@ def policy_backup(
     looked up separately for each j, which XLA on a CPU then does in the same pass.
     """
     P, r, after = at_step(world.P, h), at_step(world.r, h), world.successors
-    harm = at_step(world.g, h).clip(min=0).sum(0)
+    c = harm(world, h)
     if after is None or len(after) > FEW:
-        return under_pi(r + expected(P, after, V)), under_pi(harm + expected(P, after, C))
-    V_pi, C_pi = under_pi(r), under_pi(harm)
+        return under_pi(r + expected(P, after, V)), under_pi(c + expected(P, after, C))
+    V_pi, C_pi = under_pi(r), under_pi(c)
     for j, x_next in enumerate(after):  # one product in each sum: a fused multiply-add can only be formed in one way
         P_pi = under_pi(P[:, j])
         V_pi, C_pi = V_pi + P_pi * V[x_next], C_pi + P_pi * C[x_next]

@@ -150,7 +150,7 @@ def in_units(problem: FiniteCMDP) -> FiniteCMDP:
     sigma = np.asarray(noise.cost_sigma, float)
     seen = noise.reward_on_arrival
     scaled = copy.copy(problem)
-    for name in ("compressed", "in_units"):
+    for name in ("compressed", "in_units", "dead_ends"):
         scaled.__dict__.pop(name, None)
     fields = {
         "r": rewards.scaled(problem.r),

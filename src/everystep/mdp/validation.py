@@ -1,7 +1,7 @@
 """The validation of a problem: arrays brought into their shapes, and mistakes reported by name and place.
 
-`normalise` runs when a problem is made and raises errors about shapes. `check` is `FiniteCMDP.check` and raises errors
-about values: probabilities, the range of g, noise, and a safe action for every state (Assumption 1).
+`normalise` runs when a problem is made and raises errors about shapes. `check` is `FiniteCMDP.check`: it raises errors
+about values (probabilities, the range of g, noise) and remarks on states without a safe action.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from everystep.errors import EverystepError, InfeasibleError, real_number, shown, true_or_false, whole_number
+from everystep.errors import EverystepError, real_number, shown, true_or_false, whole_number
 from everystep.mdp import memory, successors
 from everystep.mdp.cmdp import Factored, FiniteCMDP, Grid, Known, Noise, Successors
 
@@ -406,7 +406,6 @@ def check(problem: FiniteCMDP, cap: float | None = None) -> tuple[str, ...]:
             "set scale to true, which divides each constraint by its largest |g| (its sign decides safety)."
         )
     _check_noise(problem)
-    _check_feasible(problem)
     rewards = problem.reward_range  # raises if returns are too large
     if cap is not None:
         cap = real_number("cap", cap, least=-np.inf)  # where all rewards are losses, so are returns
@@ -416,7 +415,7 @@ def check(problem: FiniteCMDP, cap: float | None = None) -> tuple[str, ...]:
                 f"cap is {cap:g}, below the unconstrained optimum {rewards.highest(highest, problem.horizon):.6g}; "
                 "set cap to at least that, or leave it at auto."
             )
-    return problem.remarks
+    return problem.remarks + _remarks_on_dead_ends(problem)
 
 
 def _place(problem: FiniteCMDP, name: str, bad: np.ndarray) -> str:
@@ -455,17 +454,24 @@ def _check_noise(problem: FiniteCMDP) -> None:
         raise EverystepError(f"cost_sigma has shape {np.shape(noise.cost_sigma)}; give one number, or {m}.")
 
 
-def _check_feasible(problem: FiniteCMDP) -> None:
-    """Assumption 1: every state that is not exempt has a safe action at every step."""
-    safe = (problem.g <= 0).all(0).any(-1) | problem.exempt
-    if safe.all():
-        return
-    h, x = (int(i) for i in np.argwhere(~safe)[0])
-    step = f" at step {h + 1}" if len(safe) > 1 else ""
-    others = int((~safe).any(0).sum()) - 1
-    more = f" (nor {others} more)" if others else ""
-    infeasible = InfeasibleError(
-        f"{problem.describe(x)} has no safe action{step}{more}: give it one with g <= 0 (Assumption 1)."
+def _remarks_on_dead_ends(problem: FiniteCMDP) -> tuple[str, ...]:
+    """Assumption 1, a safe action for every state that is not exempt at every step, does not hold; what that means."""
+    ends = problem.dead_ends
+    if ends is None:
+        return ()
+    stuck = int(ends.without_safe_action.any(0).sum())
+    h, x = (int(i) for i in np.argwhere(ends.without_safe_action)[0])
+    example = problem.describe(x) + (f" at step {h + 1}" if len(ends.without_safe_action) > 1 else "")
+    named = f"1 state has no safe action ({example})"
+    if stuck > 1:
+        named = f"{stuck} states have no safe action (such as {example})"
+    counted = int((~problem.exempt).sum())
+    from_start = (
+        f"an episode has a violation of at least {ends.least_violation:.6g} on average, whatever the policy"
+        if ends.least_violation > 0
+        else "from the start they can be avoided"
     )
-    infeasible.states = tuple(int(i) for i in np.flatnonzero((~safe).any(0)))
-    raise infeasible
+    return (
+        f"{named}: violations cannot be avoided from {ends.pairs} of {problem.horizon * counted} pairs of step and "
+        f"state ({ends.states} of {counted} states); {from_start}.",
+    )

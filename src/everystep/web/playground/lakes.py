@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from everystep.agents.registry import REGISTERED, Recipe
-from everystep.errors import EverystepError, InfeasibleError
+from everystep.errors import EverystepError
 from everystep.experiments import config, experiment, run_folder
 from everystep.experiments.engines import local
 from everystep.experiments.experiment import Experiment
@@ -47,24 +47,20 @@ def _settings_of(agent: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check(request: PlaygroundRequest) -> dict[str, Any]:
-    """The scene of a map, or the reason why it cannot be run and the cells that cause it."""
+    """The scene of a map with the cells that have no safe action, or the reason why the map cannot be run."""
     settings = {"settings": request._asdict()}
     try:
         problem = lake(request)
-    except InfeasibleError as error:
-        cells = list(error.states)
-        return {"event": "infeasible", **settings, "sentence": _infeasible_sentence(len(cells)), "cells": cells}
     except EverystepError as error:
-        return {"event": "infeasible", **settings, "sentence": str(error), "cells": []}
-    return {"event": "scene", **settings, "scene": watch.scene(problem), "remarks": list(problem.remarks)}
-
-
-def _infeasible_sentence(cells: int) -> str:
-    subject, them = ("The marked cell has", "it") if cells == 1 else (f"The {cells} marked cells have", "each")
-    return (
-        f"{subject} no safe action: every move from there aims at a hazard, so no agent can satisfy the constraint "
-        f"there (Assumption 1). Give {them} a way out."
-    )
+        return {"event": "infeasible", **settings, "sentence": str(error)}
+    ends = problem.dead_ends
+    return {
+        "event": "scene",
+        **settings,
+        "scene": watch.scene(problem),
+        "remarks": list(problem.check()),
+        "cells": [] if ends is None else np.flatnonzero(ends.without_safe_action.any(0)).tolist(),
+    }
 
 
 class PartialRun(NamedTuple):

@@ -72,15 +72,15 @@ export class Painting {
     this.board.setScene(sketch(this.rows));
   }
 
-  /** Show the checked map. @param {Scene} scene */
-  understood(scene) {
+  /** Show the checked map, with marks on the cells without a safe action. @param {Scene} scene @param {number[]} cells */
+  understood(scene, cells) {
     this.board.setScene(scene);
+    this.board.setNotes(cells);
   }
 
-  /** Mark the cells that make the map infeasible. @param {number[]} cells */
-  marked(cells) {
+  /** Show a map that cannot be run. */
+  refused() {
     this.board.setScene(sketch(this.rows));
-    this.board.setNotes(cells);
   }
 
   /** @param {string[]} rows */

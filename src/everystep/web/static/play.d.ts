@@ -50,8 +50,8 @@ type LaneFrame = Frame & { curves: Partial<Columns> };
 type Hello = { event: "hello"; limits: Limits; agents: AgentOffer[]; settings: Record<string, string>; cost_models: string[];
   defaults: PlaygroundRequest };
 type Verdict =
-  | { event: "scene"; number: number; settings: PlaygroundRequest; scene: Scene; remarks: string[] }
-  | { event: "infeasible"; number: number; run?: number; settings: PlaygroundRequest; sentence: string; cells: number[] };
+  | { event: "scene"; number: number; settings: PlaygroundRequest; scene: Scene; remarks: string[]; cells: number[] }
+  | { event: "infeasible"; number: number; run?: number; settings: PlaygroundRequest; sentence: string };
 type Ready = {
   event: "ready"; run: number; settings: PlaygroundRequest; scene: Scene; remarks: string[]; agents: Look[]; episodes: number;
   frames: Record<string, LaneFrame>;

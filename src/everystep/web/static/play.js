@@ -129,10 +129,10 @@ function showVerdict(message) {
   else if (message.number !== state.checks) return; // the map has changed since
   verdict.classList.toggle("bad", message.event === "infeasible");
   if (message.event === "infeasible") {
-    painting.marked(message.cells);
+    painting.refused();
     verdict.textContent = message.sentence;
   } else {
-    painting.understood(message.scene);
+    painting.understood(message.scene, message.cells);
     const worth = message.scene.optimal_value === null ? "" : `Safe optimum ${message.scene.optimal_value.toFixed(3)} (dotted).`;
     verdict.textContent = [worth, ...message.remarks].join(" ");
   }
