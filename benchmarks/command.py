@@ -6,8 +6,9 @@ among the benchmarks.
 How. The command of this interpreter's environment runs in a separate process, on all cores: --help ten times, of which
 the median counts; a run of two seeds and 200 episodes on the lake, with figures, once with an empty cache of compiled
 programs and five times with what the first has left there, of which the median counts, for one agent and for three; and
-reproduce once, into a temporary folder. Memory is the peak resident size that the system reports for that process. CPU
-seconds (user and system) are printed as well: on a busy machine they say more than wall time.
+reproduce once, into a temporary folder. Byte code is kept between calls, as for an installed package. Memory is the
+peak resident size that the system reports for that process. CPU seconds (user and system) are printed as well: on a
+busy machine they say more than wall time.
 
     python benchmarks/command.py [--skip-reproduce]
 """
@@ -42,6 +43,7 @@ def run(*arguments: str, cache: str = "off") -> Cost:
     with tempfile.TemporaryFile() as printed:
         began = time.perf_counter()
         environment = os.environ | {"EVERYSTEP_CACHE": cache}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed command has its byte code
         process = subprocess.Popen([*COMMAND, *arguments], stdout=printed, stderr=subprocess.STDOUT, env=environment)
         _, status, usage = os.wait4(process.pid, 0)
         wall = time.perf_counter() - began

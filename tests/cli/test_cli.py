@@ -1,5 +1,6 @@
 """The command as a user runs it: on a custom map, and with every wrong input."""
 
+import gc
 import json
 import os
 import re
@@ -72,6 +73,12 @@ def test_help_needs_neither_jax_nor_matplotlib(desk):
     code = "import sys; from everystep.cli import main; main.parser().format_help(); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"jax", "numpy", "matplotlib", "pyarrow", "tqdm"} & set(done.stdout.split())
+
+
+def test_a_command_called_from_python_leaves_the_garbage_collector_as_it_was(capsys):
+    before = gc.get_threshold(), gc.get_freeze_count()
+    main.main(["list"])
+    assert (gc.get_threshold(), gc.get_freeze_count()) == before
 
 
 @pytest.mark.quick

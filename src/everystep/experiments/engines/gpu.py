@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental import pallas as pl
 
 from everystep.agents.registry import Recipe, recipe
 from everystep.agents.resolve.agent import BuiltAgent
@@ -147,6 +146,8 @@ def _call(
     sizes: Sizes, layout: Layout, n: int, given: Any, before: Learnt, book: Book, scratch: Scratch
 ) -> tuple[Learnt, Book, Scratch]:
     """`run_seed` over the grid of seeds; `before` is updated in place and returned as the first result."""
+    from jax.experimental import pallas  # without a GPU it need not be imported
+
     triton = _triton()
     inputs, tree_in = jax.tree.flatten((given, before))
     shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), before)
@@ -160,7 +161,7 @@ def _call(
         gpu_kernel.run_seed(gpu_kernel.Program(sizes, barrier, agent, world, chance, *made), count, k)
 
     first = len(inputs) - len(before)
-    made = pl.pallas_call(
+    made = pallas.pallas_call(
         kernel,
         out_shape=outputs,
         grid=(n,),

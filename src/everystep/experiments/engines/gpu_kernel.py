@@ -27,7 +27,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.experimental import pallas as pl
 
 from everystep.lsvi import rowwise
 from everystep.lsvi.algorithm import Agent
@@ -106,7 +105,7 @@ class Program(NamedTuple):
 
 def lanes(states: int) -> int:
     """The smallest power of two that holds all states, at least a warp."""
-    return max(32, pl.next_power_of_2(states))
+    return max(32, 1 << (states - 1).bit_length())
 
 
 def groups(columns: int, width: int) -> int:
@@ -153,7 +152,9 @@ def side_by_side(columns: tuple[AnyArray, ...]) -> AnyArray:
 
 def run_seed(program: Program, count: Any, k: Any) -> None:
     """`count` episodes, from number `k` on, of the seed that has the number of this program."""
-    seed, chance, book = pl.program_id(0), program.chance, program.book
+    from jax.experimental import pallas  # without a GPU it need not be imported
+
+    seed, chance, book = pallas.program_id(0), program.chance, program.book
     program = program._replace(agent=jax.tree.map(lambda leaf: leaf[0], program.agent))  # numbers now
 
     def episode(i: Any, _: None) -> None:
