@@ -161,6 +161,6 @@ def test_an_agent_for_tables_is_not_trained_on_environments():
     gymnasium = pytest.importorskip("gymnasium")
     env = gymnasium.make("FrozenLake-v1")
     with pytest.raises(
-        EverystepError, match="uniform is for problems given as tables; train lsvi-ae, lsvi, lsvi-primal"
+        EverystepError, match="uniform is for problems given as tables; train lsvi-ae, lsvi-ahead, lsvi, "
     ):
         es.train(env, "uniform", constraint=lambda *_: -1.0, horizon=5, episodes=1)

@@ -167,3 +167,14 @@ def test_the_cap_on_values_binds_somewhere_and_not_everywhere(case):
     cap = recipe(case).resolve(problem(CASES[case][0]), EPISODES).cap
     clipped = expected(case)["Q"] > cap - 1e-9
     assert 0 < clipped.mean() < 1
+
+
+@pytest.mark.parametrize("settings", [{}, {"react": True, "cost": "gp(categorical(on=landing))"}])
+def test_where_every_state_has_a_safe_action_and_no_noise_looking_ahead_changes_nothing(settings):
+    lake = problem(LAKE)
+    result = everystep.run(
+        lake, [everystep.agents.lsvi_ae(**settings), everystep.agents.lsvi_ahead(**settings)], EPISODES, SEEDS
+    )
+    plain, ahead = result.curves.values()
+    for column in plain:
+        np.testing.assert_array_equal(plain[column], ahead[column], err_msg=column)

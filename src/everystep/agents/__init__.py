@@ -5,7 +5,19 @@
 """
 
 from everystep.agents.model_syntax import register_cost_model
-from everystep.agents.named import lsvi, lsvi_ae, lsvi_new, lsvi_primal, rpol, rslucb_qvi, slucb_qvi, uniform
+from everystep.agents.named import (
+    lsvi,
+    lsvi_ae,
+    lsvi_ahead,
+    lsvi_new,
+    lsvi_priced,
+    lsvi_primal,
+    rpol,
+    rslucb_qvi,
+    slucb_qvi,
+    sucbvi,
+    uniform,
+)
 from everystep.agents.registry import REGISTERED, Parts, Recipe, recipe, register
 
 __all__ = [
@@ -14,7 +26,9 @@ __all__ = [
     "Recipe",
     "lsvi",
     "lsvi_ae",
+    "lsvi_ahead",
     "lsvi_new",
+    "lsvi_priced",
     "lsvi_primal",
     "recipe",
     "register",
@@ -22,5 +36,6 @@ __all__ = [
     "rpol",
     "rslucb_qvi",
     "slucb_qvi",
+    "sucbvi",
     "uniform",
 ]
