@@ -50,6 +50,7 @@ def supports(agent: Agent, world: World) -> bool:
         and agent.ahead is None
         and agent.harm_price is None
         and world.successors is not None
+        and world.successors.ndim == 2
         and max(len(world.successors), world.r.shape[1]) <= FEW
     )
 

@@ -247,7 +247,7 @@ def policy_backup(
     """
     P, r, after = at_step(world.P, h), at_step(world.r, h), world.successors
     c = harm(world, h)
-    if after is None or len(after) > FEW:
+    if after is None or after.ndim == 3 or len(after) > FEW:
         return under_pi(r + expected(P, after, V)), under_pi(c + expected(P, after, C))
     V_pi, C_pi = under_pi(r), under_pi(c)
     for j, x_next in enumerate(after):  # one product in each sum: a fused multiply-add can only be formed in one way

@@ -2,7 +2,8 @@
 
 A `World` holds the arrays of a `FiniteCMDP` with a step axis of length 1 (stationary) or H in front and states last, so
 that a planning step is one pass over contiguous numbers. Next states are compressed to the list of states that can
-follow each state, so that an expectation over them costs J products instead of S. Where P is a product of factors (a
+follow each state, so that an expectation over them costs J products instead of S; where actions lead to different
+states, to one list for each state and action. Where P is a product of factors (a
 linear CMDP) both forms keep the factors, and no array of size S A S is ever made.
 """
 
@@ -36,6 +37,7 @@ class World(NamedTuple):
     """The compressed form: T is 1 for a stationary quantity and H for one that depends on the step.
 
     successors  (J, S)        states that can follow each state under some action; None when all S can
+                (A, J, S)     or a list for each action, where that is faster
     P           (T, A, J, S)  probability of each successor; or Factored, phi (T, A, d, S) and mu (T, d, S)
     cumulative  (T, A, J, S)  its running sum, above 1 from the last possible successor on; for factors, in the same
                               shapes, the sums before each entry: 0 first, above 1 after the last possible one
@@ -100,7 +102,7 @@ def step(
         slot = _drawn_by_factors(at_step(world.P, h), at_step(world.cumulative, h), x, a, u)
     else:
         slot = (u >= at_step(world.cumulative, h)[a, :-1, x]).sum(dtype=np.int32)
-    x_next = slot if world.successors is None else world.successors[slot, x]
+    x_next = slot if world.successors is None else state_at(world.successors, a, slot, x)
     draws = (h, x, a, slot, reward_noise, cost_noise)
     reward, cost = observe(world, *draws)
     learnt = (reward, cost) if world.units is None else observe(world.units, *draws)
@@ -124,6 +126,11 @@ def observe(
     if of.cost_sigma is not None:
         cost = cost + of.cost_sigma * cost_noise
     return reward, cost
+
+
+def state_at(successors: AnyArray, a: AnyArray, slot: AnyArray, x: AnyArray) -> AnyArray:
+    """The state in one place of the list of (x, a)."""
+    return successors[slot, x] if successors.ndim == 2 else successors[a, slot, x]
 
 
 def _drawn_by_factors(P: Factored, before: Factored, x: AnyArray, a: AnyArray, u: AnyArray) -> AnyArray:
@@ -155,7 +162,8 @@ def expected(P: AnyArray, successors: AnyArray | None, V: AnyArray) -> AnyArray:
         return (P.mu @ V) @ P.phi
     if successors is None:
         return V @ P
-    return over_successors(P * V[successors][None])
+    V_after = V[successors]
+    return over_successors(P * (V_after if successors.ndim == 3 else V_after[None]))
 
 
 def over_successors(array: AnyArray) -> AnyArray:
@@ -214,10 +222,25 @@ def _cumulative_start(start: np.ndarray) -> np.ndarray:
     return np.where(np.arange(len(start)) >= np.flatnonzero(start)[-1], 2.0, np.cumsum(start))[:-1]
 
 
+LOOK_UP = 4  # what one look-up of V takes, in products
+
+
+def separate_is_faster(actions: int, joined: int, each: int) -> bool:
+    """Whether a list for each action takes less time, by the lengths of the joined lists and of those of actions."""
+    return (1 + LOOK_UP) * actions * each < (actions + LOOK_UP) * joined
+
+
 def _of_lists(problem: FiniteCMDP, P: Successors) -> dict[str, Any]:
-    """The lists of all actions joined into one for each state: V is looked up once for all actions."""
+    """The lists of all actions joined into one for each state, V looked up once for all actions; or a list for each.
+
+    A planning step takes J look-ups and A J products with the joined lists, and A J of both with a list for each
+    action, where J is smaller: 9 times where each of 9 actions leads to another state. Features of triples have one
+    place for each state that can follow x, so they need the joined lists.
+    """
     follow, at = successors.by_state(P)
     S, A, J = problem.states, problem.actions, follow.shape[1]
+    if problem.known.triples is None and J < S and separate_is_faster(A, J, P.states.shape[-1]):
+        return _of_separate_lists(problem, P)
     if J == S:
         at = P.states
     x, a = np.ogrid[:S, :A]
@@ -239,6 +262,19 @@ def _of_lists(problem: FiniteCMDP, P: Successors) -> dict[str, Any]:
         "cumulative": np.where(later, 2.0, np.cumsum(table, -2)),
         "reward_seen": None if reward_seen is None else joined(reward_seen),
         "cost_seen": None if cost_seen is None else np.moveaxis(joined(cost_seen), 0, 1),
+    }
+
+
+def _of_separate_lists(problem: FiniteCMDP, P: Successors) -> dict[str, Any]:
+    """The lists as they are, one for each (x, a)."""
+    reward_seen, cost_seen = problem.reward_on_arrival, problem.cost_on_arrival
+    later = np.arange(P.states.shape[-1]) >= _last_possible(P.probabilities)[..., None]
+    return {
+        "successors": _states_last(P.states),
+        "P": _states_last(P.probabilities),
+        "cumulative": _states_last(np.where(later, 2.0, np.cumsum(P.probabilities, -1))),
+        "reward_seen": None if reward_seen is None else _states_last(reward_seen),
+        "cost_seen": None if cost_seen is None else np.moveaxis(_states_last(cost_seen), 0, 1),
     }
 
 

@@ -78,6 +78,7 @@ def supports(job: Job) -> bool:
         and agent.harm_price is None
         and not isinstance(world.P, Factored)
         and world.successors is not None
+        and world.successors.ndim == 2
         and {len(each) for each in (world.P, world.r, world.g)} == {1}
         and max(len(world.successors), world.r.shape[1], world.g.shape[1]) <= FEW
     )

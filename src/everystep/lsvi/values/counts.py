@@ -56,7 +56,7 @@ class Counts(NamedTuple):
     radius: Radius
     lam: Scalar
     cap: Scalar
-    successors: Int[Array, "J S"] | None
+    successors: Int[Array, "J S"] | Int[Array, "A J S"] | None
 
     @property
     def learns_from_plans(self) -> bool:
@@ -93,6 +93,8 @@ class Counts(NamedTuple):
         if self.successors is None:
             return self.Q(V_next @ fit.arrivals, fit.norm2, fit.optimistic_reward)
         V_after = V_next[self.successors]
+        if V_after.ndim == 3:
+            return rowwise.map_rows(lambda V, N, *rest: self.Q(weighted(N, V), *rest), V_after, *fit)
         return rowwise.map_rows(lambda N, *rest: self.Q(weighted(N, V_after), *rest), *fit)
 
     def expect(self, fit: CountFit, h: Int[Array, ""], C_next: Float[Array, " S"]) -> Float[Array, "A S"]:
@@ -100,4 +102,6 @@ class Counts(NamedTuple):
         if self.successors is None:
             return (C_next @ N) * norm2
         C_after = C_next[self.successors]
+        if C_after.ndim == 3:
+            return rowwise.map_rows(lambda C, N, norm2: weighted(N, C) * norm2, C_after, N, norm2)
         return rowwise.map_rows(lambda N, norm2: weighted(N, C_after) * norm2, N, norm2)

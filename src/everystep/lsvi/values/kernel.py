@@ -61,7 +61,7 @@ class KernelValues(NamedTuple):
     radius: Radius
     lam: Scalar
     cap: Scalar
-    successors: Int[Array, "J S"] | None
+    successors: Int[Array, "J S"] | Int[Array, "A J S"] | None
     gram: Float[Array, "N N"]
     point: Int[Array, "A S"]
 
@@ -108,6 +108,8 @@ class KernelValues(NamedTuple):
         if self.successors is None:
             return V_next @ arrivals
         V_after = V_next[self.successors]
+        if V_after.ndim == 3:
+            return rowwise.map_rows(weighted, arrivals, V_after)
         return rowwise.map_rows(lambda N: weighted(N, V_after), arrivals)
 
     def log_det(self, state: KernelState) -> Float[Array, " T"]:
