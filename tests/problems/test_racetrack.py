@@ -8,6 +8,7 @@ import pytest
 
 import everystep as es
 from everystep.errors import EverystepError
+from everystep.mdp import planner
 from everystep.problems.racetrack import ACCELERATIONS, MAPS, NAMES, cells_passed
 
 ALLEY = ["S.G"]  # beyond the edges there are walls
@@ -132,6 +133,19 @@ def test_from_the_start_of_the_small_track_no_harm_is_unavoidable_and_nothing_is
     fails = es.problems.racetrack(failure=0.1)
     C, V = best_by_hand(fails)
     assert (C[start], V[start]) == (0, 0)  # only a car that never moves is never in danger
+    best, tolerant = planner.solve(fails), planner.solve(fails, tolerance=0.05)
+    assert (best.least_violation, best.value) == (0, 0)
+    assert tolerant.value == pytest.approx(0.9999999987059863)
+    assert planner.evaluate(fails, tolerant.policy).violation == pytest.approx(0.011810108171842202)
+
+
+@pytest.mark.parametrize("given", [{}, {"failure": 0.3}, {"map": BENDS, "top_speed": 3, "finish": "crossing"}])
+def test_the_planner_finds_the_least_harm_and_the_optimum_computed_here(given):
+    problem = es.problems.racetrack(**given, horizon=7)
+    C, V = best_by_hand(problem)
+    best = planner.solve(problem)
+    np.testing.assert_allclose(best.C_1, C, atol=1e-12)
+    np.testing.assert_allclose(best.V_1, V, atol=1e-12)
 
 
 def test_the_classic_track_has_a_start_line_and_a_finish_line_that_is_crossed():

@@ -7,6 +7,7 @@ import pytest
 
 import everystep as es
 from everystep.errors import EverystepError
+from everystep.mdp import planner
 
 
 def least_harm_and_best(problem):
@@ -146,6 +147,20 @@ def test_costs_of_the_thermostat_depend_on_the_mean_next_temperature_alone():
     mean, g = problem.coordinates["next"].reshape(-1), problem.g.reshape(-1)
     for value in np.unique(mean):
         assert np.ptp(g[mean == value]) < 1e-12
+
+
+# --- both -------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("make", ["inventory", "thermostat"])
+def test_the_planner_finds_the_least_harm_and_the_optimum_computed_here(make):
+    problem = getattr(es.problems, make)()
+    C, V = least_harm_and_best(problem)
+    best = planner.solve(problem)
+    np.testing.assert_allclose(best.C_1, C, atol=1e-12)
+    np.testing.assert_allclose(best.V_1, V, atol=1e-12)
+    free = planner.solve(problem, safe=False).value
+    expected = {"inventory": (16.37, 17.664132727044386, 36), "thermostat": (-73.46469720957055, -1.0, 34)}[make]
+    assert (best.value, free, (C > 0).sum()) == pytest.approx(expected)
+    assert any("no safe action" in remark for remark in problem.check())
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------

@@ -10,11 +10,13 @@ import numpy as np
 from everystep.errors import EverystepError, listed, real_number, shown, whole_number
 from everystep.mdp import memory
 from everystep.mdp.cmdp import FiniteCMDP, Noise, Successors
+from everystep.problems.registry import Comparison, register
 
 DEMAND = (0.2, 0.5, 0.3)
 LONGEST_DELAY = 20
 
 
+@register("inventory", gym_id="everystep/Inventory-v0", compared=Comparison(episodes=2000))
 def inventory(
     horizon: int = 20,
     capacity: int = 6,
@@ -36,7 +38,8 @@ def inventory(
     Observed    sales; and a stock-out (1) or none (0) where one is possible, else -1. What customers did not receive is
                 not seen in the next state: where the stock ends at 0, the observation is the mean of g_1 given that.
     Start       the stock that lasts until orders can arrive, and the mean demand in transit.
-    Optimum     OPTIMUM
+    Optimum     16.37 under the constraint, 17.664132727044 without it. 18 states have no safe action, and from 36 of the
+                63 violations cannot be avoided; from the start they can.
     Origin      a classic of operations research, inventory control with lead time and lost sales; the numbers were
                 chosen for this library.
 
@@ -86,6 +89,7 @@ def inventory(
         coordinates={"available": available},
         kernel="categorical(on=available)",
     )
+    problem.check()
     return problem
 
 

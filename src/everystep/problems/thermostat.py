@@ -7,6 +7,7 @@ import numpy as np
 from everystep.errors import real_number, whole_number
 from everystep.mdp import memory
 from everystep.mdp.cmdp import FiniteCMDP, Noise, Successors
+from everystep.problems.registry import Comparison, register
 
 ACTIONS = ("lower", "keep", "raise")
 LOSS = 2  # half degrees that the room loses in an hour; the heater has levels 0 to 2 * LOSS
@@ -16,6 +17,7 @@ CHEAP, DEAR = 1.0, 3.0  # the price of one level for an hour
 SHIFT = 6  # hours of each tariff
 
 
+@register("thermostat", gym_id="everystep/Thermostat-v0", compared=Comparison(episodes=2000))
 def thermostat(horizon: int = 24, band: int = 9, gust: float = 0.2) -> FiniteCMDP:
     """A room to be kept within limits by a heater that changes by one level per hour, at a tariff.
 
@@ -31,7 +33,8 @@ def thermostat(horizon: int = 24, band: int = 9, gust: float = 0.2) -> FiniteCMD
                 largest distance within the limits + 1.
     Observed    the distance at the next temperature (0 if it is within the limits), where it may leave them.
     Start       the middle temperature at level 2, which holds it.
-    Optimum     OPTIMUM
+    Optimum     -73.464697209571 under the constraint, -1 without it (the heater is turned off). 32 states have no safe
+                action, and from 34 of the 75 violations cannot be avoided; from the start they can.
     Origin      thermal storage under a tariff is a common example of control with constraints; the numbers were chosen
                 for this library.
 
@@ -72,4 +75,5 @@ def thermostat(horizon: int = 24, band: int = 9, gust: float = 0.2) -> FiniteCMD
         coordinates={"next": mean},
         kernel="rbf(2, on=next)",
     )
+    problem.check()
     return problem
