@@ -31,6 +31,9 @@ PROBLEMS = (
     "bandit-continuum",
     "streaming",
     "robot-map",
+    "racetrack",
+    "inventory",
+    "thermostat",
 )
 SMALL = ("synthetic", "bandit", "streaming", "hard-instance", "frozen-lake")
 SETTINGS = (

@@ -98,7 +98,7 @@ def a_map(bench: Bench) -> Case:
         rows = rows_of_a_map(bench)
     text = "\n".join(rows) + ("\n" if bench.chance(0.8) else "")
     name = bench.path(
-        bench.pick(("map.txt", "map.txt", "a b.txt", "-map.txt", "m\u00e4p.txt", "map.TXT", "x.csv")),
+        bench.pick(("map.txt", "map.txt", "map.track", "a b.txt", "-map.txt", "m\u00e4p.txt", "map.TXT", "x.csv")),
         damaged_text(bench, text),
     )
     words = ["--problem", f"./{name}" if name.startswith("-") else name]

@@ -260,6 +260,11 @@ def valid_calls(bench: Bench) -> dict[str, Callable[[], Call]]:
             (),
             {"d": 3, "horizon": 3, "episodes": 100, "u": None, "seed": 0},
         ),
+        "problems.inventory": lambda: (
+            es.problems.inventory,
+            (),
+            {"horizon": 3, "capacity": 2, "delay": 1, "order": 1, "demand": [0.5, 0.5], "holding": 0.1},
+        ),
         "problems.linear": lambda: (
             es.problems.linear,
             (),
@@ -275,6 +280,23 @@ def valid_calls(bench: Bench) -> dict[str, Callable[[], Call]]:
             },
         ),
         "problems.load": lambda: (es.problems.load, (), {"name": "synthetic", "horizon": None}),
+        "problems.racetrack": lambda: (
+            es.problems.racetrack,
+            (),
+            {"map": ["S.G"], "top_speed": 1, "failure": 0.1, "horizon": 3, "finish": "crossing"},
+        ),
+        "problems.racetrack_from": lambda: (
+            es.problems.racetrack_from,
+            (),
+            {
+                "rows": [row.replace("H", "#") for row in rows_of_a_map(bench)],
+                "top_speed": 2,
+                "failure": 0.1,
+                "horizon": 3,
+                "finish": "landing",
+                "name": "track",
+            },
+        ),
         "problems.random_lake": lambda: (
             es.problems.random_lake,
             (),
@@ -306,6 +328,7 @@ def valid_calls(bench: Bench) -> dict[str, Callable[[], Call]]:
                 "length": 2.0,
             },
         ),
+        "problems.thermostat": lambda: (es.problems.thermostat, (), {"horizon": 3, "band": 3, "gust": 0.2}),
         "gym.CMDPEnv": lambda: (_played(es.gym.CMDPEnv), (), {"problem": pond(), "render_mode": None}),
         "gym.make_env": lambda: (_played(es.gym.make_env), (), {"problem": pond(), "render_mode": None}),
         "gym.from_toy_text": lambda: (

@@ -38,8 +38,8 @@ def inventory(
     Observed    sales; and a stock-out (1) or none (0) where one is possible, else -1. What customers did not receive is
                 not seen in the next state: where the stock ends at 0, the observation is the mean of g_1 given that.
     Start       the stock that lasts until orders can arrive, and the mean demand in transit.
-    Optimum     16.37 under the constraint, 17.664132727044 without it. 18 states have no safe action, and from 36 of the
-                63 violations cannot be avoided; from the start they can.
+    Optimum     16.37 under the constraint, 17.664132727044 without it. 18 states have no safe action, and from 36
+                of the 63 violations cannot be avoided; from the start they can.
     Origin      a classic of operations research, inventory control with lead time and lost sales; the numbers were
                 chosen for this library.
 
@@ -49,7 +49,7 @@ def inventory(
     """
     horizon, capacity = whole_number("horizon", horizon), whole_number("capacity", capacity)
     delay, order = whole_number("delay", delay, 0, LONGEST_DELAY), whole_number("order", order)
-    chances, holding = _probabilities(demand), real_number("holding", holding)
+    chances, holding = _probabilities(demand), real_number("holding", holding, most=1e6)
     sizes = {"capacity": capacity, "delay": delay, "order": order}
     memory.check_problem(
         sizes,
