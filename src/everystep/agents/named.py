@@ -113,6 +113,7 @@ def lsvi_priced(s: Parts) -> Agent:
     title="SUCBVI",
     summary="optimistic values over actions not known to be unsafe or to lead to a potentially unsafe state",
     settings=(*VALUE_SETTINGS, *COST_SETTINGS),
+    defaults={"value": "counts", "cost": "counts"},
     playable=True,
 )
 def sucbvi(s: Parts) -> Agent:

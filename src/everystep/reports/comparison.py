@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from everystep import files, problems
-from everystep.agents import lsvi_ae
+from everystep.agents import lsvi_ae, lsvi_priced
 from everystep.agents.registry import REGISTERED, Recipe
 from everystep.errors import EverystepError, unknown
 from everystep.experiments import (
@@ -39,6 +39,7 @@ from everystep.mdp.cmdp import FiniteCMDP
 
 LEFT_OUT = "left_out.json"
 OUTPUTS = ("table1.md", "table1.csv")
+PRICES = (0.1, 1.0, 10.0, 100.0)  # of harm inside the reward
 
 
 ABLATION: dict[str, Recipe] = {
@@ -83,7 +84,7 @@ def prepare(
     episodes: int | None = None,
 ) -> PreparedComparison:
     """Agents (default: all) on problems (default: all that are compared), without the agents that cannot run there."""
-    recipes = [Recipe(name) for name in REGISTERED] if agents is None else list(agents)
+    recipes = _all_agents() if agents is None else list(agents)
     if not recipes or (names is not None and not names):
         raise EverystepError("agents or problems are empty; give at least one of each, or leave the option out.")
     runs, left_out = {}, {}
@@ -98,6 +99,12 @@ def prepare(
             raise EverystepError(f"no agent can run on {name}: {'; '.join(left_out[name].values())}")
         runs[name] = experiment.prepare(problem, able, K, seeds)
     return PreparedComparison(runs, left_out)
+
+
+def _all_agents() -> list[Recipe]:
+    """Every agent; the one with a price inside the reward at every price of `PRICES`, as nobody knows the right one."""
+    once = [Recipe(name) for name in REGISTERED if name != "lsvi-priced"]
+    return [*once, *(lsvi_priced(harm_price=price).called(f"lsvi-priced {price:g}") for price in PRICES)]
 
 
 def ablation(names: Sequence[str] | None = None, seeds: int = 32, episodes: int | None = None) -> PreparedComparison:
