@@ -142,7 +142,10 @@ CALLS = {
     "Batch.of": (es.logged.Batch.of, TABLE),
     "Batch.rows": (es.logged.Batch.of(**TABLE).rows, {"which": 0}),
     "logged.read": (es.logged.read, {"path": "nowhere.npz"}),
-    "planner.solve": (es.planner.solve, {"problem": LAKE, "safe": True}),
+    "planner.solve": (es.planner.solve, {"problem": LAKE, "safe": True, "tolerance": 0.1}),
+    "planner.least_harm": (es.planner.least_harm, {"problem": LAKE}),
+    "planner.viable": (es.planner.viable, {"problem": LAKE}),
+    "planner.harm_of_actions": (es.planner.harm_of_actions, {"of": LAKE, "h": 0, "C_next": np.zeros(LAKE.states)}),
     "planner.evaluate": (es.planner.evaluate, {"problem": LAKE, "policy": es.planner.solve(LAKE).policy}),
     "from_map": (
         es.problems.from_map,

@@ -212,7 +212,16 @@ def valid_calls(bench: Bench) -> dict[str, Callable[[], Call]]:
             (),
             {"batch": es.logged.Batch(**batch()), "path": str(bench.here / "log.csv")},
         ),
-        "planner.solve": lambda: (es.planner.solve, (), {"problem": pond(), "safe": True}),
+        "planner.solve": lambda: (es.planner.solve, (), {"problem": pond(), "safe": True, "tolerance": 0.1}),
+        "planner.least_harm": lambda: (es.planner.least_harm, (), {"problem": pond()}),
+        "planner.viable": lambda: (es.planner.viable, (), {"problem": pond()}),
+        "planner.dead_ends": lambda: (es.planner.dead_ends, (), {"problem": pond()}),
+        "planner.has_safe_actions": lambda: (es.planner.has_safe_actions, (), {"problem": pond()}),
+        "planner.harm_of_actions": lambda: (
+            es.planner.harm_of_actions,
+            (),
+            {"of": pond(), "h": 0, "C_next": np.zeros(pond().states)},
+        ),
         "planner.evaluate": lambda: (es.planner.evaluate, (), {"problem": pond(), "policy": solved().policy}),
         "planner.highest_value": lambda: (es.planner.highest_value, (), {"problem": pond()}),
         "planner.occupancy": lambda: (es.planner.occupancy, (), {"problem": pond(), "policy": solved().policy}),
@@ -368,6 +377,7 @@ def public_names() -> set[str]:
 INTERNAL = {  # types of results and base classes, and functions on compressed arrays
     "Policy", "agents.Parts", "features.Features", "kernels.Kernel", "planner.Solution", "planner.Evaluation",
     "features.Spec", "planner.action_values", "planner.mean_under", "planner.policy_backup",
+    "planner.harm", "planner.Baseline", "planner.DeadEnds",
     "planner.start_distribution", "planner.from_start",
 }  # fmt: skip
 

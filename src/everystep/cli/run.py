@@ -85,7 +85,7 @@ def run(options: argparse.Namespace) -> None:
             print_note(f"'{out}' holds this run, unfinished; it is continued.")
         elif found is FolderState.FINISHED and options.dry_run:
             print_note(f"'{out}' holds this run, finished; nothing would be run.")
-        for remark in prepared.problem.remarks:
+        for remark in prepared.problem.check():
             print_note(remark)
     with announced("measuring the runs"):
         needs.check_in_folders(left)

@@ -51,10 +51,10 @@ class Experiment:
         needs.check_in_memory(self)
         with jax.enable_x64(True):
             traces = local.run(self.pairs, self.spec["seeds"], self.spec["episodes"], progress or (lambda n: None))
-        optimal = planner.solve(self.problem).V_1
+        baseline = planner.solve(self.problem).baseline
         by_label = dict(zip(self.agents, traces, strict=True))
         curves = {
-            label: recorded_columns(trace.metrics, optimal, self.has_costs(label)) for label, trace in by_label.items()
+            label: recorded_columns(trace.metrics, baseline, self.has_costs(label)) for label, trace in by_label.items()
         }
         return self.result(curves, {label: trace.final for label, trace in by_label.items()})
 

@@ -34,6 +34,11 @@ def PROBABILITY(content: Any) -> bool:
     return NUMBER(content) and 0 < content <= 1
 
 
+def NOT_NEGATIVE(content: Any) -> bool:
+    """A finite number of at least 0."""
+    return NUMBER(content) and content >= 0
+
+
 def COUNT(content: Any) -> bool:
     """A whole number of at least 0."""
     return isinstance(content, int) and not isinstance(content, bool) and content >= 0

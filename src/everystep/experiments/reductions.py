@@ -41,11 +41,17 @@ class Reduced(NamedTuple):
 
 
 def samples(curves: Batch) -> dict[str, np.ndarray]:
-    """The numbers of each seed whose means over seeds are reported."""
+    """The numbers of each seed whose means over seeds are reported.
+
+    avoidable_violation is the total violation without what no policy avoids from the starts of the episodes; both are
+    the same where there is no such column.
+    """
+    total = curves["violation"].sum(-1)
     return {
         "final_value": statistics.last(curves["value"], FINAL),
         "final_violation": statistics.last(curves["violation"], FINAL),
-        "total_violation": curves["violation"].sum(-1),
+        "total_violation": total,
+        "avoidable_violation": total - curves["least_violation"].sum(-1) if "least_violation" in curves else total,
         "total_regret": curves["regret"].sum(-1),
         **({"plans": curves["planned"].sum(-1)} if "planned" in curves else {}),
         **({"most_false_labels": curves["false_labels"].max(-1)} if "false_labels" in curves else {}),

@@ -138,6 +138,6 @@ def _is_hash(value: Any) -> bool:
 def read(folder: Path, columns: Sequence[str] = NEEDED) -> Run:
     """A run folder with these columns; raises if it is none."""
     opened = finished.read(folder)
-    run = Run(opened, opened.problem(), opened.curves(columns))
+    run = Run(opened, opened.problem(), opened.curves((*columns, *opened.columns_of_starts())))
     opened.checked_summary({label: reductions.samples(curves) for label, curves in run.curves.items()})
     return run

@@ -128,8 +128,12 @@ def episode_columns(
     }
 
 
-def recorded_columns(metrics: Any, optimal: np.ndarray, has_costs: bool) -> dict[str, np.ndarray]:
-    """The columns of a run, each (seeds, K), from the metrics of an engine and V* at the start of each episode."""
+def recorded_columns(metrics: Any, baseline: planner.Baseline, has_costs: bool) -> dict[str, np.ndarray]:
+    """The columns of a run, each (seeds, K), from the metrics of an engine and the optimum from each start.
+
+    regret           V*_1(x_1) - V^pi_1(x_1), where V* is the best value among the policies of least violation
+    least_violation  C*_1(x_1), the violation that no policy avoids; only where some start has any
+    """
     common = episode_columns(
         earned=metrics.earned,
         violation=metrics.violation.sum(-1),
@@ -141,8 +145,9 @@ def recorded_columns(metrics: Any, optimal: np.ndarray, has_costs: bool) -> dict
     exact = {
         "return": common["return"],
         "value": metrics.value,
-        "regret": optimal[metrics.start] - metrics.value,
+        "regret": baseline.V_1[metrics.start] - metrics.value,
         "expected_violation": metrics.expected_violation,
+        **({} if baseline.C_1 is None else {"least_violation": baseline.C_1[metrics.start]}),
     }
     mixed = {} if metrics.mixture_violation is None else {"mixture_violation": metrics.mixture_violation}
     plans = {} if metrics.planned is None else {"planned": metrics.planned}
@@ -178,12 +183,14 @@ def fit_as_json(fit: KernelFit) -> dict[str, Any]:
 def summarize(run: FinishedRun) -> dict[str, Any]:
     """summary.json: means over seeds with 95 % bootstrap intervals, and the certificates."""
     problem, spec = run.problem, run.spec
+    best = planner.solve(problem)
     return {
         "problem": {
             "name": problem.name,
             "horizon": problem.horizon,
-            "optimal_value": planner.solve(problem).value,
+            "optimal_value": best.value,
             "unconstrained_value": planner.solve(problem, safe=False).value,
+            "least_violation": best.least_violation,
         },
         "episodes": spec["episodes"],
         "seeds": len(spec["seeds"]),

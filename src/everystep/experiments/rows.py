@@ -24,7 +24,7 @@ SLICE = 2**17  # rows in memory at a time
 NAMES, PLACES = ("problem", "agent"), ("seed", "episode")
 ALWAYS = ("return", "value", "regret", "expected_violation", "violation", "soft_violation", "unsafe_steps")
 WHOLE = ("unsafe_steps", "planned", "safe_labels", "unsafe_labels", "false_labels")  # columns of whole numbers
-NEVER_NEGATIVE = ("expected_violation", "mixture_violation", *WHOLE)
+NEVER_NEGATIVE = ("expected_violation", "mixture_violation", "least_violation", *WHOLE)
 MIXING = ("rslucb-qvi",)  # agents that draw actions from mixtures, whose rows have `mixture_violation`
 
 
@@ -123,7 +123,7 @@ def _optional() -> tuple[str, ...]:
 def _has(agent: Mapping[str, Any], name: str) -> bool:
     """Whether the rows of an agent certainly have a column."""
     rarely = {"planned": "plans" in agent, "mixture_violation": agent.get("agent") in MIXING}
-    return name in ALWAYS or rarely.get(name, False)
+    return name in ALWAYS or name == "least_violation" or rarely.get(name, False)  # which all agents have or none
 
 
 def _codes(column: pa.Array, known: Sequence[str]) -> np.ndarray:

@@ -40,20 +40,23 @@ def text(folder: Path) -> str:
 
 def of_finished(run: finished.FinishedFolder) -> dict[str, Any]:
     """summary.json with its numbers computed again from the rows (up to rounding: the order of sums differs)."""
-    sums = samples(run.file("episodes.parquet"), run.spec)
+    sums = samples(run.file("episodes.parquet"), run.spec, run.columns_of_starts())
     written = run.checked_summary(sums)
     agents = {each["label"]: agent_summary(sums[each["label"]], each) for each in run.spec["agents"]}
     return written | {"agents": agents}
 
 
-def samples(path: Path, spec: Mapping[str, Any]) -> dict[str, dict[str, np.ndarray]]:
-    """`reductions.samples` of each agent, from rows ordered by agent, seed and episode."""
+def samples(path: Path, spec: Mapping[str, Any], of_starts: tuple[str, ...] = ()) -> dict[str, dict[str, np.ndarray]]:
+    """`reductions.samples` of each agent, from rows ordered by agent, seed and episode.
+
+    `of_starts` are the columns that only some problems have (`FinishedFolder.columns_of_starts`).
+    """
     labels, n, K = [each["label"] for each in spec["agents"]], len(spec["seeds"]), spec["episodes"]
     tail = min(reductions.FINAL, K)
-    totals = {name: np.zeros(len(labels) * n) for name in SUMMED}
+    totals = {name: np.zeros(len(labels) * n) for name in (*SUMMED, "least_violation")}
     finals = {name: np.zeros(len(labels) * n) for name in ("value", "violation")}
     planning = set()
-    for part in rows.stream(path, spec, SUMMED):
+    for part in rows.stream(path, spec, (*SUMMED, *of_starts)):
         at = np.arange(part.first, part.first + len(part.columns["value"]))
         seed, late = at // K, at % K >= K - tail
         first, last = int(seed[0]), int(seed[-1]) + 1
@@ -68,6 +71,7 @@ def samples(path: Path, spec: Mapping[str, Any]) -> dict[str, dict[str, np.ndarr
             "final_value": of_agent(finals["value"], i) / tail,
             "final_violation": of_agent(finals["violation"], i) / tail,
             "total_violation": of_agent(totals["violation"], i),
+            "avoidable_violation": of_agent(totals["violation"] - totals["least_violation"], i),
             "total_regret": of_agent(totals["regret"], i),
             **({"plans": of_agent(totals["planned"], i)} if label in planning else {}),
         }

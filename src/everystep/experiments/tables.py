@@ -8,29 +8,40 @@ from typing import Any
 from everystep.experiments.reductions import FINAL
 
 COLUMNS = ("final_value", "final_violation", "total_violation", "total_regret")
+AVOIDABLE = "avoidable_violation"  # shown where some violation cannot be avoided; otherwise it is the total
 
 
 def summary(content: Mapping[str, Any]) -> str:
     """The summary of a run: one line per agent, means over seeds with their intervals."""
     problem = content["problem"]
+    columns = shown_columns(content)
     rows = [
-        [label, *(_interval(numbers[column]) for column in COLUMNS)] for label, numbers in content["agents"].items()
+        [label, *(_interval(numbers[column]) for column in columns)] for label, numbers in content["agents"].items()
     ]
-    head = ["agent", *(column.replace("_", " ") for column in COLUMNS)]
+    head = ["agent", *(column.replace("_", " ") for column in columns)]
+    least = f", least violation {problem['least_violation']:.4f} per episode" if AVOIDABLE in columns else ""
     return "\n".join(
         [
             f"{problem['name']}, H = {problem['horizon']}: safe optimum {problem['optimal_value']:.4f}, "
-            f"unconstrained {problem['unconstrained_value']:.4f}; "
+            f"unconstrained {problem['unconstrained_value']:.4f}{least}; "
             f"{content['episodes']} episodes, {content['seeds']} seeds",
             "",
             aligned([head, *rows]),
             "",
             f"final: mean over the last {min(FINAL, content['episodes'])} episodes; total: sum over all episodes; "
             "in brackets: 95 % bootstrap interval over seeds",
+            *(["avoidable: total violation less what no policy avoids"] if least else []),
             *(_plans(label, numbers["plans"]) for label, numbers in content["agents"].items() if "plans" in numbers),
             *(f"note: {remark}" for remark in content["remarks"]),
         ]
     )
+
+
+def shown_columns(content: Mapping[str, Any]) -> tuple[str, ...]:
+    """The columns of a summary's table; folders of earlier versions do not say what cannot be avoided: nothing."""
+    if not content["problem"].get("least_violation", 0) > 0:
+        return COLUMNS
+    return (*COLUMNS[:3], AVOIDABLE, *COLUMNS[3:])
 
 
 def certificates(content: Mapping[str, Mapping[str, Any]], seeds: int) -> str:

@@ -58,8 +58,8 @@ class WorkUnits:
         return int(self.prepared.spec["episodes"])
 
     @cached_property
-    def optimal(self) -> np.ndarray:
-        return planner.solve(self.prepared.problem).V_1
+    def baseline(self) -> planner.Baseline:
+        return planner.solve(self.prepared.problem).baseline
 
     @cached_property
     def labels(self) -> list[str]:
@@ -97,7 +97,7 @@ class WorkUnits:
 
     def _chunk(self, unit: WorkUnit, state: local.BatchState, metrics: Metrics) -> Chunk:
         count, has_costs = self.seed_count(unit), self.prepared.has_costs(self.labels[unit.agent])
-        columns = recorded_columns(metrics, self.optimal, has_costs)
+        columns = recorded_columns(metrics, self.baseline, has_costs)
         rows = as_records({name: column[:count] for name, column in columns.items()})
         final = None
         if state.done == self.episodes:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from everystep.errors import EverystepError, check_type, real_number, shown, true_or_false
+from everystep.errors import EverystepError, check_type, number_below, real_number, shown, true_or_false
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.mdp.world import FEW, AnyArray, World, at_step, can_follow, expected, next_states
 
@@ -133,6 +133,7 @@ def harm_of_actions(of: World | FiniteCMDP, h: int, C_next: np.ndarray) -> np.nd
     """
     world = of.world if isinstance(of, FiniteCMDP) else of
     check_type("of", world, World, "an es.FiniteCMDP, or its world")
+    h = number_below("h", h, of.horizon) if isinstance(of, FiniteCMDP) else h
     S = world.r.shape[-1]
     if not isinstance(C_next, np.ndarray) or C_next.shape != (S,) or C_next.dtype.kind not in "biuf":
         raise EverystepError(f"C_next is {shown(C_next)}; give an array of {S} numbers, one for each state.")

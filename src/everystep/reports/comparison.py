@@ -249,7 +249,8 @@ def read(out: Path) -> ComparisonTable:
     unfinished = tuple(sorted(path.parent for path in out.glob(f"*/{run_folder.WORK}")))
     for folder in sorted({path.parent for path in out.glob("*/spec.json")} - set(unfinished)):
         opened = finished.read(folder)
-        columns = opened.curves(("value", "regret", "violation", "mixture_violation"))
+        names = ("value", "regret", "violation", "mixture_violation")
+        columns = opened.curves((*names, *opened.columns_of_starts()))
         summary = opened.checked_summary({label: reductions.samples(curves) for label, curves in columns.items()})
         runs[folder.name], left_out[folder.name] = summary, _left_out(opened)
         rows += _rows(opened, summary, columns)

@@ -26,6 +26,13 @@ from everystep.mdp.cmdp import FiniteCMDP
 from everystep.web import assets, charts, watch
 
 COLUMNS = ("return", "value", "regret", "violation", "planned")
+HEADS = {
+    "final_value": "Final value",
+    "final_violation": "Final violations per episode",
+    "total_violation": "Total violations",
+    "avoidable_violation": "Avoidable violations",
+    "total_regret": "Total regret",
+}
 FRAMES = 120  # the largest number in the player
 BYTES_OF_FRAMES = 5 * 2**20  # of all agents together
 FEWEST_FRAMES = 12
@@ -94,7 +101,7 @@ def page(run: rerun.Run, first_seed: FirstSeed) -> str:
             "name": run.problem.name,
             "facts": [*_facts(run.problem, summary), ("Seeds", _seeds(run.spec["seeds"]))],
             "run_line": _run_line(run.spec),
-            "remarks": [*run.spec["remarks"], *run.opened.remarks],
+            "remarks": [*run.spec["remarks"], *run.problem.check(), *run.opened.remarks],
             "has_map": scene is not None,
             "map_caption": _map_caption(scene) if scene else "",
             "picture": None if scene else _picture(run.problem),
@@ -102,6 +109,7 @@ def page(run: rerun.Run, first_seed: FirstSeed) -> str:
             "agents": [_agent(agent, look) for agent, look in zip(run.spec["agents"], looks, strict=True)],
             "versions": run.spec.get("versions", {}),
             "summary": _summary_rows(summary, looks),
+            "heads": [HEADS[column] for column in tables.shown_columns(summary)],
             "final": min(reductions.FINAL, run.spec["episodes"]),
             "certificates": _certificate_rows(summary, looks),
             "seeds": len(run.spec["seeds"]),
@@ -138,6 +146,7 @@ def _seeds(seeds: list[int]) -> str:
 
 def _facts(problem: FiniteCMDP, summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     optima = summary["problem"]
+    least = optima.get("least_violation", 0)
     return [
         ("States", f"{problem.states:,}"),
         ("Actions", f"{problem.actions:,}"),
@@ -146,6 +155,7 @@ def _facts(problem: FiniteCMDP, summary: Mapping[str, Any]) -> list[tuple[str, s
         ("Unsafe state-action pairs", f"{1 - watch.truly_safe(problem)[~problem.exempt].mean():.1%}"),
         ("Safe optimum", f"{optima['optimal_value']:.4f}"),
         ("Unconstrained optimum", f"{optima['unconstrained_value']:.4f}"),
+        *([("Violations per episode that no policy avoids", f"{least:.4f}")] if least > 0 else []),
     ]
 
 
@@ -189,8 +199,9 @@ def _summary_rows(summary: Mapping[str, Any], looks: list[dict[str, str]]) -> li
         "mean": tables.number(numbers["mean"]),
         "interval": f"{tables.number(numbers['low'])} to {tables.number(numbers['high'])}",
     }
+    columns = tables.shown_columns(summary)
     return [
-        {"look": look, "cells": [cell(summary["agents"][look["label"]][column]) for column in tables.COLUMNS]}
+        {"look": look, "cells": [cell(summary["agents"][look["label"]][column]) for column in columns]}
         for look in looks
     ]
 

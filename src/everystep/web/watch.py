@@ -166,7 +166,7 @@ class Player:
         self.problem, self.label = experiment.problem, label
         self.episodes: int = experiment.spec["episodes"]
         self.has_costs = experiment.has_costs(label)
-        self._optimal = planner.solve(self.problem).V_1
+        self._baseline = planner.solve(self.problem).baseline
         self._seeds = np.asarray([seed], np.uint32)
         self._totals = dict.fromkeys(SUMMED, 0.0)
         self._violation = self.problem.g.clip(min=0).sum(0)  # (T, S, A)
@@ -193,7 +193,7 @@ class Player:
                 )
                 parts.append(metrics)
             metrics = jax.tree.map(lambda *leaves: np.concatenate(leaves, 1)[0], *parts)
-            recorded = recorded_columns(metrics, self._optimal, self.has_costs)
+            recorded = recorded_columns(metrics, self._baseline, self.has_costs)
             for name in SUMMED:
                 self._totals[name] += float(recorded[name].sum())
             frame = self._frame(self._violations(first, metrics.probed))

@@ -142,6 +142,7 @@ def not_covered(resolved: Resolved) -> list[str]:
     nonlinear = resolved.value.choice == "linear" and not _is_linear(problem, resolved.phi)
     reasons = {
         f"it is about lsvi-ae, and this is {name}": not agent,
+        "some states have no safe action": resolved.problem.dead_ends is not None,
         f"beta is {resolved['radius']}, not c d H sqrt(iota)": resolved["radius"] != "paper",
         f"lam is {resolved['lam']:g}, not 1": resolved["lam"] != 1,
         "one value estimator is shared over steps": resolved["share_values"] and several,
