@@ -43,6 +43,7 @@ class HarmToGo(NamedTuple):
     weights    (m,): the harm of a step is sum_i w_i [g_i]_+
     cap        the highest harm-to-go
     radius     beta_C, the width by which Phat C is lowered; None for 0
+    p          what certificates ahead spend on transitions (`ahead_bounds.py`); no decision depends on it
     """
 
     of_plan: Bool[Array, ""] | bool
@@ -51,6 +52,7 @@ class HarmToGo(NamedTuple):
     weights: AnyArray
     cap: Scalar
     radius: Radius | None = None
+    p: Scalar = 0.05
 
     def learnt(self, cost: AnyArray) -> AnyArray:
         """What the cost model learns from an observed cost."""

@@ -173,6 +173,7 @@ class Resolved:
             weights=self._scale / unit,
             cap=cap,
             radius=radius,
+            p=self["p"],
         )
 
     def marked(self) -> Marked:
@@ -215,8 +216,35 @@ class Resolved:
 
     @property
     def confidence(self) -> float | None:
-        """p if the cost intervals are valid: all hold with probability 1 - p. None if they are a heuristic."""
-        return self.cost.confidence() if self.recipe.definition.uses_costs else None
+        """p if the cost intervals are valid: all hold with probability 1 - p. None if they are a heuristic.
+
+        Of an agent that learns the harm of events they are intervals for E max(g, 0), which tells the sign of g only
+        where costs are observed without noise.
+        """
+        noisy = self.problem.world.cost_seen is not None or self.problem.world.cost_sigma is not None
+        if not self.recipe.definition.uses_costs or (self._counts_events and noisy):
+            return None
+        return self.cost.confidence()
+
+    @property
+    def _counts_events(self) -> bool:
+        return "harm" in self.recipe.definition.settings and self["harm"] == "events"
+
+    @property
+    def labels_ahead(self) -> dict[str, Any] | None:
+        """What certificates ahead mean (`lsvi/ahead_bounds.py`), ready for JSON; None for agents that have none.
+
+        p        their probability of a false label, 2 p if cost intervals are valid and values are counted, else None
+        events   whether harm is E max(g, 0) instead of max(E g, 0)
+        """
+        if "harm" not in self.recipe.definition.settings:
+            return None
+        events = self._counts_events
+        counted = isinstance(self.value, ResolvedValues) and self.value.choice == "counts"
+        unbounded = events and self.problem.world.cost_sigma is not None  # E max(g, 0) may exceed 1 with normal noise
+        valid = counted and not unbounded and self.cost.confidence() is not None
+        p = min(2 * float(self["p"]), 1.0) if valid else None
+        return {"p": p, "tolerance": float(self["tolerance"]), "events": events}
 
     @property
     def plan_scale(self) -> tuple[str, float]:

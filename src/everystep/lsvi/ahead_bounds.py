@@ -1,0 +1,152 @@
+"""How much harm an action leads to at least and at most: the intervals behind certificates ahead.
+
+    Glow_h(x, a) = sum_i w_i [lower_i(x, a)]_+ + low(Phat_h Clow_{h+1}),     Clow_h(x) = min_a Glow_h(x, a)
+    Gup_h(x, a)  = sum_i w_i [upper_i(x, a)]_+ + up(Phat_h Cup_{h+1}),       Cup_h(x) = min_a Gup_h(x, a)
+
+lower and upper are the ends of the cost intervals, Phat is the plain mean over what followed (x, a), without the ridge,
+and Clow = Cup = 0 after the last step. With one-hot features `low` and `up` are the ends of the Chernoff interval, all
+mu with n kl(u, mu) <= L around a mean u of n numbers in [0, 1], here in units of the most harm that can follow. They
+grow with u, so that Clow <= C* <= Cup carries over from step h + 1 to step h although both are estimates: only the
+means of the fixed functions C*_{h+1} must concentrate. L = log(2 H S A n (n + 1) / p) covers both sides, all (x, a),
+all H functions and all counts n, because sum_n 1 / (n (n + 1)) = 1. Together with valid cost intervals
+
+    Glow_h <= G*_h <= Gup_h     at all (k, h, x, a) with probability 1 - 2 p                   (docs/look-ahead.md)
+
+where the cost intervals spend one p and the transitions the other. With other features the width of the regression is
+used, which carries no probability.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+from jax.scipy.special import rel_entr
+from jaxtyping import Array, Float
+
+from everystep.lsvi import algorithm, loop, rowwise
+from everystep.lsvi.ahead import HarmToGo
+from everystep.lsvi.algorithm import Agent, Plan, State
+from everystep.lsvi.protocols import FiniteValueModel
+from everystep.lsvi.radii import Scalar
+from everystep.lsvi.values.counts import Counts
+from everystep.mdp.world import Sizes, at_step
+
+MOST_KEPT = 250_000  # (h, x, a): 4 MB for each seed
+BISECTIONS = 32  # of [0, 1], rounded outwards: to 3e-10
+
+
+class HarmBounds(NamedTuple):
+    """Bounds on the harm that each action leads to, in the units that the agent learns in."""
+
+    lower: Float[Array, "H A S"]
+    upper: Float[Array, "H A S"]
+
+
+def are_kept(agent: Agent, sizes: Sizes) -> bool:
+    """Whether a run keeps these bounds at its end: of agents that estimate harm-to-go, unless they are too many."""
+    return isinstance(agent.ahead, HarmToGo) and sizes.horizon * sizes.states * sizes.actions <= MOST_KEPT
+
+
+def bounds(agent: Agent, state: State) -> HarmBounds:
+    """Glow and Gup before episode k, from everything that the agent has learnt."""
+    ahead, values = agent.ahead, agent.values
+    assert isinstance(ahead, HarmToGo)
+    assert isinstance(values, FiniteValueModel)
+    H = state.price.shape[1]
+    fit = values.fit(state.values, state.k)
+    norm2 = values.squared_norms(state.values, None)  # (T, A, S)
+    now = HarmBounds(*(ahead.harm(end.swapaxes(0, 1)) for end in loop.bounds(agent, state)))  # (T, A, S)
+    most_now = ahead.weights.sum()
+    width = None if isinstance(values, Counts) else _width(agent, state, norm2)
+
+    def backward(C: HarmBounds, h: Array) -> tuple[HarmBounds, HarmBounds]:
+        most = most_now * (H - 1 - h).astype(norm2.dtype)  # that can follow
+        means = HarmBounds(*(values.expect(fit, h, each) for each in C))
+        if isinstance(values, Counts):
+            after = _chernoff(means, at_step(norm2, h), values.lam, most, H / ahead.p)
+        else:
+            after = HarmBounds(means.lower - at_step(width, h), means.upper + at_step(width, h))
+        G = HarmBounds(*(at_step(c, h) + rest.clip(0, most) for c, rest in zip(now, after, strict=True)))
+        G = G._replace(upper=jnp.minimum(G.upper, most_now + most))
+        return HarmBounds(*map(rowwise.lowest, G)), G
+
+    nothing = HarmBounds(*(jnp.zeros(norm2.shape[-1]),) * 2)
+    return lax.scan(backward, nothing, jnp.arange(H, dtype=jnp.int32), reverse=True)[1]
+
+
+def _width(agent: Agent, state: State, norm2: Float[Array, "T A S"]) -> Float[Array, "T A S"]:
+    """The width of the regression of C where features are not one-hot.
+
+    An agent that does not lower its harm-to-go (beta_harm = 0) has no such width; that of Q takes its place.
+    """
+    ahead, values = agent.ahead, agent.values
+    assert isinstance(ahead, HarmToGo)
+    assert isinstance(values, FiniteValueModel)
+    if ahead.radius is not None:
+        return ahead.radius.width(norm2, state.k)
+    return ahead.weights.sum() * values.radius.width(norm2, state.k)
+
+
+def _chernoff(
+    means: HarmBounds, norm2: Float[Array, "A S"], lam: Scalar, most: Float[Array, ""], functions_over_p: Scalar
+) -> HarmBounds:
+    """The interval of the mean of a function in [0, most], from ridge means of a lower and of an upper bound on it."""
+    n = jnp.round(jnp.maximum(1 / norm2 - lam, 0))
+    log_union = jnp.log(2 * functions_over_p * norm2.size * jnp.maximum(n * (n + 1), 1))
+    level = log_union / jnp.maximum(n, 1)
+    unit = jnp.where(most > 0, most, 1)  # nothing can follow the last step
+    plain = lambda mean: (mean / (jnp.maximum(n, 1) * norm2 * unit)).clip(0, 1)
+    low, up = chernoff_low(plain(means.lower), level), chernoff_up(plain(means.upper), level)
+    return HarmBounds(jnp.where(n > 0, most * low, 0), jnp.where(n > 0, most * up, most))
+
+
+def kl(u: Array, mu: Array) -> Array:
+    """u log(u / mu) + (1 - u) log((1 - u) / (1 - mu)), the divergence of two coins; infinite where mu excludes u."""
+    return rel_entr(u, mu) + rel_entr(1 - u, 1 - mu)
+
+
+def chernoff_up(u: Array, level: Array) -> Array:
+    """The largest mu with kl(u, mu) <= level: the mean of numbers in [0, 1] whose average over n is u."""
+    return 1 - chernoff_low(1 - u, level)
+
+
+def chernoff_low(u: Array, level: Array) -> Array:
+    """The smallest mu with kl(u, mu) <= level, from below."""
+
+    def halved(_: Any, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+        middle = (ends[0] + ends[1]) / 2
+        outside = kl(u, middle) > level
+        return jnp.where(outside, middle, ends[0]), jnp.where(outside, ends[1], middle)
+
+    return lax.fori_loop(0, BISECTIONS, halved, (jnp.zeros_like(u), u))[0]
+
+
+# --- the estimates of a plan -----------------------------------------------------------------------------------------
+class Estimates(NamedTuple):
+    """What a plan was made from: Q and Ghat of every action, V and C of every state."""
+
+    Q: Float[Array, "H A S"]
+    G: Float[Array, "H A S"]
+    V: Float[Array, "H S"]
+    C: Float[Array, "H S"]
+
+
+def estimates(agent: Agent, state: State, plan: Plan) -> Estimates:
+    """Q_h, Ghat_h, V_h and C_h of a plan: the same backward pass, along the actions that the plan chose."""
+    H, _, S = plan.policy.shape
+    ahead = agent.ahead
+    assert ahead is not None
+    fit, belief = algorithm.fit_models(agent, state)
+    width = ahead.width(agent.values, state.values, state.k)
+
+    def backward(carry: tuple[Array, Array], h: Array) -> tuple[tuple[Array, Array], Estimates]:
+        V_next, C_next = carry
+        Q = agent.values.estimate(fit, h, V_next)
+        after = ahead.after(agent.values, fit, h, C_next, None if width is None else at_step(width, h))
+        G = ahead.led_to(at_step(belief, h), after)
+        V, C = rowwise.under(plan.policy[h], Q), ahead.carried(G, plan.policy[h])
+        return (V, C), Estimates(Q, G, V, C)
+
+    return lax.scan(backward, (jnp.zeros(S), jnp.zeros(S)), jnp.arange(H, dtype=jnp.int32), reverse=True)[1]
