@@ -15,10 +15,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--agent", action="append", default=[], metavar="A", help="draw this agent; may be repeated")
     parser.add_argument("--seed", metavar="S", help="the seed to draw (the first)")
     parser.add_argument("--step", default="1", metavar="H", help="the step to draw, if costs depend on it (1)")
+    parser.add_argument(
+        "--tolerance", metavar="T", help="violation up to which an action is safe ahead (that of the agent)"
+    )
     add_force(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     from everystep.reports import certificates
 
-    print(certificates.run(Path(options.folder), options.agent, options.seed, options.step, options.force))
+    settings = (options.agent, options.seed, options.step, options.tolerance, options.force)
+    print(certificates.run(Path(options.folder), *settings))

@@ -66,6 +66,9 @@ class Experiment:
             if self.has_costs(label):
                 bounds[f"{label}_lower"] = end.lower.swapaxes(-1, -2)
                 bounds[f"{label}_upper"] = end.upper.swapaxes(-1, -2)
+            if end.ahead_lower.size:
+                bounds[f"{label}_ahead_lower"] = end.ahead_lower.swapaxes(-1, -2)
+                bounds[f"{label}_ahead_upper"] = end.ahead_upper.swapaxes(-1, -2)
         fits = {label: [fit_as_json(fit) for fit in end.kernel_fits] for label, end in final.items() if end.kernel_fits}
         return Result(self.problem, self.spec, curves, visits, self.features(), bounds, fits)
 
@@ -147,6 +150,7 @@ def prepare(
                 "agent": each.recipe.name,
                 "settings": each.to_json(),
                 "confidence": each.confidence,
+                **({} if each.labels_ahead is None else {"ahead": each.labels_ahead}),
                 **(
                     {}
                     if each.switch is None

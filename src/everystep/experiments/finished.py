@@ -32,7 +32,10 @@ PLANS = {"scale_of": str, "scale": NUMBER}
 SPEC = {
     "problem": {"name": str, "horizon": POSITIVE, "digest": str},
     "agents": [
-        {"label": str, "agent": str, "settings": dict, "confidence?": Maybe(PROBABILITY), "plans?": PLANS},
+        {
+            **{"label": str, "agent": str, "settings": dict, "confidence?": Maybe(PROBABILITY), "plans?": PLANS},
+            "ahead?": {"p": Maybe(PROBABILITY), "tolerance": NUMBER, "events": bool},
+        },
     ],
     "episodes": POSITIVE,
     "seeds": [COUNT],
@@ -202,9 +205,19 @@ class FinishedFolder:
                 if (len(end), *end.shape[2:]) != shape or end.shape[1] not in (1, problem.horizon):
                     raise self._no_intervals(agent["label"])
                 kept[name] = end
+            kept |= self._bounds_ahead(agent["label"], arrays, problem) if "ahead" in agent else {}
         if not kept:
             raise self._no_intervals("any agent")
         return kept
+
+    def _bounds_ahead(self, label: str, arrays: Mapping[str, np.ndarray], problem: FiniteCMDP) -> dict[str, np.ndarray]:
+        """Bounds on the harm that each action leads to, (seeds, H, S, A), of an agent that looks ahead."""
+        found = {name: arrays[name] for end in ("lower", "upper") if (name := f"{label}_ahead_{end}") in arrays}
+        shape = (len(self.spec["seeds"]), problem.horizon, problem.states, problem.actions)
+        for end in found.values():
+            if len(found) < 2 or end.dtype.kind != "f" or end.shape != shape or np.isnan(end).any():
+                raise self._no_intervals(label)
+        return found
 
     def _no_intervals(self, label: str) -> EverystepError:
         return EverystepError(

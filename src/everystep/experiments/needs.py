@@ -20,7 +20,7 @@ from everystep.errors import EverystepError
 from everystep.experiments.engines import local
 from everystep.experiments.reductions import POINTS
 from everystep.experiments.run_folder import WORK
-from everystep.lsvi import loop
+from everystep.lsvi import ahead_bounds, loop
 from everystep.lsvi.choices.ties import ties
 from everystep.lsvi.costs.counts import CountCosts
 from everystep.lsvi.loop import CHUNK
@@ -151,7 +151,8 @@ def of(prepared: Experiment) -> Needs:
                                            share_costs=job.share_costs), job.agent)  # fmt: skip
             ends = jax.eval_shape(loop.bounds, job.agent, fresh.agent)
             state = max(state, _size(fresh))
-            final = max(final, _size(ends) + 8.0 * S)
+            ahead = 16.0 * H * S * prepared.problem.actions if ahead_bounds.are_kept(job.agent, job.sizes) else 0.0
+            final = max(final, _size(ends) + 8.0 * S + ahead)
             grown = max(grown, local.growth(fresh, H))
             largest = 16.0 * H * S * prepared.problem.actions * (2 + m)
             if local.workers() * largest > SMALL * memory.free_memory():  # which is worth a closer look

@@ -35,6 +35,7 @@ from everystep.experiments.needs import BYTES_OF_A_ROW, UNIT_ROWS
 from everystep.experiments.result import fit_as_json, summarize
 from everystep.experiments.run_folder import WORK, FolderState
 from everystep.experiments.work_units import Chunk, RunFiles, WorkUnits
+from everystep.lsvi import ahead_bounds
 from everystep.lsvi.loop import CHUNK
 from everystep.mdp.arrays import save_problem
 from everystep.mdp.cmdp import FiniteCMDP
@@ -349,6 +350,9 @@ class StoredRun:
     def certificates(self) -> Mapping[str, np.ndarray]:
         labels = [label for label in self.prepared.agents if self.prepared.has_costs(label)]
         where = {f"{label}_{name}": (label, name) for label in labels for name in ("lower", "upper")}
+        for label, pair in zip(self.prepared.agents, self.prepared.pairs, strict=True):
+            if ahead_bounds.are_kept(pair.built.agent, self.problem.sizes):
+                where |= {f"{label}_{name}": (label, name) for name in ("ahead_lower", "ahead_upper")}
         return _JoinedArrays(self, where, actions_last=True)
 
     @cached_property

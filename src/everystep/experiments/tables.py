@@ -66,6 +66,30 @@ def certificates(content: Mapping[str, Mapping[str, Any]], seeds: int) -> str:
     )
 
 
+def certificates_ahead(content: Mapping[str, Mapping[str, Any]], seeds: int) -> str:
+    """What agents that look ahead certify at the end about the harm that each action leads to."""
+    labelled = {label: each["ahead"] for label, each in content.items() if "ahead" in each}
+    rows = [
+        [
+            label,
+            *(number(each[column]) for column in ("safe", "unsafe", "unknown", "false")),
+            f"{each['seeds_with_a_false_label']} of {seeds}",
+            f"{each['tolerance']:g}",
+            "heuristic" if each["p"] is None else f"p = {each['p']:g}",
+        ]
+        for label, each in labelled.items()
+    ]
+    head = ["agent", "safe ahead", "unsafe ahead", "unknown", "false", "seeds with a false label", "tolerance"]
+    return "\n".join(
+        [
+            aligned([[*head, "confidence"], *rows]),
+            "",
+            "actions (h, x, a) by the violation that they make unavoidable, now or later: safe ahead if it is at most",
+            "the tolerance, unsafe ahead if it is above; with a tolerance of 0 only the last step can be safe ahead",
+        ]
+    )
+
+
 def aligned(rows: Sequence[Sequence[str]]) -> str:
     """Columns of equal width, the first aligned left and the others right, with a rule under the head."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]

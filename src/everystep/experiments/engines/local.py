@@ -23,7 +23,7 @@ import numpy as np
 
 from everystep.agents.resolve.agent import BuiltAgent
 from everystep.experiments.engines import gpu
-from everystep.lsvi import loop, reachable
+from everystep.lsvi import ahead_bounds, loop, reachable
 from everystep.lsvi.costs import kernel_fit
 from everystep.lsvi.loop import CHUNK, Carry, Job, Metrics
 from everystep.lsvi.regression.gp_posterior import Growing
@@ -105,13 +105,16 @@ class FinalState(NamedTuple):
     """What is kept of a batch of seeds beside its columns.
 
     visits (seeds, S) after the first chunk and at the end; the ends of every cost interval (seeds, T, m, A, S) at the
-    end; and the kernels that were fitted.
+    end; bounds on the harm that each action leads to (seeds, H, A, S), of agents that look ahead (H is 0 for others);
+    and the kernels that were fitted.
     """
 
     visits_early: np.ndarray
     visits_end: np.ndarray
     lower: np.ndarray
     upper: np.ndarray
+    ahead_lower: np.ndarray
+    ahead_upper: np.ndarray
     kernel_fits: tuple[KernelFit, ...]
 
     def first_seeds(self, count: int, seeds: Sequence[int] | np.ndarray) -> FinalState:
@@ -401,11 +404,17 @@ def shaped(pair: AgentOnProblem, seeds: int, episodes: int) -> Callable[[int], C
 
 def final_state(pair: AgentOnProblem, state: BatchState) -> FinalState:
     """What is kept of a batch that has done all its episodes."""
+    agent, sizes = pair.job().agent, pair.problem.sizes
+    ahead_lower = ahead_upper = np.zeros((len(state.carry.visits), 0, sizes.actions, sizes.states))
     with pair.in_precision():
-        lower, upper = _bounds(pair.job().agent, state.carry.agent)
+        lower, upper = _bounds(agent, state.carry.agent)
+        if ahead_bounds.are_kept(agent, sizes):
+            unit = 1.0 if pair.problem.scale is None else float(np.max(pair.problem.scale))
+            ahead_lower, ahead_upper = (np.asarray(end) * unit for end in _bounds_ahead(agent, state.carry.agent))
     visits, scale = np.asarray(state.carry.visits), pair.problem.scale
     in_units_of_g = lambda ends: np.asarray(ends) if scale is None else np.asarray(ends) * scale[:, None, None]
-    return FinalState(state.visits_early, visits, in_units_of_g(lower), in_units_of_g(upper), state.kernel_fits)
+    ends = (in_units_of_g(lower), in_units_of_g(upper), ahead_lower, ahead_upper)
+    return FinalState(state.visits_early, visits, *ends, state.kernel_fits)
 
 
 def _scan(
@@ -443,6 +452,7 @@ def measure(pairs: Sequence[AgentOnProblem], seeds: np.ndarray, count: int) -> N
 
 
 _bounds = jax.jit(jax.vmap(loop.bounds, in_axes=(None, 0)))
+_bounds_ahead = jax.jit(jax.vmap(ahead_bounds.bounds, in_axes=(None, 0)))
 
 
 def _fit_kernels(built: BuiltAgent, carry: Carry, seeds: np.ndarray, done: int) -> tuple[Carry, list[KernelFit]]:
