@@ -2,14 +2,18 @@
 
 import ast
 import contextlib
+import errno
 import os
 import shutil
 import socket
 import stat
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
+from tokenize import TokenError
 
+import numpy as np
 import pytest
 
 import everystep as es
@@ -224,6 +228,114 @@ def test_a_record_that_is_cut_off_junk_or_no_file_gives_nothing_away(tmp_path):
         put(tmp_path / "third.html")
     assert (tmp_path / "victim").read_text(encoding="utf-8") == "precious"
     assert not (tmp_path / "third.html").exists()
+
+
+def everything(folder):
+    """The content and the time of change of all files below a folder, and all folders."""
+    return {
+        path: (path.read_bytes(), path.stat().st_mtime_ns) if path.is_file() else path.is_dir()
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+def fill(out, *names):
+    with files.replacing(out) as partial:
+        for name in names:
+            (partial / name).parent.mkdir(exist_ok=True)
+            (partial / name).write_text("new", encoding="utf-8")
+
+
+OBSTACLES = {  # what refuses files in out/figures, and what is said of it
+    "record": (lambda figures: (figures / files.RECORD).mkdir(), "is not a regular file"),
+    "folder": (lambda figures: None, "Permission denied"),
+    "rename": (lambda figures: None, "cannot be written"),
+    "disk": (lambda figures: None, "cannot be written"),
+}
+
+
+@pytest.mark.parametrize("obstacle", OBSTACLES)
+@pytest.mark.parametrize("before", ["recorded", "new"])
+def test_a_refused_move_leaves_the_folder_and_its_records_as_they_were(obstacle, before, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    (out / "figures").mkdir(parents=True)
+    if before == "recorded":
+        put(out / "table.csv", "old")
+    make, sentence = OBSTACLES[obstacle]
+    make(out / "figures")
+    found = everything(out)
+
+    def fail(*_):
+        raise OSError(errno.ENOSPC, "no space")
+
+    if obstacle == "folder":  # permissions do not bind root
+        monkeypatch.setattr(files.os, "access", lambda path, mode: Path(path).name != "figures")
+    if obstacle == "rename":
+        monkeypatch.setattr(files, "_rename", fail)
+    if obstacle == "disk":
+        append = files._append
+        last = lambda path, *rest: (append(path, *rest), path.parent.name == "more" and fail())
+        monkeypatch.setattr(files, "_append", last)
+    with pytest.raises(es.EverystepError, match=sentence):
+        fill(out, "table.csv", "figures/map.svg", "more/other.svg")
+    assert everything(out) == found
+
+
+def test_a_move_that_is_interrupted_after_its_first_file_stays_recorded(tmp_path, monkeypatch):
+    rename = files._rename
+
+    def interrupted(source, target):
+        rename(source, target)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(files, "_rename", interrupted)
+    (tmp_path / "out").mkdir()
+    with pytest.raises(KeyboardInterrupt):
+        fill(tmp_path / "out", "a.txt", "b.txt")
+    assert files.altered(tmp_path / "out", "a.txt") is None
+    monkeypatch.setattr(files, "_rename", rename)
+    put(tmp_path / "out" / "a.txt", "again")
+
+
+# --- arrays -----------------------------------------------------------------------------------------------------------
+HEADERS = {  # texts in the place of a header of an array, on which Python's parser fails in different ways
+    "not closed": "{'descr': " + "'" * 3,
+    "indented": "  1\n 2",
+    "unhashable": "{[]: 1}",
+    "deep": "-" * 9000 + "1",
+    "long": "1" + "+1" * 4900,
+    "names": "{1: 2, 'a': 3}",
+    "no type": "{'descr': [('a',)], 'fortran_order': False, 'shape': (1,)}",
+    "large": f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({10**30},)}}",
+    "negative": "{'descr': '<f8', 'fortran_order': False, 'shape': (-5,)}",
+}
+
+
+@pytest.mark.parametrize("kind", HEADERS)
+def test_a_header_that_cannot_be_parsed_is_one_sentence_in_every_python(kind, tmp_path):
+    header = HEADERS[kind].encode()
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        archive.writestr("a.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + b"\0" * 64)
+    with pytest.raises(es.EverystepError, match=r"cannot be read as \.npz"):
+        files.read_npz(tmp_path / "x.npz", lambda name: True)
+
+
+@pytest.mark.parametrize("error", [TokenError, SyntaxError, MemoryError, RecursionError, TypeError, AttributeError])
+def test_whatever_the_parser_of_a_header_raises_is_that_sentence(error, tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise error
+
+    files.write_npz(tmp_path / "x.npz", [("a", np.ones(2))])
+    monkeypatch.setattr("ast.literal_eval", fail)
+    with pytest.raises(es.EverystepError, match=r"cannot be read as \.npz"):
+        files.read_npz(tmp_path / "x.npz", lambda name: True)
+
+
+def test_an_array_that_does_not_fit_is_a_matter_of_memory(tmp_path):
+    header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000000,)}"
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        archive.writestr("a.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+    with pytest.raises(MemoryError, match="allocate"):
+        files.read_npz(tmp_path / "x.npz", lambda name: True)
 
 
 def test_json_that_is_nested_too_deeply_or_no_file_is_an_error_not_a_crash(tmp_path):

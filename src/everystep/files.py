@@ -22,11 +22,9 @@ import stat
 import sys
 import uuid
 import zipfile
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from tokenize import TokenError  # of a header of an array, in Python 3.12
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -78,8 +76,10 @@ def write_json(path: Path, content: Any) -> Seal:
 def write_output(path: Path, content: Callable[[BinaryIO], Any], force: bool = False) -> None:
     """`write` for a file that a user named, where `check_place` allows it."""
     check_place(path, true_or_false("force", force))
-    with _written(path, content) as (partial, sealed):
-        _record(path.parent, {path.name: sealed.sha256})
+    with (
+        _written(path, content) as (partial, sealed),
+        _recorded({path.parent: {path.name: sealed.sha256}}, [partial]),
+    ):
         check_place(path, force)
         _rename(partial, path)
     sync_folder(path.parent)
@@ -148,11 +148,12 @@ def move_files(source: Path, target: Path, last: str = "", force: bool = False) 
     places = {path: target / path.relative_to(source) for path in files}
     check_places(target, [path.relative_to(source) for path in files], force)
     sync_all(files)
-    for folder in sorted({place.parent for place in places.values()}):
-        folder.mkdir(parents=True, exist_ok=True)
-        _record(folder, {place.name: seal(path).sha256 for path, place in places.items() if place.parent == folder})
-    for path in sorted(files, key=lambda path: path.name == last):
-        _rename(path, places[path])
+    checksums: dict[Path, dict[str, str]] = {}
+    for path, place in places.items():
+        checksums.setdefault(place.parent, {})[place.name] = seal(path).sha256
+    with _recorded(checksums, files):
+        for path in sorted(files, key=lambda path: path.name == last):
+            _rename(path, places[path])
     sync_all({target, *(place.parent for place in places.values())})
 
 
@@ -160,7 +161,8 @@ def move_folder(source: Path, target: Path) -> None:
     """Move a folder to a place where there is none."""
     for folder in (source, *sorted(path for path in source.rglob("*") if path.is_dir())):
         files = sorted(path for path in folder.iterdir() if path.is_file() and path.name != RECORD)
-        _record(folder, {path.name: seal(path).sha256 for path in files})
+        with _recorded({folder: {path.name: seal(path).sha256 for path in files}}, files):
+            pass
     sync_all([*source.rglob("*"), source])
     _rename(source, target)
     sync_folder(target.parent)
@@ -298,28 +300,79 @@ def recorded(folder: Path) -> dict[str, list[str]]:
     return found
 
 
-def _record(folder: Path, checksums: Mapping[str, str]) -> None:
-    """Add checksums to the record of a folder, before the files are in place: one that is lost would lock them."""
+@contextmanager
+def _recorded(checksums: Mapping[Path, Mapping[str, str]], sources: Sequence[Path]) -> Iterator[None]:
+    """Add checksums to the records of folders, made if they are missing, and then move files there from `sources`.
+
+    A checksum is recorded before its file is in place: one that is lost would lock the file. Every folder is checked
+    before any is changed, and after an error all are as they were, unless a file is in place already.
+    """
+    lines = {folder: _new_lines(folder, checksums[folder]) for folder in sorted(checksums)}
+    for folder, added in lines.items():
+        _check_record(folder, added)
+    undo = ExitStack()
+    try:
+        for folder, added in lines.items():
+            for missing in reversed([each for each in (folder, *folder.parents) if not exists(each)]):
+                missing.mkdir()
+                undo.callback(_remove_empty, missing)
+            if added:
+                _append(folder / RECORD, added, undo)
+        yield
+    except BaseException:
+        if all(map(os.path.lexists, sources)):
+            undo.close()
+        raise
+
+
+def _new_lines(folder: Path, checksums: Mapping[str, str]) -> bytes:
     known = recorded(folder)
-    new = {name: sha256 for name, sha256 in checksums.items() if known.get(name, [""])[-1] != sha256}
-    if not new:
+    new = (each for each in checksums.items() if known.get(each[0], [""])[-1] != each[1])
+    return b"".join(_line(*each) for each in new)
+
+
+def _check_record(folder: Path, added: bytes) -> None:
+    """Raise if the system does not let us put files into a folder, or add lines to its record."""
+    path, there = folder / RECORD, next(each for each in (folder, *folder.parents) if exists(each))
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(there))
+    if not added or not os.path.lexists(path):
         return
-    path = folder / RECORD
-    if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
+    if not stat.S_ISREG(os.lstat(path).st_mode):
         raise EverystepError(f"'{path}' is not a regular file, so what is written cannot be recorded; move it away.")
+    os.close(os.open(path, os.O_RDWR | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)))
+
+
+def _append(path: Path, lines: bytes, undo: ExitStack) -> None:
+    """Add lines to a record; `undo` learns how to take them away again."""
+    before = os.lstat(path) if os.path.lexists(path) else None
     opened = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
     with os.fdopen(opened, "rb+", buffering=0) as file:
-        size = os.fstat(opened).st_size
-        file.seek(max(size - 1, 0))
+        file.seek(max(os.fstat(opened).st_size - 1, 0))
         cut_off = file.read(1) not in (b"", b"\n")  # a line that a power failure cut off
-        try:
-            lines = (b"\n" if cut_off else b"") + b"".join(_line(*each) for each in new.items())
-            if file.write(lines) != len(lines):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.fsync(opened)
-        except OSError:
-            os.truncate(opened, size)
-            raise
+        lines = (b"\n" if cut_off else b"") + lines
+        undo.callback(_take_away, path, before, len(lines))
+        if file.write(lines) != len(lines):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.fsync(opened)
+
+
+def _take_away(path: Path, before: os.stat_result | None, added: int) -> None:
+    """Make a record what it was, unless another process has added to it."""
+    with contextlib.suppress(OSError):
+        size = 0 if before is None else before.st_size
+        if path.stat().st_size > size + added:
+            return
+        if before is None:
+            path.unlink()
+        else:
+            os.truncate(path, size)
+            os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def _remove_empty(folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 def _line(name: str, sha256: str) -> bytes:
@@ -449,12 +502,17 @@ def read_npz(path: str | Path, wanted: Callable[[str], bool]) -> dict[str, np.nd
     try:
         with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
             return {name: file[name] for name in file.files if wanted(name)}
-    except ValueError as error:
-        if "allow_pickle" not in str(error):
+    except Exception as error:  # a damaged header is parsed as Python and may raise any error, which differ by version
+        if did_not_fit(error):
+            raise
+        if "allow_pickle=False" not in str(error):
             raise broken from None
         raise EverystepError("it holds Python objects, which are never unpickled. Save plain number arrays.") from None
-    except (OSError, EOFError, KeyError, RuntimeError, SyntaxError, zipfile.BadZipFile, zlib.error, TokenError):
-        raise broken from None
+
+
+def did_not_fit(error: Exception) -> bool:
+    """Whether there is no memory for an array: a header that is nested too deeply is a MemoryError, too."""
+    return isinstance(error, MemoryError) and "allocate" in str(error)
 
 
 def write_npz(file: str | Path | BinaryIO, arrays: Iterable[tuple[str, np.ndarray]], compressed: bool = False) -> None:

@@ -214,7 +214,7 @@ def damaged_array(bench: Bench, given: Any) -> Any:
             if how == 13:
                 return np.array(bench.pick([-1, 0, 1, 10**3, 10**9, 10**15, 2**63 - 1, 0.5, True, 1e300]))
             return np.array(None)
-        except (ValueError, TypeError, IndexError, OverflowError):
+        except Exception:  # NumPy cannot do it; a date as a short text is a RuntimeError
             return found
 
 

@@ -112,3 +112,16 @@ def test_hostile_inputs_are_refused_in_a_sentence(tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.quick
+def test_a_conversion_that_numpy_refuses_leaves_the_array_as_it_is(tmp_path):
+    """Such as that of dates to texts of three characters, which is a RuntimeError."""
+    from fuzz.cases import Bench
+    from fuzz.problem_files import damaged_array
+
+    dates = np.array(["2020-01-01"], "M8[s]")
+    with pytest.raises(RuntimeError):
+        dates.astype("S3")
+    for number in range(200):
+        damaged_array(Bench(np.random.default_rng([seeds.SEED, number]), tmp_path, tmp_path), dates)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from everystep.errors import LARGEST_TEXT, EverystepError, check_openable, real_number, seed_number, shown, whole_number
-from everystep.files import name_from
+from everystep.files import did_not_fit, name_from
 from everystep.mdp import memory
 from everystep.mdp.cmdp import FiniteCMDP, Grid, Noise
 from everystep.problems.grids import (
@@ -287,10 +287,10 @@ def _read_npy(path: Path) -> np.ndarray:
     try:
         with path.open("rb") as file:
             return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
-    except MemoryError:
-        raise
     except Exception as error:  # a damaged header is parsed as Python and may raise any error
-        if "allow_pickle" in str(error):
+        if did_not_fit(error):
+            raise
+        if "allow_pickle=False" in str(error):
             raise EverystepError("it holds Python objects, which are never unpickled. Save plain numbers.") from None
         raise EverystepError("it cannot be read as .npy. Write it with numpy.save.") from None
 
