@@ -62,10 +62,10 @@ def _double_precision():
 @pytest.fixture(autouse=True, scope="session")
 def _patience():
     """A machine that runs many tests is slow: no notes about what takes long, and no chunks in pieces because of it."""
-    from everystep.cli import shared
+    from everystep.cli import notes
     from everystep.experiments.engines import local
 
-    shared.PATIENCE, local.PIECE = 600.0, 1e9
+    notes.PATIENCE, local.PIECE, local.FIRST = 600.0, 1e9, 10**9
 
 
 @pytest.fixture(autouse=True, scope="module")

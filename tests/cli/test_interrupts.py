@@ -1,6 +1,7 @@
 """Ctrl-C and SIGTERM, whatever the command is doing."""
 
-import gc
+import io
+import os
 import re
 import signal
 import subprocess
@@ -11,7 +12,7 @@ import time
 import pytest
 
 import everystep as es
-from everystep.cli import interrupts, shared
+from everystep.cli import interrupts, notes
 from everystep.experiments import experiment
 from everystep.experiments.engines import local
 
@@ -45,6 +46,11 @@ def begun(program, *arguments):
     return child
 
 
+def without_notes(said):
+    """A busy machine is slow enough for notes."""
+    return re.sub("^note: .*\n", "", said, flags=re.MULTILINE)
+
+
 @pytest.mark.quick
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_busy_command_answers_the_first_signal_and_ends_at_the_second(number, status):
@@ -64,7 +70,7 @@ def test_a_command_that_compiles_stops_at_once_and_can_be_resumed(number, status
     _, said = child.communicate(timeout=60)
     assert child.returncode == status
     last = f"everystep: stopped; `everystep resume {out}` continues.\n"
-    assert re.sub("^note: .*\n", "", said, flags=re.MULTILINE).removeprefix(f"{interrupts.STOPPING}\n") == last
+    assert without_notes(said).removeprefix(f"{interrupts.STOPPING}\n") == last
     assert (out / ".work" / "spec.json").is_file()
 
 
@@ -105,44 +111,187 @@ def test_in_a_thread_signals_stay_with_the_program_around_it():
     assert not interrupts.received()
 
 
+@pytest.fixture
+def speaking(monkeypatch):
+    """Notes as soon as they are due, and none again."""
+    monkeypatch.setattr(notes, "PATIENCE", 0.0)
+    monkeypatch.setattr(notes, "POLL", 0.001)
+    for name in ("AGAIN", "OFTEN", "TICK"):
+        monkeypatch.setattr(notes, name, 600.0)
+
+
+def said(capsys, words):
+    """What is on standard error once these words are there."""
+    found = ""
+    while words not in found:
+        time.sleep(0.001)
+        found += capsys.readouterr().err
+    return found
+
+
 @pytest.mark.quick
-def test_a_long_silence_is_broken_and_a_short_one_is_not(monkeypatch, capsys):
-    monkeypatch.setattr(shared, "PATIENCE", 0.0)
-    monkeypatch.setattr(shared, "AGAIN", 600.0)
-    with shared.announced("thinking"):
-        while "note: thinking" not in (said := capsys.readouterr().err):
-            time.sleep(0.01)
-    assert said == "note: thinking (0 s so far)\n"
-    monkeypatch.setattr(shared, "PATIENCE", 600.0)
-    with shared.announced("thinking"):
+def test_a_long_silence_is_broken_and_a_short_one_is_not(speaking, monkeypatch, capsys):
+    with notes.announced("thinking"):
+        assert said(capsys, "so far") == "note: thinking (0 s so far)\n"
+    monkeypatch.setattr(notes, "PATIENCE", 600.0)
+    with notes.announced("thinking"):
         pass
     assert capsys.readouterr().err == ""
 
 
-def test_an_interrupt_in_a_callback_prints_no_traceback_and_is_remembered(capsys):
-    class Leaving:
-        def __init__(self, error):
-            self.error = error
+@pytest.mark.quick
+def test_the_silence_of_short_phases_adds_up():
+    reporter = notes.Reporter()
+    try:
+        due = []
+        for _ in range(3):
+            phase = notes.Phase(lambda: "thinking", 30.0)
+            reporter.begin(phase)
+            due.append(reporter._due(phase))
+            reporter.end(phase)
+        assert due == [due[0]] * 3
+    finally:
+        reporter.stop()
 
-        def __del__(self):
-            raise self.error
 
-    def shown(error):
-        Leaving(error)
-        gc.collect()
-        return capsys.readouterr().err
+@pytest.mark.quick
+def test_a_command_that_says_nothing_of_itself_is_said_to_work(speaking, monkeypatch, capsys):
+    from everystep.cli import main, summary
 
-    with interrupts.listening():
-        hook, sys.unraisablehook = sys.unraisablehook, interrupts._without_interrupts(sys.__unraisablehook__)
+    heard = []
+    monkeypatch.setattr(summary, "run", lambda options: heard.append(said(capsys, "so far")))
+    assert main.main(["summary", "anything"]) == 0
+    assert heard == ["note: working (0 s so far)\n"]
+
+
+@pytest.mark.quick
+def test_nothing_is_noted_where_bars_show_the_progress_or_after_a_signal(speaking, monkeypatch, capsys):
+    with notes.working():
+        said(capsys, "working")
+        with notes.told_elsewhere(), notes.announced("thinking"):
+            assert said(capsys, "so far") == "note: thinking (0 s so far)\n"
+    monkeypatch.setattr(interrupts, "_received", [signal.SIGINT])
+    with notes.announced("thinking"):
+        time.sleep(0.02)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.quick
+def test_a_note_on_a_terminal_is_updated_in_place_and_erased(speaking, monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setattr(notes, "TICK", 0.0)
+    with notes.announced("thinking"):
+        while sys.stderr.getvalue().count("thinking") < 2:
+            time.sleep(0.001)
+    first, *others = sys.stderr.getvalue().split("\r")
+    assert first == ""
+    assert set(others) == {"note: thinking (0 s so far)", " " * len("note: thinking (0 s so far)"), ""}
+    assert others[-1] == ""
+
+
+# --- where the exception is raised ------------------------------------------------------------------------------------
+class Leaving:
+    """An object at whose end an error is raised, which Python reports and forgets."""
+
+    def __init__(self, fail):
+        self.fail = fail
+
+    def __del__(self):
+        self.fail()
+
+
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_an_interrupt_in_a_callback_prints_no_traceback_and_is_raised_again(capsys):
+    def end_another():
+        Leaving(interrupt)
+        time.sleep(60)
+
+    def fail():
+        raise RuntimeError("other")
+
+    with interrupts._without_tracebacks():
+        sys.unraisablehook = interrupts._noting_interrupts(sys.__unraisablehook__)
+        Leaving(fail)
+    assert "RuntimeError: other" in capsys.readouterr().err
+    with pytest.raises(KeyboardInterrupt), interrupts.listening():
+        end_another()
+    assert capsys.readouterr().err == ""
+    assert interrupts.received()
+
+
+def test_an_import_is_not_interrupted(tmp_path, monkeypatch):
+    """C code that is interrupted there may crash, and some packages make other errors of it."""
+    (tmp_path / "long_to_import.py").write_text(
+        "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nfor _ in range(100): pass\nwhole = True\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def run():
+        import long_to_import  # type: ignore[import-not-found]
+
+        assert long_to_import.whole
+        time.sleep(60)
+
+    with pytest.raises(KeyboardInterrupt), interrupts.listening():
+        run()
+    assert sys.modules.pop("long_to_import").whole
+
+
+def test_an_error_that_an_interrupt_has_become_is_a_stop(monkeypatch, capsys):
+    from everystep.cli import main, summary
+
+    def run(options):
         try:
-            assert shown(KeyboardInterrupt()) == ""
-            assert "RuntimeError: other" in shown(RuntimeError("other"))
-        finally:
-            sys.unraisablehook = hook
+            interrupt()
+            time.sleep(60)
+        except KeyboardInterrupt:
+            raise SystemError("initialization of C code raised an exception") from None
+
+    monkeypatch.setattr(summary, "run", run)
+    assert main.main(["summary", "anything"]) == 130
+    assert capsys.readouterr().err == "everystep: stopped.\n"
+
+
+# --- the program ------------------------------------------------------------------------------------------------------
+# A signal while a module is imported, which may be one of the command itself.
+IMPORTING = """
+import os, runpy, sys
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == MODULE:
+            os.kill(os.getpid(), NUMBER)
+sys.meta_path.insert(0, Finder())
+sys.argv[1:] = ["summary", "missing"]
+runpy.run_module("everystep.cli", run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("module", ["everystep.cli.main", "everystep.cli.theory", "numpy"])
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_during_an_import_is_one_sentence(module, number, status, tmp_path):
+    program = f"MODULE, NUMBER = {module!r}, {int(number)}\n{IMPORTING}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == status
+    assert without_notes(done.stderr) == "everystep: stopped.\n"
+
+
+def test_a_command_that_does_not_stop_is_ended(tmp_path):
+    child = begun(f"from everystep.cli import interrupts; interrupts.LIMIT = 0.5\n{BUSY}")
+    child.send_signal(signal.SIGTERM)
+    _, said = child.communicate(timeout=60)
+    last = "everystep: stopped; `everystep resume out` continues.\n"
+    assert (child.returncode, said) == (143, f"{interrupts.STOPPING}\n{last}")
 
 
 def test_the_end_of_the_program_is_not_interrupted():
     program = "import atexit, os, signal, sys; from everystep.cli.main import main; sys.argv = ['everystep', 'list']; "
     program += "atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT)); sys.exit(main())"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, without_notes(done.stderr)) == (0, "")

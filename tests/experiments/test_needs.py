@@ -4,6 +4,7 @@ import resource
 import tracemalloc
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import everystep as es
@@ -143,6 +144,18 @@ def test_a_chunk_in_pieces_gives_the_same_result(pond, monkeypatch):
     for label, curves in whole.curves.items():
         for name, curve in curves.items():
             assert (pieces.curves[label][name] == curve).all()
+
+
+def test_a_piece_is_one_episode_until_its_pace_is_known(pond, monkeypatch):
+    """A run can be stopped after a piece; the first one took minutes where episodes are much slower than expected."""
+    growing = es.agents.lsvi_ae(cost="gp(rbf(1, on=position), points=growing)")
+    monkeypatch.setattr(local, "_pace", {})
+    monkeypatch.setattr(local, "FIRST", 1)
+    monkeypatch.setattr(local, "CHUNK", 40)
+    for agent, episodes, expected in (("lsvi-ae", 40, [1, 40]), ("lsvi-ae", 40, [40]), (growing, 70, [1, 40, 41, 70])):
+        prepared = experiment.prepare(pond, [agent], episodes, 1)
+        spans = local.chunks(prepared.pairs, np.zeros(1, np.uint32), episodes)
+        assert [states[0].done for states, _ in spans] == expected
 
 
 @pytest.mark.quick

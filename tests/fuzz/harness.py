@@ -223,7 +223,7 @@ class Harness:
                 if running.bytes["out"] and now - running.heard > 0.5:
                     running.stopped = now
                     os.kill(running.pid, signal.SIGINT)
-            elif now - running.heard > patience() and (on_a_terminal(running.number) or not running.spoke):
+            elif now - running.heard > patience() and _must_speak(running, case):
                 self._end(running, "silent")
             elif now - running.began > PATIENCE:
                 running.stopped = now
@@ -278,6 +278,11 @@ class Harness:
 def on_a_terminal(number: int) -> bool:
     """Whether the input with this number sees a terminal on standard error."""
     return number % 4 != 0
+
+
+def _must_speak(running: Running, case: dict[str, Any]) -> bool:
+    """Whether silence is a fault: always on a terminal, at first in a log, and never where nobody can hear."""
+    return not case.get("mute") and (on_a_terminal(running.number) or not running.spoke)
 
 
 def patience() -> float:

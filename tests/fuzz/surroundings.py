@@ -26,6 +26,17 @@ VARIABLES = (
 )  # fmt: skip
 
 
+def _until_it_listens(child: subprocess.Popen[bytes]) -> None:
+    """Wait until the program has its handler of SIGTERM, which is its first act; before it, Python itself starts."""
+    bit = 1 << (signal.SIGTERM - 1)
+    status = Path(f"/proc/{child.pid}/status")
+    while child.poll() is None and status.exists():
+        caught = [line for line in status.read_text(encoding="ascii").splitlines() if line.startswith("SigCgt:")]
+        if not caught or int(caught[0].split()[1], 16) & bit:
+            return
+        time.sleep(0.001)
+
+
 @COMMAND.kind("surroundings", 1)
 def surroundings(bench: Bench) -> Case:
     """A small valid or refused command where something around it is unusual."""
@@ -73,7 +84,8 @@ def surroundings(bench: Bench) -> Case:
         reading, output = os.pipe()
         os.close(reading)
     elif how == "signal":
-        stop = bench.pick((signal.SIGINT, signal.SIGTERM)), float(bench.rng.uniform(0.05, 4))
+        longest = 4.0 if bench.chance(0.5) else 0.3
+        stop = bench.pick((signal.SIGINT, signal.SIGTERM)), float(bench.rng.uniform(0, longest))
     elif how == "few files":
         before.append(lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40)))
     elif how == "small disk":
@@ -97,6 +109,7 @@ def surroundings(bench: Bench) -> Case:
             env=environment, stdout=output, preexec_fn=lambda: [each() for each in before] and None,
         )  # fmt: skip
         if stop is not None:
+            _until_it_listens(child)
             time.sleep(stop[1])
             child.send_signal(stop[0])
         try:

@@ -24,6 +24,7 @@ mischief = {
     "status": lambda: sys.exit(3),
     "crash": lambda: os.kill(os.getpid(), signal.SIGSEGV),
     "silent": lambda: time.sleep(60),
+    "mute": lambda: time.sleep(2),
     "memory": lambda: bytearray(300 * 2**20),
     "file": lambda: Path("left.txt").write_bytes(b"x"),
     "temporary": lambda: Path(os.environ["TMPDIR"], "left.txt").write_bytes(b"x"),
@@ -37,7 +38,7 @@ mischief = {
 def make(name):
     def case(bench):
         bench.path("given.txt", "as given")
-        return Case(call=mischief[name], shown=name)
+        return Case(call=mischief[name], shown=name, mute=name == "mute")
     return case
 
 names = list(mischief)
@@ -65,6 +66,7 @@ def test_every_misdeed_is_noticed(tmp_path):
         "status": "status 3",
         "crash": "ended by SIGSEGV",
         "silent": "silent for ",
+        "mute": "nothing",
         "memory": "took 0.",
         "file": "left.txt was made",
         "temporary": "left.txt is left in tmp",

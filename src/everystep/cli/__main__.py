@@ -1,7 +1,31 @@
-"""`python -m everystep.cli`."""
+"""The program: `everystep`, or `python -m everystep.cli`. From here on a signal ends it in one sentence.
 
+Until a command runs (`interrupts.listening`) there is nothing to stop or to keep, so the process ends at once. An
+exception would be raised in the middle of some import, and end in a traceback.
+"""
+
+import _signal  # the part of `signal` that is built in: importing it takes no time, in which a signal could come
+import os
 import sys
 
-from everystep.cli.main import main
 
-sys.exit(main())
+def main() -> int:
+    """Run the command that was typed, and return its exit status."""
+    for each in (_signal.SIGINT, _signal.SIGTERM):
+        if _signal.getsignal(each) != _signal.SIG_IGN:  # as after nohup
+            _signal.signal(each, _end)
+
+    from everystep.cli.main import main as run_command
+
+    return run_command()
+
+
+def _end(number: int, frame: object) -> None:
+    try:
+        os.write(2, b"everystep: stopped.\n")
+    finally:  # nobody may be reading
+        os._exit(128 + number)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

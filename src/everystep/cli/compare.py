@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from everystep.cli.shared import add_cache, add_force, add_out, announced, progress_bar, split_names, use_cache
+from everystep.cli.notes import announced
+from everystep.cli.shared import add_cache, add_force, add_out, progress_bar, split_names, use_cache
 from everystep.errors import EverystepError, count
 
 HELP = "run all agents on all problems that support them: Table 1, measured"

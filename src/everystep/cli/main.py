@@ -15,12 +15,12 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
 from everystep import __version__
-from everystep.cli import interrupts
+from everystep.cli import interrupts, notes
 from everystep.cli.shared import printable
 from everystep.errors import EverystepError, shown
 
@@ -51,13 +51,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     As the program itself (without arguments) it collects garbage less often, and not at the end, where Python would
     search all objects once more. It does not wait for a compilation whose result is no longer needed, and Ctrl-C no
-    longer interrupts the end of Python, which would print a traceback.
+    longer interrupts the end of Python, which would print a traceback. After a signal it ends at once: if C code has
+    met its exception, Python would end with the status of Ctrl-C, even after SIGTERM.
     """
     if arguments is None:
         gc.set_threshold(NEW_OBJECTS)
     with printable():
         status = _main(sys.argv[1:] if arguments is None else arguments)
-        if arguments is None and status and any(thread.name.startswith(POOL) for thread in threading.enumerate()):
+        computing = any(thread.name.startswith(POOL) for thread in threading.enumerate())
+        if arguments is None and status and (computing or interrupts.received()):
             for stream in (sys.stdout, sys.stderr):
                 with suppress(OSError, ValueError):
                     stream.flush()
@@ -73,8 +75,12 @@ def _main(arguments: Sequence[str]) -> int:
     try:
         try:
             options = parser().parse_args(arguments)
-            with nullcontext() if options.own_interrupts else interrupts.listening():
-                options.run(options)
+            if options.own_interrupts:
+                with interrupts.left_to_python():
+                    options.run(options)
+            else:
+                with interrupts.listening(), notes.working():
+                    options.run(options)
         finally:
             sys.stdout.flush()  # here, where a closed pipe can still be handled
     except EverystepError as error:

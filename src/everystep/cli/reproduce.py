@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from everystep.cli.shared import add_cache, add_force, add_out, announced, progress_bar, use_cache
+from everystep.cli.notes import announced
+from everystep.cli.shared import add_cache, add_force, add_out, progress_bar, use_cache
 from everystep.errors import count
 
 HELP = "run the paper's experiment and report what reproduces"

@@ -7,12 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from everystep.cli.notes import announced
 from everystep.cli.shared import (
     a_path,
     add_cache,
     add_engine,
     add_out,
-    announced,
     connected_cluster,
     print_note,
     print_summary,
@@ -89,9 +89,9 @@ def run(options: argparse.Namespace) -> None:
             print_note(remark)
     with announced("measuring the runs"):
         needs.check_in_folders(left)
-        if options.dry_run:
-            _print_dry_run(runs.runs)
+        measured = _dry_run(runs.runs) if options.dry_run else ""
     if options.dry_run:
+        print(measured)
         return
     failures = []
     with connected_cluster(runs.engine) as cluster:
@@ -127,22 +127,24 @@ def _overrides(options: argparse.Namespace, numbers: dict[str, int]) -> Override
     )
 
 
-def _print_dry_run(runs: dict[str, Experiment]) -> None:
+def _dry_run(runs: dict[str, Experiment]) -> str:
+    """What the runs would take, as text."""
     from everystep.experiments import estimate, tables
 
-    total = 0.0
+    total, lines = 0.0, []
     for name, prepared in runs.items():
         estimates = estimate.probe(prepared)
         seconds, spec = estimate.seconds(prepared, estimates), prepared.spec
         total += seconds
-        print(f"{name or spec['problem']['name']}, H = {spec['problem']['horizon']}\n")
+        lines.append(f"{name or spec['problem']['name']}, H = {spec['problem']['horizon']}\n")
         head = ["agent", "seeds", "episodes", "time", "state per seed"]
-        print(tables.aligned([head, *estimate.table(prepared, estimates)]))
-        print(
+        lines.append(tables.aligned([head, *estimate.table(prepared, estimates)]))
+        lines.append(
             f"\nabout {estimate.duration(seconds)}, {estimate.memory(prepared) / 2**20:.0f} MB of memory, "
             f"{estimate.disk(prepared) / 2**20:.0f} MB of disk until it is finished\n"
         )
-    print(
-        f"About {estimate.duration(total)} in total under the present load of this machine, measured by a short probe"
+    lines.append(
+        f"About {estimate.duration(total)} in total under the present load of this machine, measured by a short probe\n"
+        "of each agent, compilation included. Nothing was run or written."
     )
-    print("of each agent, compilation included. Nothing was run or written.")
+    return "\n".join(lines)

@@ -7,19 +7,17 @@ import io
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from everystep.cli import interrupts
+from everystep.cli.notes import announced, told_elsewhere
 
 if TYPE_CHECKING:
     from everystep.experiments.config import EngineChoice
     from everystep.experiments.engines.ray import Cluster
-
-PATIENCE, AGAIN = 2.0, 30.0  # seconds of silence before the first note, and between notes
 
 
 def split_names(text: str) -> list[str]:
@@ -105,25 +103,6 @@ def use_cache(options: argparse.Namespace) -> None:
 
 # --- progress and interrupts ------------------------------------------------------------------------------------------
 @contextmanager
-def announced(doing: str | Callable[[], str]) -> Iterator[Callable[[], None]]:
-    """Say what the command is doing if it takes long, once and then now and again, until the function is called."""
-    ended = threading.Event()
-
-    def speak() -> None:
-        began, pause = time.monotonic(), PATIENCE
-        while not ended.wait(pause):
-            what = doing if isinstance(doing, str) else doing()
-            interrupts.say(f"note: {what} ({time.monotonic() - began:.0f} s so far)")
-            pause = AGAIN
-
-    threading.Thread(target=speak, name="everystep-announcing", daemon=True).start()
-    try:
-        yield ended.set
-    finally:
-        ended.set()
-
-
-@contextmanager
 def progress_bar(total: int) -> Iterator[Callable[[int], None]]:
     """A progress bar of episodes with the remaining time; now and again a line if standard error is no terminal."""
     from tqdm import tqdm
@@ -136,7 +115,7 @@ def progress_bar(total: int) -> Iterator[Callable[[int], None]]:
         tqdm(
             total=total, unit=" episodes", unit_scale=True, disable=not seen, leave=False, **size(sys.stderr)
         ) as progress,
-        nullcontext() if seen else announced(lambda: f"{done / max(total, 1):.0%} of {total:,} episodes"),
+        _ticking_bar(progress) if seen else announced(lambda: f"{done / max(total, 1):.0%} of {total:,} episodes"),
     ):
 
         def advance(episodes: int) -> None:
@@ -147,6 +126,14 @@ def progress_bar(total: int) -> Iterator[Callable[[int], None]]:
             progress.update(min(episodes, total - progress.n))
 
         yield advance
+
+
+@contextmanager
+def _ticking_bar(bar: Any) -> Iterator[None]:
+    from everystep.experiments.progress import ticking
+
+    with told_elsewhere(), ticking(bar):
+        yield
 
 
 @contextmanager
@@ -192,7 +179,7 @@ def run_with_progress(
 
     try:
         with progress.logged(log, out) as write_log, run_progress(spec) as show:
-            left = len(spec["agents"]) * len(spec["seeds"]) * spec["episodes"]
+            left = total = len(spec["agents"]) * len(spec["seeds"]) * spec["episodes"]
             lock = threading.Lock()
 
             def report(chunk: Any) -> None:
@@ -205,13 +192,16 @@ def run_with_progress(
                 with lock:
                     left -= chunk.episodes
                     if left == 0:
-                        notes.enter_context(announced("writing the results"))
+                        phases.enter_context(announced("writing the results", below_bars=True))
 
-            with ExitStack() as notes, interrupts.keeping(lambda: _how_to_go_on(out)):
-                begun = notes.enter_context(announced("compiling"))
+            with ExitStack() as phases, interrupts.keeping(lambda: _how_to_go_on(out)):
+                phases.enter_context(told_elsewhere(lambda: f"{1 - left / total:.0%} of {total:,} episodes"))
+                begun = phases.enter_context(announced("compiling", below_bars=True))
                 return run(report)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(_how_to_go_on(out)) from None
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) or interrupts.received():  # the exception may have become another one
+            raise KeyboardInterrupt(_how_to_go_on(out)) from None
+        raise
 
 
 def _how_to_go_on(out: Path) -> str:

@@ -32,7 +32,7 @@ from everystep.mdp.cmdp import FiniteCMDP
 BATCH = 2  # seeds in one compiled call on a CPU: larger ones are 4 % faster, but each size is compiled separately
 SHARE = 0.4  # of a device's free memory for a batch: its state, that of the next chunk, and what is recorded
 PIECE = 2.0  # seconds of computation, about, after which a run can be seen, stored and stopped
-EXPECTED = 1e-8  # seconds for each (h, x, a) of an episode, until it is measured
+FIRST = 1  # episodes of a piece whose pace is unknown
 AHEAD = 4  # batches that wait for each core
 T = TypeVar("T")
 _pace: dict[Hashable, float] = {}  # seconds of an episode of a batch, as measured last, by what is compiled
@@ -323,7 +323,8 @@ def chunks(
 ) -> Iterator[tuple[list[BatchState], list[Metrics]]]:
     """All episodes of a batch of seeds, a chunk at a time: the state of each agent after it, and its metrics.
 
-    A chunk that would take longer than PIECE seconds is yielded in pieces, which change no result.
+    A chunk that would take longer than PIECE seconds is yielded in pieces, which change no result. How long an episode
+    takes differs between agents, problems and machines by orders of magnitude, so the first piece is one episode.
     `restore` returns the state in which each agent continues; all must have done the same number of episodes.
     """
     jobs = [pair.job() for pair in pairs]
@@ -334,9 +335,8 @@ def chunks(
     ]
     sizes = pairs[0].problem.sizes
     kind = (pairs[0].structure(), sizes, len(pairs), len(seeds))
-    work = len(pairs) * len(seeds) * sizes.horizon * sizes.states * sizes.actions
     while (done := states[0].done) < episodes:
-        piece = max(1, int(PIECE / _pace.get(kind, EXPECTED * work)))
+        piece = max(1, int(PIECE / _pace[kind])) if kind in _pace else FIRST
         began = time.perf_counter()
         states, metrics = advance(pairs, jobs, states, seeds, min(episodes, done + piece), episodes)
         _pace[kind] = (time.perf_counter() - began) / (states[0].done - done)
@@ -353,15 +353,18 @@ def advance(
 ) -> tuple[list[BatchState], list[Metrics]]:
     """Continue a run of `episodes` episodes: to `until`, but at most to the end of the present chunk.
 
-    What grows is enlarged at the beginning of a chunk, for all of it: a pause within a chunk has no effect. `jobs` are
-    those of the pairs, made once.
+    What grows is enlarged at the beginning of a chunk, for all of it: a pause within a chunk has no effect. Then it
+    is one episode, because a larger program is compiled for it, of unknown pace. `jobs` are those of the pairs, made
+    once.
     """
     done = states[0].done
     start, end = next(chunk_spans(pairs[0].built, episodes, done))
     until = min(until, end)
     carries = [state.carry for state in states]
     if done == start:
-        carries = _with_room(pairs, jobs, carries, end - start)
+        before, carries = carries, _with_room(pairs, jobs, carries, end - start)
+        if jax.tree.map(np.shape, carries) != jax.tree.map(np.shape, before):
+            until = min(until, done + FIRST)
     scanned = _scan(pairs, jobs, carries, seeds, until - done)
     after = [
         _state_after(pair, state, carry, seeds, until)
