@@ -271,7 +271,8 @@ def test_a_reader_that_has_gone_is_no_error(arguments, desk):
         done = subprocess.run(
             [sys.executable, "-m", "everystep.cli", *arguments], stdout=nobody, stderr=subprocess.PIPE, env=environment
         )
-    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.returncode == 0
+    assert re.sub(b"^note: .*\n", b"", done.stderr, flags=re.MULTILINE) == b""  # of a busy machine
 
 
 def test_stopping_a_run_keeps_what_was_done_and_it_can_go_on(desk, capsys):

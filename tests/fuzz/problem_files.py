@@ -13,7 +13,10 @@ import numpy as np
 
 from fuzz.cases import COMMAND, DTYPES, NUMBERS, TEXTS, Bench, Case, array
 
-AGENTS = ("lsvi-ae", "lsvi", "lsvi-primal", "lsvi-new", "rpol", "slucb-qvi", "rslucb-qvi", "uniform")
+AGENTS = (
+    "lsvi-ae", "lsvi", "lsvi-primal", "lsvi-new", "rpol", "slucb-qvi", "rslucb-qvi", "uniform", "lsvi-ahead",
+    "lsvi-priced", "sucbvi",
+)  # fmt: skip
 
 
 def run_case(bench: Bench, *words: str, agents: str | None = None, out: str | None = None) -> Case:
