@@ -307,12 +307,16 @@ def test_a_start_that_is_not_viable_is_remarked_with_the_violation_that_no_polic
 
 
 def test_a_state_that_has_a_safe_action_at_some_steps_only_is_named_with_the_step():
-    g = np.array([SAFE, SAFE])[None, None].repeat(3, 1)
-    g[0, 1, 1] = STUCK
     still = walk([SAFE, SAFE])
-    (remark,) = FiniteCMDP(still.dense_P.repeat(3, 0), still.r[0], g, horizon=3).check()
-    assert remark.startswith("1 state has no safe action (state 1 at step 2): ")
-    assert "from 2 of 6 pairs" in remark  # it cannot be left at step 1
+
+    def remark(x):
+        g = np.array([SAFE, SAFE])[None, None].repeat(3, 1)
+        g[0, 1, x] = STUCK
+        return FiniteCMDP(still.dense_P.repeat(3, 0), still.r[0], g, horizon=3).check()[0]
+
+    cannot = "violations cannot be avoided from"
+    assert f"action (state 1 at step 2): {cannot} 2 of 6 pairs of step and state (1 of 2 states);" in remark(1)
+    assert f"action (state 0 at step 2): {cannot} 1 of 6 pairs of step and state (1 of 2 states);" in remark(0)  # left
 
 
 def test_exempt_states_are_not_counted():
