@@ -77,6 +77,8 @@ ROWS = {
     "plan, x 0.1": {"mode": "plan"} | part(0.1),
     "plan, x 0.01": {"mode": "plan"} | part(0.01) | small,
     "least, x 1, tolerance 0.1": {"tolerance": 0.1},
+    "least, costs x 1, others x 0.01": part(0.01) | {"beta_cost": 1, "lam": 0.01},
+    "least, x 1, shared": {"share_values": True},
 }
 CLAIMS = {
     "Ghat <= G*": ("led_to",),

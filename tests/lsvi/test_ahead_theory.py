@@ -186,6 +186,14 @@ def test_much_smaller_radii_fail():
         assert share_held(getattr(careless, claim)) < 1 - 2 * P_FAIL, claim
 
 
+def test_labels_ahead_are_valid_whatever_widths_the_agent_plans_with():
+    """They use the cost intervals, which are valid here, and counts, but neither `beta` nor `beta_harm`."""
+    bold = measured(with_dead_ends(1), agent(beta=0.05, beta_harm=1e-6, lam=1e-3))
+    for claim in ("certified_low", "certified_up"):
+        assert share_held(getattr(bold, claim)) >= 1 - 2 * P_FAIL, claim
+    assert share_held(bold.value) < 1 - 2 * P_FAIL
+
+
 @pytest.mark.parametrize("settings", [{"mode": "plan"}, {"tolerance": 0.2}, {"harm": "events"}], ids=str)
 def test_the_claims_hold_in_the_other_modes(settings):
     run = measured(with_dead_ends(1), agent(**settings))

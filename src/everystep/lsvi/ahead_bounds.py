@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
-from jax.scipy.special import rel_entr
 from jaxtyping import Array, Float
 
 from everystep.lsvi import algorithm, loop, rowwise
@@ -98,13 +97,15 @@ def _chernoff(
     level = log_union / jnp.maximum(n, 1)
     unit = jnp.where(most > 0, most, 1)  # nothing can follow the last step
     plain = lambda mean: (mean / (jnp.maximum(n, 1) * norm2 * unit)).clip(0, 1)
-    low, up = chernoff_low(plain(means.lower), level), chernoff_up(plain(means.upper), level)
-    return HarmBounds(jnp.where(n > 0, most * low, 0), jnp.where(n > 0, most * up, most))
+    both = jnp.stack([plain(means.lower), 1 - plain(means.upper)])  # one program for both: it compiles in half the time
+    low, from_top = chernoff_low(both, jnp.broadcast_to(level, both.shape))
+    return HarmBounds(jnp.where(n > 0, most * low, 0), jnp.where(n > 0, most * (1 - from_top), most))
 
 
 def kl(u: Array, mu: Array) -> Array:
     """u log(u / mu) + (1 - u) log((1 - u) / (1 - mu)), the divergence of two coins; infinite where mu excludes u."""
-    return rel_entr(u, mu) + rel_entr(1 - u, 1 - mu)
+    term = lambda u, mu: jnp.where(u > 0, u * jnp.log(jnp.where(u > 0, u, 1) / mu), 0)
+    return term(u, mu) + term(1 - u, 1 - mu)
 
 
 def chernoff_up(u: Array, level: Array) -> Array:
