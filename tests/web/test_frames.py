@@ -9,6 +9,7 @@ from everystep.mdp import planner
 from everystep.mdp.cmdp import FiniteCMDP, Grid
 from everystep.problems import from_map, streaming
 from everystep.web import watch
+from everystep.web.drawing import Drawing
 
 POND = from_map(["SFFF", "FHFH", "F.#G"], horizon=8, name="pond")
 AGENTS = (
@@ -69,7 +70,7 @@ def test_labels_at_the_end_are_those_of_the_run_folder(result, films):
 
 def test_an_agent_without_a_cost_model_has_no_labels(films):
     assert films["lsvi"].frames[-1].labels is None
-    assert films["lsvi"].frames[-1].to_json()["labels"] is None
+    assert films["lsvi"].frames[-1].to_json(Drawing(POND))["labels"] is None
 
 
 def test_prices_start_where_the_penalty_starts(films):

@@ -470,7 +470,8 @@ def test_settings_are_shared_as_a_link_and_as_a_file(tab, tmp_path):
     with page.expect_download() as saved:
         page.click("#save-file")
     saved.value.save_as(tmp_path / "lake.json")
-    assert json.loads((tmp_path / "lake.json").read_text(encoding="utf-8")) == request
+    unused = {"kind": "lake", "top_speed": 2, "failure": 0}
+    assert json.loads((tmp_path / "lake.json").read_text(encoding="utf-8")) == request | unused
     other = tab()
     other.set_input_files("#file", tmp_path / "lake.json")
     until(other, "document.getElementById('name').value === 'my lake'")
@@ -508,3 +509,37 @@ def test_the_page_fits_a_phone_and_is_painted_by_keyboard(browser, port):
     page.keyboard.press("Enter")
     until(page, "document.querySelectorAll('#editor .hazard').length === 2")
     context.close()
+
+
+def test_paint_a_racetrack_and_run_it(tab):
+    track = {
+        "kind": "racetrack",
+        "rows": ["S...", "...G"],
+        "horizon": 5,
+        "agents": ["lsvi-ae"],
+        "episodes": 30,
+        "seed": 7,
+    }
+    page = tab(track)
+    until(page, "document.querySelectorAll('#editor .cell').length === 8")
+    assert page.locator("#tools label").all_inner_texts() == ["■\nwall", "□\ntrack", "S\nstart", "G\ngoal"]
+    press(page, 2)
+    until(page, "document.querySelectorAll('#editor .wall').length === 1")
+    assert "--problem map.track --horizon 5" in page.text_content("#command")
+    assert "#   S.#.\n#   ...G\n" in page.text_content("#command")
+    assert page.is_visible("[name=top_speed]")
+    assert not page.is_visible("[name=slip]")
+    assert page.is_disabled("[name=agent][value=slucb-qvi]")
+    at_speed(page, 10)
+    page.click("#run")
+    in_phase(page, "finished")
+    values = numbers(page)["lsvi-ae"]["value"]
+    assert (len(values), values[-1]) == (30, 1)
+    assert page.locator("#lanes .path circle").count() == 6  # the plan, after each of five steps
+    assert page.locator("#lanes .wall").count() == 1
+    page.check("#kind-lake", force=True)
+    until(page, "document.querySelectorAll('#editor .hazard').length > 1")
+    assert page.is_visible("[name=slip]")
+    page.check("#kind-racetrack", force=True)
+    until(page, "document.querySelectorAll('#editor .wall').length === 1")
+    assert page.input_value("[name=horizon]") == "5"

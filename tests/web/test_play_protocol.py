@@ -5,9 +5,11 @@ import sys
 
 import pytest
 
+import everystep as es
 import everystep.web.playground
 from everystep.cli import main
 from everystep.errors import EverystepError
+from everystep.mdp.arrays import digest
 from everystep.web.playground import lakes, protocol, server
 
 pytestmark = pytest.mark.quick
@@ -40,6 +42,10 @@ REFUSED_SETTINGS = {
     "too many episodes": ({"episodes": 10_001}, "give a whole number from 1 to 10000"),
     "half an episode": ({"episodes": 1.5}, "give a whole number from 1 to 10000"),
     "slip above one": ({"slip": 1.5}, "slip is '1.5'; give a number from 0 to 1"),
+    "an unknown kind of map": ({"kind": "pond"}, "kind is 'pond'; choose lake or racetrack"),
+    "a kind that is a list": ({"kind": ["lake"]}, "kind is '[\"lake\"]'; choose lake or racetrack"),
+    "a car too fast": ({"kind": "racetrack", "top_speed": 4}, "top_speed is '4'; give a whole number from 1 to 3"),
+    "failure above one": ({"kind": "racetrack", "failure": 2}, "failure is '2'; give a number from 0 to 1"),
     "a negative seed": ({"seed": -1}, "seed is '-1'"),
     "no agents": ({"agents": []}, "give a list of 1 to 4 agents"),
     "an agent twice": ({"agents": ["lsvi", "lsvi"]}, "agents names one agent twice"),
@@ -89,6 +95,34 @@ def test_every_agent_on_offer_can_run_on_a_lake_with_every_cost_model(name):
             {"rows": ["SFG", "FHF"], "horizon": 4, "agents": [name], "settings": {"cost": model}}
         )
         assert list(lakes.prepare(request).agents) == [name]
+
+
+@pytest.mark.parametrize("name", protocol.playable_agents())
+def test_agents_on_offer_run_on_a_racetrack_unless_they_need_a_safe_action_in_every_state(name):
+    request = protocol.parse_request({"kind": "racetrack", "rows": ["S..G"], "horizon": 4, "agents": [name]})
+    assert (request.top_speed, request.failure, request.episodes) == (2, 0, 1000)
+    if lakes.required_settings(name):
+        with pytest.raises(EverystepError, match=r"it must have g < 0 in every state\.$"):
+            lakes.prepare(request)
+    else:
+        assert lakes.prepare(request).problem.states == 100
+
+
+def test_a_racetrack_is_painted_with_its_own_letters_and_settings(tmp_path):
+    track = {"kind": "racetrack", "rows": ["#S.", ".FG"], "top_speed": 1, "failure": 0.25, "horizon": 5, "name": "mine"}
+    problem = lakes.painted(protocol.parse_request(track))
+    same = es.problems.racetrack_from(["#S.", ".FG"], top_speed=1, failure=0.25, horizon=5)
+    assert (digest(problem), problem.name) == (digest(same), "mine")
+    file = tmp_path / "mine.track"
+    file.write_text("#S.\n.FG\n", encoding="utf-8")
+    usual = lakes.painted(protocol.parse_request(track | {"top_speed": 2, "failure": 0}))
+    assert digest(es.problems.load(file, horizon=5)) == digest(usual)  # as the command on the page says
+    verdict = lakes.check(protocol.parse_request(track))
+    assert verdict["cells"] == []  # at rest a car can always stay where it is
+    assert (verdict["scene"]["top_speed"], len(verdict["scene"]["actions"])) == (1, 9)
+    verdict = lakes.check(protocol.parse_request(track | {"rows": ["SHG"]}))
+    assert verdict["sentence"] == "row 1, column 2 is 'H'. Use S, F or ., G and # only."
+    assert lakes.painted(protocol.DEFAULTS_OF["racetrack"]).states == 48 * 25
 
 
 def test_cells_without_a_safe_action_are_marked_and_remarked():

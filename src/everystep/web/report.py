@@ -24,6 +24,7 @@ from everystep.experiments.experiment import Experiment
 from everystep.mdp import planner
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.web import assets, charts, watch
+from everystep.web.drawing import Drawing
 
 COLUMNS = ("return", "value", "regret", "violation", "planned")
 HEADS = {
@@ -90,9 +91,7 @@ def page(run: rerun.Run, first_seed: FirstSeed) -> str:
         "agents": looks,
         "charts": page_charts.content,
         "scene": scene,
-        "films": {label: [frame.to_json() for frame in _with_few_marks(film.frames)] for label, film in films.items()}
-        if scene
-        else {},
+        "films": _drawn(run.problem, films) if scene else {},
     }
     no_map = ["There is no player, because the problem is not drawn on a grid."]
     return assets.page(
@@ -252,6 +251,12 @@ def _film(
     film = watch.film(watch.Player(again, label, again.spec["seeds"][0]), when, advanced)
     run.check(label, film.columns["value"][None], film.columns["violation"][None])
     return film
+
+
+def _drawn(problem: FiniteCMDP, films: Mapping[str, watch.Film]) -> dict[str, list[dict[str, Any]]]:
+    """The frames of each agent as the page draws them."""
+    drawing = Drawing(problem)
+    return {label: [frame.to_json(drawing) for frame in _with_few_marks(film.frames)] for label, film in films.items()}
 
 
 def _frames_at_most(problem: FiniteCMDP, agents: int) -> int:

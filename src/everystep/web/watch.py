@@ -29,12 +29,10 @@ from everystep.lsvi.choices.ties import ties
 from everystep.lsvi.episode import Episode
 from everystep.lsvi.loop import Carry
 from everystep.mdp import certificates, planner
-from everystep.mdp.cmdp import Factored, FiniteCMDP
-from everystep.mdp.world import Sizes, World, at_step
+from everystep.mdp.cmdp import FiniteCMDP
+from everystep.mdp.world import Sizes, World
+from everystep.web.drawing import MIXED, SAFE, UNKNOWN, UNSAFE, Drawing
 
-UNKNOWN, SAFE, UNSAFE = 0, 1, 2  # of an action in a frame
-MIXED = 255  # in place of an action, where a plan is a distribution over several
-DIRECTIONS = {(0, -1): "left", (1, 0): "down", (0, 1): "right", (-1, 0): "up", (0, 0): "stay"}
 SUMMED = ("return", "regret", "violation", "unsafe_steps")
 
 
@@ -46,27 +44,24 @@ def scene(problem: FiniteCMDP) -> dict[str, Any] | None:
     """
     if problem.grid is None:
         return None
-    best, letters = planner.solve(problem), "".join(problem.grid.rows)
+    best, letters, drawing = planner.solve(problem), "".join(problem.grid.rows), Drawing(problem)
     cells_with = lambda letter: [x for x, found in enumerate(letters) if found == letter]
     heights = problem.grid.heights
-    moves = _moves(problem)
-    names = problem.action_names or [DIRECTIONS[move] for move in moves]
     return {
         "name": problem.name,
         "rows": list(problem.grid.rows),
         "width": problem.grid.width,
         "height": len(problem.grid.rows),
         "horizon": problem.horizon,
-        "starts": np.flatnonzero(planner.start_distribution(problem) > 0).tolist(),
+        "starts": drawing.cells(np.flatnonzero(planner.start_distribution(problem) > 0).tolist()),
         "goals": cells_with("G"),
         "hazards": cells_with("H"),
         "walls": cells_with("#"),
         "heights": None if heights is None else np.asarray(heights, float).ravel().tolist(),
-        "actions": [
-            {"name": name, "down": down, "right": right} for name, (down, right) in zip(names, moves, strict=True)
-        ],
-        "safe": base64_bytes(truly_safe(problem)),
-        "route": planner.most_likely_states(problem, best),
+        "actions": [move._asdict() for move in drawing.moves],
+        "top_speed": drawing.top_speed,
+        "safe": base64_bytes(drawing.safe(truly_safe(problem))),
+        "route": drawing.cells(planner.most_likely_states(problem, best)),
         "optimal_value": best.value,
     }
 
@@ -74,29 +69,6 @@ def scene(problem: FiniteCMDP) -> dict[str, Any] | None:
 def truly_safe(problem: FiniteCMDP) -> np.ndarray:
     """(S, A): 1 where g <= 0 at every step for every constraint, else 0."""
     return np.asarray((problem.g <= 0).all((0, 1)), np.uint8)
-
-
-def _moves(problem: FiniteCMDP) -> list[tuple[int, int]]:
-    """The direction of each action, (down, right): its most frequent move among the cells where it moves."""
-    assert problem.grid is not None
-    width, A = problem.grid.width, problem.actions
-    here = np.arange(problem.states)
-    place = lambda x: np.stack([x // width, x % width], -1)
-    if "landing" in problem.coordinates:
-        aims = np.asarray(problem.coordinates["landing"])
-    else:
-        P = at_step(problem.P, 0)
-        if isinstance(P, Factored):
-            likely = (P.phi @ P.mu).argmax(-1)
-        else:
-            likely = np.take_along_axis(P.states, P.probabilities.argmax(-1)[..., None], -1)[..., 0]
-        aims = place(likely)
-    moves = []
-    for a in range(A):
-        step = (aims[:, a] - place(here)).astype(int)
-        found, times = np.unique(step[(np.abs(step).sum(-1) == 1)], axis=0, return_counts=True)
-        moves.append((int(found[times.argmax()][0]), int(found[times.argmax()][1])) if len(found) else (0, 0))
-    return moves
 
 
 def base64_bytes(array: np.ndarray) -> str:
@@ -120,14 +92,15 @@ class Frame(NamedTuple):
     violations: list[tuple[int, int, int, int, float]]
     totals: dict[str, float]
 
-    def to_json(self) -> dict[str, Any]:
-        """Policy and labels are base64 of bytes."""
+    def to_json(self, drawing: Drawing) -> dict[str, Any]:
+        """With cells and moves in place of states and actions; policy and labels are base64 of bytes."""
         return {
             "episode": self.episode,
-            "visits": self.visits.tolist(),
-            "policy": base64_bytes(self.policy),
-            "labels": None if self.labels is None else base64_bytes(self.labels),
-            "violations": [list(violation) for violation in self.violations],
+            "visits": drawing.visits(self.visits).tolist(),
+            "policy": base64_bytes(drawing.policy(self.policy, self.visits)),
+            "labels": None if self.labels is None else base64_bytes(drawing.labels(self.labels)),
+            "path": drawing.path(self.policy),
+            "violations": [list(violation) for violation in drawing.violations(self.violations)],
             "totals": self.totals,
         }
 

@@ -19,21 +19,26 @@ from everystep.experiments.engines import local
 from everystep.experiments.experiment import Experiment
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.problems.frozen_lake import from_map
+from everystep.problems.racetrack import racetrack_from
 from everystep.web import watch
 from everystep.web.playground.protocol import PlaygroundRequest
 
 TIMESTAMP = (1980, 1, 1, 0, 0, 0)  # of files in a zip, so that equal runs give equal bytes
 
 
-def lake(request: PlaygroundRequest) -> FiniteCMDP:
+def painted(request: PlaygroundRequest) -> FiniteCMDP:
     """The problem; raises EverystepError if its map is not valid."""
+    if request.kind == "racetrack":
+        return racetrack_from(
+            request.rows, request.top_speed, request.failure, horizon=request.horizon, name=request.name
+        )
     return from_map(request.rows, horizon=request.horizon, name=request.name, slip=request.slip)
 
 
 def prepare(request: PlaygroundRequest, episodes: int | None = None) -> Experiment:
     """The experiment that `everystep run` would prepare with this map, these settings and this seed."""
     recipes = [Recipe(name, _settings_of(name, request.settings)) for name in request.agents]
-    return experiment.prepare(lake(request), recipes, episodes or request.episodes, seeds=[request.seed])
+    return experiment.prepare(painted(request), recipes, episodes or request.episodes, seeds=[request.seed])
 
 
 def required_settings(agent: str) -> dict[str, Any]:
@@ -50,17 +55,28 @@ def check(request: PlaygroundRequest) -> dict[str, Any]:
     """The scene of a map with the cells that have no safe action, or the reason why the map cannot be run."""
     settings = {"settings": request._asdict()}
     try:
-        problem = lake(request)
+        problem = painted(request)
     except EverystepError as error:
         return {"event": "infeasible", **settings, "sentence": str(error)}
-    ends = problem.dead_ends
     return {
         "event": "scene",
         **settings,
         "scene": watch.scene(problem),
         "remarks": list(problem.check()),
-        "cells": [] if ends is None else np.flatnonzero(ends.without_safe_action.any(0)).tolist(),
+        "cells": _without_safe_action(problem),
     }
+
+
+def _without_safe_action(problem: FiniteCMDP) -> list[int]:
+    """The cells none of whose states has a safe action."""
+    ends = problem.dead_ends
+    if ends is None:
+        return []
+    assert problem.grid is not None
+    stuck = problem.grid.by_cell(ends.without_safe_action.any(0).astype(int)).reshape(-1)
+    return np.flatnonzero(
+        (stuck > 0) & (stuck == problem.grid.by_cell(np.ones(problem.states, int)).reshape(-1))
+    ).tolist()
 
 
 class PartialRun(NamedTuple):
@@ -94,7 +110,9 @@ def export(request: PlaygroundRequest, partial: PartialRun) -> bytes:
         folder = Path(private) / "run"
         with run_folder.folder(folder, short.spec) as unfinished:
             run_folder.fill(result, unfinished)
-        (folder / "map.txt").write_text("\n".join(request.rows) + "\n", encoding="utf-8")
+        (folder / ("map.track" if request.kind == "racetrack" else "map.txt")).write_text(
+            "\n".join(request.rows) + "\n", encoding="utf-8"
+        )
         return _zipped(folder)
 
 

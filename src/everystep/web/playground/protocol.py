@@ -16,6 +16,7 @@ from everystep.problems.grids import SLIP
 
 SIDE = 20  # cells of a map, in each direction
 HORIZON = 60
+TOP_SPEED = 3
 EPISODES = 10_000
 AGENTS = 4  # in one run
 NAME = 60  # characters
@@ -32,9 +33,24 @@ SETTING_NAMES = (
 )
 COST_MODELS = ("auto", "gp", "gp(rbf(2, on=landing))", "gp(rbf(2, on=position)*categorical)")
 LIMITS = {
-    "side": SIDE, "horizon": HORIZON, "episodes": EPISODES, "agents": AGENTS, "name": NAME, "rate": RATE,
-    "visitors": VISITORS, "message_bytes": MESSAGE_BYTES,
+    "side": SIDE, "horizon": HORIZON, "top_speed": TOP_SPEED, "episodes": EPISODES, "agents": AGENTS, "name": NAME,
+    "rate": RATE, "visitors": VISITORS, "message_bytes": MESSAGE_BYTES,
 }  # fmt: skip
+
+
+# A racetrack on which braking in time matters from the first episodes on.
+BEND = (
+    "#############",
+    "####......GG#",
+    "###.......GG#",
+    "##........GG#",
+    "##....#######",
+    "#.....#######",
+    "#....########",
+    "#....########",
+    "#SSSS########",
+    "#############",
+)
 
 
 class Message(NamedTuple):
@@ -45,11 +61,17 @@ class Message(NamedTuple):
 
 
 class PlaygroundRequest(NamedTuple):
-    """What a visitor asks for: a lake, agents, and their settings, which apply to every agent that has them."""
+    """What a visitor asks for: a map, agents, and their settings, which apply to every agent that has them.
 
+    A map is of a kind: `slip` is used on a lake only, `top_speed` and `failure` on a racetrack only.
+    """
+
+    kind: str
     name: str
     rows: tuple[str, ...]
     slip: float
+    top_speed: int
+    failure: float
     horizon: int
     agents: tuple[str, ...]
     episodes: int
@@ -86,10 +108,12 @@ def parse_message(text: str | bytes) -> Message:
 
 
 def parse_request(content: object) -> PlaygroundRequest:
-    """Parse the settings of a page, a link or a file; omitted fields have the values of the paper's lake."""
+    """Parse the settings of a page, a link or a file; omitted fields have the values of the paper's lake, or of
+    the usual racetrack."""
     given = _object("settings", content)
     _refuse_unknown("of the settings", given, REQUEST_FIELDS)
-    return DEFAULTS._replace(**{name: REQUEST_FIELDS[name](name, value) for name, value in given.items()})
+    parsed = {name: REQUEST_FIELDS[name](name, value) for name, value in given.items()}
+    return DEFAULTS_OF[parsed.get("kind", "lake")]._replace(**parsed)
 
 
 # --- fields ----------------------------------------------------------------------------------------------------------
@@ -131,6 +155,12 @@ def _number(least: float, most: float) -> FieldParser:
         return float(value)
 
     return parser
+
+
+def _kind(field: str, value: Any) -> str:
+    if not isinstance(value, str) or value not in DEFAULTS_OF:
+        raise EverystepError(f"{field} is {_shown(value)}; choose {' or '.join(DEFAULTS_OF)}.")
+    return value
 
 
 def _name(field: str, value: Any) -> str:
@@ -204,9 +234,12 @@ def _shown(value: object) -> str:
 
 
 REQUEST_FIELDS: dict[str, FieldParser] = {
+    "kind": _kind,
     "name": _name,
     "rows": _rows,
     "slip": _number(0, 1),
+    "top_speed": _whole(1, TOP_SPEED),
+    "failure": _number(0, 1),
     "horizon": _whole(1, HORIZON),
     "agents": _agents,
     "episodes": _whole(1, EPISODES),
@@ -224,4 +257,16 @@ COMMANDS: dict[str, dict[str, FieldParser]] = {
     "received": {"frame": _whole(0, 2**53)},  # the page has received this frame and is ready for another
     "export": {},
 }
-DEFAULTS = PlaygroundRequest("lake", PAPER_MAP, SLIP, 15, ("lsvi-ae", "lsvi", "lsvi-primal"), 1000, 0, {})
+DEFAULTS = PlaygroundRequest(
+    "lake", "lake", PAPER_MAP, SLIP, 2, 0.0, 15, ("lsvi-ae", "lsvi", "lsvi-primal"), 1000, 0, {}
+)
+DEFAULTS_OF = {
+    "lake": DEFAULTS,
+    "racetrack": DEFAULTS._replace(
+        kind="racetrack",
+        name="track",
+        rows=BEND,
+        horizon=20,
+        agents=("lsvi-ahead", "lsvi-ae", "lsvi"),
+    ),
+}

@@ -28,6 +28,7 @@ from everystep.errors import EverystepError
 from everystep.experiments.engines import local
 from everystep.experiments.experiment import Experiment
 from everystep.web import assets, watch
+from everystep.web.drawing import Drawing
 from everystep.web.playground import lakes, protocol
 from everystep.web.playground.protocol import Message, PlaygroundRequest
 
@@ -111,6 +112,7 @@ class PlaygroundRun:
     def __init__(self, number: int, request: PlaygroundRequest, prepared: Experiment) -> None:
         self.number, self.request = number, request
         self.players = [watch.Player(prepared, label, request.seed) for label in prepared.agents]
+        self.drawing = Drawing(prepared.problem)
         self.columns: dict[str, list[dict[str, np.ndarray]]] = {player.label: [] for player in self.players}
         self.busy = asyncio.Lock()
 
@@ -289,7 +291,7 @@ class Session:
                 if segment.columns:
                     run.columns[player.label].append(segment.columns)
                 curves = {name: segment.columns[name].tolist() for name in CURVES if name in segment.columns}
-                frames[player.label] = frame.to_json() | {"curves": curves}
+                frames[player.label] = frame.to_json(run.drawing) | {"curves": curves}
             return frames
 
     def _exportable(self) -> PlaygroundRun:
@@ -330,7 +332,7 @@ class Pace:
 
 
 def catalogue() -> dict[str, Any]:
-    """What the page needs for its form: limits, agents, settings, cost models, and the default request."""
+    """What the page needs for its form: limits, agents, settings, cost models, and the default requests."""
     from everystep.agents.registry import REGISTERED
     from everystep.agents.settings import SETTINGS
 
@@ -345,6 +347,7 @@ def catalogue() -> dict[str, Any]:
         "settings": {name: SETTINGS[name].help for name in protocol.SETTING_NAMES},
         "cost_models": list(protocol.COST_MODELS),
         "defaults": protocol.DEFAULTS._asdict(),
+        "kinds": {kind: request._asdict() for kind, request in protocol.DEFAULTS_OF.items()},
     }
 
 

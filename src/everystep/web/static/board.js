@@ -6,6 +6,9 @@
  *   marks    one per action, on the side of its direction: dot certified safe, cross certified unsafe, ring unknown
  *   bolts    unsafe steps, on the side of their direction: bright since the previous frame, pale before
  *
+ * On a racetrack an action is a move by several cells: its mark is that far from the centre, as on a map of the cells
+ * around, and moves whose safety is unknown have none. A line shows where the plan leads, with a dot after each step.
+ *
  * Colours are CSS variables (see board.css), so dark mode needs no code. No text is ever inserted as HTML.
  *
  * Events on the element of the board: "look" {cell, or null} under the pointer or the cursor, and, if `interactive`,
@@ -15,11 +18,13 @@
 const SVG = "http://www.w3.org/2000/svg";
 const UNIT = 24;
 const LABELS = ["unknown", "safe", "unsafe"];
+const FEW = 9; // actions that have a large mark each
 
 /** @param {number} r */
 const dot = (r) => `M${-r},0a${r},${r} 0 1 0 ${2 * r},0a${r},${r} 0 1 0 ${-2 * r},0`;
 export const ARROW = "M-4.2,0H1.2M4.6,0L0.6,-2.7V2.7Z";
 export const MARKS = [dot(0.9), dot(1.7), "M-1.9,-1.9L1.9,1.9M1.9,-1.9L-1.9,1.9"];
+const SMALL_MARKS = ["", dot(0.8), "M-1,-1L1,1M1,-1L-1,1"];
 export const BOLT = "M0.9,-5L-3.2,0.9H-0.4L-0.9,5L3.2,-0.9H0.4Z";
 
 /** @param {string} text base64 @returns {Uint8Array} */
@@ -100,6 +105,7 @@ export class Board {
     const special = layer("special");
     this.routeLayer = layer("route");
     const arrows = layer("arrows");
+    this.pathLayer = layer("path");
     const marks = layer("marks");
     this.bolts = layer("bolts");
     this.notes = layer("notes");
@@ -158,13 +164,14 @@ export class Board {
     if (!frame || kind === "wall") return place;
     const facts = [place, `${frame.visits[x]} visits`];
     const action = scene.actions[this.#policy()[this.#at(x)]];
-    facts.push(`plan at step ${this.step}: ${action ? action.name : "a distribution"}`);
+    const when = this.#many() ? `plan at step ${this.step} and the most frequent velocity` : `plan at step ${this.step}`;
+    facts.push(`${when}: ${action ? action.name : "a distribution"}`);
     const labels = this.#labels();
     const A = scene.actions.length;
     if (labels) {
       for (const i of [1, 2]) {
         const names = scene.actions.filter((_, a) => labels[x * A + a] === i).map((each) => each.name);
-        if (names.length) facts.push(`certified ${LABELS[i]}: ${names.join(", ")}`);
+        if (names.length) facts.push(`certified ${LABELS[i]}: ${this.#many() ? `${names.length} of ${A} moves` : names.join(", ")}`);
       }
     }
     if (this.unsafe) {
@@ -203,6 +210,8 @@ export class Board {
       }
     });
     this.#drawBolts();
+    this.pathLayer?.replaceChildren();
+    if (frame.path && this.arrowsShown) this.#line(frame.path, this.pathLayer);
   }
 
   // --- parts ----------------------------------------------------------------------------------------------------------
@@ -237,11 +246,17 @@ export class Board {
     return { left: (x % width) * UNIT, top: Math.floor(x / width) * UNIT };
   }
 
-  /** The point at distance `far` from the centre of a cell, in the direction of an action. @param {number} x @param {number} a @param {number} far */
+  /** The point at distance `far` from the centre of a cell, in the direction of an action; nearer for slow moves. @param {number} x @param {number} a @param {number} far */
   #side(x, a, far) {
     const { left, top } = this.#corner(x);
-    const { down, right } = /** @type {Scene} */ (this.scene).actions[a];
-    return { transform: `translate(${left + UNIT / 2 + right * far} ${top + UNIT / 2 + down * far})` };
+    const { actions, top_speed: fastest } = /** @type {Scene} */ (this.scene);
+    const { down, right } = actions[a];
+    return { transform: `translate(${left + UNIT / 2 + (right * far) / fastest} ${top + UNIT / 2 + (down * far) / fastest})` };
+  }
+
+  /** Whether the actions have small marks. */
+  #many() {
+    return /** @type {Scene} */ (this.scene).actions.length > FEW;
   }
 
   #name() {
@@ -301,9 +316,18 @@ export class Board {
   }
 
   #route() {
-    const scene = /** @type {Scene} */ (this.scene);
-    const middle = (/** @type {number} */ x) => `${(x % scene.width) * UNIT + UNIT / 2},${Math.floor(x / scene.width) * UNIT + UNIT / 2}`;
-    shape("polyline", { points: scene.route.map(middle).join(" ") }, this.routeLayer);
+    this.#line(/** @type {Scene} */ (this.scene).route, this.routeLayer);
+  }
+
+  /** A line through cells; on a racetrack with a dot on each. @param {number[]} cells @param {Element} [parent] */
+  #line(cells, parent) {
+    const middle = (/** @type {number} */ x) => {
+      const { left, top } = this.#corner(x);
+      return { cx: left + UNIT / 2, cy: top + UNIT / 2 };
+    };
+    const points = cells.map(middle);
+    shape("polyline", { points: points.map(({ cx, cy }) => `${cx},${cy}`).join(" ") }, parent);
+    if (this.#many()) for (const at of points) shape("circle", { ...at, r: 2 }, parent);
   }
 
   /** @param {SVGElement} arrow @param {number} x @param {number} a @param {boolean} seen @param {boolean} shown */
@@ -316,15 +340,18 @@ export class Board {
     const angle = (Math.atan2(move.down, move.right) * 180) / Math.PI;
     arrow.setAttribute("class", seen ? "arrow" : "arrow unseen");
     arrow.setAttribute("d", stays ? "M-2.5,-2.5h5v5h-5z" : ARROW);
-    arrow.setAttribute("transform", `translate(${left + UNIT / 2} ${top + UNIT / 2}) rotate(${angle})`);
+    const fastest = /** @type {Scene} */ (this.scene).top_speed;
+    const size = fastest === 1 ? "" : ` scale(${0.5 + (0.75 * Math.max(Math.abs(move.down), Math.abs(move.right))) / fastest})`;
+    arrow.setAttribute("transform", `translate(${left + UNIT / 2} ${top + UNIT / 2}) rotate(${angle})${size}`);
   }
 
   /** @param {SVGElement} mark @param {number} label */
   #mark(mark, label) {
-    mark.setAttribute("visibility", label < 0 ? "hidden" : "visible");
-    if (label < 0) return;
-    mark.setAttribute("class", `mark ${LABELS[label]}`);
-    mark.setAttribute("d", MARKS[label]);
+    const shown = this.#many() ? label === 1 || label === 2 : label >= 0;
+    mark.setAttribute("visibility", shown ? "visible" : "hidden");
+    if (!shown) return;
+    mark.setAttribute("class", `mark ${LABELS[label]}${this.#many() ? " small" : ""}`);
+    mark.setAttribute("d", this.#many() ? SMALL_MARKS[label] : MARKS[label]);
   }
 
   #drawBolts() {
@@ -336,7 +363,7 @@ export class Board {
     this.unsafe?.times.forEach((times, at) => times && pairs.add(at));
     for (const at of pairs) {
       const { transform } = this.#side(Math.floor(at / A), at % A, 11.6);
-      const [kind, size] = recent.has(at) ? ["bolt recent", 1.2] : ["bolt", 0.8];
+      const [kind, size] = recent.has(at) ? ["bolt recent", this.#many() ? 0.8 : 1.2] : ["bolt", this.#many() ? 0.4 : 0.8];
       shape("path", { class: kind, d: BOLT, transform: `${transform} scale(${size})` }, this.bolts);
     }
   }

@@ -3,7 +3,7 @@
 
 import { dress } from "./curves.js";
 
-const NUMBERS = /** @type {const} */ (["slip", "horizon", "episodes", "seed"]);
+const NUMBERS = /** @type {const} */ (["slip", "top_speed", "failure", "horizon", "episodes", "seed"]);
 const WIDTHS = /** @type {const} */ (["beta", "lam", "beta_cost", "lam_cost"]);
 const SHARED = /** @type {const} */ (["share_values", "share_costs"]);
 /** @type {Record<string, string>} */
@@ -20,6 +20,8 @@ export class Form {
     this.form = form;
     this.agents = agents;
     this.most = 4;
+    /** @type {PlaygroundRequest["kind"]} */
+    this.kind = "lake";
     form.addEventListener("input", () => {
       this.#show();
       changed();
@@ -30,9 +32,10 @@ export class Form {
   /** @param {Hello} hello */
   offer(hello) {
     this.most = hello.limits.agents;
-    for (const { label, title, colour, dash, needs, summary } of hello.agents) {
+    for (const { label, title, colour, dash, needs, summary, required } of hello.agents) {
       const row = document.createElement("label");
       const input = Object.assign(document.createElement("input"), { type: "checkbox", name: "agent", value: label });
+      input.dataset.safe = required.safe_action ? "yes" : ""; // requires a safe action in every state
       const swatch = document.createElement("span");
       swatch.className = "swatch";
       dress(swatch, colour, dash);
@@ -49,6 +52,7 @@ export class Form {
 
   /** @param {PlaygroundRequest} request */
   write(request) {
+    this.kind = request.kind;
     for (const name of NUMBERS) this.#input(name).value = String(request[name]);
     const { settings } = request;
     const text = (/** @type {number | "auto" | undefined} */ value) => (value === undefined || value === "auto" ? "" : String(value));
@@ -65,7 +69,7 @@ export class Form {
     this.#show();
   }
 
-  /** Everything except the map. @returns {Omit<PlaygroundRequest, "name" | "rows">} */
+  /** Everything except the map. @returns {Omit<PlaygroundRequest, "kind" | "name" | "rows">} */
   read() {
     const number = (/** @type {string} */ name) => this.#input(name).valueAsNumber;
     /** @type {Settings} */
@@ -81,7 +85,8 @@ export class Form {
     if (this.#input("react").checked) settings.react = true;
     const agents = this.#boxes().filter((box) => box.checked).map((box) => box.value);
     return {
-      slip: number("slip"), horizon: number("horizon"), episodes: number("episodes"), seed: number("seed"), agents, settings,
+      slip: number("slip"), top_speed: number("top_speed"), failure: number("failure"), horizon: number("horizon"),
+      episodes: number("episodes"), seed: number("seed"), agents, settings,
     };
   }
 
@@ -89,7 +94,11 @@ export class Form {
     const shown = /** @type {HTMLOutputElement} */ (this.form.elements.namedItem("optimism_shown"));
     shown.value = this.#input("optimism").valueAsNumber.toFixed(2);
     const full = this.#boxes().filter((box) => box.checked).length >= this.most;
-    for (const box of this.#boxes()) box.disabled = full && !box.checked;
+    for (const box of this.#boxes()) {
+      const impossible = this.kind === "racetrack" && box.dataset.safe === "yes"; // at some velocities no action is safe
+      box.disabled = !box.checked && (full || impossible);
+      box.title = impossible ? "requires a safe action in every state, which a racetrack does not have" : "";
+    }
   }
 
   /** @param {string} name */

@@ -14,9 +14,14 @@ interface Settings {
 }
 
 interface PlaygroundRequest {
+  kind: "lake" | "racetrack";
   name: string;
   rows: string[];
+  /** on a lake */
   slip: number;
+  /** on a racetrack */
+  top_speed: number;
+  failure: number;
   horizon: number;
   agents: string[];
   episodes: number;
@@ -27,6 +32,7 @@ interface PlaygroundRequest {
 interface Limits {
   side: number;
   horizon: number;
+  top_speed: number;
   episodes: number;
   agents: number;
   name: number;
@@ -48,7 +54,7 @@ type Columns = Record<"return" | "value" | "regret" | "violation" | "expected_vi
 type LaneFrame = Frame & { curves: Partial<Columns> };
 
 type Hello = { event: "hello"; limits: Limits; agents: AgentOffer[]; settings: Record<string, string>; cost_models: string[];
-  defaults: PlaygroundRequest };
+  defaults: PlaygroundRequest; kinds: Record<"lake" | "racetrack", PlaygroundRequest> };
 type Verdict =
   | { event: "scene"; number: number; settings: PlaygroundRequest; scene: Scene; remarks: string[]; cells: number[] }
   | { event: "infeasible"; number: number; run?: number; settings: PlaygroundRequest; sentence: string };

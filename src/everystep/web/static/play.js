@@ -51,6 +51,8 @@ const state = {
   /** @type {AgentOffer[]} */
   agents: [],
   exported: "",
+  /** @type {Partial<Record<"lake" | "racetrack", PlaygroundRequest>>} what the page shows when a kind of map is chosen */
+  kinds: {},
   /** @type {{at: number, episode: number}[]} of the last second */
   recent: [],
 };
@@ -63,7 +65,7 @@ function send(message) {
 
 /** @returns {PlaygroundRequest} */
 function currentRequest() {
-  return { name: input("name").value, rows: painting.rows, ...form.read() };
+  return { kind: painting.kind, name: input("name").value, rows: painting.rows, ...form.read() };
 }
 
 /** Have the server check settings. @param {unknown} settings @param {boolean} opening whether they come from a link or a file */
@@ -117,7 +119,9 @@ function reached(episode) {
 
 /** @param {PlaygroundRequest} request */
 function fill(request) {
-  painting.set(request.rows);
+  painting.set(request.rows, request.kind);
+  document.body.dataset.kind = request.kind;
+  input(`kind-${request.kind}`).checked = true;
   input("name").value = request.name;
   form.write(request);
   part("command", HTMLElement).textContent = command(currentRequest(), state.agents);
@@ -156,7 +160,8 @@ function receive(message) {
       state.bytes = message.limits.message_bytes;
       state.agents = message.agents;
       form.offer(message);
-      painting.offer(message.defaults, message.limits.side);
+      painting.offer(message.kinds, message.limits.side);
+      state.kinds = message.kinds;
       const shared = linked(location.hash);
       if (shared === undefined) showStatus("The settings in the link cannot be read; this is the paper's lake.", true);
       else showStatus("Ready.");
@@ -287,6 +292,15 @@ function enableRunning() {
   button("step").disabled = missing;
 }
 window.addEventListener("load", enableRunning);
+for (const kind of /** @type {const} */ (["lake", "racetrack"])) {
+  input(`kind-${kind}`).addEventListener("change", () => {
+    state.kinds[painting.kind] = currentRequest(); // it returns with its kind
+    const request = state.kinds[kind];
+    if (!request) return;
+    fill(request);
+    check(request);
+  });
+}
 if (window.matchMedia("(max-width: 900px)").matches) part("more", HTMLDetailsElement).open = false; // shows the run button without scrolling
 input("name").addEventListener("input", changed);
 input("plan-step").addEventListener("input", () => lanes.setStep(Math.max(1, input("plan-step").valueAsNumber || 1)));

@@ -46,13 +46,16 @@ export function command(request, agents) {
     .filter(({ label }) => request.agents.includes(label))
     .flatMap(({ label, required: own }) => Object.entries(own).map(([key, value]) => `--set ${label}.${key}=${value}`));
   const set = Object.entries(request.settings).map(([key, value]) => `--set ${quoted(`${key}=${value}`)}`);
-  const usual = request.slip === 0.1;
-  const problem = usual ? "map.txt" : "problem.npz";
+  const track = request.kind === "racetrack";
+  const usual = track ? request.top_speed === 2 && request.failure === 0 : request.slip === 0.1;
+  const map = track ? "map.track" : "map.txt";
+  const problem = usual ? map : "problem.npz";
   const lines = [
     `everystep run --problem ${problem}${usual ? ` --horizon ${request.horizon}` : ""}`,
     `  --agents ${request.agents.join(",")} --episodes ${request.episodes}`,
     `  --seeds 1 --seed0 ${request.seed} ${[...required, ...set, "--out out/mine"].join(" ")}`,
   ];
-  const hint = usual ? "# map.txt holds the rows of the map:" : "# problem.npz is in the exported run folder; a map file cannot hold the slip";
+  const other = track ? "the top speed and failures" : "the slip";
+  const hint = usual ? `# ${map} holds the rows of the map:` : `# problem.npz is in the exported run folder; a map file cannot hold ${other}`;
   return `${hint}\n${usual ? request.rows.map((row) => `#   ${row}`).join("\n") + "\n" : ""}${lines.join(" \\\n")}`;
 }

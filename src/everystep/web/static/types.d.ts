@@ -17,7 +17,9 @@ interface Scene {
   hazards: number[];
   walls: number[];
   heights: number[] | null;
+  /** what actions do on the map; on a racetrack, moves by up to top_speed cells */
   actions: SceneAction[];
+  top_speed: number;
   /** base64 of bytes (S * A): 1 where an action is truly safe at every step */
   safe: string;
   /** the most likely path of the safe optimal policy, H + 1 states; empty if there is none */
@@ -33,8 +35,10 @@ interface Frame {
   visits: number[];
   /** base64 of bytes (H * S): the action of the plan at each step and state */
   policy: string;
-  /** base64 of bytes (S * A): 0 unknown, 1 safe, 2 unsafe; null for agents without a cost model */
+  /** base64 of bytes (S * A): 0 unknown, 1 safe, 2 unsafe, 3 no such move; null for agents without a cost model */
   labels: string | null;
+  /** the cells of the most likely episode of the plan; null on a lake, where arrows show it */
+  path: number[] | null;
   violations: Violation[];
   totals: Record<string, number>;
 }
