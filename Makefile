@@ -115,6 +115,7 @@ examples: .venv/installed .venv/with-rivals
 	$(BIN)/python examples/terrain.py
 	$(BIN)/python examples/dial.py
 	$(BIN)/python examples/two_limits.py
+	$(BIN)/python examples/racetrack.py
 	$(BIN)/python examples/environments.py
 	$(BIN)/python examples/cartpole.py --seeds 3
 	$(BIN)/python examples/highway.py --seeds 3
@@ -126,7 +127,7 @@ examples: .venv/installed .venv/with-rivals
 	cp out/examples/environments/environments.png docs/figures/environments.png
 	cp out/examples/cartpole/cartpole.png out/examples/highway/highway.png docs/figures/
 	cp out/examples/lake-holes/lake-holes.png out/examples/warm-start/warm-start.png docs/figures/
-	cp out/examples/terrain/terrain.png out/examples/dial/dial.png docs/figures/
+	cp out/examples/terrain/terrain.png out/examples/dial/dial.png out/examples/racetrack/racetrack.png docs/figures/
 
 clean:
 	rm -rf .venv .venv-peers out .pytest_cache .mypy_cache .ruff_cache
