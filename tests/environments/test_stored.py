@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from oracles.cases import problem as dead_ends
 
 import everystep as es
 from everystep import agents
@@ -48,8 +49,12 @@ def beliefs(agent, state):
 
 def played(settings):
     """An agent of the pond, its states before each episode and at the end, and the episodes: trajectories to inject."""
-    problem = pond()
-    built = agents.lsvi_ae(**settings).resolve(problem, EPISODES).build()
+    return played_on(pond(), agents.lsvi_ae(**settings))
+
+
+def played_on(problem, recipe):
+    """The same for another problem and agent."""
+    built = recipe.resolve(problem, EPISODES).build()
     carry = loop.start(built.agent, problem.sizes, built.share_values, built.share_costs)
     world = jax.tree.map(jnp.asarray, problem.world)
     states, episodes = [carry.agent], []
@@ -123,6 +128,53 @@ def test_on_the_same_episodes_stored_data_and_finite_states_believe_the_same(cas
         if k < EPISODES:
             agent.learn(as_batch(episodes[k], k))
     assert 0 < np.mean(capped) < 1  # the cap binds somewhere and not everywhere
+
+
+@jax.jit
+def harm_after(agent, state):
+    """[Phat C](h, a, x) and its width, on finitely many states."""
+    H, S = state.price.shape[1], agent.values.squared_norms(state.values, None).shape[-1]
+    _, info = algorithm.plan(agent, state, ties(jnp.uint32(7), H, S))
+    fit = agent.values.fit(state.values, state.k)
+    C_next = jnp.concatenate([info.C[1:], jnp.zeros((1, S))])
+    width = agent.ahead.width(agent.values, state.values, state.k)
+    after = [agent.ahead.after(agent.values, fit, jnp.int32(h), C_next[h], None) for h in range(H)]
+    return jnp.stack(after), width
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"mode": "least", "harm": "events", "tolerance": 0.0, "beta_harm": 0.001, "features": True},
+        {"mode": "plan", "harm": "events", "tolerance": 10.0, "beta_harm": 0.0, "floor": 0.1},
+    ],
+    ids=["least, features", "plan, one-hot"],
+)
+def test_looking_ahead_on_stored_data_is_looking_ahead_on_finite_states(settings):
+    problem, wide = dead_ends("dead ends"), settings.pop("features", False)
+    S, A, H, m = problem.states, problem.actions, problem.horizon, problem.constraints
+    common = {"beta": 0.3, "lam": 0.05, "lam_cost": 0.2, "beta_cost": 0.001} | settings
+    phi = np.random.default_rng(1).normal(size=(S, A, 6))
+    phi /= np.linalg.norm(phi, axis=-1).max()
+    given = {"features": phi} if wide else {}
+    recipe = agents.lsvi_ahead(**common, **given, cap="none")
+    finite, states, episodes = played_on(problem, recipe)
+    spec = bind(table(phi) if wide else one_hot(), Discrete(S), A)
+    info = EnvironmentInfo(spec, spec, 1, A, H, H, (0.0, 1.0))
+    agent = StoredAgent(ResolvedForTraining.resolve(agents.lsvi_ahead(**common, cap=1e9), info), constraints=m)
+    seen_harm = False
+    for k in range(EPISODES + 1):
+        after, width = (None if each is None else np.asarray(each) for each in harm_after(finite, states[k]))
+        acting = agent.plan()
+        for h in range(H):
+            found = acting.estimates(h, np.arange(S))
+            np.testing.assert_allclose(found.after, after[h], **EXACT)
+            np.testing.assert_allclose(found.after_width, 0 if width is None else width[0], **EXACT)
+        np.testing.assert_allclose(acting.price, states[k].price, **EXACT)
+        seen_harm |= bool((after > 0).any())
+        if k < EPISODES:
+            agent.learn(as_batch(episodes[k], k))
+    assert seen_harm
 
 
 # --- episodes of unequal length, ends, several constraints: a plain transcription -------------------------------------

@@ -99,6 +99,7 @@ def lsvi(s: Parts) -> Agent:
     dashes=(0, (1, 1)),
     summary="LSVI on rewards less a fixed price on harm, the simple alternative",
     settings=(*VALUE_SETTINGS, "harm_price"),
+    uses_costs=False,
     trainable=True,
     playable=True,
 )

@@ -2,8 +2,9 @@
 
     a = argmax_a {Q_h(x, a) - sum_i Z_i [ghat_i(x, a)]_+}                                    eq. (11)
 
-Q_h and ghat_h are computed at x from the predictors of the plan. NumPy, because a compiled call for every step would
-take longer than the step.
+Q_h and ghat_h are computed at x from the predictors of the plan; an agent that looks ahead prices the avoidable part of
+the harm that a leads to instead of ghat (`lsvi/ahead.py`). NumPy, because a compiled call for every step would take
+longer than the step.
 """
 
 from __future__ import annotations
@@ -21,11 +22,38 @@ from everystep.mdp import certificates
 
 
 class Estimates(NamedTuple):
-    """At n observations: optimistic values (A, n), and the centre and half width of each cost interval (m, A, n)."""
+    """At n observations: optimistic values (A, n), and the centre and half width of each cost interval (m, A, n).
+
+    after, after_width  (A, n): the harm after this step and its half width, if the agent looks ahead
+    """
 
     Q: np.ndarray
     mean: np.ndarray
     width: np.ndarray
+    after: Any = None
+    after_width: Any = None
+
+
+class HarmAhead(NamedTuple):
+    """What looking ahead takes besides the models: `lsvi.ahead.HarmToGo` in NumPy.
+
+    predictor  the mean of C_{h+1} at the next state
+    """
+
+    predictor: Any
+    events: bool
+    tolerance: float
+    weights: np.ndarray
+    cap: float
+
+    def led_to(self, cost: np.ndarray, after: np.ndarray) -> np.ndarray:
+        """Ghat (A, n), from costs (m, A, n) of this step and the harm after it (A, n)."""
+        return (np.tensordot(self.weights, np.maximum(cost, 0), 1) + after).clip(0, self.cap)
+
+    def avoidable(self, cost: np.ndarray, after: np.ndarray) -> np.ndarray:
+        """[Ghat - min_b Ghat - tolerance]_+, (1, A, n)."""
+        G = self.led_to(cost, after)
+        return np.maximum(G - G.min(0) - self.tolerance, 0)[None]
 
 
 @dataclass(frozen=True)
@@ -35,10 +63,11 @@ class ActingPlan:
     values, costs       the predictors of both models; costs is None for an agent that never looks at costs
     value_encoder,      how each model represents observations
     cost_encoder
-    price (m, H)        Z_h
+    price (m, H)        Z_h; (1, H) if the agent looks ahead
     choice              greedy or penalised
     optimism            the end of the cost interval that the choice uses
     look_up             the action the plan chose at step h for an observation with a slot, else None
+    ahead               the harm-to-go, for an agent that looks ahead
     """
 
     values: Any
@@ -50,6 +79,7 @@ class ActingPlan:
     optimism: float
     cap: float
     look_up: Callable[[int, np.ndarray], int | None] | None = None
+    ahead: HarmAhead | None = None
 
     def estimates(self, h: int, observations: np.ndarray) -> Estimates:
         """Values and cost intervals at step h."""
@@ -61,14 +91,18 @@ class ActingPlan:
             return Estimates(Q, unknown, unknown + np.inf)
         same = self.cost_encoder is self.value_encoder
         g, g_width = self.costs.predict(h, encoded if same else self.cost_encoder.encode(observations))
-        return Estimates(Q, g, np.broadcast_to(g_width, g.shape))
+        after = (None, None) if self.ahead is None else self.ahead.predictor.predict(h, encoded)
+        return Estimates(Q, g, np.broadcast_to(g_width, g.shape), *after)
 
     def scores(self, h: int, observations: np.ndarray) -> np.ndarray:
         """(A, n): what the choice maximises."""
-        Q, mean, width = self.estimates(h, observations)
+        found = self.estimates(h, observations)
         if self.costs is None:
-            return Q
-        return self.choice.score(Q, mean - self.optimism * width, self.price[:, h])
+            return found.Q
+        estimated = found.mean - self.optimism * found.width
+        if self.ahead is not None:
+            estimated = self.ahead.avoidable(estimated, found.after - found.after_width)
+        return self.choice.score(found.Q, estimated, self.price[:, h])
 
     def choose(self, h: int, observations: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """An action for each observation; `rng` breaks ties."""
@@ -84,11 +118,26 @@ class ActingPlan:
         return np.where(tied, rng.random(tied.shape), -1).argmax(0)
 
     def labels(self, h: int, observations: np.ndarray) -> np.ndarray:
-        """(n, A): 1 for actions certified safe by the cost intervals, -1 for certified unsafe, 0 for unknown."""
-        _, mean, width = self.estimates(h, observations)
-        return certificates.labels((mean - width)[None], (mean + width)[None])[0].T
+        """(n, A): 1 for actions certified safe by the cost intervals, -1 for certified unsafe, 0 for unknown.
+
+        Of an agent that looks ahead: whether the harm that an action leads to is at most the tolerance.
+        """
+        lower, upper = self.bounds(h, observations)
+        return certificates.labels(lower[None], upper[None])[0].T
+
+    def bounds(self, h: int, observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The ends of every cost interval (m, A, n); of an agent that looks ahead, of harm less tolerance (1, A, n)."""
+        found = self.estimates(h, observations)
+        lower, upper = found.mean - found.width, found.mean + found.width
+        if self.ahead is None:
+            return lower, upper
+        least = self.ahead.led_to(lower, found.after - found.after_width)
+        most = self.ahead.led_to(upper, found.after + found.after_width)
+        return least[None] - self.ahead.tolerance, most[None] - self.ahead.tolerance
 
     def with_cost(self, h: int, observation: np.ndarray, a: int, cost: np.ndarray) -> ActingPlan:
         """The same plan after one more observed cost at (x, a)."""
+        if self.ahead is not None and self.ahead.events:
+            cost = np.maximum(cost, 0)
         costs = self.costs.updated(h, self.cost_encoder.encode(observation), a, cost)
         return replace(self, costs=costs, look_up=None)

@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 
 from everystep import files
-from everystep.environments.acting import ActingPlan
+from everystep.environments.acting import ActingPlan, HarmAhead
 from everystep.environments.encoders import encoder_from_json
 from everystep.errors import EverystepError, path_from, real_number, shown, true_or_false, whole_number
 from everystep.features.spaces import flatten
 from everystep.lsvi.choices.basic import Greedy, Penalised, Reacting
 from everystep.lsvi.protocols import ScoringChoice
 
-FORMAT = 3  # 2 had no checksums
+FORMAT = 4  # 3 had no harm ahead, 2 no checksums
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,12 @@ class Policy:
         return self.plan.labels(self._h(step), self._row(observation))[0]
 
     def bounds(self, observation: Any, step: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        """The lower and upper end of every cost interval, (m, A)."""
-        _, mean, width = self.plan.estimates(self._h(step), self._row(observation))
-        return (mean - width)[..., 0], (mean + width)[..., 0]
+        """The lower and upper end of every cost interval, (m, A).
+
+        Of an agent that looks ahead: of the harm that an action leads to, less the tolerance, (1, A).
+        """
+        lower, upper = self.plan.bounds(self._h(step), self._row(observation))
+        return lower[..., 0], upper[..., 0]
 
     @property
     def can_be_saved(self) -> bool:
@@ -87,6 +90,7 @@ class Policy:
         for name, encoder in (("value", plan.value_encoder), ("cost", plan.cost_encoder)):
             arrays |= {f"{name}_side_{key}": array for key, array in encoder.arrays().items()}
         predictors = {"value": plan.values} | ({} if plan.costs is None else {"cost": plan.costs})
+        predictors |= {} if plan.ahead is None else {"harm": plan.ahead.predictor}
         for name, predictor in predictors.items():
             arrays |= {f"{name}_plan_{key}": array for key, array in predictor.arrays().items()}
         content = {
@@ -96,6 +100,7 @@ class Policy:
             **_choice_to_json(plan.choice),
             "optimism": plan.optimism,
             "cap": plan.cap,
+            "ahead": None if plan.ahead is None else _ahead_to_json(plan.ahead),
             "spec": self.spec,
         }
         with files.replacing(target, force=force) as partial:
@@ -159,6 +164,9 @@ def _plan_from_json(
     made = {name: encoder_from_json(content[name], with_prefix(f"{name}_side_"), phi) for name, phi in given.items()}
     saved = {name: with_prefix(f"{name}_plan_") for name in made}
     predictors = {name: made[name].predictor(array) for name, array in saved.items() if array}
+    ahead = None
+    if content["ahead"] is not None:
+        ahead = _ahead_from_json(content["ahead"], made["value"].predictor(with_prefix("harm_plan_")))
     if content["choice"] not in ("greedy", "penalised"):
         raise ValueError
     rectify = content["choice"] == "penalised" and true_or_false("rectify", content["rectify"])
@@ -171,6 +179,24 @@ def _plan_from_json(
         choice=Greedy() if content["choice"] == "greedy" else Penalised(rectify),
         optimism=real_number("optimism", content["optimism"], -1, 1),
         cap=real_number("cap", content["cap"]),
+        ahead=ahead,
+    )
+
+
+def _ahead_to_json(ahead: HarmAhead) -> dict[str, Any]:
+    """Everything but the predictor."""
+    weights = [float(each) for each in ahead.weights]
+    return {"events": bool(ahead.events), "tolerance": ahead.tolerance, "weights": weights, "cap": ahead.cap}
+
+
+def _ahead_from_json(content: Mapping[str, Any], predictor: Any) -> HarmAhead:
+    """The inverse; raises what the content lacks."""
+    return HarmAhead(
+        predictor=predictor,
+        events=true_or_false("events", content["events"]),
+        tolerance=real_number("tolerance", content["tolerance"], 0),
+        weights=np.array([real_number("weights", each, 0) for each in content["weights"]]),
+        cap=real_number("cap", content["cap"], 0),
     )
 
 
@@ -186,14 +212,17 @@ def _check_plan(plan: ActingPlan, arrays: Mapping[str, np.ndarray]) -> None:
         if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
             raise EverystepError(f"{name} holds entries that are not finite numbers; save the policy again.")
     m, H = plan.price.shape if plan.price.ndim == 2 else (0, 0)
+    if plan.ahead is not None:
+        m = len(plan.ahead.weights) if m == 1 else 0
     A = plan.value_encoder.actions
     if not m or not H or plan.cost_encoder.actions != A:
         raise EverystepError(f"price has shape {plan.price.shape} for {A} actions; save the policy again.")
     for name, predictor, encoder in (
         ("values", plan.values, plan.value_encoder),
         ("costs", plan.costs, plan.cost_encoder),
+        ("harm", None if plan.ahead is None else plan.ahead.predictor, plan.value_encoder),
     ):
-        expected = () if name == "values" else (m,)
+        expected = (m,) if name == "costs" else ()
         if predictor is not None and not predictor.fits(encoder.shape, H, expected):
             raise EverystepError(
                 f"the arrays of {name} do not have the shapes of {A} actions and {H} steps; give the features that the "
@@ -207,7 +236,9 @@ def _check_plan(plan: ActingPlan, arrays: Mapping[str, np.ndarray]) -> None:
 def _acts(plan: ActingPlan, x: np.ndarray) -> bool:
     """Whether the plan gives finite estimates at one observation."""
     try:
-        return all(np.isfinite(each).all() for each in plan.estimates(0, x)[: 3 if plan.costs is not None else 2])
+        Q, mean, width, after, _ = plan.estimates(0, x)
+        found = (Q, mean, *(() if plan.costs is None else (width,)), *(() if after is None else (after,)))
+        return all(np.isfinite(each).all() for each in found)
     except (ValueError, TypeError, IndexError, AttributeError):
         return False
 

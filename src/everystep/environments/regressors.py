@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from everystep.agents.model_syntax import WIDTH, Bonus, Regression
+from everystep.environments.acting import HarmAhead
 from everystep.environments.models.linear import LinearPredictor
 from everystep.errors import EverystepError
 from everystep.lsvi.protocols import ScoringChoice
@@ -57,6 +58,19 @@ class PlanningTask(NamedTuple):
     zero_reward: float
     cap: float
     beta: float
+    ahead: HarmAhead | None = None
+    of_plan: bool = False
+
+
+class HarmPredictor(NamedTuple):
+    """Members fitted to the harm-to-go at the next state, for every step."""
+
+    fitted: list[list[Any]]
+
+    def predict(self, h: int, encoded: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Mean (A, n) of inputs (A, n, p), and a width of 0."""
+        mean, _ = _predicted(self.fitted[h], encoded[1])
+        return mean, np.zeros_like(mean)
 
 
 class RegressionPredictor(NamedTuple):
@@ -76,13 +90,17 @@ class RegressionPredictor(NamedTuple):
         return mean, self.beta * _bonus(self.model.bonus, inputs, spread)
 
 
-def plan(task: PlanningTask, rng: np.random.Generator) -> list[list[Any]]:
-    """The backward pass with a regressor in place of the linear model: the members fitted for each step."""
+def plan(task: PlanningTask, rng: np.random.Generator) -> tuple[list[list[Any]], list[list[Any]]]:
+    """The backward pass with a regressor in place of the linear model: the members fitted for each step.
+
+    Those of the values, and those of the harm-to-go if the agent looks ahead.
+    """
     data, bonus = task.data, task.model.bonus
     H = task.price.shape[1]
     here = lambda array, h: array[h if len(array) > 1 else 0]
-    V = np.zeros(0)
+    V, C = np.zeros(0), np.zeros(0)
     fitted: list[list[Any]] = [[] for _ in range(H)]
+    fitted_harm: list[list[Any]] = [[] for _ in range(H)]
     for h in reversed(range(H)):
         own = slice(None) if len(task.slots) == 1 else data.steps == h
         X, after = data.inputs[own], data.next_slot[own]
@@ -93,9 +111,18 @@ def plan(task: PlanningTask, rng: np.random.Generator) -> list[list[Any]]:
         mean, spread = _predicted(fitted[h], at)
         width = here(task.widths, h) if bonus == WIDTH else task.beta * _bonus(bonus, at, spread)
         Q = np.minimum(mean + width, task.cap)  # line 7
-        a = task.choice.score(Q, here(task.ghat, h)[..., : Q.shape[1]], task.price[:, h]).argmax(0)  # eq. (11)
+        estimated = here(task.ghat, h)[..., : Q.shape[1]]
+        if task.ahead is not None:
+            C_after = np.where(after >= 0, C[after], 0.0) if len(C) else np.zeros(len(X))
+            fitted_harm[h] = _fit(task.model, X, C_after, rng)
+            harm_after, _ = _predicted(fitted_harm[h], at)
+            G = task.ahead.led_to(estimated, harm_after)
+            estimated = task.ahead.avoidable(estimated, harm_after)
+        a = task.choice.score(Q, estimated, task.price[:, h]).argmax(0)  # eq. (11)
         V = Q[a, np.arange(len(a))]  # line 9
-    return fitted
+        if task.ahead is not None:
+            C = G[a, np.arange(len(a))] if task.of_plan else G.min(0)
+    return fitted, fitted_harm
 
 
 def _fit(model: Regression, X: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> list[Any]:

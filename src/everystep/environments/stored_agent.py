@@ -21,13 +21,14 @@ import numpy as np
 from jax import lax
 
 from everystep.environments import regressors
-from everystep.environments.acting import ActingPlan
+from everystep.environments.acting import ActingPlan, HarmAhead
 from everystep.environments.batch import Batch
 from everystep.environments.encoders import RegressionEncoder
 from everystep.environments.models.protocols import NO_SLOT, TransitionRows, stored_models
 from everystep.environments.resolve import ResolvedForTraining, StoredParts
 from everystep.errors import EverystepError
 from everystep.lsvi import algorithm, radii
+from everystep.lsvi.ahead import HarmToGo
 from everystep.lsvi.algorithm import Agent, State
 from everystep.lsvi.choices.ties import ties
 
@@ -42,28 +43,34 @@ def _learn(agent: Agent, state: State, rows: TransitionRows) -> State:
 
     A step that the episode did not reach has no violation: its price is only raised to the floor.
     """
-    values, costs = agent.values.update(state.values, rows), agent.costs.update(state.costs, rows)
+    reward, cost = agent.learnt(rows.reward, rows.cost)
+    learnt = rows._replace(reward=reward, cost=cost)
+    values, costs = agent.values.update(state.values, learnt), agent.costs.update(state.costs, learnt)
     nothing = jnp.zeros_like(state.price)
+    priced = agent.priced(rows.cost.T)
     if len(rows.h) == state.price.shape[1]:  # every step has its own price, used once
-        price = agent.penalty.update(state.price, nothing.at[:, rows.h].add(rows.cost.T), state.k)
+        price = agent.penalty.update(state.price, nothing.at[:, rows.h].add(priced), state.k)
         return State(values, costs, price, state.k + 1)
 
     def after_row(price: Any, row: Any) -> Any:
         h, cost = row
         return price.at[:, h].set(agent.penalty.update(price, nothing.at[:, h].set(cost), state.k)[:, h]), None
 
-    price, _ = lax.scan(after_row, state.price, (rows.h, rows.cost))
+    price, _ = lax.scan(after_row, state.price, (rows.h, priced.T))
     return State(values, costs, agent.penalty.update(price, nothing, state.k), state.k + 1)
 
 
 @partial(jax.jit, static_argnames="shape")
-def _plan(agent: Agent, state: State, word: Any, shape: tuple[int, int]) -> tuple[Any, Any, Any, Any]:
-    """The backward pass over all slots: their actions (H, C), the predictors of both models, and the prices."""
+def _plan(agent: Agent, state: State, word: Any, shape: tuple[int, int]) -> tuple[Any, Any, Any, Any, Any]:
+    """The backward pass over all slots: their actions (H, C), the predictors of both models and of harm, the prices."""
     plan, info = algorithm.plan(agent, state, ties(word, *shape))
     fit = agent.values.fit(state.values, state.k)
     value_model, cost_model = stored_models(agent)
     values, costs = value_model.predictor(fit, info.V, state.k), cost_model.predictor(state.costs, state.k)
-    return _copied((plan.actions, values, costs, state.price))
+    harm = None
+    if isinstance(agent.ahead, HarmToGo):
+        harm = value_model.harm_predictor(fit, info.C, state.k, agent.ahead.radius)
+    return _copied((plan.actions, values, costs, harm, state.price))
 
 
 def _copied(tree: Any) -> Any:
@@ -306,10 +313,11 @@ class StoredAgent:
             if resolved.value.regression is None:
                 word = rng.integers(0, 2**32, dtype=np.uint32)
                 made = _plan(agent, self.state, word, (resolved.horizon, self._capacity))
-                actions, values, costs, price = jax.tree.map(np.array, made)
+                actions, values, costs, harm, price = jax.tree.map(np.array, made)
                 planned_action = self._slot_table.look_up(actions) if look_up else None
             else:
-                values, costs, price = self._plan_by_regressors(agent, choice, resolved.value.regression, rng)
+                made = self._plan_by_regressors(agent, choice, resolved.value.regression, rng)
+                values, costs, harm, price = made
         return ActingPlan(
             values=values,
             costs=costs,
@@ -320,12 +328,22 @@ class StoredAgent:
             optimism=resolved["optimism"],
             cap=resolved["cap"],
             look_up=planned_action,
+            ahead=self._harm_ahead(harm),
         )
+
+    def _harm_ahead(self, predictor: Any) -> HarmAhead | None:
+        """What looking ahead takes while acting."""
+        ahead = self.agent.ahead
+        if ahead is None:
+            return None
+        assert isinstance(ahead, HarmToGo)
+        numbers = (float(ahead.tolerance), np.asarray(ahead.weights), float(ahead.cap))
+        return HarmAhead(predictor, bool(ahead.events), *numbers)
 
     def _plan_by_regressors(
         self, agent: Agent, choice: Any, encoder: RegressionEncoder, rng: np.random.Generator
-    ) -> tuple[Any, Any, Any]:
-        """The same plan with regressors in place of the linear value model: both predictors, and the prices."""
+    ) -> tuple[Any, Any, Any, Any]:
+        """The same plan with regressors in place of the linear value model: all predictors, and the prices."""
         widths, ghat, bonus, costs, price = jax.tree.map(np.array, _inputs_of_regressors(agent, self.state))
         low, high = self.reward_scale
         beta = float(stored_models(agent)[0].radius.beta)
@@ -344,9 +362,13 @@ class StoredAgent:
             zero_reward=-low / (high - low),
             cap=self.resolved["cap"],
             beta=beta,
+            ahead=self._harm_ahead(()),
+            of_plan=self.resolved["mode"] == "plan",
         )
-        fitted = regressors.plan(task, rng)
-        return regressors.RegressionPredictor(encoder.model, fitted, bonus, beta), costs, price
+        fitted, fitted_harm = regressors.plan(task, rng)
+        values = regressors.RegressionPredictor(encoder.model, fitted, bonus, beta)
+        harm = None if task.ahead is None else regressors.HarmPredictor(fitted_harm)
+        return values, costs, harm, price
 
     def _regression_data(self, encoder: RegressionEncoder, low: float, span: float) -> regressors.RegressionData:
         """All transitions as regressors take them."""

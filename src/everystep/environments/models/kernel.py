@@ -316,6 +316,21 @@ class StoredKernelValues(NamedTuple):
             self.kernel, core.points, core.L, z, core.used, self.radius.width(1 / jnp.asarray(self.lam), k)
         )
 
+    def harm_predictor(
+        self, fit: KernelValueFit, C: Float[Array, "H C"], k: Int[Array, ""], radius: Radius | None
+    ) -> KernelPredictor:
+        """The mean of the harm-to-go at the next state, of a plan that ended with C; a width only with a radius."""
+        C_next = jnp.concatenate([C[1:], jnp.zeros_like(C[:1])])
+        steps = jnp.arange(len(C), dtype=jnp.int32)
+        z = lax.map(lambda each: self.whitened_harm(fit, *each), (steps, C_next))
+        core = fit.state.core
+        width = jnp.zeros(()) if radius is None else radius.width(1 / jnp.asarray(self.lam), k)
+        return KernelPredictor(self.kernel, core.points, core.L, z, core.used, width)
+
+    def squared_norms(self, state: KernelValueState, V_next: Any = None) -> Float[Array, "T A C"]:
+        """diag C / lam at all slots, ||phi||^2_{Lambda^-1} where k = <phi, phi'>."""
+        return jnp.maximum(state.core.var, 0) / self.lam
+
 
 class KernelCostState(NamedTuple):
     core: Core

@@ -348,6 +348,19 @@ class StoredLinearValues(NamedTuple):
         w = jax.vmap(lambda h, V: self.weights(fit, h, V))(jnp.arange(len(V)), V_next)
         return LinearPredictor(w, fit.state.blocks.inverse, self.radius.width(jnp.ones(()), k))
 
+    def harm_predictor(
+        self, fit: LinearValueFit, C: Float[Array, "H C"], k: Int[Array, ""], radius: Radius | None
+    ) -> LinearPredictor:
+        """The mean of the harm-to-go at the next state, of a plan that ended with C; a width only with a radius."""
+        C_next = jnp.concatenate([C[1:], jnp.zeros_like(C[:1])])
+        w = jax.vmap(lambda h, C: self.harm_weights(fit, h, C))(jnp.arange(len(C)), C_next)
+        width = jnp.zeros(()) if radius is None else radius.width(jnp.ones(()), k)
+        return LinearPredictor(w, fit.state.blocks.inverse, width)
+
+    def squared_norms(self, state: LinearValueState, V_next: Any = None) -> Float[Array, "T A C"]:
+        """||phi||^2_{Lambda^-1} at all slots."""
+        return _slot_norms(state)
+
 
 class NoCosts(NamedTuple):
     """The cost model of an agent that never looks at costs."""

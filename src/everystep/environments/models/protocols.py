@@ -88,6 +88,10 @@ class StoredValueModel(StoredModel, ValueModel, Protocol):
         """The predictor of a plan that ended with V (H, C)."""
         ...
 
+    def harm_predictor(self, fit: Any, C: Any, k: Any, radius: Any) -> Any:
+        """The predictor of the mean of C (H, C) at the next state, for agents that look ahead."""
+        ...
+
     def _replace(self, *, radius: Any) -> Any: ...
 
 
