@@ -296,6 +296,23 @@ def test_a_move_that_is_interrupted_after_its_first_file_stays_recorded(tmp_path
     put(tmp_path / "out" / "a.txt", "again")
 
 
+def test_an_interrupted_removal_is_finished(tmp_path, monkeypatch):
+    remove, folder = shutil.rmtree, tmp_path / "out" / ".work"
+    folder.mkdir(parents=True)
+    (folder / "part.npz").write_text("", encoding="utf-8")
+    interrupts = iter([KeyboardInterrupt])
+
+    def interrupted(path, **options):
+        for error in interrupts:
+            raise error
+        remove(path, **options)
+
+    monkeypatch.setattr(files.shutil, "rmtree", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        files.remove_folder(folder)
+    assert not list((tmp_path / "out").iterdir())
+
+
 # --- arrays -----------------------------------------------------------------------------------------------------------
 HEADERS = {  # texts in the place of a header of an array, on which Python's parser fails in different ways
     "not closed": "{'descr': " + "'" * 3,

@@ -129,15 +129,17 @@ def filling(folder: Path, last: str = "", force: bool = False) -> Iterator[Path]
             make_folder(target.parent)
             move_folder(partial, target)
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        _remove(partial)
 
 
 def check_writable(folder: Path) -> None:
     """Raise if `replacing` could not fill this folder."""
     try:
         probe = _temporary_for(folder)
-        probe.mkdir()
-        probe.rmdir()
+        try:
+            probe.mkdir()
+        finally:
+            _remove(probe)
     except OSError as error:
         raise cannot_write(folder, error) from None
 
@@ -171,9 +173,20 @@ def move_folder(source: Path, target: Path) -> None:
 def remove_folder(folder: Path) -> None:
     """Remove a folder so that no part of it is ever seen under its name."""
     leaving = _temporary(folder.parent)
-    _rename(folder, leaving)
-    sync_folder(folder.parent)
-    shutil.rmtree(leaving, ignore_errors=True)
+    try:
+        _rename(folder, leaving)
+        sync_folder(folder.parent)
+    finally:
+        _remove(leaving)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a temporary folder, if it is there, even if the user interrupts it."""
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def sweep(folder: Path) -> None:
