@@ -32,6 +32,7 @@ if options.chromium is None:
 with sync_playwright() as driver:
     browser = driver.chromium.launch(executable_path=options.chromium, args=["--no-sandbox", "--disable-gpu"])
     page = browser.new_page(viewport={"width": WIDTH, "height": 800}, color_scheme="light")
+    page.set_default_timeout(300_000)  # a busy machine takes minutes
     page.goto(Path(options.report).resolve().as_uri())
     page.add_style_tag(content=ONLY_THE_PLAYER)
     last = int(page.locator("#moment").get_attribute("max") or 0)
