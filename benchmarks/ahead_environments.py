@@ -351,7 +351,7 @@ def learn_theirs(job: Job, recorder: Recorder) -> Chosen:
 
 # --- the file and the table ------------------------------------------------------------------------------------------
 def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 
 def work(options: argparse.Namespace) -> None:
@@ -361,7 +361,7 @@ def work(options: argparse.Namespace) -> None:
     options.out.parent.mkdir(parents=True, exist_ok=True)
     os.environ.update(ONE_THREAD)
     context = multiprocessing.get_context("spawn")  # JAX has threads, which do not survive a fork
-    with ProcessPoolExecutor(options.jobs, context) as pool, options.out.open("a") as file:
+    with ProcessPoolExecutor(options.jobs, context) as pool, options.out.open("a", encoding="utf-8") as file:
         for future in as_completed([pool.submit(run, job) for job in left]):
             line = future.result()
             file.write(json.dumps(line) + "\n")

@@ -65,5 +65,6 @@ def test_stepping_is_the_compiled_run():
     np.testing.assert_allclose(stepped, curves["return"][0], atol=1e-9)
 
 
+@pytest.mark.quick
 def test_features_of_triples_keep_the_joined_lists():
     assert scattered(triples=np.zeros((S, A, S, 2))).world.successors.ndim == 2
