@@ -4,6 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from oracles.cases import DEAD_ENDS
+from oracles.cases import problem as case_problem
 
 from everystep import agents
 from everystep.agents.settings import PRECISIONS
@@ -79,8 +81,19 @@ def test_so_it_does_with_noise_two_constraints_and_a_queue(noisy):
     assert_same(*both_ways(noisy, agents.lsvi_primal()), 1e-10)
 
 
-def test_so_it_does_for_the_greedy_agent_with_numbers_loaded_one_by_one(small):
-    assert_same(*both_ways(small, agents.lsvi(), width=1), 1e-12)
+def test_so_it_does_for_the_greedy_agent_on_priced_rewards_with_numbers_loaded_one_by_one(small):
+    assert_same(*both_ways(small, agents.lsvi_priced(harm_price=0.7), width=1), 1e-12)
+
+
+# Harm that is learnt as events and lowered by a width, two constraints with one price; the modes share a compilation.
+LOWERED = {"beta": 0.2, "beta_harm": 0.05, "floor": 0.5}
+
+
+@pytest.mark.parametrize("settings", [{"harm": "events", "tolerance": 0.05}, {"mode": "plan"}], ids=["least", "plan"])
+def test_so_it_does_for_an_agent_that_looks_ahead(settings):
+    plain, kernel = both_ways(case_problem(DEAD_ENDS), agents.lsvi_ahead(**LOWERED, **settings))
+    assert_same(plain, kernel, 1e-10)
+    assert plain[0].agent.price.shape[1] == 1
 
 
 @pytest.mark.quick
@@ -92,8 +105,9 @@ def test_so_it_does_for_the_greedy_agent_with_numbers_loaded_one_by_one(small):
         agents.lsvi_ae(share_values=False),
         agents.lsvi_ae(share_costs=False),
         agents.lsvi_ae(features=np.eye(24).reshape(6, 4, 24)),
+        agents.sucbvi(),
     ],
-    ids=lambda recipe: ",".join(recipe.settings),
+    ids=lambda recipe: ",".join([recipe.name, *recipe.settings]),
 )
 def test_what_the_kernel_does_not_do_is_run_plainly(small, recipe):
     built = recipe.resolve(small, 10).build()
@@ -117,8 +131,9 @@ def test_scores_that_single_precision_cannot_tell_apart_tie():
 
 @pytest.mark.skipif(jax.__version_info__ >= (0, 11), reason="later versions compile for a GPU at once, and need one")
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_every_operation_of_the_kernel_is_one_that_triton_has(small, precision):
-    built = agents.lsvi_ae().resolve(small, 10).build()
+@pytest.mark.parametrize("recipe", [agents.lsvi_ae(), agents.lsvi_ahead(beta_harm=0.1)], ids=lambda each: each.name)
+def test_every_operation_of_the_kernel_is_one_that_triton_has(small, recipe, precision):
+    built = recipe.resolve(small, 10).build()
     with jax.enable_x64(precision == "float64"):
         job = jax.tree.map(gpu.in_precision, job_of(small, built))
         carry = loop.start_seeds(job.agent, job.sizes, True, True, len(SEEDS))

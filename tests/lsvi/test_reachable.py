@@ -8,14 +8,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from oracles.cases import DEAD_ENDS
+from oracles.cases import problem as case_problem
 
-from everystep.agents import lsvi, lsvi_ae, lsvi_primal
+from everystep.agents import lsvi, lsvi_ae, lsvi_ahead, lsvi_priced, lsvi_primal, sucbvi
 from everystep.experiments.engines import local
-from everystep.lsvi import loop, reachable
+from everystep.lsvi import algorithm, loop, reachable
 from everystep.mdp import reach
 from everystep.mdp.cmdp import FiniteCMDP, Noise
 from everystep.problems import frozen_lake
 from everystep.problems.frozen_lake import from_map
+from everystep.problems.racetrack import racetrack_from
 
 MAP = ["SFFF.H", "FHFFFF", "FFFH#F", "FFFFFG"]
 
@@ -33,8 +36,10 @@ def stepped(problem: FiniteCMDP) -> FiniteCMDP:
 
 @pytest.fixture(autouse=True)
 def spans_cost_nothing(monkeypatch):
-    """So that a small problem has several."""
+    """So that a small problem has two, and is planned in them."""
+    monkeypatch.setattr(reach, "MOST_SPANS", 2)
     monkeypatch.setattr(reach, "SPAN_COST", 0)
+    monkeypatch.setattr(reach, "WORTH", 1)
 
 
 def assert_same(want, got):
@@ -48,12 +53,23 @@ def assert_same(want, got):
 
 
 PLAIN = from_map(MAP, horizon=7)
+# Copies, because the order of their states depends on what this file patches.
+DEADLY = case_problem.__wrapped__(DEAD_ENDS)
+TRACK = racetrack_from(["S..#", "...G"], top_speed=1, horizon=6)
+LOWERED = {"beta": 0.2, "beta_harm": 0.05, "share_values": False}
 CASES = {
     "lsvi-ae": (PLAIN, lsvi_ae(), False),
     "lsvi": (PLAIN, lsvi(), False),
     "lsvi-primal, radii of the paper": (PLAIN, lsvi_primal(radius="paper"), False),
     "one estimator for each step": (PLAIN, lsvi_ae(share_values=False, share_costs=False), True),
     "noise, steps, two constraints": (stepped(from_map(MAP, horizon=7, cost="realised")), lsvi_ae(), True),
+    "looking ahead": (PLAIN, lsvi_ahead(), False),
+    "looking ahead, harm of the plan": (PLAIN, lsvi_ahead(mode="plan", floor=0.5), False),
+    "dead ends, lowered harm": (DEADLY, lsvi_ahead(**LOWERED, harm="events", tolerance=0.05), False),
+    "dead ends, lowered harm of the plan": (DEADLY, lsvi_ahead(**LOWERED, mode="plan", floor=0.5), False),
+    "dead ends, marked": (DEADLY, sucbvi(beta=0.2), False),
+    "dead ends, a price inside the reward": (DEADLY, lsvi_priced(harm_price=0.7, beta=0.2), False),
+    "a list of next states for each action": (TRACK, lsvi_ahead(beta=0.2), False),
 }
 
 
@@ -64,7 +80,7 @@ def test_the_same_episodes(case):
         pair = local.AgentOnProblem(problem, recipe.resolve(problem, 60).build(), certify=certify)
         job = pair.job()
         assert job.reach is not None
-        assert len(job.spans) > 1
+        assert len(job.spans) > 1 or problem is DEADLY
         plain = replace(job, reach=None, spans=())
         seeds = np.array([3, 8], np.uint32)
         carry = pair.start_seeds(2)
@@ -83,6 +99,31 @@ def test_large_problems_are_planned_step_by_step_with_the_same_result(monkeypatc
         monkeypatch.setattr(reachable, "FEW_ACTIONS", 1)
         got = reachable.scan_seeds.__wrapped__(job, carry, seeds, count, 30)
     assert_same(want, got)
+
+
+@jax.jit
+def planned_if_harmless(job, state, word):
+    """The actions planned as if no harm were to go, whether that is right, and the actions of the whole plan."""
+    fitted, actions = algorithm.fit_models(job.agent, state), jnp.zeros((job.sizes.horizon, job.sizes.states), jnp.int8)
+    planning = reachable.planning(job.agent, fitted, state, word, job.reach, job.spans)
+    short, valid = reachable.plan_if_harmless(planning, None, actions)
+    return short, valid, reachable.plan_ahead(planning, None, actions)
+
+
+@pytest.mark.parametrize("mode", ["least", "plan"])
+def test_a_plan_as_if_no_harm_were_to_go_is_used_only_where_it_is_right(mode):
+    pair = local.AgentOnProblem(DEADLY, lsvi_ahead(mode=mode, beta=0.2, floor=0.3).resolve(DEADLY, 30).build())
+    with jax.enable_x64(True):
+        job, carry, seed = pair.job(), jax.tree.map(lambda leaf: leaf[0], pair.start_seeds(1)), 3
+        inside = reachable.job_in_order(job, job.reach)
+        seen = set()
+        for after, _, _ in loop.stepping(job.agent, job.world, job.sizes, carry, seed, 25):
+            state = reachable.carry_in_order(after, job.reach.states).agent
+            short, valid, whole = planned_if_harmless(inside, state, jnp.uint32(5))
+            seen.add((bool(valid), bool((short == whole).all())))
+    assert (True, True) in seen
+    assert (False, False) in seen
+    assert (True, False) not in seen
 
 
 @pytest.mark.quick

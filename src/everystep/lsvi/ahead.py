@@ -84,9 +84,9 @@ class HarmToGo(NamedTuple):
     def avoidable(self, G: AnyArray) -> AnyArray:
         """[Ghat - min_b Ghat - tolerance]_+ as the estimated costs (1, A, *S) that the choice prices."""
         least = rowwise.lowest(G) + self.tolerance
-        return rowwise.map_rows(lambda row: jnp.maximum(row - least, 0), G)[None]
+        return rowwise.alone(rowwise.map_rows(lambda row: jnp.maximum(row - least, 0), G))
 
-    def carried(self, G: Float[Array, "A S"], pi: Policy) -> Float[Array, " S"]:
+    def carried(self, G: AnyArray, pi: AnyArray) -> AnyArray:
         """C_h, from Ghat and the choice at every state."""
         return jnp.where(self.of_plan, rowwise.under(pi, G), rowwise.lowest(G))
 

@@ -2,18 +2,20 @@
 
 For one-hot features, where every state has its own numbers: what is learnt, done and observed is the same as in
 `loop.scan`, to the last bit, and exact values differ by rounding. The states are put in the order of `mdp/reach.py`
-when a compiled call begins, and back when it ends. Three things differ inside:
+when a compiled call begins, and back when it ends. Four things differ inside:
 
 - step h is planned for the first states of its span alone;
 - the models are fitted again only at the pairs that an episode visited, where their radii do not depend on k;
-- the exact values of policies are computed for a block of episodes at once, because learning does not need them.
+- the exact values of policies are computed for a block of episodes at once, because learning does not need them;
+- an agent that looks ahead first plans as if no harm were to go, and again only if that turns out to be wrong.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +30,7 @@ from everystep.lsvi.choices.ties import tie_words
 from everystep.lsvi.costs.counts import CountCosts, CountCostState
 from everystep.lsvi.episode import Episode, step_index
 from everystep.lsvi.loop import Carry, Draws, Job, Metrics
+from everystep.lsvi.protocols import LookAhead
 from everystep.lsvi.radii import Tuned
 from everystep.lsvi.values.counts import CountFit, Counts, CountState
 from everystep.mdp import planner
@@ -38,6 +41,7 @@ Fitted = tuple[CountFit, Float[Array, "T m A S"]]  # `algorithm.fit_models` for 
 
 BLOCK = 20  # policies evaluated at once, if their actions are few: a divisor of loop.CHUNK
 FEW_ACTIONS = 2**21  # (h, x) of one policy or of a block: beyond them arrays of all steps leave the cache
+SHORTCUT = True  # whether agents that look ahead try `plan_if_harmless` first
 
 
 def supports(agent: Agent, world: World) -> bool:
@@ -47,11 +51,8 @@ def supports(agent: Agent, world: World) -> bool:
         and isinstance(agent.costs, CountCosts)
         and isinstance(agent.choice, Greedy | Penalised)
         and agent.switch is None
-        and agent.ahead is None
-        and agent.harm_price is None
         and world.successors is not None
-        and world.successors.ndim == 2
-        and max(len(world.successors), world.r.shape[1]) <= FEW
+        and max(world.successors.shape[-2], world.r.shape[1]) <= FEW
     )
 
 
@@ -102,6 +103,42 @@ def refitted(agent: Agent, state: State, fitted: Fitted, episode: Episode) -> Fi
     return fit, belief.at[seen[0], :, episode.a, episode.x].set(ghat[0, :, 0].T)
 
 
+class Planning(NamedTuple):
+    """What a plan is made from, in the order of reach.
+
+    estimated  what the choice prices at each step: the estimated costs, or the avoidable harm where C is 0
+    words_at   the words of ties of step h at the first n states
+    """
+
+    agent: Agent
+    fit: CountFit
+    estimated: Float[Array, "T m A S"]
+    price: Float[Array, "m H"]
+    words_at: Callable[[Array, int], UInt32[Array, " n"]]
+    spans: tuple[Span, ...]
+
+    def first(self, span: Span) -> tuple[Counts, CountFit, Float[Array, "T m A n"]]:
+        """The value model, its fit and the estimated costs at the first states of a span."""
+        values = cast(Counts, self.agent.values)
+        few = lambda leaf: leaf[..., : span.states]
+        return values._replace(successors=few(values.successors)), jax.tree.map(few, self.fit), few(self.estimated)
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """The numbers of the actions."""
+        return np.arange(self.fit.norm2.shape[1], dtype=float)
+
+    def decide(self, h: Array, Q: Array, estimated: Array) -> Array:
+        """V and the best action of step h, packed."""
+        pi = self.agent.choice(Q, estimated, self.price[:, h], self.words_at(h, Q.shape[1]))  # eq. (11)
+        # Without the barrier Q would be computed twice, for the next step and for the table of actions.
+        return lax.optimization_barrier(rowwise.pack(rowwise.under(pi, Q), rowwise.under(pi, self.numbers)))  # line 9
+
+    def chosen(self, a: Array) -> Array:
+        """The policy that takes the actions `a` (n,), as booleans (A, n)."""
+        return rowwise.map_rows(lambda number: a == number, self.numbers.astype(a.dtype))
+
+
 def plan(
     agent: Agent,
     fitted: Fitted,
@@ -112,34 +149,111 @@ def plan(
     actions: Array,
 ) -> Array:
     """`actions` (H, S) with the actions of a plan at the first states of every span: `algorithm.plan` in this order."""
-    H, S = actions.shape
-    fit, belief = fitted
-    number = np.arange(at_step(belief, 0).shape[1], dtype=float)
-    counts = cast(Counts, agent.values)
-    after = jnp.asarray(counts.successors)
+    made_from = planning(agent, fitted, state, word, reach, spans)
+    if agent.ahead is None:
+        return plan_steps(made_from, actions)
+    width = agent.ahead.width(agent.values, state.values, state.k)
+    if not SHORTCUT:
+        return plan_ahead(made_from, width, actions)
+    actions, valid = plan_if_harmless(made_from, width, actions)
+    return lax.cond(valid, lambda: actions, lambda: plan_ahead(made_from, width, actions))
 
-    states, steps = reach.states.astype(jnp.uint32), jnp.arange(H, dtype=jnp.int32)
-    words_at = lambda h, states: tie_words(word, h.astype(jnp.uint32) * np.uint32(S) + states)
-    words = words_at(steps[:, None], states[None]) if H * S <= FEW_ACTIONS else None  # faster, but takes memory
+
+def planning(
+    agent: Agent, fitted: Fitted, state: State, word: UInt32[Array, ""], reach: Reach, spans: tuple[Span, ...]
+) -> Planning:
+    """What a plan is made from; `word` is the random word of its ties."""
+    H, S = state.price.shape[1], len(reach.states)
+    states = reach.states.astype(jnp.uint32)
+    word_of = lambda h, states: tie_words(word, h.astype(jnp.uint32) * np.uint32(S) + states)
+    if H * S <= FEW_ACTIONS:  # faster, but takes memory
+        words = word_of(jnp.arange(H, dtype=jnp.int32)[:, None], states[None])
+        words_at = lambda h, n: words[h, :n]
+    else:
+        words_at = lambda h, n: word_of(h, states[:n])
+    return Planning(agent, *fitted, state.price, words_at, spans)
+
+
+def plan_steps(plan: Planning, actions: Array) -> Array:
+    """The plan of an agent that prices the estimated costs of each step."""
 
     def backward(span: Span, carry: tuple[Array, Array], h: Array) -> tuple[tuple[Array, Array], None]:
         planned, actions = carry
-        first = partial(jax.tree.map, lambda leaf: leaf[..., : span.states])
-        values = counts._replace(successors=after[:, : span.states])
+        values, fit, estimated = plan.first(span)
         V_next, _ = rowwise.unpack(planned)
-        tie = words_at(h, states[: span.states]) if words is None else words[h, : span.states]
-        Q = values.estimate(first(fit), h, V_next)  # lines 5 to 7
-        pi = agent.choice(Q, at_step(first(belief), h), state.price[:, h], tie)  # eq. (11)
-        # Without the barrier Q would be computed twice, for the next step and for the table of actions.
-        planned = lax.optimization_barrier(rowwise.pack(rowwise.under(pi, Q), rowwise.under(pi, number)))  # line 9
-        row = planned.imag.astype(actions.dtype)[None]
-        return (planned, lax.dynamic_update_slice(actions, row, (h, jnp.zeros_like(h)))), None
+        planned = plan.decide(h, values.estimate(fit, h, V_next), at_step(estimated, h))  # lines 5 to 9
+        return (planned, _with_row(actions, h, planned.imag)), None
 
-    planned = jnp.zeros(spans[-1].states, complex)
-    for span in reversed(spans):
-        carry = (planned[: span.states], actions)
-        (planned, actions), _ = lax.scan(partial(backward, span), carry, steps[span.first : span.stop], reverse=True)
+    planned = jnp.zeros(plan.spans[-1].states, complex)
+    for span in reversed(plan.spans):
+        steps = jnp.arange(span.first, span.stop, dtype=jnp.int32)
+        (planned, actions), _ = lax.scan(
+            partial(backward, span), (planned[: span.states], actions), steps, reverse=True
+        )
     return actions
+
+
+def plan_ahead(plan: Planning, width: Array | None, actions: Array) -> Array:
+    """The plan of an agent that looks ahead: C is carried backward beside V, see `ahead.py`."""
+    ahead = cast(LookAhead, plan.agent.ahead)
+
+    def backward(span: Span, carry: tuple[Array, Array, Array], h: Array) -> tuple[tuple[Array, Array, Array], None]:
+        planned, C, actions = carry
+        values, fit, ghat = plan.first(span)
+        V_next, _ = rowwise.unpack(planned)
+        lowered = None if width is None else at_step(width, h)[:, : span.states]
+        # Computed once, for the choice and for C: the barrier makes it an array.
+        G = lax.optimization_barrier(ahead.led_to(at_step(ghat, h), ahead.after(values, fit, h, C, lowered)))
+        planned = plan.decide(h, values.estimate(fit, h, V_next), ahead.avoidable(G))
+        C = ahead.carried(G, plan.chosen(planned.imag))
+        return (planned, C, _with_row(actions, h, planned.imag)), None
+
+    most = plan.spans[-1].states
+    planned, C = jnp.zeros(most, complex), jnp.zeros(most)
+    for span in reversed(plan.spans):
+        steps = jnp.arange(span.first, span.stop, dtype=jnp.int32)
+        carry = (planned[: span.states], C[: span.states], actions)
+        (planned, C, actions), _ = lax.scan(partial(backward, span), carry, steps, reverse=True)
+    return actions
+
+
+def plan_if_harmless(plan: Planning, width: Array | None, actions: Array) -> tuple[Array, Array]:
+    """The plan of an agent that looks ahead if C = 0 everywhere, and whether that is so; then `plan_ahead` is the same.
+
+    C_{H+1} = 0. If C_{h+1} = 0, then Ghat_h does not depend on the plan, and the choice and C_h follow from it. So if
+    every C_h that follows is 0, all of them are those of `plan_ahead`, by induction from the last step. A step then
+    costs no more than without looking ahead. It is not tried if harm is unavoidable somewhere, because C > 0 there.
+    """
+    ahead, everywhere = cast(LookAhead, plan.agent.ahead), plan.spans[-1]
+    values, fit, ghat = plan.first(everywhere)
+    # No successors: the mean of C after each (x, a) is 0.
+    none = lambda array: array[..., :0, :]
+    values, fit = values._replace(successors=none(values.successors)), fit._replace(arrivals=none(fit.arrivals))
+
+    def led_to(h: Array) -> Array:
+        lowered = None if width is None else at_step(width, h)[:, : everywhere.states]
+        return ahead.led_to(at_step(ghat, h), ahead.after(values, fit, h, jnp.zeros(everywhere.states), lowered))
+
+    own = len(fit.norm2) > 1 or len(ghat) > 1
+    H = actions.shape[0]
+    G = jax.vmap(led_to)(jnp.arange(H, dtype=jnp.int32)) if own else led_to(jnp.int32(0))[None]  # (T, A, n)
+
+    def carried(span: Span) -> Array:
+        """C of the steps of a span."""
+        of_step = lambda a, G: ahead.carried(G, plan.chosen(a))
+        steps = slice(span.first, span.stop)
+        at = G[steps, :, : span.states] if own else G[0, :, : span.states]
+        return jax.vmap(of_step, (0, 0 if own else None))(actions_then[steps, : span.states], at)
+
+    avoidable = (jax.vmap(rowwise.lowest)(G) == 0).all()
+    priced = plan._replace(estimated=jax.vmap(ahead.avoidable)(G))
+    actions_then = lax.cond(avoidable, lambda: plan_steps(priced, actions), lambda: actions)
+    return actions_then, avoidable & jnp.stack([(carried(span) == 0).all() for span in plan.spans]).all()
+
+
+def _with_row(actions: Array, h: Array, row: Array) -> Array:
+    """The table of actions with those of the first states at step h."""
+    return lax.dynamic_update_slice(actions, row.astype(actions.dtype)[None], (h, jnp.zeros_like(h)))
 
 
 def evaluate(
@@ -147,7 +261,8 @@ def evaluate(
 ) -> tuple[Float[Array, "N B"], Float[Array, "N B"]]:
     """V_1 and the expected hard violation of B policies, exactly, at the first states: `planner.policy_backup`.
 
-    The policies come last: V at a successor is then a row of B numbers, and nothing is gathered one by one.
+    The policies come last: V at a successor is then a row of B numbers, and nothing is gathered one by one unless every
+    action has its own list of next states.
     """
     if len(actions) == 1:
         V, C = _evaluate_one(world, actions[0], spans)
@@ -159,11 +274,11 @@ def evaluate(
         a = of_policies[h, : span.states]
         picked = lambda array: rowwise.picked(a, array[..., None])  # array (A, N)
         P, after = at_step(few.P, h), jnp.asarray(few.successors)
-        V, C = rowwise.unpack(packed)
         V_pi, C_pi = picked(at_step(few.r, h)), picked(at_step(few.g, h).clip(min=0).sum(0))
         for j in range(P.shape[1]):
-            P_pi, x_next = picked(P[:, j]), after[j]
-            V_pi, C_pi = V_pi + P_pi * V[x_next], C_pi + P_pi * C[x_next]
+            at_next = packed[after[j]] if after.ndim == 2 else jnp.take_along_axis(packed, picked(after[:, j]), 0)
+            P_pi, (V_next, C_next) = picked(P[:, j]), rowwise.unpack(at_next)
+            V_pi, C_pi = V_pi + P_pi * V_next, C_pi + P_pi * C_next
         return rowwise.pack(V_pi, C_pi), None
 
     packed = jnp.zeros((spans[-1].states, len(actions)), complex)
@@ -229,7 +344,9 @@ def scan(
         return carry, fitted, book, actions
 
     carry, _, book, _ = lax.fori_loop(0, (count + block - 1) // block, many, (started, fitted, book, actions))
-    return carry_in_order(carry, reach.place), book._replace(start=jnp.asarray(reach.states)[book.start])
+    happened = jnp.arange(capacity, dtype=jnp.int32) < count
+    start = jnp.where(happened, jnp.asarray(reach.states)[book.start], 0)
+    return carry_in_order(carry, reach.place), book._replace(start=start)
 
 
 def _episode(

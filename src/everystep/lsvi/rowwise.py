@@ -41,12 +41,17 @@ def map_rows(row: Callable[..., Array], *arrays: AnyArray) -> AnyArray:
     return rows if isinstance(arrays[0], tuple) else jnp.stack(rows)
 
 
-def under(pi: Array, array: AnyArray) -> Array:
-    """sum_a pi(a, x) array(a, x), or array(a). A one-hot pi is an array of booleans and selects a row."""
+def alone(array: AnyArray) -> AnyArray:
+    """A first axis of length 1 added to an array (A, *S); a tuple of rows becomes a tuple of that tuple."""
+    return (array,) if isinstance(array, tuple) else array[None]
+
+
+def under(pi: AnyArray, array: AnyArray) -> Array:
+    """sum_a pi(a, x) array(a, x), or array(a). A one-hot pi consists of booleans and selects a row."""
     if len(pi) > FEW:
         array = array.reshape(*array.shape, *(1,) * (pi.ndim - array.ndim))
         return jnp.where(pi, array, 0.0).sum(0) if pi.dtype == bool else (pi * array).sum(0)
-    if pi.dtype != bool:
+    if pi[0].dtype != bool:
         return reduce(jnp.add, [pi[a] * array[a] for a in range(len(pi))])
     first = jnp.broadcast_to(array[0], pi[0].shape)
     return reduce(lambda row, a: jnp.where(pi[a], array[a], row), range(1, len(pi)), first)

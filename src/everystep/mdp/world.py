@@ -19,7 +19,7 @@ from everystep.mdp.cmdp import Factored, FiniteCMDP, Successors
 # A function for NumPy and JAX arrays alike types its arrays as Any.
 AnyArray = Any
 
-FEW = 8  # axes up to this length are unrolled, one term or row after the other: longer programs compile slowly
+FEW = 9  # axes up to this length are unrolled, one term or row after the other: longer programs compile slowly
 
 
 class Observed(NamedTuple):

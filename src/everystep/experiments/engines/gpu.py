@@ -6,8 +6,8 @@ ties. In single precision (64-bit numbers off) the draws are different ones, in 
 1e-5 tie instead of 1e-9: compared with double precision, statistics agree, individual seeds do not.
 
 The kernel supports agents on counts that are shared over steps, with costs on counts, a plan in every episode, and a
-penalised or greedy choice; and stationary worlds with few successors and actions. `supports` tests for them; for all
-others, and without a GPU, `scan_seeds` calls `loop.scan_seeds`.
+penalised or greedy choice, also if they look ahead; and stationary worlds with few successors and actions. `supports`
+tests for them; for all others, and without a GPU, `scan_seeds` calls `loop.scan_seeds`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from everystep.experiments.engines import gpu_kernel
 from everystep.experiments.engines.gpu_kernel import Book, Chance, Learnt, Scratch, Tables
 from everystep.experiments.engines.protocol import Scan
 from everystep.lsvi import loop, reachable
-from everystep.lsvi.algorithm import State
+from everystep.lsvi.ahead import HarmToGo
+from everystep.lsvi.algorithm import Agent, State
 from everystep.lsvi.choices.basic import Greedy, Penalised
 from everystep.lsvi.costs.counts import CountCosts, CountCostState
 from everystep.lsvi.loop import Carry, Job, Metrics
@@ -74,8 +75,7 @@ def supports(job: Job) -> bool:
         and job.share_costs
         and agent.known_safe is None
         and agent.switch is None
-        and agent.ahead is None
-        and agent.harm_price is None
+        and (agent.ahead is None or type(agent.ahead) is HarmToGo)
         and not isinstance(world.P, Factored)
         and world.successors is not None
         and world.successors.ndim == 2
@@ -113,13 +113,9 @@ def scan_in_kernel(
     float_, K, m = before.rewards.dtype, capacity, sizes.constraints
     row, rows_of = jax.ShapeDtypeStruct((n, K), float_), jax.ShapeDtypeStruct((n, K, m), float_)
     book = Book(row, row, row, rows_of, jax.ShapeDtypeStruct((n, K), jnp.int32), row)
-    shape = (n, 2, gpu_kernel.groups(3, width), Sp, width)
+    shape = (n, 2, gpu_kernel.groups(gpu_kernel.columns(agent), width), Sp, width)
     scratch = Scratch(jax.ShapeDtypeStruct(shape, float_), jax.ShapeDtypeStruct((n, sizes.horizon, Sp), jnp.int8))
-    assert isinstance(agent.values, Counts)
-    numbers = jax.tree.map(
-        lambda leaf: jnp.asarray(leaf).reshape(1), agent._replace(values=agent.values._replace(successors=None))
-    )
-    given = (jnp.reshape(count, 1), carries.agent.k, numbers, tables, chance)
+    given = (jnp.reshape(count, 1), carries.agent.k, _numbers(agent), tables, chance)
     after, book, _ = _call(sizes, layout, n, given, before, book, scratch)
     happened = jnp.arange(K, dtype=jnp.int32) < count
     keep = lambda leaf: jnp.where(happened.reshape(1, K, *(1,) * (leaf.ndim - 2)), leaf, jnp.zeros_like(leaf))
@@ -172,6 +168,16 @@ def _call(
         name="episodes",
     )(*inputs)
     return jax.tree.unflatten(tree_out, made)
+
+
+def _numbers(agent: Agent) -> Agent:
+    """The agent's numbers, each as an array (1,); its successors are in the tables."""
+    assert isinstance(agent.values, Counts)
+    ahead = agent.ahead
+    if isinstance(ahead, HarmToGo):
+        ahead = ahead._replace(weights=tuple(ahead.weights))
+    agent = agent._replace(values=agent.values._replace(successors=None), ahead=ahead)
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf).reshape(1), agent)
 
 
 def _filled(array: AnyArray, states: int) -> AnyArray:

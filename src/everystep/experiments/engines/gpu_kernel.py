@@ -8,8 +8,9 @@ registers, one lane per state, through all H steps of
     a_h = argmax_a {Q_h(a) - Z_h priced_cost(a)},   V_h = Q_h(a_h)
     V^pi_h = r(a_h) + sum_j P(a_h, j) V^pi_{h+1}(x_j),   and C^pi_h likewise with max(g, 0) in place of r
 
-Then it acts for H steps and adds what it observes to the tables, number by number. The formulas are those of the parts
-(`Counts`, `CountCosts`, the choice, the penalty), traced a second time.
+and for an agent that looks ahead (`lsvi/ahead.py`) the harm-to-go C_h beside V_h. Then it acts for H steps and adds
+what it observes to the tables, number by number. The formulas are those of the parts (`Counts`, `CountCosts`, the
+choice, the penalty, `HarmToGo`), traced a second time.
 
 Constraints on the implementation. Triton works on blocks of 2^n lanes: states are padded to that, and an array
 (A, J, S) is A J blocks, because Triton cannot look up one row of a block. Nor can it look up lanes of a block by
@@ -29,6 +30,7 @@ import numpy as np
 from jax import lax
 
 from everystep.lsvi import rowwise
+from everystep.lsvi.ahead import HarmToGo
 from everystep.lsvi.algorithm import Agent
 from everystep.lsvi.choices.ties import tie_words, winner
 from everystep.lsvi.costs.counts import CountCosts
@@ -36,7 +38,7 @@ from everystep.lsvi.protocols import PricedChoice
 from everystep.lsvi.values.counts import Counts
 from everystep.mdp.world import AnyArray, Sizes, weighted
 
-V_PI, C_PI = 1, 2  # columns of `Scratch.values`, after V
+V_PI, C_PI = 1, 2  # columns of `Scratch.values`, after V; the harm-to-go C is the last, if the agent looks ahead
 FIRST = np.int32(0)  # loops count in 32 bits in any precision
 
 
@@ -69,7 +71,7 @@ class Learnt(NamedTuple):
     arrivals: AnyArray  # (n, A, J, Sp)
     rewards: AnyArray  # (n, A, Sp)
     costs: AnyArray  # (n, m, A, Sp)
-    price: AnyArray  # (n, m, H)
+    price: AnyArray  # (n, m, H), or (n, 1, H) if the agent looks ahead
 
 
 class Book(NamedTuple):
@@ -84,7 +86,7 @@ class Book(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Memory shared by the lanes: V, V^pi and C^pi of this step and the next; the actions of the plan."""
+    """Memory shared by the lanes: V, V^pi, C^pi (and C) of this step and the next; the actions of the plan."""
 
     values: AnyArray  # (n, 2, groups, Sp, width)
     actions: AnyArray  # (n, H, Sp)
@@ -106,6 +108,11 @@ class Program(NamedTuple):
 def lanes(states: int) -> int:
     """The smallest power of two that holds all states, at least a warp."""
     return max(32, 1 << (states - 1).bit_length())
+
+
+def columns(agent: Agent) -> int:
+    """The numbers of a state that a step of the plan passes to the step before it: V, V^pi, C^pi, and C if there is."""
+    return 3 if agent.ahead is None else 4
 
 
 def groups(columns: int, width: int) -> int:
@@ -191,29 +198,43 @@ def plan(program: Program, seed: Any, k: Any, word: Any) -> None:
     assert isinstance(choice, PricedChoice)
     fit = tuple(values.optimistic_reward(n[a], learnt.rewards[seed, a, :], k) for a in range(A))
 
-    def priced_cost(a: int, i: int) -> AnyArray:
-        mean, width = costs.interval(n[a], learnt.costs[seed, i, a, :], k)
-        return choice.priced_cost(agent.ghat(mean, width))
+    def ghat(i: int, a: int) -> AnyArray:
+        return agent.ghat(*costs.interval(n[a], learnt.costs[seed, i, a, :], k))
 
-    priced_costs = tuple(tuple(priced_cost(a, i) for i in range(m)) for a in range(A))
+    estimated = tuple(tuple(ghat(i, a) for a in range(A)) for i in range(m))
+    ahead = agent.ahead
+    assert ahead is None or isinstance(ahead, HarmToGo)
+    if ahead is None:  # the same at every step
+        estimated = tuple(tuple(map(choice.priced_cost, row)) for row in estimated)
+    widths = None if ahead is None or ahead.radius is None else [ahead.radius.width(norm2, k) for norm2, _ in fit]
 
-    put_down(scratch.values, (seed, H & 1), (jnp.zeros(Sp, scratch.values.dtype),) * 3)
+    def harm_after(a: int, C_after: tuple[AnyArray, ...]) -> AnyArray:
+        """[Phat C_{h+1}](a)."""
+        mean = weighted(N[a], C_after) * fit[a][0]
+        return mean if widths is None else mean - widths[a]
+
+    put_down(scratch.values, (seed, H & 1), (jnp.zeros(Sp, scratch.values.dtype),) * columns(agent))
     barrier()
 
     def backward(steps_done: Any, _: None) -> None:
         h = H - 1 - steps_done
-        found = (look_up(scratch.values, (seed, (h + 1) & 1), after[j], 3) for j in range(J))
-        V_after, V_pi, C_pi = zip(*found, strict=True)
+        found = (look_up(scratch.values, (seed, (h + 1) & 1), after[j], columns(agent)) for j in range(J))
+        V_after, V_pi, C_pi, *C_after = zip(*found, strict=True)
         Q = tuple(values.Q(weighted(N[a], V_after), *fit[a]) for a in range(A))
-        price = tuple(learnt.price[seed, i, h] for i in range(m))
-        score = tuple(choice.scored(Q[a], priced_costs[a], price) for a in range(A))  # eq. (11)
+        priced, G = estimated, ()
+        if ahead is not None:
+            G = ahead.led_to(estimated, tuple(harm_after(a, *C_after) for a in range(A)))
+            priced = tuple(tuple(map(choice.priced_cost, row)) for row in ahead.avoidable(G))
+        price = tuple(learnt.price[seed, i, h] for i in range(len(priced)))
+        score = tuple(choice.scored(Q[a], tuple(row[a] for row in priced), price) for a in range(A))  # eq. (11)
         tie = tie_words(word, (h * S + lane).astype(jnp.uint32))
         action = winner(score, tie).astype(jnp.int32) - 1
         scratch.actions[seed, h, :] = action.astype(scratch.actions.dtype)
 
         *P, r, violation = look_up(world.outlook, (action,), lane, J + 2)
         V = rowwise.picked(action, Q)  # line 9
-        put_down(scratch.values, (seed, h & 1), (V, r + weighted(P, V_pi), violation + weighted(P, C_pi)))
+        C = () if ahead is None else (ahead.carried(G, tuple(action == a for a in range(A))),)
+        put_down(scratch.values, (seed, h & 1), (V, r + weighted(P, V_pi), violation + weighted(P, C_pi), *C))
         barrier()
 
     lax.fori_loop(FIRST, np.int32(H), backward, None)
@@ -237,16 +258,21 @@ def act_and_learn(program: Program, seed: Any, k: Any, i: Any) -> None:
         gained = reward if world.earned is None else world.earned[a, slot, x]
         if chance.earned_noise is not None:
             gained += chance.earned_noise[seed, i, h]
+        cost = tuple(world.cost[c, a, slot, x] for c in range(m))
+        if chance.cost_noise is not None:
+            cost = tuple(cost[c] + chance.cost_noise[seed, i, h, c] for c in range(m))
+        if agent.harm_price is not None:  # as in Agent.learnt
+            reward -= agent.harm_price * sum(rowwise.larger(each, 0.0) for each in cost)
         learnt.arrivals[seed, a, slot, x] = learnt.arrivals[seed, a, slot, x] + 1
         learnt.rewards[seed, a, x] = learnt.rewards[seed, a, x] + reward
+        for c, each in enumerate(cost if agent.ahead is None else map(agent.ahead.learnt, cost)):
+            learnt.costs[seed, c, a, x] = learnt.costs[seed, c, a, x] + each
+        for c, each in enumerate(cost if agent.ahead is None else (agent.ahead.harm(cost),)):
+            learnt.price[seed, c, h] = agent.penalty.update(learnt.price[seed, c, h], each, k)  # eq. (13)
         harmful = jnp.zeros((), bool)
         harms = []
         for c in range(m):
-            cost, g = world.cost[c, a, slot, x], world.g[c, a, x]
-            if chance.cost_noise is not None:
-                cost += chance.cost_noise[seed, i, h, c]
-            learnt.costs[seed, c, a, x] = learnt.costs[seed, c, a, x] + cost
-            learnt.price[seed, c, h] = agent.penalty.update(learnt.price[seed, c, h], cost, k)  # eq. (13)
+            g = world.g[c, a, x]
             harms.append(violation[c] + rowwise.larger(g, 0.0))
             harmful, soft = harmful | (g > 0), soft + g
         unsafe = unsafe + harmful.astype(jnp.int32)
