@@ -161,8 +161,9 @@ def _facts(problem: FiniteCMDP, summary: Mapping[str, Any]) -> list[tuple[str, s
 def _map_caption(scene: Mapping[str, Any]) -> str:
     hazards = "Hatched: hazards. " if scene["hazards"] else ""
     heights = "Darker green: higher. " if scene["heights"] else ""
+    cross = "action, on the side of its direction" if scene["top_speed"] == 1 else "move, where it leads from the cell"
     return (
-        f"The map. {hazards}{heights}S: start. G: goal. A cross marks an unsafe action, on the side of its direction. "
+        f"The map. {hazards}{heights}S: start. G: goal. A cross marks an unsafe {cross}. "
         "Dotted: the most likely path of the safe optimal policy."
     )
 

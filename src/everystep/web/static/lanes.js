@@ -13,7 +13,10 @@ const POINTS = 300; // of a growing curve: a chart is hardly wider
 
 /** The charts, one record each. @type {{key: string, title: string, caption: string, fromZero: boolean, curve: (lane: Lane) => number[]}[]} */
 const CHARTS = [
-  { key: "value", title: "Value of the policy", caption: "exact; dotted: safe optimum", fromZero: false, curve: (lane) => lane.columns.value },
+  {
+    key: "value", title: "Value of the policy", caption: "exact; dotted: safe optimum", fromZero: false,
+    curve: (lane) => (lane.steady ? lane.columns.value : lane.meanValues),
+  },
   {
     key: "recent", title: "Violations per episode", caption: `mean of the last ${WINDOW} episodes`, fromZero: true,
     curve: (lane) => lane.recentMeans,
@@ -57,12 +60,16 @@ class Lane {
   constructor(parent, look, scene) {
     this.look = look;
     this.unsafe = new ViolationCounts(scene);
+    this.steady = scene.top_speed === 1; // a racetrack's car arrives or does not, so that plain values jump
     /** @type {Columns} */
     this.columns = { return: [], value: [], regret: [], violation: [], expected_violation: [], unsafe_steps: [] };
     /** @type {number[]} violations per episode, mean of the last WINDOW */
     this.recentMeans = [];
     /** @type {number[]} cumulative violations */
     this.totals = [];
+    /** @type {number[]} values, mean of the last WINDOW */
+    this.meanValues = [];
+    this.sumOfValues = 0; // of the last WINDOW
     /** @type {LaneFrame | null} */
     this.newest = null;
     /** @type {Violation[]} since the last drawn frame */
@@ -91,6 +98,11 @@ class Lane {
       const k = this.totals.length;
       const before = k > WINDOW ? this.totals[k - 1 - WINDOW] : 0;
       this.recentMeans.push((this.totals[k - 1] - before) / Math.min(k, WINDOW));
+    }
+    const { value } = this.columns;
+    for (let k = this.meanValues.length; k < value.length; k += 1) {
+      this.sumOfValues += value[k] - (k >= WINDOW ? value[k - WINDOW] : 0);
+      this.meanValues.push(this.sumOfValues / Math.min(k + 1, WINDOW));
     }
     this.unsafe.add(frame.violations);
     this.newViolations.push(...frame.violations);
@@ -142,7 +154,8 @@ export class Lanes {
       CHARTS.map(({ key, title, caption, fromZero }) => {
         const card = element("section", "", "card");
         const heading = element("h3", `${title} `);
-        heading.append(element("small", caption));
+        const averaged = key === "value" && ready.scene.top_speed > 1;
+        heading.append(element("small", averaged ? `${caption}; mean of the last ${WINDOW} episodes` : caption));
         const chart = element("div");
         card.append(heading, chart);
         this.at.charts.append(card);

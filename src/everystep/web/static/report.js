@@ -356,10 +356,12 @@ function legend() {
   const ramp = document.createElement("span");
   ramp.className = "ramp";
   entry(ramp, "visits, few to many (logarithmic)");
-  entry(picture(ARROW, "arrow"), "plan (pale where never visited)");
+  const where = scene && scene.top_speed > 1 ? "plan at the velocity seen there most" : "plan";
+  entry(picture(ARROW, "arrow"), `${where} (pale where never visited)`);
   entry(picture(MARKS[1], "mark safe", 2), "certified safe");
   entry(picture(MARKS[2], "mark unsafe", 2), "certified unsafe");
-  entry(picture(MARKS[0], "mark unknown", 2), "unknown");
+  if (scene && scene.top_speed > 1) entry(null, "marks: each move from the cell, where it leads; line: the path of the plan");
+  else entry(picture(MARKS[0], "mark unknown", 2), "unknown");
   entry(picture(BOLT, "bolt recent"), "unsafe step (pale: at an earlier moment)");
 }
 
