@@ -8,6 +8,7 @@ import pytest
 
 import everystep as es
 from everystep.errors import EverystepError
+from everystep.experiments import figures
 from everystep.mdp import planner
 from everystep.problems.racetrack import ACCELERATIONS, MAPS, NAMES, cells_passed
 
@@ -257,3 +258,26 @@ def test_a_track_of_the_users_own_is_read_from_a_file(tmp_path):
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(EverystepError, match=r"^problem '.*mine\.track': the file cannot be read as text\. Give a map"):
         es.problems.load(str(path))
+
+
+def test_the_car_is_drawn_on_its_cell():
+    problem = es.problems.racetrack(map=["S..G"], horizon=4)
+    env = es.gym.make_env(problem, render_mode="ansi")
+    env.reset(seed=0)
+    assert "[S] .  .  G " in env.render()
+    env.step(NAMES.index("right"))
+    env.step(NAMES.index("right"))
+    assert " S  .  . [G]" in env.render()
+    assert "the cell in row 1, column 4, at velocity (+0, +2)" in env.render()
+
+
+def test_maps_and_visits_of_a_run_are_drawn_by_cell():
+    problem = es.problems.racetrack()
+    (line,) = (each for each in figures.lake_map(problem).axes[0].lines if len(each.get_xdata()) == 17)
+    assert (line.get_xdata()[0], line.get_ydata()[0], line.get_xdata()[-1], line.get_ydata()[-1]) == (1, 1, 8, 4)
+    visits = np.zeros(725)
+    visits[:25] = 2.0  # all velocities in the first free cell
+    drawn = figures.heatmap(problem.grid, {"lsvi-ae": visits}, 1, 1).axes[0].images[0].get_array()
+    assert drawn.shape == (6, 10)
+    assert drawn[1, 1] == 50
+    assert drawn.sum() == pytest.approx(50 + 0.1 * 59)

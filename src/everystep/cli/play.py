@@ -10,7 +10,7 @@ from everystep.cli.shared import add_cache, use_cache
 from everystep.errors import EverystepError, whole_number
 
 OWN_INTERRUPTS = True  # of the server
-HELP = "open the playground in the browser: paint a lake, watch agents learn"
+HELP = "open the playground in the browser: paint a lake or a racetrack, watch agents learn"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
