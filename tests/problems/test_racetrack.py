@@ -214,7 +214,7 @@ def test_what_is_observed_of_a_risk_is_a_hit_or_a_near_miss():
         ),
         ({"map": "none.track"}, r"^problem 'none\.track': the file cannot be opened \(No such file or directory\)"),
         ({"top_speed": 0}, r"^top_speed is 0; give a whole number of at least 1\.$"),
-        ({"top_speed": 10}, r"^top_speed is 10; give a whole number from 1 to 9\.$"),
+        ({"top_speed": 8}, r"^top_speed is 8; give a whole number from 1 to 7\.$"),
         ({"failure": 1.5}, r"^failure is 1\.5; give a number from 0 to 1\.$"),
         ({"finish": "there"}, r"^finish is 'there'; choose landing or crossing\.$"),
         ({"horizon": 0}, r"^horizon is 0; give a whole number of at least 1\.$"),
