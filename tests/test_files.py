@@ -367,3 +367,15 @@ def test_json_that_is_nested_too_deeply_or_no_file_is_an_error_not_a_crash(tmp_p
     os.mkfifo(path)  # which would wait for ever
     with pytest.raises(OSError, match="no regular file"):
         files.read_json(path)
+
+
+@pytest.mark.quick
+def test_a_name_for_temporary_files_is_refused(tmp_path):
+    taken = tmp_path / ".everystep-1.partial"
+    for write in (
+        lambda: files.write_output(taken, lambda file: file.write(b"x")),
+        lambda: files.check_writable(taken),
+    ):
+        with pytest.raises(es.EverystepError, match="has a name for temporary files; choose another name"):
+            write()
+    assert not list(tmp_path.iterdir())

@@ -31,7 +31,7 @@ import numpy as np
 
 from everystep.errors import EverystepError, true_or_false
 
-PARTIAL = ".partial"  # ending of the temporary names
+TEMPORARY, PARTIAL = ".everystep-", ".partial"  # beginning and ending of the temporary names
 RECORD = ".everystep.sha256"  # in every folder that holds output: the checksums of what this software wrote there
 DEEPEST = 40  # levels of a JSON file: nothing that this software writes has more than eight
 KINDS = {
@@ -191,7 +191,7 @@ def _remove(folder: Path) -> None:
 
 def sweep(folder: Path) -> None:
     """Remove the temporary files and folders that a killed process left in `folder`."""
-    for path in folder.glob(f".everystep-*{PARTIAL}"):
+    for path in folder.glob(f"{TEMPORARY}*{PARTIAL}"):
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:
@@ -240,17 +240,24 @@ def exists(path: Path) -> bool:
     return True
 
 
+def refuse_temporary_name(path: Path) -> None:
+    """Such a file or folder would be removed as the rest of a process that was killed."""
+    if path.name.startswith(TEMPORARY) and path.name.endswith(PARTIAL):
+        raise EverystepError(f"out '{path}' has a name for temporary files; choose another name.")
+
+
 def _refuse_file(folder: Path) -> None:
     if exists(folder) and not folder.is_dir():
         raise EverystepError(f"out '{folder}' is a file; choose a folder.")
 
 
 def _temporary(folder: Path) -> Path:
-    return folder / f".everystep-{uuid.uuid4().hex[:12]}{PARTIAL}"
+    return folder / f"{TEMPORARY}{uuid.uuid4().hex[:12]}{PARTIAL}"
 
 
 def _temporary_for(folder: Path) -> Path:
     """A temporary name inside `folder` if it exists, otherwise in the nearest folder above it that does."""
+    refuse_temporary_name(folder)
     folder = real(folder)
     _refuse_file(folder)
     return _temporary(next(path for path in (folder, *folder.parents) if exists(path)))
@@ -268,6 +275,7 @@ def check_place(path: Path, force: bool = False) -> None:
     Allowed are a name that is free, and a regular file that this software wrote there and nobody has changed. `force`
     also allows any other regular file. A folder, a symbolic link, a device, a pipe or a socket is never replaced.
     """
+    refuse_temporary_name(path)
     try:
         mode = os.lstat(path).st_mode
     except FileNotFoundError:

@@ -60,6 +60,8 @@ class ProgramCache:
 def enable() -> Path | None:
     """Keep compiled programs from now on; returns their folder, or None where there is no place for them."""
     disable()
+    # A damaged entry, ours or of the user's own cache, is a program to compile again: nothing that a reader must know.
+    warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache entry")
     if os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         return None  # the user's own, which JAX uses by itself
     try:
@@ -74,7 +76,6 @@ def enable() -> Path | None:
         compilation_cache._cache_initialized = True
     except Exception:  # of a file system, or of another version of JAX
         return None
-    warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache entry")
     return folder
 
 

@@ -57,6 +57,7 @@ class FolderState(Enum):
 def inspect(out: Path, spec: dict[str, Any]) -> FolderState:
     """What a folder holds of the run with this spec. Refuse one that holds anything else, or that is a file."""
     try:
+        files.refuse_temporary_name(out)
         if files.exists(out) and not out.is_dir():
             raise EverystepError(f"out '{out}' is a file; choose a folder.")
         if is_unfinished(out):

@@ -128,7 +128,10 @@ def begun(out: Path) -> Experiment:
             f"'{work}' has a {' or a '.join(REQUEST_FILES)} that cannot be read, so the run is unknown; "
             f"remove '{out}' to start again."
         ) from None
-    prepared = work_units.from_request(spec, agents, problem)
+    try:
+        prepared = work_units.from_request(spec, agents, problem)
+    except (KeyError, TypeError, AttributeError):  # of a request that was changed, and its seal with it
+        raise EverystepError(f"'{work / 'request.json'}' is no request; remove '{out}' to start again.") from None
     if not run_folder.same_run(prepared.spec, spec):
         raise EverystepError(
             f"'{out}' was begun with settings that this version resolves differently; continue with everystep "
