@@ -202,29 +202,31 @@ PPO = {
     "normalise": True,
 }  # fmt: skip
 
+LITTLE_OPTIMISM = {"beta": 0.1, "beta_harm": 0.03, "beta_cost": 0.0, "lam_cost": 0.01, "floor": 100, "tolerance": 0.01}
+
 TASKS = {
     "cartpole": Task(
         make=CartPole, unit="harm", low=(-2.4, -3.0, -0.21, -3.0), high=(2.4, 3.0, 0.21, 3.0),
-        features={"size": 75},
-        ours={"shared": {"horizon": 25}, "lsvi-ahead": {}, "lsvi-ae": {}, "lsvi": {}},
+        features={"size": 50},
+        ours={"shared": {"horizon": 25}, "lsvi-ahead": LITTLE_OPTIMISM, "lsvi-ae": {}, "lsvi": {}},
         rivals={"DQN": DQN, "PPO": PPO},
     ),
     "cruise": Task(
-        make=Cruise, unit="crashes",
-        features={"size": 100},
-        ours={"shared": {"horizon": 40}, "lsvi-ahead": {"tolerance": 0.01}, "lsvi-ae": {}, "lsvi": {}},
+        make=Cruise, unit="crashes", low=(-10.0, -8.0, 0.0), high=(20.0, 20.0, 200.0),
+        features={"size": 50, "lengthscale": [1.0, 1.0, 0.4]},
+        ours={"shared": {"horizon": 20}, "lsvi-ahead": LITTLE_OPTIMISM, "lsvi-ae": {}, "lsvi": {}},
         rivals={"DQN": DQN, "PPO": PPO}, needs=("uppaal_gym",),
     ),
     "oil": Task(
         make=Oil, unit="crashes", low=(0.0, 4.0, 0.0, -2.0), high=(20.0, 26.0, 1.0, 2.0),
-        features={"size": 100},
-        ours={"shared": {"horizon": 40}, "lsvi-ahead": {"tolerance": 0.01}, "lsvi-ae": {}, "lsvi": {}},
+        features={"size": 50},
+        ours={"shared": {"horizon": 40}, "lsvi-ahead": LITTLE_OPTIMISM, "lsvi-ae": {}, "lsvi": {}},
         rivals={"DQN": DQN, "PPO": PPO}, needs=("uppaal_gym",),
     ),
     "highway": Task(
         make=Highway, unit="crashes", steps=1500,
-        features={"size": 100},
-        ours={"shared": {"horizon": 10}, "lsvi-ahead": {"tolerance": 0.01}, "lsvi-ae": {}, "lsvi": {}},
+        features={"size": 50},
+        ours={"shared": {"horizon": 10}, "lsvi-ahead": LITTLE_OPTIMISM, "lsvi-ae": {}, "lsvi": {}},
         rivals={"DQN": DQN, "PPO": PPO}, needs=("highway_env",),
     ),
 }  # fmt: skip
