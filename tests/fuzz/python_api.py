@@ -337,7 +337,11 @@ def valid_calls(bench: Bench) -> dict[str, Callable[[], Call]]:
                 "length": 2.0,
             },
         ),
-        "problems.thermostat": lambda: (es.problems.thermostat, (), {"horizon": 3, "band": 3, "gust": 0.2}),
+        "problems.thermostat": lambda: (
+            es.problems.thermostat,
+            (),
+            {"horizon": 3, "band": 3, "gust": 0.2, "tariff": [1.0]},
+        ),
         "gym.CMDPEnv": lambda: (_played(es.gym.CMDPEnv), (), {"problem": pond(), "render_mode": None}),
         "gym.make_env": lambda: (_played(es.gym.make_env), (), {"problem": pond(), "render_mode": None}),
         "gym.from_toy_text": lambda: (

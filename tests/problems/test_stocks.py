@@ -98,7 +98,7 @@ def test_a_sold_out_day_is_observed_as_the_chance_that_somebody_left_with_nothin
 # --- thermostat -------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("band", "gust"), [(9, 0.2), (2, 0.5), (5, 0.0), (1, 0.1)])
 def test_every_turn_of_the_heater_does_what_a_simulated_hour_does(band, gust):
-    problem = es.problems.thermostat(horizon=8, band=band, gust=gust)
+    problem = es.problems.thermostat(horizon=8, band=band, gust=gust, tariff=(1, 1, 3))
     temperatures = range(-3, band + 3)
     number = {state: x for x, state in enumerate(product(temperatures, range(5)))}
     assert (problem.states, problem.actions) == (len(number), 3)
@@ -115,7 +115,7 @@ def test_every_turn_of_the_heater_does_what_a_simulated_hour_does(band, gust):
             inside.append(min(then, band - 1 - then))
         np.testing.assert_allclose(P[x, a], expected, atol=1e-15)
         assert problem.g[0, 0, x, a] == pytest.approx((outside if min(inside) < 0 else -1 - min(inside)) / scale)
-        np.testing.assert_allclose(problem.r[:, x, a], [-level] * 6 + [-3 * level] * 2)
+        np.testing.assert_allclose(problem.r[:, x, a], [-level * price for price in (1, 1, 3, 1, 1, 3, 1, 1)])
 
 
 @pytest.mark.quick
@@ -132,14 +132,21 @@ def test_a_cold_room_with_the_heater_off_cannot_be_warm_in_an_hour():
     falling = at["19 degrees, heater at 0"]
     assert (problem.g[0, 0, falling] <= 0).any()
     assert C[falling] > 0
-    assert V[problem.start[0]] == pytest.approx(-73.46469720957055)
+    assert V[problem.start[0]] == pytest.approx(-45.09002982761102)
+    assert problem.stationary
 
 
 def test_heating_before_the_price_rises_uses_the_room_as_a_store():
-    problem = es.problems.thermostat(gust=0.0)
+    problem = es.problems.thermostat(gust=0.0, tariff=[1] * 6 + [3] * 6)
     _, V = least_harm_and_best(problem)
     held = -2 * (12 * 1 + 12 * 3)  # level 2 all day
     assert V[problem.start[0]] == -60 > held
+    policy = planner.solve(problem).policy
+    x, warmest = int(problem.start[0]), 0
+    for h in range(6):  # at the low price
+        x = int(problem.P.states[x, policy[h, x], 0])
+        warmest = max(warmest, x // 5 - 3)
+    assert warmest == 8  # 22 degrees, the upper limit
 
 
 def test_costs_of_the_thermostat_depend_on_the_mean_next_temperature_alone():
@@ -158,7 +165,7 @@ def test_the_planner_finds_the_least_harm_and_the_optimum_computed_here(make):
     np.testing.assert_allclose(best.C_1, C, atol=1e-12)
     np.testing.assert_allclose(best.V_1, V, atol=1e-12)
     free = planner.solve(problem, safe=False).value
-    expected = {"inventory": (16.37, 17.664132727044386, 36), "thermostat": (-73.46469720957055, -1.0, 34)}[make]
+    expected = {"inventory": (16.37, 17.664132727044386, 36), "thermostat": (-45.09002982761102, -1.0, 34)}[make]
     assert (best.value, free, (C > 0).sum()) == pytest.approx(expected)
     assert any("no safe action" in remark for remark in problem.check())
 
@@ -185,7 +192,14 @@ def test_the_planner_finds_the_least_harm_and_the_optimum_computed_here(make):
         ("thermostat", {"band": 0}, r"^band is 0; give a whole number of at least 1\.$"),
         ("thermostat", {"band": 10**9}, r"^band is 1000000000: the problem would take .* of memory, and 1 GB are free"),
         ("thermostat", {"gust": 0.6}, r"^gust is 0\.6; give a number from 0 to 0\.5\.$"),
-        ("thermostat", {"horizon": 10**8}, r"^horizon is 100000000: the problem would take .* of memory, and 1 GB are"),
+        (
+            "thermostat",
+            {"horizon": 10**8, "tariff": (1, 2)},
+            r"^horizon is 100000000: the problem would take .* of mem",
+        ),
+        ("thermostat", {"tariff": []}, r"^tariff is empty; give the price of each hour\.$"),
+        ("thermostat", {"tariff": [1, -1]}, r"^tariff is -1; give a number from 0 to 1e\+06\.$"),
+        ("thermostat", {"tariff": 3}, r"^tariff is 3; give a list\.$"),
     ],
 )
 def test_numbers_that_make_no_sense_are_refused_in_one_sentence(make, given, sentence, monkeypatch):
