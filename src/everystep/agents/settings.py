@@ -18,6 +18,8 @@ from everystep.lsvi.costs.spec import BETA_COST, LAM_COST
 # In units of the range of rewards (`mdp/units.py`).
 BETA, LAM = 0.025, 0.003
 TOLERANCE = 0.01  # avoidable harm of one decision on environments, where estimates of it are never exactly 0
+# Without it an action that was tried mostly just before harm is never tried again, such as braking.
+BETA_HARM = 0.03  # width of the harm after a step on environments
 UNCLIPPED = 1e9  # a cap that never binds, in units of the range of rewards
 SWITCH = 2.0  # the factor of rare switching in the literature
 
@@ -296,7 +298,7 @@ SETTINGS: dict[str, Setting] = {
         _or(AUTO, _number(at_least=0)),
         AUTO,
         "width by which the harm after a step is lowered, in units of g, or a factor on the formula if radius is not "
-        "tuned (auto: 0 tuned, else 1)",
+        f"tuned (auto: 0 tuned, {BETA_HARM} on environments, else 1)",
     ),
     "harm_price": Setting(
         _number(at_least=0), 1.0, "what a harm of 1 is deducted from the reward, in units of the range of rewards"

@@ -13,7 +13,7 @@ import numpy as np
 
 from everystep.agents.model_syntax import AUTO, InKernel, Regression
 from everystep.agents.registry import REGISTERED, Recipe
-from everystep.agents.settings import SETTINGS, TOLERANCE
+from everystep.agents.settings import BETA_HARM, SETTINGS, TOLERANCE
 from everystep.environments.encoders import COORDINATES, Encoder, FeatureEncoder, KernelEncoder, RegressionEncoder
 from everystep.environments.models.linear import NoCosts
 from everystep.environments.models.protocols import StoredCostModel, StoredSizes, StoredValueModel
@@ -93,7 +93,7 @@ class ResolvedForTraining:
         s.decide("mode", "plan")
         s.decide("harm", "events")
         s.decide("tolerance", TOLERANCE)
-        s.decide("beta_harm", 0.0)
+        s.decide("beta_harm", BETA_HARM)
         s.update(_sharing(name, s, H, L))
         if s["react"] and (in_kernel or not s["share_costs"]):
             raise EverystepError(
