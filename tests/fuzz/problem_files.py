@@ -197,7 +197,7 @@ def damaged_array(bench: Bench, given: Any) -> Any:
             if how == 4:
                 return array(bench)
             if how == 5 and found.size:
-                found = found.astype(float)
+                found = np.real(found).astype(float)
                 found.flat[int(rng.integers(found.size))] = bench.pick([np.nan, np.inf, -np.inf, 1e308, -1, 2, 1e-320])
                 return found
             if how == 6:
@@ -207,7 +207,7 @@ def damaged_array(bench: Bench, given: Any) -> Any:
             if how == 8:
                 return np.concatenate([found, found], axis=int(rng.integers(max(found.ndim, 1))))
             if how == 9:
-                return found.astype(float) * bench.pick([0.0, -1.0, 0.999, 1.0001, 1e150, 1e300, np.nan, 2.0])
+                return np.real(found).astype(float) * bench.pick([0.0, -1.0, 0.999, 1.0001, 1e150, 1e300, np.nan, 2.0])
             if how == 10:
                 return np.array(bench.pick([*NUMBERS[:40], *TEXTS[:50]]))
             if how == 11:
