@@ -12,8 +12,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 TYPESCRIPT := 7.0.2
-# Tests wait for child processes and disks about half of the time: two workers for each of two cores.
-WORKERS ?= 4
+# Tests wait for child processes, disks and a browser a quarter of the time: three workers for two cores. Each takes one
+# file after another, in the order of tests/conftest.py.
+WORKERS ?= 3
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # In a checkout that cannot be written, nothing is cached from one check to the next.
 ifeq ($(shell test -w . && echo writable),)
@@ -41,11 +43,13 @@ browser:
 	    apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null; } || \
 	    echo "NO BROWSER: chromium is not here and cannot be installed (that takes root and apt-get); its tests will be skipped"
 
-test: lint types browser
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+test: .venv/installed
+	$(MAKE) -j 3 lint types browser
+	$(PYTEST)
 
-quick: lint types
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m quick
+quick: .venv/installed
+	$(MAKE) -j 2 lint types
+	$(PYTEST) -m quick
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -46,6 +46,21 @@ def pytest_configure(config):
         config.option.hypothesis_seed = str(seeds.SEED)
 
 
+# The files that take longest begin first, so that none of them is left at the end; those that wait for other processes
+# or for a browser stand between those that compute.
+FIRST = [
+    "test_fuzz", "test_oracle", "test_ray", "test_drive", "test_kill", "test_reachable", "test_play", "test_gp_costs",
+    "test_gym", "test_stored", "test_diagnosis", "test_cli", "test_training", "test_safe_agents", "test_lsvi_new",
+    "test_mixtures", "test_gpu", "test_switching", "test_certificates", "test_units", "test_report",
+    "test_interrupts", "test_frames", "test_engine", "test_contract",
+]  # fmt: skip
+
+
+def pytest_collection_modifyitems(items):
+    place = {name: number for number, name in enumerate(FIRST)}
+    items.sort(key=lambda item: place.get(item.path.stem, len(place)))
+
+
 def pytest_terminal_summary(terminalreporter):
     """The seed of the random tests, and a line for everything that is missing here, so that no skip is overlooked."""
     terminalreporter.write_line(seeds.HOW)

@@ -166,7 +166,7 @@ def share_of_gap(problem, curves):
 
 
 def test_slucb_qvi_learns_and_no_action_it_takes_is_unsafe(bed):
-    result = es.run(bed, agents.slucb_qvi(switch=1.2), episodes=10_000, seeds=16)
+    result = es.run(bed, agents.slucb_qvi(switch=1.2), episodes=10_000, seeds=8)
     curves = result.curves["slucb-qvi"]
     assert (curves["violation"] == 0).all()
     assert (curves["expected_violation"] == 0).all()

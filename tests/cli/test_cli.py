@@ -282,12 +282,12 @@ def test_stopping_a_run_keeps_what_was_done_and_it_can_go_on(desk, capsys):
     )
     while not (desk / "out" / ".work" / "pid").is_file():
         time.sleep(0.1)
-    time.sleep(3)
+    time.sleep(1.5)
     running.send_signal(signal.SIGINT)
     _, said = running.communicate(timeout=120)
     assert running.returncode == 130
-    said = re.sub("^note: .*\n", "", said, flags=re.MULTILINE).removeprefix(f"{interrupts.STOPPING}\n")
-    assert said == "everystep: stopped; `everystep resume out` continues.\n"
+    said = re.sub(r"^(note: |everystep: \d+% of ).*\n", "", said, flags=re.MULTILINE)  # of a busy machine
+    assert said.removeprefix(f"{interrupts.STOPPING}\n") == "everystep: stopped; `everystep resume out` continues.\n"
     assert [path.name for path in (desk / "out").iterdir()] == [".work"]
     for arguments in (["certify", "out"], ["theory", "out"]):
         assert main.main(arguments) == 2

@@ -69,12 +69,21 @@ SIZES = StoredSizes(steps=1, constraints=M, capacity=CAPACITY, length=L, plans_e
 K = jnp.int32(2)
 
 
+def learnt_by(encoder, rows):
+    """What a cost model estimates after an episode, and what predicts it elsewhere."""
+
+    @jax.jit
+    def learn(costs):
+        state = costs.update(costs.init(encoder.shape, SIZES), rows)
+        return costs.estimate(state, K), costs.predictor(state, K)
+
+    costs = jax.tree.map(jnp.asarray, encoder.cost_model(radii.Tuned(0.5), 0.1))
+    return jax.tree.map(np.asarray, learn(costs))
+
+
 def test_a_model_predicts_at_a_state_with_a_slot_what_it_estimates_there(encoder):
     rows, kept = rows_of(encoder)
-    costs = jax.tree.map(jnp.asarray, encoder.cost_model(radii.Tuned(0.5), 0.1))
-    state = costs.update(costs.init(encoder.shape, SIZES), rows)
-    estimate = costs.estimate(state, K)
-    predictor = jax.tree.map(np.asarray, costs.predictor(state, K))
+    estimate, predictor = learnt_by(encoder, rows)
     encoded = encoder.encode(kept) if encoder.regression is None else encoder.encode(kept)[0]
     mean, width = predictor.predict(0, encoded)
     np.testing.assert_allclose(mean, estimate.mean[0, :, :, :2], atol=1e-12)
@@ -83,16 +92,20 @@ def test_a_model_predicts_at_a_state_with_a_slot_what_it_estimates_there(encoder
 
 def test_a_larger_capacity_changes_no_estimate(encoder):
     rows, _ = rows_of(encoder)
-    for model, extra in ((encoder.value_model(radii.Tuned(0.5), 0.1, 5.0, 1.0), ((0.0, 1.0),)), (NoCosts(), ())):
-        model = jax.tree.map(jnp.asarray, model)
-        state = model.update(model.init(encoder.shape, SIZES, *extra), rows)
-        larger = model.enlarged(state, 2 * CAPACITY)
-        if extra:
-            V = jnp.zeros
-            before = model.estimate(model.fit(state, K), jnp.int32(0), V(CAPACITY))
-            after = model.estimate(model.fit(larger, K), jnp.int32(0), V(2 * CAPACITY))
-        else:
-            before, after = (model.estimate(each, K).mean[0, 0] for each in (state, larger))
+
+    @jax.jit
+    def values(model):
+        state = model.update(model.init(encoder.shape, SIZES, (0.0, 1.0)), rows)
+        rooms = ((state, CAPACITY), (model.enlarged(state, 2 * CAPACITY), 2 * CAPACITY))
+        return tuple(model.estimate(model.fit(each, K), jnp.int32(0), jnp.zeros(room)) for each, room in rooms)
+
+    @jax.jit
+    def costs(model):
+        state = model.update(model.init(encoder.shape, SIZES), rows)
+        return tuple(model.estimate(each, K).mean[0, 0] for each in (state, model.enlarged(state, 2 * CAPACITY)))
+
+    for function_of, model in ((values, encoder.value_model(radii.Tuned(0.5), 0.1, 5.0, 1.0)), (costs, NoCosts())):
+        before, after = map(np.asarray, function_of(jax.tree.map(jnp.asarray, model)))
         np.testing.assert_allclose(after[:, :2], before[:, :2], atol=1e-12)
 
 
@@ -113,9 +126,7 @@ def test_a_saved_encoder_encodes_the_same(name):
 def test_a_predictor_comes_back_from_its_arrays(name):
     encoder = ENCODERS[name]()
     rows, kept = rows_of(encoder)
-    costs = jax.tree.map(jnp.asarray, encoder.cost_model(radii.Tuned(0.5), 0.1))
-    state = costs.update(costs.init(encoder.shape, SIZES), rows)
-    predictor = jax.tree.map(np.asarray, costs.predictor(state, K))
+    _, predictor = learnt_by(encoder, rows)
     again = encoder.predictor(predictor.arrays())
     for one, other in zip(
         predictor.predict(0, encoder.encode(kept)), again.predict(0, encoder.encode(kept)), strict=True

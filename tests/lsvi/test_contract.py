@@ -1,6 +1,7 @@
 """One contract for every part and every named agent."""
 
 import inspect
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -100,33 +101,41 @@ def test_every_part_has_all_members_of_its_contract(contract, parts):
     assert not isinstance(object(), contract)
 
 
+@partial(jax.jit, static_argnums=1)
+def values_learnt(model, steps, seen):
+    """The state before an episode and after it, and estimates from both; and one of states that are worth too much."""
+    state, zero = model.init(SIZES, steps), jnp.zeros(5)
+    learnt = model.update(state, seen)
+    estimate = lambda state, V: model.estimate(model.fit(state, jnp.asarray(1, jnp.int32)), jnp.asarray(0), V)
+    return state, learnt, estimate(state, zero), estimate(learnt, zero), estimate(state, zero + 1e6)
+
+
 @pytest.mark.parametrize("steps", [1, 4], ids=["shared", "step-indexed"])
 @pytest.mark.parametrize("name", VALUE_MODELS)
 def test_a_value_model_learns_without_changing_shape_and_its_width_shrinks(name, steps):
-    model = arrays(VALUE_MODELS[name])
-    state = model.init(SIZES, steps)
-    one = jnp.asarray(1, jnp.int32)
-    zero = jnp.zeros(5)
-    before = model.estimate(model.fit(state, one), jnp.asarray(0), zero)
-    learnt = model.update(state, episode(1)._replace(reward=jnp.zeros(4)))
-    after = model.estimate(model.fit(learnt, one), jnp.asarray(0), zero)
+    seen = episode(1)._replace(reward=jnp.zeros(4))
+    state, learnt, before, after, capped = values_learnt(arrays(VALUE_MODELS[name]), steps, seen)
+    before, after, capped = map(np.asarray, (before, after, capped))
     assert same_shapes(state, learnt)
     assert before.shape == (3, 5)
     assert before.dtype == jnp.float64
     assert (after <= before + 1e-12).all()
     assert (after < before - 1e-6).any()
-    assert (model.estimate(model.fit(state, one), jnp.asarray(0), zero + 1e6) <= 4.0).all()
+    assert (capped <= 4.0).all()
+
+
+@partial(jax.jit, static_argnums=1)
+def costs_learnt(model, steps, seen):
+    state, one = model.init(SIZES, steps), jnp.asarray(1, jnp.int32)
+    learnt = model.update(state, seen)
+    return state, learnt, model.estimate(state, one), model.estimate(learnt, one)
 
 
 @pytest.mark.parametrize("steps", [1, 4], ids=["shared", "step-indexed"])
 @pytest.mark.parametrize("name", COST_MODELS)
 def test_a_cost_model_learns_without_changing_shape_and_its_width_shrinks(name, steps):
-    model = arrays(COST_MODELS[name])
-    state = model.init(SIZES, steps)
-    one = jnp.asarray(1, jnp.int32)
-    before = model.estimate(state, one)
-    learnt = model.update(state, episode(2))
-    after = model.estimate(learnt, one)
+    state, learnt, *estimates = costs_learnt(arrays(COST_MODELS[name]), steps, episode(2))
+    before, after = jax.tree.map(np.asarray, estimates)
     assert same_shapes(state, learnt)
     assert before.mean.shape == (steps, 2, 3, 5)
     assert before.width.shape in ((steps, 1, 3, 5), (steps, 2, 3, 5))
@@ -140,18 +149,18 @@ def test_a_cost_model_learns_without_changing_shape_and_its_width_shrinks(name, 
 @pytest.mark.parametrize("name", PENALTIES)
 def test_a_price_is_never_negative_and_keeps_its_shape(name):
     penalty = arrays(PENALTIES[name])
-    price = penalty.init(2, 4)
+    price, update = penalty.init(2, 4), jax.jit(penalty.update)
     rng = np.random.default_rng(3)
     for k in range(1, 20):
-        price = penalty.update(price, jnp.asarray(rng.uniform(-1, 1, (2, 4))), jnp.asarray(k, jnp.int32))
+        price = update(price, jnp.asarray(rng.uniform(-1, 1, (2, 4))), jnp.asarray(k, jnp.int32))
         assert price.shape == (2, 4)
-        assert (price >= 0).all()
+        assert (np.asarray(price) >= 0).all()
 
 
 @pytest.mark.parametrize("name", CHOICES)
 def test_a_choice_is_a_distribution_over_the_actions(name):
     rng = np.random.default_rng(4)
-    choice = arrays(CHOICES[name])
+    choice = jax.jit(arrays(CHOICES[name]).__call__)
     for i in range(20):
         Q, ghat = jnp.asarray(rng.integers(0, 2, 3).astype(float)), jnp.asarray(rng.uniform(-1, 1, (2, 3)))
         pi = choice(Q, ghat, jnp.asarray(rng.random(2)), jnp.uint32(i * 77777))
@@ -163,11 +172,11 @@ def test_a_choice_is_a_distribution_over_the_actions(name):
 @pytest.mark.quick
 @pytest.mark.parametrize("name", RADII)
 def test_a_width_falls_with_every_visit(name):
-    n = jnp.arange(0.0, 50.0)
-    width = arrays(RADII[name]).width(1 / (n + 0.1), jnp.asarray(7, jnp.int32))
+    n = np.arange(0.0, 50.0)
+    width = np.asarray(jax.jit(arrays(RADII[name]).width)(1 / (n + 0.1), np.int32(7)))
     assert width.shape == n.shape
     assert (width > 0).all()
-    assert (jnp.diff(width[1:]) < 0).all()
+    assert (np.diff(width[1:]) < 0).all()
 
 
 @pytest.fixture(scope="module")
@@ -178,6 +187,9 @@ def small():
     g[:, :, 0] = -0.5
     known = Known(0.5, np.zeros(5, int), rng.dirichlet(np.ones(6), (5, 3, 5)))
     return FiniteCMDP(P, rng.random((5, 3)), g, start=0, horizon=4, known=known)
+
+
+begun, plan_of, learnt_from = jax.jit(init, static_argnums=(1, 2, 3)), jax.jit(plan), jax.jit(learn)
 
 
 @pytest.mark.parametrize("features", ["one-hot", PHI], ids=["one-hot", "dense"])
@@ -193,13 +205,13 @@ def test_an_agent_is_a_pytree_of_arrays_that_plans_and_learns(name, features, sm
     assert isinstance(built.agent.penalty, protocols.Penalty)
     assert isinstance(built.agent.choice, protocols.Choice)
     assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(built.agent))
-    state = init(built.agent, small.sizes, built.share_values, built.share_costs)
-    made, info = plan(built.agent, state, ties(jnp.uint32(1), 4, 5))
+    state = begun(built.agent, small.sizes, built.share_values, built.share_costs)
+    made, info = plan_of(built.agent, state, ties(jnp.uint32(1), 4, 5))
     assert made.policy.shape == (4, 3, 5)
     np.testing.assert_allclose(np.asarray(made.policy, float).sum(1), 1, rtol=0, atol=1e-12)
     assert info.V.shape == (4, 5)
     seen = episode(6)._replace(V_next=made.V_next)
-    learnt = learn(built.agent, state, seen._replace(slot=seen.x_next))
+    learnt = learnt_from(built.agent, state, seen._replace(slot=seen.x_next))
     assert same_shapes(state, learnt)
     assert learnt.k == 2
 

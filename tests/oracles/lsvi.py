@@ -257,8 +257,8 @@ def gaussian_process(kernel, lam, seen, costs):
         return np.zeros(points), np.sqrt(np.diag(kernel)), 0.0
     K = kernel[np.ix_(seen, seen)]
     V = K + lam * np.eye(n)
-    weights = np.linalg.solve(V, costs)
-    solved = np.linalg.solve(V, kernel[seen])
+    solved = np.linalg.solve(V, np.column_stack([kernel[seen], costs]))
+    weights = solved[:, -1]
     mean, sd = np.zeros(points), np.zeros(points)
     for y in range(points):
         k = kernel[seen, y]
