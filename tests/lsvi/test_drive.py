@@ -36,8 +36,13 @@ def noisy():
     )
 
 
-@pytest.mark.parametrize("name", [name for name, agent in agents.REGISTERED.items() if agent.needs == "nothing"])
-@pytest.mark.parametrize("which", ["pond", "noisy"])
+EVERY = [name for name, agent in agents.REGISTERED.items() if agent.needs == "nothing"]
+
+
+# Without noise a run plans where states can be reached: tests/lsvi/test_reachable.py compares that loop with the other.
+@pytest.mark.parametrize(
+    ("which", "name"), [("pond", "lsvi-ae"), ("pond", "lsvi-ahead"), *(("noisy", name) for name in EVERY)]
+)
 def test_stepping_gives_the_same_episodes_as_the_compiled_scan(name, which, request):
     problem = request.getfixturevalue(which)
     compiled = es.run(problem, name, episodes=30, seeds=[5]).curves[name]
