@@ -29,6 +29,8 @@ from websockets.sync.client import connect
 
 from everystep.cli import main
 from everystep.experiments import figures
+from everystep.mdp import planner
+from everystep.problems import racetrack_from
 from everystep.web.playground import protocol, server, sessions
 
 ROWS = ["SFFG", "FFFF"]
@@ -537,6 +539,16 @@ def test_paint_a_racetrack_and_run_it(tab):
     assert (len(values), values[-1]) == (30, 1)
     assert page.locator("#lanes .path circle").count() == 6  # the plan, after each of five steps
     assert page.locator("#lanes .wall").count() == 1
+    dead = ~planner.viable(racetrack_from(["S.#.", "...G"], top_speed=2, horizon=5))
+    assert page.locator("#editor .harm").count() == page.locator("#lanes .harm").count() == dead[0].sum() > 0
+    assert page.is_visible("#velocity")
+    assert not page.is_checked("#show-marks")  # would be drawn over the states that are not viable
+    page.select_option("#velocity", label="2 left")
+    assert page.locator("#lanes .dead-end").count() == dead[0, 10::25].sum() > 0
+    page.focus("#lanes svg")
+    page.keyboard.press("ArrowUp")
+    assert "velocity 2 left: not viable, least harm-to-go 1.00" in page.text_content("#look")
+    assert page.locator("#harm-of-actions tr").count() == 11
     page.check("#kind-lake", force=True)
     until(page, "document.querySelectorAll('#editor .hazard').length > 1")
     assert page.is_visible("[name=slip]")

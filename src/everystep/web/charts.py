@@ -5,6 +5,7 @@ page iterates over sections and panels. `style` names the function of report.js 
 
     curves      agents in one panel: {episodes, bands, seedX, seeds, references}
     steps       one agent per panel, one line for each constraint and step: {agent, episodes, z}
+    strip       harm-to-go of one agent, or exact, by state and step: {states, actions, top, exact, ...}
     timeline    unsafe steps by episode and step, drawn below the player from its frames: {}
 """
 
@@ -18,11 +19,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from markupsafe import Markup
 
+from everystep import problems
 from everystep.experiments import reductions
 from everystep.experiments.result import Result
-from everystep.mdp import planner
-from everystep.web import watch
+from everystep.mdp import arrays, planner
+from everystep.mdp.cmdp import FiniteCMDP
+from everystep.problems.registry import REGISTERED
+from everystep.web import harm, watch
+from everystep.web.drawing import Drawing
 
+MOST_IN_STRIPS = 40_000  # (h, x): more tiles than pixels
 SEEDS_DRAWN = 64  # the largest number of single seeds drawn as thin lines
 POINTS_OF_SEEDS = 16_000  # of all seeds of one agent together
 PRICE_POINTS = 400
@@ -77,6 +83,7 @@ class Section(NamedTuple):
     remarks: Callable[[ChartInputs], list[str]]  # what was left out of its charts
     by_agent: bool = False  # whether agents and single seeds can be switched on and off
     by_step: bool = False  # whether lines are coloured by step
+    by_scale: bool = True  # whether the vertical axis may be logarithmic
 
 
 # --- data -------------------------------------------------------------------------------------------------------------
@@ -157,6 +164,63 @@ def price_remarks(inputs: ChartInputs) -> list[str]:
     return [f"Seed {seed}.", *([f"Drawn at {PRICE_POINTS} of {K:,} episodes."] if K > PRICE_POINTS else [])]
 
 
+def has_strips(problem: FiniteCMDP) -> bool:
+    """Whether harm-to-go is shown by state and step: where a state has no safe action and no map shows it."""
+    on_map = problem.grid is not None and Drawing(problem).shows_harm
+    return harm.is_shown(problem) and not on_map and problem.horizon * problem.states <= MOST_IN_STRIPS
+
+
+def harm_strips(inputs: ChartInputs) -> list[Panel]:
+    """C*_h(x), and what agents that look ahead believe at the end of the run: C_h(x), and Ghat of the chosen action."""
+    problem = inputs.result.problem
+    if not has_strips(problem):
+        return []
+    exact = harm.exact(problem).min(-1)
+    beliefs = {label: belief for label, film in inputs.films.items() if (belief := film.frames[-1].harm)}
+    found = {
+        label: belief.of_states(problem, inputs.films[label].frames[-1].policy) for label, belief in beliefs.items()
+    }
+    named = _with_names(problem)
+    common = {
+        "states": list(named.state_names or [f"state {x}" for x in range(problem.states)]),
+        "actions": list(named.action_names or [f"action {a}" for a in range(problem.actions)]),
+        "top": float(max([exact.max(), *(C.max() for C, _ in found.values())])),
+        "exact": base64_floats(exact, "<f4"),
+    }
+    of_agents = [
+        Panel(
+            label,
+            common
+            | {
+                "agent": label,
+                "believed": base64_floats(C, "<f4"),
+                "chosen": base64_floats(chosen, "<f4"),
+                "plan": base64_floats(inputs.films[label].frames[-1].policy, "<f4"),
+            },
+        )
+        for label, (C, chosen) in found.items()
+    ]
+    return [Panel(None, common), *of_agents]
+
+
+def _with_names(problem: FiniteCMDP) -> FiniteCMDP:
+    """A run folder holds no names of states and actions; a problem of the library that is the same has them."""
+    if problem.state_names or problem.name not in REGISTERED:
+        return problem
+    named = problems.load(problem.name, problem.horizon)
+    return named if arrays.digest(named) == arrays.digest(problem) else problem
+
+
+def harm_remarks(inputs: ChartInputs) -> list[str]:
+    problem, seed = inputs.result.problem, inputs.result.seeds[0]
+    at = int((~planner.viable(problem)[0]).sum())
+    believed = any(film.frames[-1].harm for film in inputs.films.values())
+    return [
+        f"At step 1, {at:,} of {problem.states:,} states are not viable.",
+        *([f"Estimates: seed {seed}, at the end of the run."] if believed else []),
+    ]
+
+
 def unsafe_steps(inputs: ChartInputs) -> list[Panel]:
     """Nothing but the labels: the frames of the player hold the unsafe steps already."""
     return [Panel(None, {})] if inputs.films else []
@@ -180,6 +244,16 @@ SECTIONS = {
         ),
         price_remarks,
         by_step=True,
+    ),
+    "harm": Section(
+        "Harm-to-go",
+        Markup(
+            "C<sub>h</sub>(x): the violation from step h on. A state is viable at a step if some policy avoids every "
+            "violation from there on; tiles without colour are viable, or estimated to be. Point at a tile for its "
+            "state and the harm of the chosen action."
+        ),
+        harm_remarks,
+        by_scale=False,
     ),
 }
 CHARTS: tuple[Chart, ...] = (
@@ -230,6 +304,16 @@ CHARTS: tuple[Chart, ...] = (
         y="Z",
         data=prices,
         style="steps",
+    ),
+    Chart(
+        "harm",
+        "harm",
+        title="Exact: the least of all policies",
+        caption="",
+        x="state",
+        y="step h",
+        data=harm_strips,
+        style="strip",
     ),
     Chart(
         "unsafe-steps",

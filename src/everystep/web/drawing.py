@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from everystep.mdp import planner
 from everystep.mdp.cmdp import Factored, FiniteCMDP, Grid
 from everystep.mdp.world import at_step
+from everystep.web import harm
 
 UNKNOWN, SAFE, UNSAFE, NO_MOVE = 0, 1, 2, 3  # of an action in a frame; NO_MOVE: from this cell no action moves so
 MIXED = 255  # in place of an action, where a plan is a distribution over several, or no state is on the cell
@@ -68,13 +69,23 @@ class Drawing:
         """(cells,): the visits of all states of each cell, from those of each state."""
         return np.asarray(self.grid.by_cell(visits).reshape(-1).astype(visits.dtype))
 
+    def typical(self, visits: np.ndarray) -> np.ndarray:
+        """(cells,): the state of each cell that was visited most, the slowest of several; -1 where there is none."""
+        if not self.shares_cells:
+            return np.arange(self.grid.size)
+        order = np.lexsort((self._speed, -visits, self._cells))
+        cells, first = np.unique(self._cells[order], return_index=True)
+        states = np.full(self.grid.size, -1)
+        states[cells] = order[first]
+        return states
+
     def policy(self, policy: np.ndarray, visits: np.ndarray) -> np.ndarray:
         """(H, cells): the move of the plan in the state of each cell that was visited most; the slowest of several."""
         if not self.shares_cells:
             return policy
-        order = np.lexsort((self._speed, -visits, self._cells))
-        cells, first = np.unique(self._cells[order], return_index=True)
-        typical = order[first]
+        states = self.typical(visits)
+        cells = np.flatnonzero(states >= 0)
+        typical = states[cells]
         action = policy[:, typical]
         mixed = action == MIXED
         drawn = np.full((len(policy), self.grid.size), MIXED, np.uint8)
@@ -116,6 +127,42 @@ class Drawing:
             x = _likeliest(self.problem, h, x, int(actions[x]))
             states.append(x)
         return self.cells(states)
+
+    # --- harm-to-go ---------------------------------------------------------------------------------------------------
+    @cached_property
+    def exact_harm(self) -> dict[str, Any] | None:
+        """G* for a page; None where every state has a safe action, and if it is too large or cells differ too much."""
+        per_cell = np.bincount(self._cells)
+        alike = len(np.unique(per_cell[per_cell > 0])) == 1
+        return harm.sent(harm.exact(self.problem)) if harm.is_shown(self.problem) and alike else None
+
+    @property
+    def shows_harm(self) -> bool:
+        return self.exact_harm is not None
+
+    @cached_property
+    def states(self) -> np.ndarray:
+        """(V, cells): the states of each cell, in order; -1 where there are none."""
+        order = np.argsort(self._cells, kind="stable")
+        cells, per_cell = np.unique(self._cells, return_counts=True)
+        states = np.full((int(per_cell[0]), self.grid.size), -1)
+        states[:, cells] = order.reshape(len(cells), -1).T
+        return states
+
+    @cached_property
+    def velocities(self) -> list[Move]:
+        """What the states of a cell differ in: the move without acceleration, which is the median over actions."""
+        if self.grid.moves is None:
+            return [Move("", 0, 0)]
+        coasting = np.median(self.grid.moves, axis=1).astype(int)  # (S, 2); 0 in goals, which are never left
+        fastest = lambda states: coasting[states[np.abs(coasting[states]).sum(-1).argmax()]]
+        found = [fastest(states[states >= 0]).tolist() for states in self.states]
+        return [Move(_name(down, right) if down or right else "at rest", down, right) for down, right in found]
+
+    @property
+    def move_of_action(self) -> np.ndarray:
+        """(S, A): the number of the move that an action is."""
+        return np.asarray(self._move)
 
     @cached_property
     def _speed(self) -> np.ndarray:

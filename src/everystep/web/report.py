@@ -23,7 +23,7 @@ from everystep.experiments import figures, reductions, rerun, tables
 from everystep.experiments.experiment import Experiment
 from everystep.mdp import planner
 from everystep.mdp.cmdp import FiniteCMDP
-from everystep.web import assets, charts, watch
+from everystep.web import assets, charts, harm, watch
 from everystep.web.drawing import Drawing
 
 COLUMNS = ("return", "value", "regret", "violation", "planned")
@@ -100,9 +100,10 @@ def page(run: rerun.Run, first_seed: FirstSeed) -> str:
             "name": run.problem.name,
             "facts": [*_facts(run.problem, summary), ("Seeds", _seeds(run.spec["seeds"]))],
             "run_line": _run_line(run.spec),
-            "remarks": [*run.spec["remarks"], *run.problem.check(), *run.opened.remarks],
+            "remarks": [*run.spec["remarks"], *run.problem.check(), *run.opened.remarks, *_no_harm(run.problem, scene)],
             "has_map": scene is not None,
             "map_caption": _map_caption(scene) if scene else "",
+            "viable": _viable(run.problem, scene) if scene and "harm" in scene else None,
             "picture": None if scene else _picture(run.problem),
             "looks": looks,
             "agents": [_agent(agent, look) for agent, look in zip(run.spec["agents"], looks, strict=True)],
@@ -121,7 +122,7 @@ def page(run: rerun.Run, first_seed: FirstSeed) -> str:
             "content": assets.as_json(content),
             "style": assets.inlined("\n".join(assets.static(name) for name in ("page.css", "board.css", "report.css"))),
             "plotly": assets.inlined(assets.plotly_script()),
-            "script": assets.inlined(assets.one_module(["board.js", "curves.js", "report.js"])),
+            "script": assets.inlined(assets.one_module(["harm.js", "board.js", "curves.js", "report.js"])),
             "version": __version__,
         },
     )
@@ -166,6 +167,27 @@ def _map_caption(scene: Mapping[str, Any]) -> str:
         f"The map. {hazards}{heights}S: start. G: goal. A cross marks an unsafe {cross}. "
         "Dotted: the most likely path of the safe optimal policy."
     )
+
+
+def _viable(problem: FiniteCMDP, scene: Mapping[str, Any]) -> dict[str, Any]:
+    """The texts of the map of viable states."""
+    shares = len(scene["harm"]["velocities"]) > 1
+    each = ", one for each velocity of a cell, placed where it leads" if shares else ""
+    at = (~planner.viable(problem)[0]).sum()
+    return {
+        "velocities": shares,
+        "caption": (
+            f"Diamonds: states that are not viable{each}: from there every policy violates the constraint, at this "
+            f"step or later. At step 1 these are {at:,} of {problem.states:,} states."
+        ),
+    }
+
+
+def _no_harm(problem: FiniteCMDP, scene: Mapping[str, Any] | None) -> list[str]:
+    """Why a problem with states without a safe action is shown without its harm-to-go."""
+    if problem.dead_ends is None or (scene is not None and "harm" in scene) or charts.has_strips(problem):
+        return []
+    return [f"harm-to-go is not shown, because {problem.states:,} states and {problem.horizon:,} steps are too many."]
 
 
 def _picture(problem: FiniteCMDP) -> str:
@@ -265,8 +287,12 @@ def _frames_at_most(problem: FiniteCMDP, agents: int) -> int:
 
 
 def _bytes_of_a_frame(problem: FiniteCMDP) -> float:
-    """Of one agent: plan and labels in base64, and visits."""
-    return 4 * (problem.horizon + problem.actions) * problem.states / 3 + 5 * problem.states
+    """Of one agent: plan and labels in base64, and visits; where harm-to-go is shown, the plan by states and Ghat."""
+    H, S, A = problem.horizon, problem.states, problem.actions
+    if problem.grid is None or not (drawing := Drawing(problem)).shows_harm:
+        return 4 * (H + A) * S / 3 + 5 * S
+    drawn = 4 * (H + len(drawing.moves)) * drawing.grid.size / 3 + 10 * drawing.grid.size
+    return drawn + 4 * (1 + 8 * harm.POSITIVE * A) * H * S / 3
 
 
 def _too_large(problem: FiniteCMDP, takes: float) -> str:

@@ -24,13 +24,14 @@ from everystep.experiments.engines import local
 from everystep.experiments.experiment import Experiment
 from everystep.experiments.result import recorded_columns
 from everystep.lsvi import algorithm, loop
-from everystep.lsvi.algorithm import Agent, Plan, State
+from everystep.lsvi.algorithm import Agent, Plan, PlanInfo, State
 from everystep.lsvi.choices.ties import ties
 from everystep.lsvi.episode import Episode
 from everystep.lsvi.loop import Carry
 from everystep.mdp import certificates, planner
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.mdp.world import Sizes, World
+from everystep.web import harm
 from everystep.web.drawing import MIXED, SAFE, UNKNOWN, UNSAFE, Drawing
 
 SUMMED = ("return", "regret", "violation", "unsafe_steps")
@@ -47,6 +48,7 @@ def scene(problem: FiniteCMDP) -> dict[str, Any] | None:
     best, letters, drawing = planner.solve(problem), "".join(problem.grid.rows), Drawing(problem)
     cells_with = lambda letter: [x for x, found in enumerate(letters) if found == letter]
     heights = problem.grid.heights
+    with_harm = {"harm": found} if (found := _harm(problem, drawing)) is not None else {}
     return {
         "name": problem.name,
         "rows": list(problem.grid.rows),
@@ -63,6 +65,22 @@ def scene(problem: FiniteCMDP) -> dict[str, Any] | None:
         "safe": base64_bytes(drawing.safe(truly_safe(problem))),
         "route": drawing.cells(planner.most_likely_states(problem, best)),
         "optimal_value": best.value,
+        **with_harm,
+    }
+
+
+def _harm(problem: FiniteCMDP, drawing: Drawing) -> dict[str, Any] | None:
+    """The exact harm-to-go on the map, with the states of each cell; None where every state has a safe action."""
+    if drawing.exact_harm is None:
+        return None
+    start = int(np.argmax(planner.start_distribution(problem)))
+    return {
+        **drawing.exact_harm,
+        "velocities": [velocity._asdict() for velocity in drawing.velocities],
+        "at_start": int((drawing.states == start).any(1).argmax()),
+        "states": drawing.states.reshape(-1).tolist(),
+        "actions": problem.actions,
+        "moves": base64_bytes(drawing.move_of_action),
     }
 
 
@@ -82,7 +100,8 @@ class Frame(NamedTuple):
 
     visits (S,); policy (H, S): the action of the plan, MIXED where no action has a probability above 1/2; labels
     (S, A), None for agents without a cost model; violations: the unsafe steps since the previous frame, each (episode,
-    h, x, a, sum over constraints of max(g, 0)), episode and h from 1; totals since the first episode.
+    h, x, a, sum over constraints of max(g, 0)), episode and h from 1; totals since the first episode; harm: what an
+    agent that looks ahead believes, on problems with states without a safe action.
     """
 
     episode: int
@@ -91,9 +110,18 @@ class Frame(NamedTuple):
     labels: np.ndarray | None
     violations: list[tuple[int, int, int, int, float]]
     totals: dict[str, float]
+    harm: harm.Belief | None = None
 
     def to_json(self, drawing: Drawing) -> dict[str, Any]:
-        """With cells and moves in place of states and actions; policy and labels are base64 of bytes."""
+        """With cells and moves in place of states and actions; policy and labels are base64 of bytes.
+
+        Where harm-to-go is shown, also the plan (H, S) by states, and the state of each cell whose plan is drawn.
+        """
+        by_state = {
+            "actions": base64_bytes(self.policy),
+            "typical": drawing.typical(self.visits).tolist(),
+            "harm": None if self.harm is None else self.harm.to_json(),
+        }
         return {
             "episode": self.episode,
             "visits": drawing.visits(self.visits).tolist(),
@@ -102,6 +130,7 @@ class Frame(NamedTuple):
             "path": drawing.path(self.policy),
             "violations": [list(violation) for violation in drawing.violations(self.violations)],
             "totals": self.totals,
+            **(by_state if drawing.shows_harm else {}),
         }
 
 
@@ -178,8 +207,8 @@ class Player:
             return local.final_state(self._cell, self._reached)
 
     def _no_episodes(self) -> Segment:
-        H, m = self.problem.horizon, self.problem.constraints
-        return Segment({}, np.zeros((0, m, H)))
+        prices = self._job.agent.prices(self.problem.constraints)  # one for all constraints, if it looks ahead
+        return Segment({}, np.zeros((0, prices, self.problem.horizon)))
 
     def _violations(self, first: int, path: Trajectory) -> list[tuple[int, int, int, int, float]]:
         steps = np.arange(self.problem.horizon) if len(self._violation) > 1 else np.zeros(self.problem.horizon, int)
@@ -193,7 +222,9 @@ class Player:
         carry = self._reached.carry
         with self._cell.in_precision():
             agent, world = self._job.agent, self._job.world
-            policy, labels = _plan_and_labels(agent, world, self.problem.sizes, carry, self._seeds[0])
+            policy, labels, G = _plan_and_labels(
+                agent, world, self.problem.sizes, harm.is_shown(self.problem), carry, self._seeds[0]
+            )
         return Frame(
             self.done,
             np.asarray(carry.visits)[0],
@@ -201,33 +232,38 @@ class Player:
             np.asarray(labels) if self.has_costs else None,
             violations,
             dict(self._totals),
+            harm.belief_of(agent, G, self.problem),
         )
 
 
-def _plan_ahead(agent: Agent, world: World, sizes: Sizes, carry: Carry, seed: UInt32[Array, ""]) -> Plan:
-    """The plan of the coming episode."""
+def _plan_ahead(
+    agent: Agent, world: World, sizes: Sizes, carry: Carry, seed: UInt32[Array, ""]
+) -> tuple[Plan, PlanInfo]:
+    """The plan of the coming episode. With rare plans, the info is that of the plan which could be made now."""
     word = loop.draws(world, sizes, seed, carry.agent.k).tie_word
-    plan_now = lambda: algorithm.plan(agent, carry.agent, ties(word, sizes.horizon, sizes.states))[0]
+    plan_now = lambda: algorithm.plan(agent, carry.agent, ties(word, sizes.horizon, sizes.states))
     if carry.planned is None:
         return plan_now()
-    return lax.cond(loop.is_due(agent, carry), plan_now, lambda: carry.planned.plan)  # type: ignore[union-attr]
+    plan = lax.cond(loop.is_due(agent, carry), lambda: plan_now()[0], lambda: carry.planned.plan)  # type: ignore[union-attr]
+    return plan, plan_now()[1]  # not computed if it is not used
 
 
 def _traced_plan_and_labels(
-    agent: Agent, world: World, sizes: Sizes, carries: Carry, seed: UInt32[Array, ""]
-) -> tuple[UInt8[Array, "H S"], UInt8[Array, "S A"]]:
-    """The coming plan of the only seed in `carries`: its actions, and the worst label of each pair over steps."""
+    agent: Agent, world: World, sizes: Sizes, with_harm: bool, carries: Carry, seed: UInt32[Array, ""]
+) -> tuple[UInt8[Array, "H S"], UInt8[Array, "S A"], Float[Array, "H S A"] | None]:
+    """The coming plan of the only seed in `carries`: its actions, the worst label of each pair over steps, and Ghat."""
     carry = jax.tree.map(lambda leaf: leaf[0], carries)
-    plan = _plan_ahead(agent, world, sizes, carry, seed)
+    plan, info = _plan_ahead(agent, world, sizes, carry, seed)
     likeliest = lambda: jnp.where(plan.policy.max(1) > 0.5, plan.policy.argmax(1), MIXED)
     actions = likeliest() if plan.actions is None else plan.actions
     label = certificates.labels(*loop.bounds(agent, carry.agent))  # (T, A, S)
     unsafe, safe = (label == certificates.UNSAFE).any(0), (label == certificates.SAFE).all(0)
     worst = jnp.where(unsafe, UNSAFE, jnp.where(safe, SAFE, UNKNOWN))
-    return actions.astype(jnp.uint8), worst.T.astype(jnp.uint8)
+    G = harm.traced_belief(agent, carry.agent, info) if with_harm else None
+    return actions.astype(jnp.uint8), worst.T.astype(jnp.uint8), G
 
 
-_plan_and_labels = jax.jit(_traced_plan_and_labels, static_argnames="sizes")
+_plan_and_labels = jax.jit(_traced_plan_and_labels, static_argnames=("sizes", "with_harm"))
 
 
 # --- films of runs ----------------------------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ REQUEST_SECONDS = 5.0  # to send a request whole
 ANSWER_SECONDS = 120.0  # to receive an answer whole: the largest file has four megabytes
 CONNECTIONS = 128  # at the same time: a browser opens up to seven, and there are at most twelve visitors
 STATIC = (
-    *("board.js", "curves.js", "play.js", "painting.js", "form.js", "sharing.js", "lanes.js"),
+    *("board.js", "harm.js", "curves.js", "play.js", "painting.js", "form.js", "sharing.js", "lanes.js"),
     *("page.css", "board.css", "play.css"),
 )
 HEADERS = {

@@ -9,11 +9,17 @@
  * On a racetrack an action is a move by several cells: its mark is that far from the centre, as on a map of the cells
  * around, and moves whose safety is unknown have none. A line shows where the plan leads, with a dot after each step.
  *
+ * Where some state has no safe action (`scene.harm`): a diamond for each state that is not viable at the chosen step,
+ * larger for more harm and filled as far as the agent estimates it. On a racetrack it is where the velocity of the state leads, and the reader may
+ * choose the velocity whose plan is drawn; a dashed frame says that the state whose plan is drawn is not viable.
+ *
  * Colours are CSS variables (see board.css), so dark mode needs no code. No text is ever inserted as HTML.
  *
  * Events on the element of the board: "look" {cell, or null} under the pointer or the cursor, and, if `interactive`,
  * "cell" {cell, drag} when a cell is pressed, dragged over, or chosen with Enter or Space; the arrow keys move the cursor.
  */
+
+import { Harm, HarmBelief, harmTable, harmText } from "./harm.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const UNIT = 24;
@@ -25,6 +31,7 @@ const dot = (r) => `M${-r},0a${r},${r} 0 1 0 ${2 * r},0a${r},${r} 0 1 0 ${-2 * r
 export const ARROW = "M-4.2,0H1.2M4.6,0L0.6,-2.7V2.7Z";
 export const MARKS = [dot(0.9), dot(1.7), "M-1.9,-1.9L1.9,1.9M1.9,-1.9L-1.9,1.9"];
 const SMALL_MARKS = ["", dot(0.8), "M-1,-1L1,1M1,-1L-1,1"];
+export const DIAMOND = "M0,-1.9L1.9,0L0,1.9L-1.9,0Z";
 export const BOLT = "M0.9,-5L-3.2,0.9H-0.4L-0.9,5L3.2,-0.9H0.4Z";
 
 /** @param {string} text base64 @returns {Uint8Array} */
@@ -76,6 +83,14 @@ export class Board {
     this.cursor = scene.starts[0] ?? 0;
     this.marksShown = true;
     this.arrowsShown = true;
+    this.harmShown = true;
+    /** @type {number | null} the velocity whose plan is drawn; null: in each cell the one that was visited most */
+    this.velocity = null;
+    /** @type {Harm | null} */
+    this.harm = null;
+    /** @type {HarmBelief | null} */
+    this.belief = null;
+    this.harmDrawn = "";
     /** @type {Frame | null} */
     this.frame = null;
     /** @type {ViolationCounts | null} */
@@ -91,6 +106,10 @@ export class Board {
   setScene(scene) {
     this.scene = scene;
     this.frame = null;
+    this.harm = scene.harm ? new Harm(scene, scene.harm) : null;
+    this.belief = null;
+    this.harmDrawn = "";
+    this.velocity = null;
     this.unsafe = null;
     this.cursor = Math.min(this.cursor, scene.width * scene.height - 1);
     const { svg } = this;
@@ -107,6 +126,7 @@ export class Board {
     const arrows = layer("arrows");
     this.pathLayer = layer("path");
     const marks = layer("marks");
+    this.harmLayer = layer("harms");
     this.bolts = layer("bolts");
     this.notes = layer("notes");
     this.cells = scene.rows.flatMap((row, i) => [...row].map((letter, j) => this.#cell(letter, i, j, ground, special)));
@@ -121,12 +141,14 @@ export class Board {
     this.#terrain();
     this.cursorBox = shape("rect", { class: "cursor", width: UNIT, height: UNIT, rx: 3 }, svg);
     this.#placeCursor();
+    this.#drawHarm();
   }
 
   /** Show a frame; `unsafe` counts the unsafe steps of all frames up to it. @param {Frame} frame @param {ViolationCounts} [unsafe] */
   show(frame, unsafe) {
     this.frame = frame;
     this.unsafe = unsafe ?? null;
+    this.belief = this.harm ? new HarmBelief(this.harm, frame) : null;
     this.cells?.forEach((cell) => cell.style.setProperty("--height", "0"));
     this.#name();
     this.redraw();
@@ -138,10 +160,17 @@ export class Board {
     this.redraw();
   }
 
-  /** Choose what is drawn. @param {{marks?: boolean, arrows?: boolean, route?: boolean}} what */
+  /** Choose the velocity whose plan is drawn; null: in each cell the one that was visited most. @param {number | null} velocity */
+  setVelocity(velocity) {
+    this.velocity = velocity;
+    this.redraw();
+  }
+
+  /** Choose what is drawn. @param {{marks?: boolean, arrows?: boolean, route?: boolean, harm?: boolean}} what */
   setLayers(what) {
     this.marksShown = what.marks ?? this.marksShown;
     this.arrowsShown = what.arrows ?? this.arrowsShown;
+    this.harmShown = what.harm ?? this.harmShown;
     if (what.route !== undefined) this.routeLayer?.setAttribute("visibility", what.route ? "visible" : "hidden");
     this.redraw();
   }
@@ -161,11 +190,14 @@ export class Board {
     const kind = { S: "start", G: "goal", H: "hazard", "#": "wall" }[this.#letter(x)] ?? "free";
     const place = `Row ${Math.floor(x / scene.width) + 1}, column ${(x % scene.width) + 1} (${kind})`;
     const { frame } = this;
-    if (!frame || kind === "wall") return place;
+    if (kind === "wall") return place;
+    if (!frame) return this.harm ? `${[place, ...this.#harmFacts(x)].join(" · ")}.` : place;
     const facts = [place, `${frame.visits[x]} visits`];
-    const action = scene.actions[this.#policy()[this.#at(x)]];
-    const when = this.#many() ? `plan at step ${this.step} and the most frequent velocity` : `plan at step ${this.step}`;
+    const action = scene.actions[this.#planned(x)];
+    const which = this.velocity === null ? "the most frequent velocity" : "the chosen velocity";
+    const when = this.#many() ? `plan at step ${this.step} and ${which}` : `plan at step ${this.step}`;
     facts.push(`${when}: ${action ? action.name : "a distribution"}`);
+    facts.push(...this.#harmFacts(x));
     const labels = this.#labels();
     const A = scene.actions.length;
     if (labels) {
@@ -181,10 +213,16 @@ export class Board {
     return `${facts.join(" · ")}.`;
   }
 
+  /** A table of the harm that each action leads to at a cell, or null where there is none. @param {number} x */
+  harmOfActions(x) {
+    const state = this.#state(x);
+    return this.harm && state >= 0 ? harmTable(this.harm, this.belief, this.step, state) : null;
+  }
+
   redraw() {
+    this.#drawHarm();
     const { frame, scene } = this;
     if (!frame || !scene || !this.drawn) return;
-    const policy = this.#policy();
     const labels = this.#labels();
     const A = scene.actions.length;
     const most = Math.log1p(this.options.most ?? frame.visits.reduce((top, each) => Math.max(top, each), 1));
@@ -196,10 +234,11 @@ export class Board {
         this.cells?.[x].style.setProperty("--heat", heat);
       }
       const isGoal = this.#letter(x) === "G";
-      const turned = `${policy[this.#at(x)]}${frame.visits[x] ? "" : "?"}${this.arrowsShown && !isGoal ? "" : "-"}`;
+      const planned = this.#planned(x);
+      const turned = `${planned}${frame.visits[x] ? "" : "?"}${this.arrowsShown && !isGoal ? "" : "-"}`;
       if (turned !== drawn.turned) {
         drawn.turned = turned;
-        this.#turn(drawn.arrow, x, policy[this.#at(x)], frame.visits[x] > 0, this.arrowsShown && !isGoal);
+        this.#turn(drawn.arrow, x, planned, frame.visits[x] > 0, this.arrowsShown && !isGoal);
       }
       for (let a = 0; a < A; a += 1) {
         const label = labels && this.marksShown && !isGoal ? labels[x * A + a] : -1;
@@ -238,6 +277,80 @@ export class Board {
   #at(x) {
     const scene = /** @type {Scene} */ (this.scene);
     return (Math.min(this.step, scene.horizon) - 1) * scene.width * scene.height + x;
+  }
+
+  /** The move of the plan that is drawn in a cell. @param {number} x */
+  #planned(x) {
+    const { harm, belief } = this;
+    if (!harm || !belief || this.velocity === null) return this.#policy()[this.#at(x)];
+    const state = this.#state(x);
+    return state < 0 ? 255 : harm.move(state, belief.action(this.step, state));
+  }
+
+  /** The state of a cell that is drawn and described. @param {number} x */
+  #state(x) {
+    const { harm, frame } = this;
+    if (!harm) return x;
+    return this.velocity === null && frame?.typical ? frame.typical[x] : harm.state(x, this.velocity ?? harm.atStart);
+  }
+
+  /** @param {number} x */
+  #harmFacts(x) {
+    const { harm, belief, step } = this;
+    const state = this.#state(x);
+    if (!harm || state < 0) return [];
+    const exact = harm.toGo(step, state);
+    const believed = belief?.toGo(step, state) ?? null;
+    const name = harm.velocityOf(x, state)?.name;
+    const velocity = name && (name === "at rest" ? "at rest: " : `velocity ${name}: `);
+    const facts = [`${velocity || ""}${exact > 0 ? "not viable" : "viable"}, least harm-to-go ${harmText(exact)}`];
+    if (believed !== null) facts.push(`the agent estimates ${harmText(believed)}`);
+    if (harm.velocities.length > 1) {
+      const dead = harm.velocities.filter((_, v) => harm.toGo(step, harm.state(x, v)) > 0).length;
+      facts.push(`${dead} of ${harm.velocities.length} velocities here are not viable`);
+    }
+    return facts;
+  }
+
+  /** A diamond for each state that is not viable, or believed so; a frame where that is the state whose plan is drawn. */
+  #drawHarm() {
+    const { harm, belief, step, harmLayer } = this;
+    if (!harm || !harmLayer || !this.cells) return;
+    /** @type {{x: number, v: number, exact: number, fill: number}[]} */
+    const found = [];
+    /** @type {{x: number, exact: number}[]} */
+    const framed = [];
+    this.cells.forEach((_, x) => {
+      if (!this.harmShown || harm.state(x, 0) < 0) return;
+      harm.velocities.forEach((_, v) => {
+        const state = harm.state(x, v);
+        const exact = harm.toGo(step, state);
+        const believed = belief?.toGo(step, state) ?? 0;
+        if (exact > 0 || believed > 0) found.push({ x, v, exact, fill: exact > 0 ? Math.min(1, believed / exact) : 1 });
+      });
+      const exact = harm.toGo(step, this.#state(x));
+      if ((this.frame || this.velocity !== null) && exact > 0) framed.push({ x, exact });
+    });
+    const key = JSON.stringify([found, framed]);
+    if (key === this.harmDrawn) return;
+    this.harmDrawn = key;
+    harmLayer.replaceChildren();
+    const share = (/** @type {number} */ exact) => 0.3 + 0.7 * Math.min(1, exact / harm.most);
+    for (const { x, exact } of framed) {
+      const { left, top } = this.#corner(x);
+      const box = { x: left + 1.6, y: top + 1.6, width: UNIT - 3.2, height: UNIT - 3.2, rx: 2.5 };
+      shape("rect", { class: "dead-end", ...box, "stroke-opacity": share(exact).toFixed(2) }, harmLayer);
+    }
+    const fastest = /** @type {Scene} */ (this.scene).top_speed;
+    const single = harm.velocities.length === 1;
+    for (const { x, v, exact, fill } of found) {
+      const { left, top } = this.#corner(x);
+      const { down, right } = single ? { down: -fastest, right: fastest } : harm.velocities[v];
+      const place = `translate(${left + UNIT / 2 + (right * 8.8) / fastest} ${top + UNIT / 2 + (down * 8.8) / fastest})`;
+      const size = (single ? 1.3 : Math.min(1, 2 / fastest)) * (exact > 0 ? share(exact) : 0.3);
+      const look = { class: exact > 0 ? "harm" : "harm mistaken", "fill-opacity": fill.toFixed(2) };
+      shape("path", { ...look, d: DIAMOND, transform: `${place} scale(${size.toFixed(2)})` }, harmLayer);
+    }
   }
 
   /** @param {number} x */

@@ -124,7 +124,7 @@ class Lane {
 }
 
 export class Lanes {
-  /** @param {{lanes: HTMLElement, charts: HTMLElement, look: HTMLElement}} at */
+  /** @param {{lanes: HTMLElement, charts: HTMLElement, look: HTMLElement, harm: HTMLElement}} at */
   constructor(at) {
     this.at = at;
     /** @type {Map<string, Lane>} */
@@ -136,15 +136,22 @@ export class Lanes {
     this.charted = 0; // time of the last drawn chart
     this.turn = 0; // the next chart to draw
     this.shown = 0; // frames drawn on the boards
-    this.layers = { arrows: true, marks: true, route: true };
+    this.layers = { arrows: true, marks: true, route: true, harm: true };
     this.step = 1;
+    /** @type {number | null} the velocity whose plan is drawn; null: the one seen most */
+    this.velocity = null;
+    /** @type {{lane: Lane, cell: number} | null} the cell that was looked at */
+    this.looked = null;
     at.lanes.addEventListener("look", (event) => this.#read(event));
   }
 
   /** Begin a run with new boards and empty curves. @param {Ready} ready */
   begin(ready) {
     this.run = ready.run;
+    this.looked = null;
+    this.velocity = null;
     this.at.lanes.replaceChildren();
+    this.at.harm.replaceChildren();
     for (const chart of this.charts.values()) chart.end();
     this.at.lanes.dataset.count = String(ready.agents.length);
     this.at.charts.replaceChildren(legend(ready.agents));
@@ -177,6 +184,7 @@ export class Lanes {
       this.waiting = false;
       this.shown += 1;
       for (const lane of this.lanes.values()) lane.draw();
+      this.#showHarm();
       if (performance.now() - this.charted >= CHART_EVERY) this.#chartNext();
     });
   }
@@ -184,6 +192,7 @@ export class Lanes {
   /** Draw all charts with every episode. */
   chart() {
     for (const record of CHARTS) this.#draw(record, Infinity);
+    this.#describe();
   }
 
   #chartNext() {
@@ -207,7 +216,7 @@ export class Lanes {
     return Object.fromEntries([...this.lanes].map(([label, lane]) => [label, lane.columns]));
   }
 
-  /** @param {{arrows?: boolean, marks?: boolean, route?: boolean}} layers */
+  /** @param {{arrows?: boolean, marks?: boolean, route?: boolean, harm?: boolean}} layers */
   setLayers(layers) {
     this.layers = { ...this.layers, ...layers };
     for (const { board } of this.lanes.values()) board.setLayers(this.layers);
@@ -217,12 +226,37 @@ export class Lanes {
   setStep(step) {
     this.step = step;
     for (const { board } of this.lanes.values()) board.setStep(step);
+    this.#describe();
+  }
+
+  /** @param {number | null} velocity */
+  setVelocity(velocity) {
+    this.velocity = velocity;
+    for (const { board } of this.lanes.values()) board.setVelocity(velocity);
+    this.#describe();
   }
 
   /** @param {Event} event */
   #read(event) {
     const { cell } = /** @type {CustomEvent} */ (event).detail;
     const lane = [...this.lanes.values()].find(({ board }) => board.element === event.target);
-    if (lane && cell !== null) this.at.look.textContent = `${lane.look.title}: ${lane.board.describe(cell)}`;
+    if (!lane || cell === null) return;
+    this.looked = { lane, cell };
+    this.#describe();
+  }
+
+  /** The text about the cell that was looked at. */
+  #describe() {
+    if (!this.looked) return;
+    const { lane, cell } = this.looked;
+    this.at.look.textContent = `${lane.look.title}: ${lane.board.describe(cell)}`;
+    this.#showHarm();
+  }
+
+  /** The harm of each action at that cell. */
+  #showHarm() {
+    const table = this.looked?.lane.board.harmOfActions(this.looked.cell);
+    if (table) this.at.harm.replaceChildren(table);
+    else this.at.harm.replaceChildren();
   }
 }

@@ -2,6 +2,7 @@
 /** The playground: sends the visitor's commands to the server and shows its messages. */
 
 import { Form } from "./form.js";
+import { offerVelocities } from "./harm.js";
 import { Lanes } from "./lanes.js";
 import { Painting } from "./painting.js";
 import { asFile, command, download, link, linked } from "./sharing.js";
@@ -31,7 +32,12 @@ const painting = new Painting(
   changed,
 );
 const form = new Form(part("settings", HTMLFormElement), part("agents", HTMLElement), changed);
-const lanes = new Lanes({ lanes: part("lanes", HTMLElement), charts: part("charts", HTMLElement), look: part("look", HTMLElement) });
+const lanes = new Lanes({
+  lanes: part("lanes", HTMLElement),
+  charts: part("charts", HTMLElement),
+  look: part("look", HTMLElement),
+  harm: part("harm-of-actions", HTMLElement),
+});
 const socket = new WebSocket(`ws://${location.host}/learn`);
 socket.binaryType = "arraybuffer";
 
@@ -51,6 +57,7 @@ const state = {
   /** @type {AgentOffer[]} */
   agents: [],
   exported: "",
+  hidMarks: false, // certificates, because harm-to-go is drawn in their place
   /** @type {Partial<Record<"lake" | "racetrack", PlaygroundRequest>>} what the page shows when a kind of map is chosen */
   kinds: {},
   /** @type {{at: number, episode: number}[]} of the last second */
@@ -153,6 +160,28 @@ function runRefused(sentence) {
   enter("idle");
 }
 
+/** Whether certificates and harm-to-go would be drawn over each other, as on racetracks. */
+const clashing = () => "velocities" in part("running", HTMLElement).dataset;
+
+/** Controls of harm-to-go, on maps that have it. @param {Scene} scene */
+function showHarmControls(scene) {
+  const { dataset } = part("running", HTMLElement);
+  delete dataset.harm;
+  delete dataset.velocities;
+  if (scene.harm) dataset.harm = "";
+  if (scene.harm && scene.harm.velocities.length > 1) dataset.velocities = "";
+  offerVelocities(part("velocity", HTMLSelectElement), scene.harm, "seen most");
+  const marks = input("show-marks");
+  if (clashing() && input("show-harm").checked && marks.checked) {
+    marks.checked = false;
+    state.hidMarks = true;
+  } else if (!clashing() && state.hidMarks) {
+    marks.checked = true;
+    state.hidMarks = false;
+  }
+  lanes.setLayers({ marks: input("show-marks").checked });
+}
+
 /** @param {ServerMessage} message */
 function receive(message) {
   switch (message.event) {
@@ -199,6 +228,7 @@ function receive(message) {
       part("empty", HTMLElement).hidden = true;
       part("running", HTMLElement).hidden = false;
       input("plan-step").max = String(message.scene.horizon);
+      showHarmControls(message.scene);
       lanes.begin(message);
       enter("playing");
       reached(0);
@@ -304,9 +334,17 @@ for (const kind of /** @type {const} */ (["lake", "racetrack"])) {
 if (window.matchMedia("(max-width: 900px)").matches) part("more", HTMLDetailsElement).open = false; // shows the run button without scrolling
 input("name").addEventListener("input", changed);
 input("plan-step").addEventListener("input", () => lanes.setStep(Math.max(1, input("plan-step").valueAsNumber || 1)));
-for (const layer of ["arrows", "marks", "route"]) {
+part("velocity", HTMLSelectElement).addEventListener("change", () => {
+  const chosen = part("velocity", HTMLSelectElement).value;
+  lanes.setVelocity(chosen === "" ? null : Number(chosen));
+});
+for (const layer of ["arrows", "marks", "route", "harm"]) {
   input(`show-${layer}`).addEventListener("change", ({ target }) => {
-    lanes.setLayers({ [layer]: /** @type {HTMLInputElement} */ (target).checked });
+    const { checked } = /** @type {HTMLInputElement} */ (target);
+    const other = { marks: "harm", harm: "marks" }[layer];
+    const clash = other && checked && clashing() ? other : null;
+    if (clash) input(`show-${clash}`).checked = false;
+    lanes.setLayers({ [layer]: checked, ...(clash ? { [clash]: false } : {}) });
   });
 }
 

@@ -1,14 +1,17 @@
 // @ts-check
 /** The report: boards and charts from the JSON in the page. charts.py lists the charts; `STYLES` draws them. */
-import { ARROW, BOLT, Board, MARKS, ViolationCounts } from "./board.js";
+import { ARROW, BOLT, Board, DIAMOND, MARKS, ViolationCounts } from "./board.js";
 import { Curves, dark, dress, drawn, floats, keepDrawn, onPage, plain, theme } from "./curves.js";
+import { harmText, offerVelocities } from "./harm.js";
 
 /**
- * @typedef {{name: string, section: string, title: string, style: "curves" | "steps" | "timeline", x: string, y: string,
+ * @typedef {{name: string, section: string, title: string, style: "curves" | "steps" | "timeline" | "strip", x: string, y: string,
  *   fromZero: boolean}} Axes
  * @typedef {Axes & {references: {value: number, name: string}[], episodes: number[],
  *   bands: Record<string, {mean: string, low: string, high: string}>, seedX: number[], seeds: Record<string, string>}} CurvesPanel
  * @typedef {Axes & {agent: string, episodes: number[], z: string[][]}} StepsPanel
+ * @typedef {Axes & {agent?: string, states: string[], actions: string[], top: number, exact: string, believed?: string,
+ *   chosen?: string, plan?: string}} StripPanel
  * @typedef {{episodes: number, agents: Look[], charts: Axes[], scene: Scene | null, films: Record<string, Frame[]>}} Content
  * @typedef {{setLog(log: boolean): void, setShown?(agent: string, shown: boolean): void, setSeedsShown?(shown: boolean): void}} Drawn
  */
@@ -105,8 +108,55 @@ function drawSteps(element, panel) {
   };
 }
 
+/** Harm-to-go by state and step: exact, or as an agent believes. @param {HTMLElement} element @param {StripPanel} panel @returns {Drawn} */
+function drawStrip(element, panel) {
+  const { states, actions } = panel;
+  const exact = floats(panel.exact, "f4");
+  const believed = panel.believed ? floats(panel.believed, "f4") : null;
+  const chosen = panel.chosen ? floats(panel.chosen, "f4") : null;
+  const plan = panel.plan ? floats(panel.plan, "f4") : null;
+  const H = exact.length / states.length;
+  const rows = (/** @type {(at: number) => any} */ of) =>
+    Array.from({ length: H }, (_, h) => states.map((_, x) => of(h * states.length + x)));
+  const text = rows((at) => {
+    const lines = [`step ${Math.floor(at / states.length) + 1}: ${states[at % states.length]}`];
+    lines.push(`${exact[at] > 0 ? "not viable" : "viable"}, least harm-to-go ${harmText(exact[at])}`);
+    if (believed && chosen && plan) {
+      lines.push(`the agent estimates ${harmText(believed[at])}`);
+      lines.push(`its action, ${actions[plan[at]] ?? "a distribution"}: ${harmText(chosen[at])}`);
+    }
+    return lines.map(plain).join("<br>");
+  });
+  const shown = believed ?? exact;
+  const draw = () => {
+    const layout = theme({ x: panel.x, y: panel.y, log: false, height: 300 });
+    const [low, high] = dark.matches ? ["#5a3a78", "#e9d2ff"] : ["#dcc6f0", "#4d0f7d"];
+    const trace = {
+      type: "heatmap",
+      name: panel.agent ?? "exact",
+      x: states.map((_, x) => x),
+      y: Array.from({ length: H }, (_, h) => h + 1),
+      z: rows((at) => (shown[at] > 0 ? shown[at] : null)),
+      text,
+      zmin: 0,
+      zmax: panel.top,
+      xgap: states.length > 100 ? 0 : 0.5,
+      ygap: 0.5,
+      colorscale: [[0, low], [1, high]],
+      colorbar: { thickness: 10, outlinewidth: 0, tickfont: layout.font, len: 1, xpad: 4 },
+      hoverongaps: true,
+      hovertemplate: "%{text}<extra></extra>",
+    };
+    const yaxis = { ...layout.yaxis, range: [H + 0.5, 0.5], showgrid: false, zeroline: false };
+    const xaxis = { ...layout.xaxis, range: [-0.5, states.length - 0.5], showgrid: false, zeroline: false };
+    drawn(element, [trace], { ...layout, hovermode: "closest", xaxis, yaxis });
+  };
+  keepDrawn(element, draw);
+  return { setLog() {} };
+}
+
 /** How panels are drawn, by style. The player draws timelines itself. @type {Record<string, (element: HTMLElement, panel: any) => Drawn>} */
-const STYLES = { curves: drawCurves, steps: drawSteps };
+const STYLES = { curves: drawCurves, steps: drawSteps, strip: drawStrip };
 
 /** Draw all charts, and connect the controls of their sections. */
 function drawCharts() {
@@ -145,13 +195,15 @@ function player(map) {
   const boards = films.map(({ label, title }) => {
     const card = marked("board", label);
     const board = new Board(/** @type {HTMLElement} */ (card.querySelector(".map")), map, { label: title, most, interactive: true });
-    board.setLayers({ route: false });
+    board.setLayers({ route: false, marks: input("show-marks").checked });
     return { label, board, totals: /** @type {HTMLElement} */ (card.querySelector(".totals")) };
   });
   const slider = input("moment");
   slider.max = String(last);
   const timeline = drawTimeline(map, films);
 
+  /** @type {(() => void) | null} describes again the cell that was looked at */
+  let again = null;
   /** @param {number} at */
   const show = (at) => {
     const moment = Math.min(Math.max(at, 0), last);
@@ -168,6 +220,7 @@ function player(map) {
       showTotals(totals, film[moment], film[Math.max(moment - 1, 0)]);
     }
     timeline.mark(episode);
+    again?.();
   };
 
   let timer = 0;
@@ -207,20 +260,46 @@ function player(map) {
   });
   timeline.onPick((episode) => goTo(content.films[films[0].label].findIndex((frame) => frame.episode >= episode)));
   const step = /** @type {HTMLSelectElement} */ (/** @type {unknown} */ (byId("step")));
-  step.addEventListener("change", () => boards.forEach(({ board }) => board.setStep(Number(step.value))));
-  for (const layer of ["arrows", "marks", "route"]) {
-    const box = input(`show-${layer}`);
-    box.addEventListener("change", () => boards.forEach(({ board }) => board.setLayers({ [layer]: box.checked })));
-  }
   const looked = byId("looked");
+  step.addEventListener("change", () => {
+    for (const { board } of boards) board.setStep(Number(step.value));
+    again?.();
+  });
+  for (const layer of map.harm ? ["arrows", "marks", "route", "harm"] : ["arrows", "marks", "route"]) {
+    const box = input(`show-${layer}`);
+    box.addEventListener("change", () => {
+      const other = { marks: "harm", harm: "marks" }[layer]; // on a racetrack they would be drawn over each other
+      const clash = other && map.harm && map.top_speed > 1 && box.checked ? other : null;
+      if (clash) input(`show-${clash}`).checked = false;
+      for (const { board } of boards) board.setLayers({ [layer]: box.checked, ...(clash ? { [clash]: false } : {}) });
+    });
+  }
+  const velocity = /** @type {HTMLSelectElement | null} */ (document.getElementById("velocity"));
+  if (velocity) {
+    offerVelocities(velocity, map.harm, "seen most");
+    velocity.addEventListener("change", () => {
+      for (const { board } of boards) board.setVelocity(velocity.value === "" ? null : Number(velocity.value));
+      again?.();
+    });
+  }
+  /** @param {Board} board @param {number} cell */
+  const describe = (board, cell) => {
+    looked.textContent = `${board.options.label}. ${board.describe(cell)}`;
+    if (!map.harm) return;
+    const table = board.harmOfActions(cell);
+    byId("harm-of-actions").replaceChildren(...(table ? [table] : []));
+    again = () => describe(board, cell);
+  };
   for (const { board } of boards) {
     board.element.addEventListener("look", (event) => {
       const { cell } = /** @type {CustomEvent<{cell: number | null}>} */ (event).detail;
-      if (cell !== null) looked.textContent = `${board.options.label}. ${board.describe(cell)}`;
+      if (cell !== null) describe(board, cell);
     });
   }
   legend();
   show(last); // the final moment; Play starts at the beginning
+  const [looksAhead] = boards.filter(({ label }) => content.films[label][last].harm);
+  if (looksAhead) describe(looksAhead.board, map.starts[0]);
 }
 
 /** @param {HTMLElement} list @param {Frame} frame @param {Frame} before */
@@ -363,6 +442,13 @@ function legend() {
   if (scene && scene.top_speed > 1) entry(null, "marks: each move from the cell, where it leads; line: the path of the plan");
   else entry(picture(MARKS[0], "mark unknown", 2), "unknown");
   entry(picture(BOLT, "bolt recent"), "unsafe step (pale: at an earlier moment)");
+  if (!scene?.harm) return;
+  const each = scene.top_speed > 1 ? ", one per velocity, where it leads" : "";
+  const diamond = picture(DIAMOND, "harm", 2);
+  diamond.querySelector("path")?.setAttribute("fill-opacity", "0");
+  entry(diamond, `not viable at this step${each}`);
+  entry(picture(DIAMOND, "harm", 2), "and the agent estimates harm");
+  entry(picture("M-4.5,-4.5h9v9h-9z", "dead-end"), "not viable: the state whose plan is drawn");
 }
 
 dark.addEventListener("change", colourSwatches);
@@ -370,6 +456,13 @@ colourSwatches();
 drawCharts();
 if (scene) {
   const map = document.getElementById("map");
-  if (map) new Board(map, scene, { label: "The problem", truth: true });
+  const viable = document.getElementById("viable");
+  if (map) new Board(map, viable ? { ...scene, harm: undefined } : scene, { label: "The problem", truth: true });
+  if (viable) {
+    const board = new Board(viable, scene, { label: "Viable states" });
+    board.setLayers({ route: false });
+    const step = /** @type {HTMLSelectElement} */ (/** @type {unknown} */ (byId("viable-step")));
+    step.addEventListener("change", () => board.setStep(Number(step.value)));
+  }
   if (Object.keys(content.films).length) player(scene);
 }

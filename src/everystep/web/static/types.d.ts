@@ -25,6 +25,26 @@ interface Scene {
   /** the most likely path of the safe optimal policy, H + 1 states; empty if there is none */
   route: number[];
   optimal_value: number | null;
+  /** only where some state has no safe action */
+  harm?: SceneHarm;
+}
+
+/** The exact harm-to-go G*_h(x, a), by states x and actions a of the problem. */
+interface SceneHarm {
+  /** which of the tables in `value` each step has */
+  steps: number[];
+  /** base64 of floats (tables * S * A) */
+  value: string;
+  /** what the states of a cell differ in; one without a name where a state is a cell */
+  velocities: SceneAction[];
+  /** the velocity of the start */
+  at_start: number;
+  /** (velocities * cells): the state, or -1 */
+  states: number[];
+  /** their number */
+  actions: number;
+  /** base64 of bytes (S * A): the move that an action is */
+  moves: string;
 }
 
 /** [episode, step, state, action, amount]; episode and step from 1. */
@@ -41,6 +61,12 @@ interface Frame {
   path: number[] | null;
   violations: Violation[];
   totals: Record<string, number>;
+  /** only if the scene has `harm`: base64 of bytes (H * S), the action of the plan at each step and state */
+  actions?: string;
+  /** the state of each cell whose plan is drawn, or -1 */
+  typical?: number[];
+  /** positive Ghat_h(x, a): base64 of their places in (H, S, A) and of floats; null for agents that do not look ahead */
+  harm?: { at: string; value: string; of_plan: boolean } | null;
 }
 
 /** The colour and dash of an agent, the same on every page and in every figure. */
