@@ -276,7 +276,11 @@ def evaluate(
         P, after = at_step(few.P, h), jnp.asarray(few.successors)
         V_pi, C_pi = picked(at_step(few.r, h)), picked(at_step(few.g, h).clip(min=0).sum(0))
         for j in range(P.shape[1]):
-            at_next = packed[after[j]] if after.ndim == 2 else jnp.take_along_axis(packed, picked(after[:, j]), 0)
+            at_next = (
+                packed[after[j]]
+                if after.ndim == 2
+                else jnp.take_along_axis(packed, picked(after[:, j]), 0, mode="clip")
+            )
             P_pi, (V_next, C_next) = picked(P[:, j]), rowwise.unpack(at_next)
             V_pi, C_pi = V_pi + P_pi * V_next, C_pi + P_pi * C_next
         return rowwise.pack(V_pi, C_pi), None
