@@ -55,7 +55,7 @@ def assert_same(want, got):
 PLAIN = from_map(MAP, horizon=7)
 # Copies, because the order of their states depends on what this file patches.
 DEADLY = case_problem.__wrapped__(DEAD_ENDS)
-TRACK = racetrack_from(["S..#", "...G"], top_speed=1, failure=0.2, horizon=6)
+TRACK = racetrack_from(["S....#", ".....G"], top_speed=2, failure=0.2, horizon=6)
 LOWERED = {"beta": 0.2, "beta_harm": 0.05, "share_values": False}
 CASES = {
     "lsvi-ae": (PLAIN, lsvi_ae(), False),

@@ -15,6 +15,7 @@ from everystep.mdp import arrays, planner
 from everystep.problems import from_map, racetrack_from
 from everystep.web import charts, harm, report, watch
 from everystep.web.drawing import Drawing
+from everystep.web.playground import lakes, protocol
 
 # A car that is too fast cannot stop before the end of the road; at the last step it need not have stopped.
 ROAD = racetrack_from(["S..G.."], top_speed=3, horizon=4, name="road")
@@ -117,9 +118,12 @@ def test_harm_that_is_too_large_for_a_map_is_shown_by_state_and_step_or_not_at_a
     monkeypatch.setattr(harm, "MOST_SENT", 10)
     assert "harm" not in (scene := watch.scene(ROAD))
     assert charts.has_strips(ROAD)
+    request = protocol.parse_request({"kind": "racetrack", "rows": ["S..G.."], "top_speed": 3, "horizon": 4})
+    too_large = "harm-to-go is not shown, because 294 states and 4 steps are too many."
+    assert lakes.check(request)["remarks"][-1] == too_large
     monkeypatch.setattr(harm, "MOST", 10)
     assert not charts.has_strips(ROAD)
-    assert report._no_harm(ROAD, scene) == ["harm-to-go is not shown, because 294 states and 4 steps are too many."]
+    assert report._no_harm(ROAD, scene) == [too_large]
 
 
 def test_an_agent_that_looks_ahead_has_one_price_for_two_constraints():

@@ -68,6 +68,11 @@ def is_shown(problem: FiniteCMDP) -> bool:
     return problem.dead_ends is not None and problem.horizon * problem.states * problem.actions <= MOST
 
 
+def too_large(problem: FiniteCMDP) -> str:
+    """The remark of a page that leaves harm-to-go out."""
+    return f"harm-to-go is not shown, because {problem.states:,} states and {problem.horizon:,} steps are too many."
+
+
 def exact(problem: FiniteCMDP) -> np.ndarray:
     """G*_h(x, a), (H, S, A)."""
     G, C = np.zeros((problem.horizon, problem.states, problem.actions)), np.zeros(problem.states)

@@ -187,7 +187,7 @@ def _no_harm(problem: FiniteCMDP, scene: Mapping[str, Any] | None) -> list[str]:
     """Why a problem with states without a safe action is shown without its harm-to-go."""
     if problem.dead_ends is None or (scene is not None and "harm" in scene) or charts.has_strips(problem):
         return []
-    return [f"harm-to-go is not shown, because {problem.states:,} states and {problem.horizon:,} steps are too many."]
+    return [harm.too_large(problem)]
 
 
 def _picture(problem: FiniteCMDP) -> str:

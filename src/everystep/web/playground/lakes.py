@@ -20,7 +20,7 @@ from everystep.experiments.experiment import Experiment
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.problems.frozen_lake import from_map
 from everystep.problems.racetrack import racetrack_from
-from everystep.web import watch
+from everystep.web import harm, watch
 from everystep.web.playground.protocol import PlaygroundRequest
 
 TIMESTAMP = (1980, 1, 1, 0, 0, 0)  # of files in a zip, so that equal runs give equal bytes
@@ -58,11 +58,14 @@ def check(request: PlaygroundRequest) -> dict[str, Any]:
         problem = painted(request)
     except EverystepError as error:
         return {"event": "infeasible", **settings, "sentence": str(error)}
+    scene = watch.scene(problem)
+    assert scene is not None
+    without_harm = problem.dead_ends is not None and "harm" not in scene
     return {
         "event": "scene",
         **settings,
-        "scene": watch.scene(problem),
-        "remarks": list(problem.check()),
+        "scene": scene,
+        "remarks": [*problem.check(), *([harm.too_large(problem)] if without_harm else [])],
         "cells": _without_safe_action(problem),
     }
 
