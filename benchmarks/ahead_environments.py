@@ -202,26 +202,36 @@ PPO = {
     "normalise": True,
 }  # fmt: skip
 
-LITTLE_OPTIMISM = {"beta": 0.1, "beta_harm": 0.03, "beta_cost": 0.0, "lam_cost": 0.01, "floor": 100, "tolerance": 0.01}
+NORMALISED_DQN = {**DQN, "normalise": True}
+LONG_BATCHES = {**PPO, "n_steps": 256, "batch_size": 256, "n_epochs": 20, "gae_lambda": 0.8}
+LITTLE_OPTIMISM = {"beta": 0.1, "beta_harm": 0.1, "beta_cost": 0.0, "lam_cost": 0.01, "floor": 100, "tolerance": 0.01}
 
 TASKS = {
     "cartpole": Task(
         make=CartPole, unit="harm", low=(-2.4, -3.0, -0.21, -3.0), high=(2.4, 3.0, 0.21, 3.0),
-        features={"size": 50},
-        ours={"shared": {"horizon": 25}, "lsvi-ahead": LITTLE_OPTIMISM, "lsvi-ae": {}, "lsvi": {}},
+        features={"size": 150},
+        ours={
+            "shared": {"horizon": 60, "lam": 0.001},
+            "lsvi-ahead": {
+                "beta": 1.0, "beta_harm": 0.01, "beta_cost": 0.0, "lam_cost": 0.001, "floor": "k", "tolerance": 0.01,
+            },
+            "lsvi-ae": {}, "lsvi": {},
+        },
         rivals={"DQN": DQN, "PPO": PPO},
     ),
     "cruise": Task(
         make=Cruise, unit="crashes", low=(-10.0, -8.0, 0.0), high=(20.0, 20.0, 200.0),
         features={"size": 50, "lengthscale": [1.0, 1.0, 0.4]},
         ours={"shared": {"horizon": 20}, "lsvi-ahead": LITTLE_OPTIMISM, "lsvi-ae": {}, "lsvi": {}},
-        rivals={"DQN": DQN, "PPO": PPO}, needs=("uppaal_gym",),
+        rivals={"DQN": NORMALISED_DQN, "PPO": PPO}, needs=("uppaal_gym",),
     ),
     "oil": Task(
         make=Oil, unit="crashes", low=(0.0, 4.0, 0.0, -2.0), high=(20.0, 26.0, 1.0, 2.0),
-        features={"size": 50},
-        ours={"shared": {"horizon": 40}, "lsvi-ahead": LITTLE_OPTIMISM, "lsvi-ae": {}, "lsvi": {}},
-        rivals={"DQN": DQN, "PPO": PPO}, needs=("uppaal_gym",),
+        features={"size": 100, "lengthscale": [1.0, 0.4, 1.0, 1.0]},
+        ours={
+            "shared": {"horizon": 40}, "lsvi-ahead": {**LITTLE_OPTIMISM, "beta": 0.3}, "lsvi-ae": {}, "lsvi": {},
+        },
+        rivals={"DQN": NORMALISED_DQN, "PPO": LONG_BATCHES}, needs=("uppaal_gym",),
     ),
     "highway": Task(
         make=Highway, unit="crashes", steps=1500,
@@ -330,8 +340,8 @@ def learn_ours(job: Job, recorder: Recorder) -> Chosen:
     )
     while len(recorder.harm) < job.steps:
         learner.play(1)
-    policy, before_the_end = learner.policy(), learner.length - learner.horizon
-    return lambda x, step: int(policy(x, max(step - before_the_end, 0) + 1))
+    policy = learner.policy()
+    return lambda x, step: int(policy(x, learner.resolved.plan_step(step) + 1))
 
 
 def learn_theirs(job: Job, recorder: Recorder) -> Chosen:

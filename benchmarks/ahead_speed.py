@@ -10,7 +10,7 @@ How. All variants are compiled first. Then they take turns, with the same seeds,
 process time on one core, wall time on a GPU. The figures are ratios within one process, because absolute times depend
 on the machine.
 
-    python benchmarks/ahead_speed.py [--repeats 20] [--episodes 500] [--after 3000] [--seeds N] [--gpu]
+    python benchmarks/ahead_speed.py [--repeats 20] [--episodes 500] [--after 3000] [--seeds N] [--gpu] [--only NAME]
 """
 
 from __future__ import annotations
@@ -85,6 +85,7 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=500, help="that are timed")
     parser.add_argument("--after", type=int, default=3000, help="episodes before those that are timed second")
     parser.add_argument("--seeds", type=int, help="in one call; the default is 1, on a GPU 4096")
+    parser.add_argument("--only", default=",".join(PROBLEMS), help="problems")
     parser.add_argument("--gpu", action="store_true", help="on the device, in wall time")
     args = parser.parse_args()
     if args.gpu == (jax.default_backend() == "cpu"):
@@ -94,7 +95,7 @@ def main() -> None:
         common.pin()
     print(f"JAX {jax.__version__}, {jax.devices()[0].device_kind}, {seeds} seeds x {args.episodes} episodes")
     with jax.enable_x64(True):
-        rows = [row for name in PROBLEMS for row in measured(name, seeds, args)]
+        rows = [row for name in args.only.split(",") for row in measured(name, seeds, args)]
     common.table("time of an episode, lsvi-ahead / lsvi-ae", rows)
 
 

@@ -21,6 +21,7 @@ from everystep import files
 from everystep.agents.registry import Recipe, recipe
 from everystep.environments.batch import Batch, BatchBuilder
 from everystep.environments.constraints import Constraint
+from everystep.environments.look_ahead import horizon_remark
 from everystep.environments.policy import Policy
 from everystep.environments.resolve import EnvironmentInfo, ResolvedForTraining
 from everystep.environments.rollout import Stage, StepError, play
@@ -249,7 +250,10 @@ class Learner:
         if self.agent is None:
             raise EverystepError("there is no data yet; train for an episode, or learn from logged data.")
         columns = {name: np.array(values) for name, values in self._columns.items()}
-        return Trained(columns, self.policy(), self.plans, self.spec, self.remarks)
+        policy = self.policy()
+        about_horizon = horizon_remark(policy.plan, self.agent.observations)
+        remarks = self.remarks if about_horizon is None else (*self.remarks, about_horizon)
+        return Trained(columns, policy, self.plans, self.spec, remarks)
 
     def policy(self, optimism: float | None = None) -> Policy:
         """What was learnt, as a policy without exploration; `optimism` as the agent's, or another (-1: cautious)."""

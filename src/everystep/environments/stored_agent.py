@@ -179,6 +179,12 @@ class StoredAgent:
                 yield episode.rows(slice(first, first + L))
 
     @property
+    def observations(self) -> np.ndarray:
+        """The observations that followed a step of an episode that went on, each once; empty if steps differ."""
+        seen = [] if self._stepped else self._slot_table.observations[0]
+        return np.stack(seen) if seen else np.zeros((0, self.resolved.environment.coordinates))
+
+    @property
     def _stepped(self) -> bool:
         return self.resolved.steps > 1
 

@@ -1,0 +1,46 @@
+"""Is the horizon long enough? On an environment whose harm comes six steps after the decision that causes it."""
+
+import gymnasium
+import numpy as np
+import pytest
+
+import everystep as es
+from everystep.environments.look_ahead import harm_ahead
+
+DELAY = 6
+
+
+class Delayed(gymnasium.Env):
+    """At 0, action 1 earns 1 and starts a countdown that nothing stops; DELAY steps later comes harm 1, and 0 again."""
+
+    observation_space, action_space = gymnasium.spaces.Discrete(DELAY + 1), gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.x = 0
+        return self.x, {}
+
+    def step(self, action):
+        harm, started = self.x == DELAY, self.x == 0 and action == 1
+        self.x = 1 if started else 0 if self.x in (0, DELAY) else self.x + 1
+        return self.x, float(started), False, False, {"constraint": 1.0 if harm else -1.0}
+
+
+def trained(horizon):
+    return es.Learner(Delayed(), es.agents.lsvi_ahead(), horizon=horizon, length=32, seed=0)
+
+
+@pytest.mark.parametrize(("horizon", "advised"), [(4, "try horizon=8"), (16, None)])
+def test_a_longer_horizon_is_advised_where_half_of_it_sees_less(horizon, advised):
+    text = str(trained(horizon).train(12))
+    assert (advised in text) if advised else ("longer horizon" not in text)
+
+
+def test_harm_ahead_counts_the_harm_of_the_next_steps():
+    learner = trained(16)
+    plan = learner.train(12).policy.plan
+    for x in range(1, DELAY + 1):
+        left = DELAY - x + 1  # steps until the harm has happened
+        within = [harm_ahead(plan, np.array([[x]]), steps)[0] for steps in (left - 1, left) if steps]
+        assert within[-1] == pytest.approx(1, abs=0.3)  # less by its optimism
+        assert within[0] == pytest.approx(0, abs=0.1) or left == 1
