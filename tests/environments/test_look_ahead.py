@@ -7,6 +7,7 @@ import pytest
 import everystep as es
 from everystep.environments.look_ahead import harm_ahead
 
+pytestmark = pytest.mark.quick
 DELAY = 6
 
 
