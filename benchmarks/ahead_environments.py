@@ -222,15 +222,15 @@ TASKS = {
     "cruise": Task(
         make=Cruise, unit="crashes", low=(-10.0, -8.0, 0.0), high=(20.0, 20.0, 200.0),
         features={"size": 50, "lengthscale": [1.0, 1.0, 0.4]},
-        ours={"shared": {"horizon": 20}, "lsvi-ahead": LITTLE_OPTIMISM, "lsvi-ae": {}, "lsvi": {}},
+        ours={
+            "shared": {"horizon": 20}, "lsvi-ahead": {**LITTLE_OPTIMISM, "beta_harm": 0.05}, "lsvi-ae": {}, "lsvi": {},
+        },
         rivals={"DQN": NORMALISED_DQN, "PPO": PPO}, needs=("uppaal_gym",),
     ),
     "oil": Task(
         make=Oil, unit="crashes", low=(0.0, 4.0, 0.0, -2.0), high=(20.0, 26.0, 1.0, 2.0),
-        features={"size": 100, "lengthscale": [1.0, 0.4, 1.0, 1.0]},
-        ours={
-            "shared": {"horizon": 40}, "lsvi-ahead": {**LITTLE_OPTIMISM, "beta": 0.3}, "lsvi-ae": {}, "lsvi": {},
-        },
+        features={"size": 50, "lengthscale": 0.7},
+        ours={"shared": {"horizon": 40}, "lsvi-ahead": LITTLE_OPTIMISM, "lsvi-ae": {}, "lsvi": {}},
         rivals={"DQN": NORMALISED_DQN, "PPO": LONG_BATCHES}, needs=("uppaal_gym",),
     ),
     "highway": Task(

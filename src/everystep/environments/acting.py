@@ -38,6 +38,7 @@ class HarmAhead(NamedTuple):
     """What looking ahead takes besides the models: `lsvi.ahead.HarmToGo` in NumPy.
 
     predictor  the mean of C_{h+1} at the next state
+    optimism   1: the choice lowers this mean by its width, 0: it takes the mean
     """
 
     predictor: Any
@@ -45,6 +46,7 @@ class HarmAhead(NamedTuple):
     tolerance: float
     weights: np.ndarray
     cap: float
+    optimism: float = 1.0
 
     def led_to(self, cost: np.ndarray, after: np.ndarray) -> np.ndarray:
         """Ghat (A, n), from costs (m, A, n) of this step and the harm after it (A, n)."""
@@ -101,7 +103,7 @@ class ActingPlan:
             return found.Q
         estimated = found.mean - self.optimism * found.width
         if self.ahead is not None:
-            estimated = self.ahead.avoidable(estimated, found.after - found.after_width)
+            estimated = self.ahead.avoidable(estimated, found.after - self.ahead.optimism * found.after_width)
         return self.choice.score(found.Q, estimated, self.price[:, h])
 
     def choose(self, h: int, observations: np.ndarray, rng: np.random.Generator) -> np.ndarray:

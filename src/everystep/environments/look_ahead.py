@@ -22,7 +22,7 @@ def harm_ahead(plan: ActingPlan, observations: np.ndarray, steps: int) -> np.nda
     h = plan.price.shape[1] - steps
     found = plan.estimates(h, observations)
     estimated = found.mean - plan.optimism * found.width
-    G = plan.ahead.led_to(estimated, found.after - found.after_width)
+    G = plan.ahead.led_to(estimated, found.after - plan.ahead.optimism * found.after_width)
     chosen = plan.choose(h, observations, np.random.default_rng(0))
     return np.take_along_axis(G, chosen[None], 0)[0]
 

@@ -186,7 +186,8 @@ def _plan_from_json(
 def _ahead_to_json(ahead: HarmAhead) -> dict[str, Any]:
     """Everything but the predictor."""
     weights = [float(each) for each in ahead.weights]
-    return {"events": bool(ahead.events), "tolerance": ahead.tolerance, "weights": weights, "cap": ahead.cap}
+    numbers = {"tolerance": ahead.tolerance, "cap": ahead.cap, "optimism": ahead.optimism}
+    return {"events": bool(ahead.events), "weights": weights, **numbers}
 
 
 def _ahead_from_json(content: Mapping[str, Any], predictor: Any) -> HarmAhead:
@@ -197,6 +198,7 @@ def _ahead_from_json(content: Mapping[str, Any], predictor: Any) -> HarmAhead:
         tolerance=real_number("tolerance", content["tolerance"], 0),
         weights=np.array([real_number("weights", each, 0) for each in content["weights"]]),
         cap=real_number("cap", content["cap"], 0),
+        optimism=real_number("optimism", content["optimism"], -1, 1),
     )
 
 

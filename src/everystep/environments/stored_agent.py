@@ -292,11 +292,17 @@ class StoredAgent:
         return self._plan_in_force
 
     def plan_without_exploration(self, optimism: float | None = None) -> ActingPlan:
-        """A plan without the bonus on values, and with another `optimism` about costs if given."""
-        agent, optimism = self.agent, self.resolved["optimism"] if optimism is None else optimism
+        """A plan without the bonus on values, and with another `optimism` about costs if given.
+
+        The harm ahead is taken as estimated: to believe less of it is exploration, too.
+        """
+        agent, ahead_too = self.agent, 0.0 if optimism is None else optimism
+        optimism = self.resolved["optimism"] if optimism is None else optimism
         with jax.enable_x64(True):
             values = stored_models(agent)[0]._replace(radius=radii.Tuned(jnp.zeros(())))
             agent = agent._replace(values=values, optimism=jnp.asarray(optimism, float))
+            if isinstance(agent.ahead, HarmToGo):
+                agent = agent._replace(ahead=agent.ahead._replace(optimism=jnp.asarray(ahead_too, float)))
         return replace(self._new_plan(agent, np.random.default_rng(0)), optimism=optimism)
 
     def _due(self) -> bool:
@@ -334,17 +340,8 @@ class StoredAgent:
             optimism=resolved["optimism"],
             cap=resolved["cap"],
             look_up=planned_action,
-            ahead=self._harm_ahead(harm),
+            ahead=_harm_ahead(agent, harm),
         )
-
-    def _harm_ahead(self, predictor: Any) -> HarmAhead | None:
-        """What looking ahead takes while acting."""
-        ahead = self.agent.ahead
-        if ahead is None:
-            return None
-        assert isinstance(ahead, HarmToGo)
-        numbers = (float(ahead.tolerance), np.asarray(ahead.weights), float(ahead.cap))
-        return HarmAhead(predictor, bool(ahead.events), *numbers)
 
     def _plan_by_regressors(
         self, agent: Agent, choice: Any, encoder: RegressionEncoder, rng: np.random.Generator
@@ -368,7 +365,7 @@ class StoredAgent:
             zero_reward=-low / (high - low),
             cap=self.resolved["cap"],
             beta=beta,
-            ahead=self._harm_ahead(()),
+            ahead=_harm_ahead(agent, ()),
             of_plan=self.resolved["mode"] == "plan",
         )
         fitted, fitted_harm = regressors.plan(task, rng)
@@ -401,6 +398,16 @@ def _inputs_of_regressors(agent: Agent, state: State) -> tuple[Any, ...]:
     value_model, cost_model = stored_models(agent)
     bonus, costs = value_model.predictor(fit, V, state.k), cost_model.predictor(state.costs, state.k)
     return _copied((fit.width, algorithm.cost_belief(agent, state.costs, state.k), bonus, costs, state.price))
+
+
+def _harm_ahead(agent: Agent, predictor: Any) -> HarmAhead | None:
+    """What looking ahead takes while acting."""
+    ahead = agent.ahead
+    if ahead is None:
+        return None
+    assert isinstance(ahead, HarmToGo)
+    numbers = (float(ahead.tolerance), np.asarray(ahead.weights), float(ahead.cap), float(ahead.optimism))
+    return HarmAhead(predictor, bool(ahead.events), *numbers)
 
 
 def _placed(array: np.ndarray, place: np.ndarray, length: int, fill: Any) -> np.ndarray:

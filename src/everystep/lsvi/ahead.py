@@ -43,6 +43,7 @@ class HarmToGo(NamedTuple):
     weights    (m,): the harm of a step is sum_i w_i [g_i]_+
     cap        the highest harm-to-go
     radius     beta_C, the width by which Phat C is lowered; None for 0
+    optimism   1: Phat C is lowered by its width, 0: it is the estimate itself
     p          what certificates ahead spend on transitions (`ahead_bounds.py`); no decision depends on it
     """
 
@@ -53,6 +54,7 @@ class HarmToGo(NamedTuple):
     cap: Scalar
     radius: Radius | None = None
     p: Scalar = 0.05
+    optimism: Scalar = 1.0
 
     def learnt(self, cost: AnyArray) -> AnyArray:
         """What the cost model learns from an observed cost."""
@@ -74,7 +76,7 @@ class HarmToGo(NamedTuple):
     ) -> Float[Array, "A S"]:
         """[Phat_h C_{h+1}](x, a): the harm after this step."""
         mean = values.expect(fit, h, C_next)
-        return mean if width is None else mean - width
+        return mean if width is None else mean - self.optimism * width
 
     def led_to(self, ghat: AnyArray, after: AnyArray) -> AnyArray:
         """Ghat, from the estimated costs (m, A, *S) of this step and the harm after it (A, *S)."""
