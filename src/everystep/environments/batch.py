@@ -143,19 +143,24 @@ class Batch:
 class BatchBuilder:
     """Collects transitions one at a time. Every row is checked before it is added, so that earlier rows stay complete.
 
-    mean_costs   the true means of the constraints, where the environment reports them, else as observed
+    A row is added by one append, so that an interrupt leaves no half row. `over` tells whether the episode has ended.
     """
 
     def __init__(self) -> None:
-        self._columns: dict[str, list[Any]] = {field.name: [] for field in fields(Batch)}
-        self.mean_costs: list[np.ndarray] = []
+        self.over = False
+        self._rows: list[tuple[Any, ...]] = []  # the fields of a Batch, and the true mean of the constraints
 
     def __len__(self) -> int:
-        return len(self.rewards)
+        return len(self._rows)
 
     @property
     def rewards(self) -> list[float]:
-        return self._columns["rewards"]
+        return [row[2] for row in self._rows]
+
+    @property
+    def mean_costs(self) -> list[np.ndarray]:
+        """The true means of the constraints, where the environment reports them, else as observed."""
+        return [row[-1] for row in self._rows]
 
     def add(
         self,
@@ -177,28 +182,26 @@ class BatchBuilder:
             raise EverystepError(f"the reward is {reward:g}; scale it, so that it stays below {LARGEST_MEASUREMENT:g}.")
         for each in (observation, next_observation):
             check_observation(each)
-        columns = self._columns
-        expected = columns["observations"][0].shape if len(self) else observation.shape
+        expected = self._rows[0][0].shape if len(self) else observation.shape
         for each in (observation, next_observation):
             if each.shape != expected:
                 raise EverystepError(
                     f"an observation has shape {each.shape} after {expected}; give the same shape at every step."
                 )
-        if len(self) and len(columns["costs"][0]) != len(cost):
+        if len(self) and (before := len(self._rows[0][3])) != len(cost):
             raise EverystepError(
-                f"there are {len(cost)} constraints, and {len(columns['costs'][0])} before; "
-                "give the same number at every step."
+                f"there are {len(cost)} constraints, and {before} before; give the same number at every step."
             )
         row = (observation, action, reward, cost, next_observation, terminated, step, episode)
-        for column, value in zip(columns.values(), row, strict=True):
-            column.append(value)
-        self.mean_costs.append(cost if mean_cost is None else mean_cost)
+        self._rows.append((*row, cost if mean_cost is None else mean_cost))
 
     def batch(self, action_count: int) -> Batch:
         """All transitions collected so far."""
         if not len(self):
             raise EverystepError("there are no steps; give at least one episode.")
-        return Batch.of(**self._columns, action_count=action_count)
+        names = [field.name for field in fields(Batch)]
+        columns: dict[str, Any] = dict(zip(names, map(list, zip(*self._rows, strict=True)), strict=False))
+        return Batch.of(**columns, action_count=action_count)
 
 
 def check_observation(observation: np.ndarray) -> None:

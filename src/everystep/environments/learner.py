@@ -21,6 +21,7 @@ from everystep import files
 from everystep.agents.registry import Recipe, recipe
 from everystep.environments.batch import Batch, BatchBuilder
 from everystep.environments.constraints import Constraint
+from everystep.environments.interrupts import deferred, interrupt_remark
 from everystep.environments.look_ahead import horizon_remark
 from everystep.environments.policy import Policy
 from everystep.environments.resolve import EnvironmentInfo, ResolvedForTraining
@@ -122,7 +123,8 @@ def train(
     """Learn for `episodes` episodes. `options` are arguments of `Learner`, `warm_start` is logged data to start from.
 
     `progress(n)` is called whenever n more episodes are done. If the environment or the constraint function fails, a
-    `BrokenError` is raised whose `result` holds everything until then.
+    `BrokenError` is raised whose `result` holds everything until then. Ctrl-C ends training with the result so far; a
+    second Ctrl-C raises KeyboardInterrupt.
     """
     known = list(inspect.signature(Learner).parameters)
     for name in options:
@@ -195,6 +197,8 @@ class Learner:
         self._rng = np.random.default_rng(self.seed)
         self.agent: StoredAgent | None = None  # made when the first cost shows how many constraints there are
         self._columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
+        self._plans_in_rows = 0  # those that the column `planned` shows
+        self._interrupts: list[str] = []
 
     # --- learning ----------------------------------------------------------------------------------------------------
     def learn(self, batch: Batch) -> None:
@@ -206,36 +210,60 @@ class Learner:
         agent.learn(flat)
 
     def train(self, episodes: int, progress: Callable[[int], None] | None = None) -> Trained:
-        """Play `episodes` more episodes, and return the result of all of them."""
-        self.play(episodes, progress)
+        """Play `episodes` more episodes, and return the result of all of them; also if Ctrl-C ends them early."""
+        try:
+            self.play(episodes, progress)
+        except KeyboardInterrupt:
+            if self.agent is None:  # there is nothing to return
+                raise
         return self.result()
 
     def play(self, episodes: int, progress: Callable[[int], None] | None = None) -> None:
-        """Play `episodes` more episodes; with copies, until the last round is full."""
-        left = whole_number("episodes", episodes)
+        """Play `episodes` more episodes; with copies, until the last round is full.
+
+        On Ctrl-C every step that was played is learnt, and KeyboardInterrupt is raised.
+        """
+        first, last = self.number, self.number + whole_number("episodes", episodes)
         if progress is not None:
             check_type("progress", progress, Callable, "a function of the number of episodes")  # type: ignore[arg-type]
-        while left > 0:
-            plans, number = self.plans, self.number
-            builders = [BatchBuilder() for _ in range(self.stage.copies)]
-            failure = None
-            try:
-                try:
-                    self._play_round(builders)
-                except StepError as error:
-                    failure = error
-                played = [builder for builder in builders if len(builder)]
-                for i, builder in enumerate(played):
-                    batch = builder.batch(self.stage.actions)
-                    self._ready(batch.constraints).learn(batch)
-                    self._add_row(builder, planned=self.plans > plans and i == 0)
-            except EverystepError as error:
-                raise self._broken(f"episode {number}: {error}") from error
-            if failure is not None:
-                raise self._broken(f"episode {number}, {failure}") from failure
-            left -= len(played)
-            if progress is not None:
-                progress(len(played))
+        waiting: list[BatchBuilder] = []  # played, but not learnt
+        try:
+            while (number := self.number) < last:
+                self._play_and_learn(waiting)
+                if progress is not None:
+                    progress(self.number - number)
+        except KeyboardInterrupt:
+            unfinished = [len(each) for each in waiting if len(each) and not each.over]
+            self._learn_played(waiting)
+            self._interrupts.append(interrupt_remark(self.number - first, last - first, unfinished))
+            raise
+
+    def _play_and_learn(self, waiting: list[BatchBuilder]) -> None:
+        """An episode in every copy. An interrupt leaves in `waiting` what was not learnt."""
+        number, failure = self.number, None
+        waiting[:] = [BatchBuilder() for _ in range(self.stage.copies)]
+        try:
+            self._play_round(list(waiting))
+        except StepError as error:
+            failure = error
+        except EverystepError as error:
+            raise self._broken(f"episode {number}: {error}") from error
+        self._learn_played(waiting)
+        if failure is not None:
+            raise self._broken(f"episode {number}, {failure}") from failure
+
+    def _learn_played(self, waiting: list[BatchBuilder]) -> None:
+        """Learn what was played, one episode after another; each is learnt and has a row, or neither."""
+        try:
+            while waiting:
+                with deferred():
+                    builder = waiting.pop(0)
+                    if len(builder):
+                        batch = builder.batch(self.stage.actions)
+                        self._ready(batch.constraints).learn(batch)
+                        self._add_row(builder)
+        except EverystepError as error:
+            raise self._broken(f"episode {self.number}: {error}") from error
 
     def _broken(self, sentence: str) -> BrokenError:
         try:
@@ -287,7 +315,7 @@ class Learner:
             )
         if self.length > self.horizon:
             found.append(f"plans look {self.horizon} steps ahead in episodes of up to {self.length}")
-        found += [*resolved.value.remarks, *(resolved.cost.remarks if resolved.has_costs else ())]
+        found += [*resolved.value.remarks, *(resolved.cost.remarks if resolved.has_costs else ()), *self._interrupts]
         return tuple(dict.fromkeys(found))
 
     @property
@@ -376,8 +404,9 @@ class Learner:
         before, after = rows(batch.observations), rows(batch.next_observations)
         return replace(batch, observations=before, next_observations=after)
 
-    def _add_row(self, builder: BatchBuilder, planned: bool) -> None:
+    def _add_row(self, builder: BatchBuilder) -> None:
         """One row of the table. Violations are those of the true means where the environment reports them."""
+        planned, self._plans_in_rows = self.plans > self._plans_in_rows, self.plans
         g = np.stack(builder.mean_costs)
         violation, earned = np.maximum(g, 0), sum(builder.rewards)
         columns = episode_columns(

@@ -188,6 +188,7 @@ def play(
                 if on_cost is not None:
                     on_cost(t, x[i], action, cost)
                 over[i] = bool(terminated[i] or truncated[i])
+                builder.over = over[i] or t + 1 == length
             t += 1
             if not all(over) and t != length:
                 observations, x = keep(after), _stacked(x_next)

@@ -24,6 +24,7 @@ from everystep.environments import regressors
 from everystep.environments.acting import ActingPlan, HarmAhead
 from everystep.environments.batch import Batch
 from everystep.environments.encoders import RegressionEncoder
+from everystep.environments.interrupts import deferred
 from everystep.environments.models.protocols import NO_SLOT, TransitionRows, stored_models
 from everystep.environments.resolve import ResolvedForTraining, StoredParts
 from everystep.errors import EverystepError
@@ -163,7 +164,8 @@ class StoredAgent:
         with the count, must be equally high.
         """
         for piece in self._pieces(batch):
-            self._learn_piece(piece)
+            with deferred():
+                self._learn_piece(piece)
 
     def _pieces(self, batch: Batch) -> Iterator[Batch]:
         """One episode at a time, in pieces of at most L transitions."""
@@ -284,11 +286,11 @@ class StoredAgent:
     def plan(self) -> ActingPlan:
         """The plan of the coming episode. With `switch` the last one is kept until a determinant has grown enough."""
         if self._plan_in_force is None or self._due():
-            self._plan_in_force = self._new_plan(self.agent, self.rng, look_up=not self.resolved["react"])
-            if self.resolved.switch is not None:
-                self._log_det = self._log_determinants()
-            self._has_learnt = False
-            self.plans += 1
+            made = self._new_plan(self.agent, self.rng, look_up=not self.resolved["react"])
+            log_det = self._log_det if self.resolved.switch is None else self._log_determinants()
+            with deferred():  # an interrupt leaves the last plan in force, or the new one
+                self._plan_in_force, self._log_det, self._has_learnt = made, log_det, False
+                self.plans += 1
         return self._plan_in_force
 
     def plan_without_exploration(self, optimism: float | None = None) -> ActingPlan:
