@@ -17,6 +17,9 @@ TYPESCRIPT := 7.0.2
 WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
+# Parts of packages that are not compiled in advance: nothing here imports them, or little of them.
+UNUSED := /tests?/|/ray/(rllib|serve|data|tune|train|llm|dashboard)/|/plotly/(graph_objs|validators|matplotlylib)/|/pip/|/pygments/lexers/
+
 # In a checkout that cannot be written, nothing is cached from one check to the next.
 ifeq ($(shell test -w . && echo writable),)
 export RUFF_NO_CACHE := true
@@ -31,7 +34,8 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("everystep needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m compileall -qq -j 2 -x '$(UNUSED)' .venv/lib || true
 	touch $@
 
 paper: .venv/installed
@@ -43,9 +47,11 @@ browser:
 	    apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null; } || \
 	    echo "NO BROWSER: chromium is not here and cannot be installed (that takes root and apt-get); its tests will be skipped"
 
-test: .venv/installed
-	$(MAKE) -j 3 lint types browser
-	$(PYTEST)
+# Types are checked beside the tests, which leave a core idle now and then; what mypy says is printed after them.
+test: .venv/installed browser lint
+	@said=$$(mktemp) && { $(BIN)/mypy >"$$said" 2>&1 & checking=$$!; $(PYTEST); tests=$$?; wait $$checking; types=$$?; \
+	    echo "types:"; cat "$$said"; rm -f "$$said"; test $$types = 0 || echo "FAILED: the types above"; \
+	    test $$tests = 0 || echo "FAILED: the tests above"; test $$tests = 0 && test $$types = 0; }
 
 quick: .venv/installed
 	$(MAKE) -j 2 lint types

@@ -101,8 +101,8 @@ def test_list_shows_problems_agents_and_settings(capsys):
         assert word in shown
 
 
-def test_reproduce_runs_small_and_says_what_it_found(desk, capsys):
-    assert main.main(["reproduce", "--seeds", "2", "--episodes", "6", "--out", "paper"]) == 0
+def test_reproduce_runs_small_and_says_what_it_found(desk, capsys, sketched):
+    assert main.main(["reproduce", "--seeds", "1", "--episodes", "6", "--out", "paper"]) == 0
     shown = capsys.readouterr().out
     assert "step-indexed Algorithm 1" in shown
     assert "does not reproduce" in shown
