@@ -90,8 +90,9 @@ def test_one_gram_matrix_gives_what_a_regression_for_each_state_gives(steps):
     model = ProjectedCosts(ridge, known, jnp.asarray(phi[np.arange(S), safe]))
     state = model.init(Sizes(S, A, 1, 4, m), steps)
     episodes = journey(rng, S, A, m)
+    update = jax.jit(lambda state, episode: model.update(state, episode))
     for each in episodes:
-        state = model.update(state, each)
+        state = update(state, each)
     estimate = model.estimate(state, jnp.int32(7))
     theta = rng.dirichlet(np.ones(A))
     for t in range(steps):
@@ -128,8 +129,9 @@ def test_one_hot_features_as_counts_and_as_vectors_give_the_same_estimates(steps
     estimates = []
     for model in models:
         state = model.init(Sizes(S, A, 1, 4, m), steps)
+        update = jax.jit(model.update)
         for each in journey(np.random.default_rng(2), S, A, m):
-            state = model.update(state, each)
+            state = update(state, each)
         estimates.append(model.estimate(state, jnp.int32(7)))
     vectors, counts = estimates
     np.testing.assert_allclose(vectors.mean, counts.mean, rtol=0, atol=1e-12)

@@ -105,9 +105,12 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("share", [True, False], ids=["shared", "step-indexed"])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    ("case", "share"),
+    [("one-hot is counts", True), ("any features", True), ("one-hot is counts", False), ("crossed features", False)],
+)
 def test_on_the_same_episodes_stored_data_and_finite_states_believe_the_same(case, share):
+    """All features, shared by all steps or not; the other pairs are compared with sums over all transitions, below."""
     given, spec = CASES[case]
     common = {"beta": 0.3, "lam": 0.05, "cap": 1.0, "share_values": share, "share_costs": share}
     cap = 5 * 0.01 + 5.99 * common["cap"]  # in the units of r, from 0.01 to 6
@@ -257,8 +260,11 @@ def transcription(seen, share, at, price):
     return every(Q), mean, every(lambda h, x, a: g(h, x, a)[1])
 
 
-@pytest.mark.parametrize("share", [True, False], ids=["shared", "step-indexed"])
-@pytest.mark.parametrize("kind", ["crossed", "any", "kernel", "kernel costs only"])
+@pytest.mark.parametrize(
+    ("kind", "share"),
+    [("crossed", True), ("any", False), ("kernel", True), ("kernel", False), ("kernel costs only", True),
+     ("crossed", False)],
+)  # fmt: skip
 def test_stored_data_gives_what_sums_over_all_transitions_give(kind, share, monkeypatch):
     monkeypatch.setattr(stored_agent, "CAPACITY", 32)
     settings = SETTINGS | {"share_values": share, "share_costs": share}

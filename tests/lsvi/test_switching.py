@@ -3,6 +3,7 @@
 import math
 from fractions import Fraction
 from itertools import pairwise
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -34,12 +35,28 @@ def dense():
     return problems.linear(states=12, actions=3, d=4, horizon=3)
 
 
-def stepped(problem, recipe, seed=5):
-    """Carries and metrics of every episode, from the Python driver."""
-    built = recipe.resolve(problem, K).build()
-    carry = loop.start(built.agent, problem.sizes, built.share_values, built.share_costs)
-    world = jax.tree.map(jnp.asarray, problem.world)
-    return built.agent, [each[:2] for each in loop.stepping(built.agent, world, problem.sizes, carry, seed, K)]
+class Stepped(NamedTuple):
+    """A run of the Python driver: the carry and the metrics of every episode."""
+
+    problem: object
+    recipe: object
+    agent: object
+    episodes: list
+
+
+@pytest.fixture(scope="module", params=["pond", "dense"])
+def rarely(request):
+    """Seed 5 of an agent that plans rarely: with estimators for each step on one problem, shared ones on the other."""
+    problem, recipe = (
+        request.getfixturevalue(request.param),
+        agents.lsvi_ae(switch=3.0, share_values=request.param != "pond"),
+    )
+    with jax.enable_x64(True):
+        built = recipe.resolve(problem, K).build()
+        carry = loop.start(built.agent, problem.sizes, built.share_values, built.share_costs)
+        world = jax.tree.map(jnp.asarray, problem.world)
+        episodes = [each[:2] for each in loop.stepping(built.agent, world, problem.sizes, carry, 5, K)]
+    return Stepped(problem, recipe, built.agent, episodes)
 
 
 # --- how much was learnt ---------------------------------------------------------------------------------------------
@@ -53,10 +70,11 @@ def test_log_det_is_that_of_the_gram_matrix_and_counts_agree_with_one_hot_featur
     counts = Counts(Tuned(1.0), lam, 9.0, None)
     linear = Linear(Tuned(1.0), lam, 9.0, one_hot)
     states, Lambda = [counts.init(sizes, steps), linear.init(sizes, steps)], np.stack([lam * np.eye(A * S)] * steps)
+    update = jax.jit(lambda states, episode: [counts.update(states[0], episode), linear.update(states[1], episode)])
     for _ in range(5):
         x, a = (jnp.asarray(rng.integers(n, size=H), jnp.int32) for n in (S, A))
         episode = Episode(x, a, x, x, jnp.ones(H), jnp.zeros((H, 1)))
-        states = [model.update(state, episode) for model, state in zip((counts, linear), states, strict=True)]
+        states = update(states, episode)
         for h in range(H):
             phi = np.asarray(one_hot)[a[h], x[h]]
             Lambda[h % steps] += np.outer(phi, phi)
@@ -69,9 +87,10 @@ def test_norms_on_demand_are_the_norms_that_are_watched():
     rng = np.random.default_rng(1)
     phi = jnp.asarray(rng.dirichlet(np.ones(5), (2, 6)))
     watched, on_demand = linalg.fresh(phi, 0.01), linalg.fresh(phi, 0.01, linalg.OnDemand())
+    add = jax.jit(lambda grams, X: [linalg.add(gram, phi, X) for gram in grams])
     for _ in range(10):
         X = phi[0, rng.integers(6, size=3)]
-        watched, on_demand = linalg.add(watched, phi, X), linalg.add(on_demand, phi, X)
+        watched, on_demand = add((watched, on_demand), X)
     assert on_demand.norm2 is None
     computed = linalg.squared_norms(on_demand, phi)
     np.testing.assert_allclose(computed, linalg.squared_norms(watched, phi), rtol=0, atol=1e-12)
@@ -79,9 +98,8 @@ def test_norms_on_demand_are_the_norms_that_are_watched():
 
 
 # --- when plans are made ---------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("which", ["pond", "dense"])
-def test_a_plan_is_made_exactly_when_some_determinant_has_grown_by_the_factor(which, request):
-    agent, episodes = stepped(request.getfixturevalue(which), agents.lsvi_ae(switch=3.0, share_values=False))
+def test_a_plan_is_made_exactly_when_some_determinant_has_grown_by_the_factor(rarely):
+    agent, episodes = rarely.agent, rarely.episodes
     at_plan = np.full(agent.values.log_det(episodes[0][0].agent.values).shape, -np.inf)
     now, planned = np.zeros_like(at_plan), []
     for carry, metrics in episodes:
@@ -95,21 +113,16 @@ def test_a_plan_is_made_exactly_when_some_determinant_has_grown_by_the_factor(wh
     assert sum(planned) <= 1 + now.sum() / math.log(3)
 
 
-@pytest.mark.parametrize("which", ["pond", "dense"])
-def test_between_plans_the_policy_its_value_and_its_violation_stay(which, request):
-    _, episodes = stepped(request.getfixturevalue(which), agents.lsvi_ae(switch=3.0))
-    for (before, _), (carry, metrics) in pairwise(episodes):
+def test_between_plans_the_policy_its_value_and_its_violation_stay(rarely):
+    for (before, _), (carry, metrics) in pairwise(rarely.episodes):
         if not metrics.planned:
             jax.tree.map(np.testing.assert_array_equal, before.planned, carry.planned)
-    assert not all(metrics.planned for _, metrics in episodes)
+    assert not all(metrics.planned for _, metrics in rarely.episodes)
 
 
-@pytest.mark.parametrize("which", ["pond", "dense"])
-def test_both_drivers_plan_in_the_same_episodes_and_play_them_alike(which, request):
-    problem, recipe = request.getfixturevalue(which), agents.lsvi_ae(switch=3.0)
-    compiled = es.run(problem, recipe, K, seeds=[5]).curves["lsvi-ae"]
-    _, episodes = stepped(problem, recipe)
-    column = lambda field: np.array([getattr(metrics, field) for _, metrics in episodes])
+def test_both_drivers_plan_in_the_same_episodes_and_play_them_alike(rarely):
+    (compiled,) = es.run(rarely.problem, rarely.recipe, K, seeds=[5, 6]).curves.values()
+    column = lambda field: np.array([getattr(metrics, field) for _, metrics in rarely.episodes])
     np.testing.assert_array_equal(column("planned"), compiled["planned"][0])
     np.testing.assert_allclose(column("value"), compiled["value"][0], rtol=0, atol=1e-9)
     np.testing.assert_allclose(column("earned"), compiled["return"][0], rtol=0, atol=1e-9)
