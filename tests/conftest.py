@@ -107,10 +107,13 @@ def lake():
 
 @pytest.fixture
 def sketched(monkeypatch):
-    """Figures are made but not painted, which takes longer than a small run: for tests about something else."""
+    """Figures are made but neither laid out nor painted, which takes longer than a small run: for other tests."""
     from matplotlib.figure import Figure
 
+    from everystep.experiments import figures
+
     monkeypatch.setattr(Figure, "savefig", lambda figure, file, **how: file.write(f"{figure} {how}".encode()))
+    monkeypatch.setattr(figures, "_lay_out", lambda figure: None)
 
 
 @pytest.fixture
