@@ -61,10 +61,11 @@ def test_stepping_gives_the_same_episodes_as_the_compiled_scan(name, which, requ
 def test_a_seeds_rows_are_the_same_alone_among_others_and_in_any_order(pond):
     together = es.run(pond, "lsvi-ae", episodes=40, seeds=7).curves["lsvi-ae"]
     alone = es.run(pond, "lsvi-ae", episodes=40, seeds=[4]).curves["lsvi-ae"]
-    mixed = es.run(pond, ["lsvi", "lsvi-ae"], episodes=40, seeds=[6, 4, 0]).curves["lsvi-ae"]
+    order = [6, 4, 0, 1, 5, 3, 2]
+    mixed = es.run(pond, ["lsvi", "lsvi-ae"], episodes=40, seeds=order).curves["lsvi-ae"]
     for name in together:
         np.testing.assert_array_equal(alone[name][0], together[name][4])
-        np.testing.assert_array_equal(mixed[name], together[name][[6, 4, 0]])
+        np.testing.assert_array_equal(mixed[name], together[name][order])
 
 
 def test_seeds_side_by_side_as_on_a_gpu_equal_seeds_one_after_another(pond):
@@ -99,8 +100,8 @@ def test_the_worlds_draws_belong_to_seed_episode_and_step_alone(pond):
 
 @pytest.mark.quick
 def test_agents_meet_the_same_world_so_that_comparisons_pair(pond):
-    # With a price of zero until the first violation, all three agents must have exactly the same first episode.
-    result = es.run(pond, ["lsvi-ae", "lsvi", "lsvi-primal"], episodes=1, seeds=20)
+    # Before anything was seen no action is suspect: both must have exactly the same first episode.
+    result = es.run(pond, ["lsvi-ae", "lsvi"], episodes=1, seeds=7)
     first = [curves["return"][:, 0] for curves in result.curves.values()]
     np.testing.assert_array_equal(first[0], first[1])
 

@@ -115,9 +115,9 @@ def test_runs_with_any_false_label_at_any_time_are_at_most_a_share_p(cost):
     assert certified["safe"] > 0.5
     # and labels that promise less are false more often: this can fail
     careless = es.agents.lsvi_ae(cost=cost, p=p, beta_cost=0.1, **settings)
-    certified = es.run(problem, careless, episodes=100, seeds=50, certify=True).certified["lsvi-ae"]
+    certified = es.run(problem, careless, episodes=100, seeds=100, certify=True).certified["lsvi-ae"]
     assert certified["p"] is None
-    assert certified["seeds_with_a_false_label_at_any_time"] > p * 50
+    assert certified["seeds_with_a_false_label_at_any_time"] > p * 100
 
 
 def test_labels_are_recorded_for_every_episode_when_asked(folder):
