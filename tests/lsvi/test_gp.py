@@ -76,7 +76,7 @@ def test_the_posterior_on_a_growing_set_equals_scikit_learns_while_capacity_doub
             np.testing.assert_allclose(known.var, var, **CLOSE)
             np.testing.assert_allclose(known.gain, gain, **CLOSE)
     mean, var, _ = scikit_learn(X, c, lam, elsewhere)
-    predicted = gp_posterior.predict(KERNEL, known, jnp.asarray(elsewhere))
+    predicted = jax.jit(gp_posterior.predict)(KERNEL, known, jnp.asarray(elsewhere))
     np.testing.assert_allclose(predicted[0], mean, **CLOSE)
     np.testing.assert_allclose(predicted[1], var, **CLOSE)
     assert sum(len(block.own) for block in known.blocks) == 160

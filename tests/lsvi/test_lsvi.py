@@ -7,13 +7,16 @@ import pytest
 
 from everystep import agents
 from everystep.lsvi import algorithm, loop
+from everystep.lsvi.choices import ties as drawn
 from everystep.lsvi.choices.basic import Greedy, Penalised, Reacting
-from everystep.lsvi.choices.ties import best, priorities, ties
 from everystep.lsvi.penalties import Floor, NoPenalty, Rectified, VirtualQueue
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.problems import from_map
 
 ROWS = ("SFF", "FHF", "FFG")
+# Compiled as a whole: one operation after the other takes a program for each.
+best, plan, cost_belief = jax.jit(drawn.best), jax.jit(algorithm.plan), jax.jit(algorithm.cost_belief)
+ties, priorities = jax.jit(drawn.ties, static_argnums=(1, 2)), jax.jit(drawn.priorities, static_argnums=1)
 
 
 @pytest.fixture(scope="module")
@@ -33,13 +36,13 @@ def trajectory(problem, recipe, seed, episodes):
 
 
 def ghat_of(built, state):
-    return algorithm.cost_belief(built.agent, state.costs, state.k)
+    return cost_belief(built.agent, state.costs, state.k)
 
 
 @pytest.mark.quick
 def test_an_unvisited_action_looks_safe_and_valuable(pond):
     built, carry = build(pond, agents.lsvi_ae())
-    _, info = algorithm.plan(built.agent, carry.agent, ties(jnp.uint32(0), 6, 9))
+    _, info = plan(built.agent, carry.agent, ties(jnp.uint32(0), 6, 9))
     assert (ghat_of(built, carry.agent) < 0).all()
     assert (info.V > 0).all()
 
@@ -88,7 +91,7 @@ def test_the_price_of_violations_is_never_part_of_the_value(pond):
     assert (ghat_of(built, state)[0, 0] > 0).T.nonzero()[0].tolist() == x.tolist()
     word = ties(jnp.uint32(5), 6, 9)
     (free, info), (dear, dear_info) = (
-        algorithm.plan(built.agent, state._replace(price=jnp.full((1, 6), price)), word) for price in (0.0, 100.0)
+        plan(built.agent, state._replace(price=jnp.full((1, 6), price)), word) for price in (0.0, 100.0)
     )
     np.testing.assert_array_equal(info.V, dear_info.V)
     assert (dear_info.V > 0).all()
@@ -104,7 +107,7 @@ def test_linear_models_with_one_hot_features_agree_with_counts(pond, shared):
     counts, carry = build(pond, agents.lsvi_ae(**settings))
     linear, other = build(pond, agents.lsvi_ae(features=one_hot, **settings))
     word = ties(jnp.uint32(9), 6, 9)
-    plan, learn = jax.jit(algorithm.plan), jax.jit(algorithm.learn)
+    learn = jax.jit(algorithm.learn)
     state, dense = carry.agent, other.agent
     for _, _, episode in trajectory(pond, agents.lsvi_ae(**settings), seed=2, episodes=60):
         state, dense = learn(counts.agent, state, episode), learn(linear.agent, dense, episode)
@@ -186,7 +189,7 @@ def test_the_action_of_the_highest_score_is_the_compiled_choice(choice):
     """`score` is for NumPy arrays, as agents of environments use it; half of the costs are below 0."""
     rng = np.random.default_rng(4)
     Q, ghat, price = rng.random((3, 40)), rng.uniform(-1, 1, (2, 3, 40)), np.array([0.4, 1.5])
-    chosen = choice(*map(jnp.asarray, (Q, ghat, price)), ties(jnp.uint32(0), 1, 40)[0])
+    chosen = jax.jit(lambda *given: choice(*given))(*map(jnp.asarray, (Q, ghat, price)), ties(jnp.uint32(0), 1, 40)[0])
     np.testing.assert_array_equal(choice.score(Q, ghat, price).argmax(0), np.asarray(chosen).argmax(0))
 
 

@@ -11,6 +11,11 @@ from everystep.lsvi.choices import cone_program
 best = jax.jit(cone_program.best)
 
 
+@jax.jit
+def finished(x, Q, mean, U, safe):
+    return cone_program.finished(x, cone_program.scaled(Q, mean, safe), U, safe)
+
+
 def case(seed, A, S, m, r, wide):
     """Random data with a0 strictly safe; r = 0 for a diagonal U."""
     rng = np.random.default_rng(seed)
@@ -48,14 +53,15 @@ def by_scipy(Q, mean, U, x, start):
     return found
 
 
+# Cases of equal shapes share a program.
 CASES = {
     "nothing unknown": (4, 1, 3, 0.0),
-    "next to nothing unknown": (3, 1, 2, 1e-8),
+    "next to nothing unknown": (4, 1, 3, 1e-8),
     "one-hot, nothing unknown": (4, 1, 0, 0.0),
     "one-hot, wide": (4, 1, 0, 8.0),
     "one-hot, narrow": (4, 1, 0, 0.3),
     "one-hot, two constraints": (4, 2, 0, 0.5),
-    "features": (6, 1, 4, 1.0),
+    "features": (4, 1, 3, 1.0),
     "more actions than features, narrow": (11, 1, 3, 0.3),
     "three constraints": (5, 3, 3, 0.6),
 }
@@ -110,7 +116,7 @@ def test_two_actions_are_mixed_by_the_formula():
 
 @pytest.mark.quick
 def test_the_safe_action_is_kept_where_nothing_is_better_or_nothing_is_safe():
-    Q, mean, U, safe = case(3, 5, 6, 1, 3, 1.0)
+    Q, mean, U, safe = case(3, 4, 12, 1, 3, 1.0)
     at_best = np.where(safe, Q.max() + 1, Q)
     np.testing.assert_allclose(best(*map(jnp.asarray, (at_best, mean, U, safe))), safe, rtol=0, atol=1e-8)
     hopeless = np.where(safe, 0.1, mean)
@@ -121,10 +127,9 @@ def test_the_safe_action_is_kept_where_nothing_is_better_or_nothing_is_safe():
 def test_any_point_is_scaled_back_to_a_safe_mixture(m, r):
     """So the last digits of a solver never matter; a point that is already safe stays unchanged."""
     Q, mean, U, safe = map(jnp.asarray, case(2, 4, 30, m, r, 0.6))
-    data = cone_program.scaled(Q, mean, safe)
     x = np.random.default_rng(0).uniform(-1, 3, (4, 30))
     for share in (1.0, 0.3, 0.01):
-        theta = np.asarray(cone_program.finished(jnp.asarray(share * x), data, U, safe))
+        theta = np.asarray(finished(jnp.asarray(share * x), Q, mean, U, safe))
         assert (theta >= 0).all()
         np.testing.assert_allclose(theta.sum(0), 1, rtol=0, atol=1e-12)
         assert used(np.asarray(mean), np.asarray(U), theta).max() <= 1e-12
@@ -138,5 +143,5 @@ def test_a_known_safe_action_that_breaks_one_of_two_constraints_is_played_alone(
     Q, mean, U, safe = case(4, 4, 6, 2, 3, 1.0)
     mean[1] = np.where(safe, 0.1, mean[1])
     Q, mean, U, safe = map(jnp.asarray, (Q, mean, U, safe))
-    theta = cone_program.finished(jnp.full((4, 6), 0.1), cone_program.scaled(Q, mean, safe), U, safe)
+    theta = finished(jnp.full((4, 6), 0.1), Q, mean, U, safe)
     np.testing.assert_array_equal(theta, safe)
