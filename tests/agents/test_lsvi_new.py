@@ -129,9 +129,14 @@ def safest_known(p, seed):
 @cache
 def drawn(case):
     p = resolved(case).problem
-    draw = jax.vmap(lambda k: loop.draws(p.world, p.sizes, jnp.uint32(SEED), k))(jnp.arange(1, EPISODES + 1))
-    words = jax.vmap(lambda word: ties(word, p.horizon, p.states))(draw.tie_word)
-    return draw, words, np.moveaxis(np.asarray(priorities(words, p.actions)), 0, -1)
+
+    def of_episode(k):
+        draw = loop.draws(p.world, p.sizes, jnp.uint32(SEED), k)
+        words = ties(draw.tie_word, p.horizon, p.states)
+        return draw, words, priorities(words, p.actions)
+
+    draw, words, priority = jax.jit(jax.vmap(of_episode))(jnp.arange(1, EPISODES + 1))
+    return draw, words, np.moveaxis(np.asarray(priority), 1, -1)
 
 
 @cache
@@ -249,10 +254,15 @@ def test_a_probe_finds_the_values_the_plan_was_made_by():
     built, p = resolved("shared").build(), passage()
     carry = loop.start(built.agent, p.sizes, built.share_values, built.share_costs)
     *_, (carry, _, _) = loop.stepping(built.agent, jax.tree.map(jnp.asarray, p.world), p.sizes, carry, SEED, 8)
-    plan, info = algorithm.plan(built.agent, carry.agent, drawn("shared")[1][8])
-    Q = diagnosis.estimated_values(built.agent, carry.agent, plan)
+
+    @jax.jit
+    def planned(agent, state, words):
+        plan, info = algorithm.plan(agent, state, words)
+        norms = agent.values.squared_norms(state.values, plan.V_next)
+        return plan, info, diagnosis.estimated_values(agent, state, plan), norms
+
+    plan, info, Q, norms = planned(built.agent, carry.agent, drawn("shared")[1][8])
     np.testing.assert_allclose(jnp.where(plan.policy, Q, 0).sum(1), info.V, **EXACT)
-    norms = built.agent.values.squared_norms(carry.agent.values, plan.V_next)
     inverse, phi = (
         np.asarray(carry.agent.values.gram.inverse[0]),
         np.where(p.dense_P[0][..., None] > 0, p.known.triples, 0),

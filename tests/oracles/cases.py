@@ -196,9 +196,14 @@ def recipe(case):
 def drawn(where):
     """All random numbers of a run: the draws of every episode, the words of its ties, and the priorities they give."""
     p = problem(where)
-    draw = jax.vmap(lambda k: loop.draws(p.world, p.sizes, jnp.uint32(SEED), k))(jnp.arange(1, EPISODES + 1))
-    words = jax.vmap(lambda word: ties(word, p.horizon, p.states))(draw.tie_word)
-    return draw, words, np.moveaxis(np.asarray(priorities(words, p.actions)), 0, -1)
+
+    def of_episode(k):
+        draw = loop.draws(p.world, p.sizes, jnp.uint32(SEED), k)
+        words = ties(draw.tie_word, p.horizon, p.states)
+        return draw, words, priorities(words, p.actions)
+
+    draw, words, priority = jax.jit(jax.vmap(of_episode))(jnp.arange(1, EPISODES + 1))
+    return draw, words, np.moveaxis(np.asarray(priority), 1, -1)
 
 
 def by_step(array, H, axis=0):
