@@ -21,6 +21,7 @@ from everystep import files
 from everystep.agents.registry import Recipe, recipe
 from everystep.environments.batch import Batch, BatchBuilder
 from everystep.environments.constraints import Constraint
+from everystep.environments.fit import CostFit
 from everystep.environments.interrupts import deferred, interrupt_remark
 from everystep.environments.look_ahead import horizon_remark
 from everystep.environments.policy import Policy
@@ -199,6 +200,7 @@ class Learner:
         self._columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
         self._plans_in_rows = 0  # those that the column `planned` shows
         self._interrupts: list[str] = []
+        self._fit = CostFit(self.resolved.steps)
 
     # --- learning ----------------------------------------------------------------------------------------------------
     def learn(self, batch: Batch) -> None:
@@ -260,7 +262,10 @@ class Learner:
                     builder = waiting.pop(0)
                     if len(builder):
                         batch = builder.batch(self.stage.actions)
-                        self._ready(batch.constraints).learn(batch)
+                        agent = self._ready(batch.constraints)
+                        if agent.plan_in_force is not None:
+                            self._fit.add(agent.plan_in_force, batch, np.stack(builder.mean_costs))
+                        agent.learn(batch)
                         self._add_row(builder)
         except EverystepError as error:
             raise self._broken(f"episode {self.number}: {error}") from error
@@ -279,8 +284,8 @@ class Learner:
             raise EverystepError("there is no data yet; train for an episode, or learn from logged data.")
         columns = {name: np.array(values) for name, values in self._columns.items()}
         policy = self.policy()
-        about_horizon = horizon_remark(policy.plan, self.agent.observations)
-        remarks = self.remarks if about_horizon is None else (*self.remarks, about_horizon)
+        found = [*self._fit.remarks(policy.plan), horizon_remark(policy.plan, self.agent.observations)]
+        remarks = (*self.remarks, *(each for each in found if each is not None))
         return Trained(columns, policy, self.plans, self.spec, remarks)
 
     def policy(self, optimism: float | None = None) -> Policy:

@@ -152,7 +152,7 @@ class StoredAgent:
         self._slot_table = SlotTable(resolved.steps, resolved.value.slot_per_action)
         self._kept: list[tuple[Batch, np.ndarray]] = []  # transitions and their slots, for regressors
         self._points = 0  # of one kernel
-        self._plan_in_force: ActingPlan | None = None
+        self.plan_in_force: ActingPlan | None = None
         self._log_det = np.zeros(1)
         self._has_learnt = True  # since the last plan
 
@@ -285,13 +285,13 @@ class StoredAgent:
     # --- planning ----------------------------------------------------------------------------------------------------
     def plan(self) -> ActingPlan:
         """The plan of the coming episode. With `switch` the last one is kept until a determinant has grown enough."""
-        if self._plan_in_force is None or self._due():
+        if self.plan_in_force is None or self._due():
             made = self._new_plan(self.agent, self.rng, look_up=not self.resolved["react"])
             log_det = self._log_det if self.resolved.switch is None else self._log_determinants()
             with deferred():  # an interrupt leaves the last plan in force, or the new one
-                self._plan_in_force, self._log_det, self._has_learnt = made, log_det, False
+                self.plan_in_force, self._log_det, self._has_learnt = made, log_det, False
                 self.plans += 1
-        return self._plan_in_force
+        return self.plan_in_force
 
     def plan_without_exploration(self, optimism: float | None = None) -> ActingPlan:
         """A plan without the bonus on values, and with another `optimism` about costs if given.
