@@ -230,7 +230,7 @@ TASKS = {
     "oil": Task(
         make=Oil, unit="crashes", low=(0.0, 4.0, 0.0, -2.0), high=(20.0, 26.0, 1.0, 2.0),
         features={"size": 50, "lengthscale": 0.7},
-        ours={"shared": {"horizon": 40}, "lsvi-ahead": LITTLE_OPTIMISM, "lsvi-ae": {}, "lsvi": {}},
+        ours={"shared": {"horizon": 40}, "lsvi-ahead": {**LITTLE_OPTIMISM, "beta": 1.0}, "lsvi-ae": {}, "lsvi": {}},
         rivals={"DQN": NORMALISED_DQN, "PPO": LONG_BATCHES}, needs=("uppaal_gym",),
     ),
     "highway": Task(
