@@ -42,6 +42,7 @@ import numpy as np
 
 EVALUATED = 20  # episodes of the final policy
 LAST = 0.7  # the share of steps after which returns are averaged
+EXPLORED = 0.85  # the share of steps after which our agents act as their policy will; DQN's exploration ends earlier
 PRICES = (0.1, 1.0, 10.0, 100.0)
 RIVAL_PRICES = (1.0, 10.0, 100.0)
 ANGLE, TRACK = np.radians(8), 2.0
@@ -339,7 +340,7 @@ def learn_ours(job: Job, recorder: Recorder) -> Chosen:
         seed=job.seed,
     )
     while len(recorder.harm) < job.steps:
-        learner.play(1)
+        learner.play(1, explore=len(recorder.harm) < EXPLORED * job.steps)
     policy = learner.policy()
     return lambda x, step: int(policy(x, learner.resolved.plan_step(step) + 1))
 

@@ -62,3 +62,19 @@ def test_a_policy_takes_the_harm_ahead_as_estimated_and_a_cautious_one_its_upper
     mean, cautious = (harm_ahead(plan, everywhere, 8) for plan in plans[0.5])
     assert (cautious >= mean).all()
     assert cautious.sum() > mean.sum()
+
+
+def test_the_last_episodes_may_be_played_as_the_policy_plays():
+    learner = trained(16)
+    learner.play(3)
+    policy, seen = learner.policy(), []
+    stage_step = learner.stage.env.step
+    learner.stage.env.step = lambda action: seen.append((learner.stage.env.x, action)) or stage_step(action)
+    learner.play(1, explore=False)
+    assert len(seen) == 32
+    assert learner.number == 5
+    for t, (x, action) in enumerate(seen):  # among the best; ties are broken at random
+        scores = policy.plan.scores(max(t - 16, 0), np.array([x]))[:, 0]
+        assert scores[action] >= scores.max() - 1e-9
+    with pytest.raises(es.EverystepError, match="without_exploration is 3, and episodes 3"):
+        es.train(Delayed(), "lsvi-ahead", horizon=8, episodes=3, without_exploration=3)

@@ -19,6 +19,7 @@ import numpy as np
 
 from everystep import files
 from everystep.agents.registry import Recipe, recipe
+from everystep.environments.acting import ActingPlan
 from everystep.environments.batch import Batch, BatchBuilder
 from everystep.environments.constraints import Constraint
 from everystep.environments.fit import CostFit
@@ -117,11 +118,15 @@ def train(
     agent: str | Recipe = "lsvi-ae",
     *,
     episodes: int = 100,
+    without_exploration: int = 0,
     warm_start: Batch | None = None,
     progress: Callable[[int], None] | None = None,
     **options: Any,
 ) -> Trained:
     """Learn for `episodes` episodes. `options` are arguments of `Learner`, `warm_start` is logged data to start from.
+
+    The last `without_exploration` of the episodes are played as the policy that is returned plays, so that it was tried
+    before it is used, and what goes wrong is learnt.
 
     `progress(n)` is called whenever n more episodes are done. If the environment or the constraint function fails, a
     `BrokenError` is raised whose `result` holds everything until then. Ctrl-C ends training with the result so far; a
@@ -135,7 +140,7 @@ def train(
     learner = Learner(env, agent, **options)
     if warm_start is not None:
         learner.learn(warm_start)
-    return learner.train(episodes, progress)
+    return learner.train(episodes, progress, without_exploration)
 
 
 class Learner:
@@ -211,19 +216,32 @@ class Learner:
             encoder.encode(np.concatenate([flat.observations, flat.next_observations]))
         agent.learn(flat)
 
-    def train(self, episodes: int, progress: Callable[[int], None] | None = None) -> Trained:
-        """Play `episodes` more episodes, and return the result of all of them; also if Ctrl-C ends them early."""
+    def train(
+        self, episodes: int, progress: Callable[[int], None] | None = None, without_exploration: int = 0
+    ) -> Trained:
+        """Play `episodes` more episodes, and return the result of all of them; also if Ctrl-C ends them early.
+
+        The last `without_exploration` of them are played as the policy that is returned plays.
+        """
+        last = whole_number("without_exploration", without_exploration, 0)
+        if last >= (episodes := whole_number("episodes", episodes)):
+            raise EverystepError(
+                f"without_exploration is {last}, and episodes {episodes}; explore in at least one: give less."
+            )
         try:
-            self.play(episodes, progress)
+            self.play(episodes - last, progress)
+            if last:
+                self.play(last, progress, explore=False)
         except KeyboardInterrupt:
             if self.agent is None:  # there is nothing to return
                 raise
         return self.result()
 
-    def play(self, episodes: int, progress: Callable[[int], None] | None = None) -> None:
+    def play(self, episodes: int, progress: Callable[[int], None] | None = None, explore: bool = True) -> None:
         """Play `episodes` more episodes; with copies, until the last round is full.
 
-        On Ctrl-C every step that was played is learnt, and KeyboardInterrupt is raised.
+        Without `explore` it acts as `policy()` would, and goes on learning. On Ctrl-C every step that was played is
+        learnt, and KeyboardInterrupt is raised.
         """
         first, last = self.number, self.number + whole_number("episodes", episodes)
         if progress is not None:
@@ -231,7 +249,7 @@ class Learner:
         waiting: list[BatchBuilder] = []  # played, but not learnt
         try:
             while (number := self.number) < last:
-                self._play_and_learn(waiting)
+                self._play_and_learn(waiting, explore)
                 if progress is not None:
                     progress(self.number - number)
         except KeyboardInterrupt:
@@ -240,12 +258,12 @@ class Learner:
             self._interrupts.append(interrupt_remark(self.number - first, last - first, unfinished))
             raise
 
-    def _play_and_learn(self, waiting: list[BatchBuilder]) -> None:
+    def _play_and_learn(self, waiting: list[BatchBuilder], explore: bool) -> None:
         """An episode in every copy. An interrupt leaves in `waiting` what was not learnt."""
         number, failure = self.number, None
         waiting[:] = [BatchBuilder() for _ in range(self.stage.copies)]
         try:
-            self._play_round(list(waiting))
+            self._play_round(list(waiting), explore)
         except StepError as error:
             failure = error
         except EverystepError as error:
@@ -359,16 +377,16 @@ class Learner:
             )
         return self.agent
 
-    def _play_round(self, builders: list[BatchBuilder]) -> None:
+    def _play_round(self, builders: list[BatchBuilder], explore: bool) -> None:
         """An episode in every copy. The very first action is random: the number of constraints is not known yet."""
-        plan = None if self.agent is None else self.agent.plan()
+        plan = None if self.agent is None else self._plan(explore)
         reacts = self.agent is not None and self.resolved["react"]
         plan_step = self.resolved.plan_step
 
         def choose(t: int, observations: list[Any], x: np.ndarray) -> np.ndarray:
             nonlocal plan
             if plan is None and self.agent is not None:
-                plan = self.agent.plan()
+                plan = self._plan(explore)
             if plan is None:
                 return self._rng.integers(0, self.stage.actions, len(x))
             return plan.choose(plan_step(t), x, self._rng)
@@ -380,6 +398,10 @@ class Learner:
                 plan = plan.with_cost(plan_step(t), observation[None], a, cost)
 
         play(self.stage, builders, choose, length=self.length, episode=self.number, on_cost=on_cost)
+
+    def _plan(self, explore: bool) -> ActingPlan:
+        assert self.agent is not None
+        return self.agent.plan() if explore else self.agent.plan_without_exploration()
 
     def _flat(self, batch: Batch) -> Batch:
         """Logged data with observations in rows, as the environment's own episodes have them."""
