@@ -42,7 +42,6 @@ import numpy as np
 
 EVALUATED = 20  # episodes of the final policy
 LAST = 0.7  # the share of steps after which returns are averaged
-EXPLORED = 0.85  # the share of steps after which our agents act as their policy will; DQN's exploration ends earlier
 PRICES = (0.1, 1.0, 10.0, 100.0)
 RIVAL_PRICES = (1.0, 10.0, 100.0)
 ANGLE, TRACK = np.radians(8), 2.0
@@ -174,7 +173,8 @@ class Task:
 
     low, high   bounds of observations; None: those of the space
     features    arguments of `everystep.features.fourier`; its frequencies are drawn by the seed of the run
-    ours        settings by agent: "horizon", and those of the agent itself; "shared" holds for all of them
+    ours        settings by agent: "horizon", "explored", the share of steps after which it acts as its policy will, and
+                those of the agent itself; "shared" holds for all of them
     rivals      settings of stable-baselines3, by algorithm; "normalise" scales rewards by a running deviation
     """
 
@@ -205,7 +205,9 @@ PPO = {
 
 NORMALISED_DQN = {**DQN, "normalise": True}
 LONG_BATCHES = {**PPO, "n_steps": 256, "batch_size": 256, "n_epochs": 20, "gae_lambda": 0.8}
-LITTLE_OPTIMISM = {"beta": 0.1, "beta_harm": 0.1, "beta_cost": 0.0, "lam_cost": 0.01, "floor": 100, "tolerance": 0.01}
+LITTLE_OPTIMISM = {
+    "beta": 0.1, "beta_harm": 0.1, "beta_cost": 0.0, "lam_cost": 0.01, "floor": 100, "tolerance": 0.01, "explored": 0.85,
+}  # fmt: skip
 
 TASKS = {
     "cartpole": Task(
@@ -215,6 +217,7 @@ TASKS = {
             "shared": {"horizon": 60, "lam": 0.001},
             "lsvi-ahead": {
                 "beta": 1.0, "beta_harm": 0.01, "beta_cost": 0.0, "lam_cost": 0.001, "floor": "k", "tolerance": 0.01,
+                "explored": 0.85,
             },
             "lsvi-ae": {}, "lsvi": {},
         },
@@ -329,7 +332,7 @@ def learn_ours(job: Job, recorder: Recorder) -> Chosen:
     task, settings = TASKS[job.task], dict(job.settings)
     low, high = (each.tolist() for each in task.bounds(recorder))
     spec = es.features.fourier(**{"seed": job.seed, "low": low, "high": high, **settings.pop("features")})
-    price, horizon = job.price or 0.0, settings.pop("horizon")
+    price, horizon, explored = job.price or 0.0, settings.pop("horizon"), settings.pop("explored", 1.0)
     learner = es.Learner(
         recorder,
         getattr(es.agents, job.learner.replace("-", "_"))(**settings),
@@ -340,7 +343,7 @@ def learn_ours(job: Job, recorder: Recorder) -> Chosen:
         seed=job.seed,
     )
     while len(recorder.harm) < job.steps:
-        learner.play(1, explore=len(recorder.harm) < EXPLORED * job.steps)
+        learner.play(1, explore=len(recorder.harm) < explored * job.steps)
     policy = learner.policy()
     return lambda x, step: int(policy(x, learner.resolved.plan_step(step) + 1))
 
