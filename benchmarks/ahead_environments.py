@@ -206,7 +206,8 @@ PPO = {
 NORMALISED_DQN = {**DQN, "normalise": True}
 LONG_BATCHES = {**PPO, "n_steps": 256, "batch_size": 256, "n_epochs": 20, "gae_lambda": 0.8}
 LITTLE_OPTIMISM = {
-    "beta": 0.1, "beta_harm": 0.1, "beta_cost": 0.0, "lam_cost": 0.01, "floor": 100, "tolerance": 0.01, "explored": 0.85,
+    "beta": 0.1, "beta_harm": 0.1, "beta_cost": 0.0, "lam_cost": 0.01, "floor": 100, "tolerance": 0.01,
+    "explored": 0.85,
 }  # fmt: skip
 
 TASKS = {
