@@ -29,12 +29,15 @@ def example():
 
 def library_draws(example, problem):
     """The draws of the library's run with this seed, episode by episode, in the form that the example takes."""
-    drawn = jax.jit(lambda k: loop.draws(problem.world, problem.sizes, jnp.uint32(SEED), k))
+
+    @jax.jit
+    def drawn(k):
+        draw = loop.draws(problem.world, problem.sizes, jnp.uint32(SEED), k)
+        return draw.transition, priorities(ties(draw.tie_word, problem.horizon, problem.states), problem.actions)
+
     for k in range(1, EPISODES + 1):
-        draw = drawn(jnp.int32(k))
-        words = ties(draw.tie_word, problem.horizon, problem.states)
-        priority = np.moveaxis(np.asarray(priorities(words, problem.actions)), 0, -1).astype(np.int64)
-        yield example.Draws(np.asarray(draw.transition), priority)
+        transition, priority = map(np.asarray, drawn(jnp.int32(k)))
+        yield example.Draws(transition, np.moveaxis(priority, 0, -1).astype(np.int64))
 
 
 @pytest.mark.quick
