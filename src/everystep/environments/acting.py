@@ -112,12 +112,16 @@ class ActingPlan:
             actions = [self.look_up(h, each) for each in observations]
             if None not in actions:
                 return np.array(actions)
-        scores = self.scores(h, observations)
-        top = scores.max(0)
-        tied = scores >= top - TIE * np.maximum(np.abs(top), 1)
+        tied = self.best(h, observations)
         if (tied.sum(0) == 1).all():
             return tied.argmax(0)
         return np.where(tied, rng.random(tied.shape), -1).argmax(0)
+
+    def best(self, h: int, observations: np.ndarray) -> np.ndarray:
+        """(A, n): which actions have the highest score, up to rounding."""
+        scores = self.scores(h, observations)
+        top = scores.max(0)
+        return scores >= top - TIE * np.maximum(np.abs(top), 1)
 
     def labels(self, h: int, observations: np.ndarray) -> np.ndarray:
         """(n, A): 1 for actions certified safe by the cost intervals, -1 for certified unsafe, 0 for unknown.

@@ -27,6 +27,7 @@ from everystep.environments.interrupts import deferred, interrupt_remark
 from everystep.environments.look_ahead import horizon_remark
 from everystep.environments.policy import Policy
 from everystep.environments.resolve import EnvironmentInfo, ResolvedForTraining
+from everystep.environments.reward_outliers import outlier_remark
 from everystep.environments.rollout import Stage, StepError, play
 from everystep.environments.stored_agent import StoredAgent
 from everystep.errors import (
@@ -336,6 +337,8 @@ class Learner:
             found.append(
                 f"rewards from {least:g} to {most:g} were observed, outside that range: the cap may clip values"
             )
+        if resolved.environment.reward_range is None and (about_outlier := outlier_remark(self.agent.rewards)):
+            found.append(about_outlier)
         if self.length > self.horizon:
             found.append(f"plans look {self.horizon} steps ahead in episodes of up to {self.length}")
         found += [*resolved.value.remarks, *(resolved.cost.remarks if resolved.has_costs else ()), *self._interrupts]

@@ -2,6 +2,7 @@
 
     policy = result.policy                 action = policy(obs)                labels = policy.certify(obs)
     policy.save("out/mine")                policy = everystep.Policy.load("out/mine")
+    actions = policy.batch(observations)
 
 Nothing is pickled. A custom feature function is not saved; pass it again when loading.
 """
@@ -25,6 +26,7 @@ from everystep.features.spaces import flatten
 from everystep.lsvi.choices.basic import Greedy, Penalised, Reacting
 from everystep.lsvi.protocols import ScoringChoice
 
+ROWS = 1000  # observations that are encoded together
 FORMAT = 4  # 3 had no harm ahead, 2 no checksums
 
 
@@ -41,8 +43,27 @@ class Policy:
 
     def __call__(self, observation: Any, step: int = 1) -> int:
         """The action for one observation. `step` counts from 1; later steps look fewer steps ahead."""
-        rng = np.random.default_rng(0)
-        return int(self.plan.choose(self._h(step), self._row(observation), rng)[0]) + self.spec["first_action"]
+        return int(self._actions(self._h(step), self._row(observation))[0])
+
+    def batch(self, observations: Any, step: int = 1) -> np.ndarray:
+        """The action for each of several observations, (n,): a sequence of them, or an array of shape (n, ...)."""
+        h = self._h(step)
+        try:
+            rows = [flatten(each) for each in observations]
+        except TypeError:
+            raise EverystepError(
+                f"observations are {shown(observations)}; give a sequence, or an array with one in each row."
+            ) from None
+        if len({row.shape for row in rows}) > 1:
+            raise EverystepError("the observations have different shapes; give those of one environment.")
+        pieces = [self._actions(h, np.stack(rows[i : i + ROWS])) for i in range(0, len(rows), ROWS)]
+        return np.concatenate([np.empty(0, np.int64), *pieces])
+
+    def _actions(self, h: int, x: np.ndarray) -> np.ndarray:
+        """The actions (n,); ties are broken by one random order of the actions, the same for every observation."""
+        tied = self.plan.best(h, x)
+        priority = np.random.default_rng(0).random((len(tied), 1))
+        return np.where(tied, priority, -1).argmax(0) + self.spec["first_action"]
 
     def certify(self, observation: Any, step: int = 1) -> np.ndarray:
         """1 (safe), -1 (unsafe) or 0 (unknown) for each action, by the cost intervals. See `confidence`."""

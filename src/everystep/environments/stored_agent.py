@@ -144,6 +144,7 @@ class StoredAgent:
         self.plans = 0
         self.episode = 1  # the number of the coming one, k
         self.rewards_seen = (math.inf, -math.inf)  # the lowest and the highest
+        self._rewards: list[np.ndarray] = []
         self._capacity = max(CAPACITY, 2 ** math.ceil(math.log2(4 * resolved.length)))
         parts = StoredParts(resolved, constraints)
         with jax.enable_x64(True):
@@ -242,6 +243,7 @@ class StoredAgent:
 
     def _update_reward_scale(self, rewards: np.ndarray) -> None:
         """Widen the range of observed rewards, and the scale of the value model with it."""
+        self._rewards.append(rewards)
         least, most = self.rewards_seen
         before, self.rewards_seen = self.reward_scale, (min(least, rewards.min()), max(most, rewards.max()))
         if self.reward_scale != before:
@@ -249,6 +251,11 @@ class StoredAgent:
             with jax.enable_x64(True):
                 values = self.state.values._replace(low=jnp.asarray(low, float), high=jnp.asarray(high, float))
             self.state = self.state._replace(values=values)
+
+    @property
+    def rewards(self) -> np.ndarray:
+        """All rewards that were learnt."""
+        return np.concatenate([np.empty(0), *self._rewards])
 
     @property
     def reward_scale(self) -> tuple[float, float]:
