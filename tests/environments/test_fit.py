@@ -140,3 +140,17 @@ def test_the_share_of_steps_without_an_action_believed_safe(agent, said):
     remark = "at 25% of the steps in the second half no action was believed to keep g <= 0, for example at 3: "
     assert (remark in str(result)) is said
     assert ("no action was believed" in str(result)) is said
+
+
+def test_a_step_is_a_surprise_if_no_violated_constraint_was_expected():
+    """g_2 is always violated and soon expected, so that only the steps without it count; here there are none."""
+    both = lambda second: lambda obs, action, obs_next, info: [info["constraint"], second]
+    texts = [str(es.train(Chance(), constraint=both(g), horizon=LENGTH, episodes=EPISODES)) for g in (-1.0, 1.0)]
+    assert "were believed safe" in texts[0]
+    assert "were believed safe" not in texts[1]
+
+
+def test_copies_are_counted_like_episodes():
+    envs = gymnasium.vector.SyncVectorEnv([Trap, Trap])
+    result = es.train(envs, horizon=LENGTH, episodes=EPISODES)
+    assert "at 25% of the steps in the second half no action was believed to keep g <= 0" in str(result)
