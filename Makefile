@@ -12,9 +12,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 TYPESCRIPT := 7.0.2
-# Tests wait for child processes, disks and a browser a quarter of the time: three workers for two cores. Each takes one
+# Tests wait for child processes, disks and a browser a quarter of the time: four workers for two cores. Each takes one
 # file after another, in the order of tests/conftest.py.
-WORKERS ?= 3
+WORKERS ?= 4
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # Parts of packages that are not compiled in advance: nothing here imports them, or little of them.
@@ -47,11 +47,13 @@ browser:
 	    apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null; } || \
 	    echo "NO BROWSER: chromium is not here and cannot be installed (that takes root and apt-get); its tests will be skipped"
 
-# Types are checked beside the tests, which leave a core idle now and then; what mypy says is printed after them.
-test: .venv/installed browser lint
-	@said=$$(mktemp) && { $(BIN)/mypy >"$$said" 2>&1 & checking=$$!; $(PYTEST); tests=$$?; wait $$checking; types=$$?; \
-	    echo "types:"; cat "$$said"; rm -f "$$said"; test $$types = 0 || echo "FAILED: the types above"; \
-	    test $$tests = 0 || echo "FAILED: the tests above"; test $$tests = 0 && test $$types = 0; }
+# Style and types are checked beside the tests, which leave a core idle now and then; what they say is printed after them.
+test: .venv/installed browser
+	@said=$$(mktemp) && { $(MAKE) --no-print-directory lint types >"$$said" 2>&1 & checking=$$!; \
+	    $(PYTEST); tests=$$?; wait $$checking; checks=$$?; \
+	    echo "style and types:"; cat "$$said"; rm -f "$$said"; \
+	    test $$checks = 0 || echo "FAILED: the style or the types above"; \
+	    test $$tests = 0 || echo "FAILED: the tests above"; test $$tests = 0 && test $$checks = 0; }
 
 quick: .venv/installed
 	$(MAKE) -j 2 lint types

@@ -52,14 +52,14 @@ def test_a_policy_takes_the_harm_ahead_as_estimated_and_a_cautious_one_its_upper
     batch = es.logged.from_env(gymnasium.wrappers.TimeLimit(Delayed(), 32), None, episodes=2, seed=0)
     plans = {}
     for beta in (0.0, 0.5):
-        learner = es.Learner(Delayed(), es.agents.lsvi_ahead(beta_harm=beta), horizon=8, length=32, seed=0)
+        learner = es.Learner(Delayed(), es.agents.lsvi_ahead(beta_harm=beta), horizon=16, length=32, seed=0)
         learner.learn(batch)
         plans[beta] = learner.policy().plan, learner.policy(optimism=-1).plan
     everywhere = np.arange(DELAY + 1)
     plain, optimistic = (plans[beta][0] for beta in (0.0, 0.5))
     np.testing.assert_allclose(optimistic.scores(0, everywhere), plain.scores(0, everywhere), rtol=1e-12)
     assert (optimistic.bounds(0, everywhere)[1] >= plain.bounds(0, everywhere)[1]).all()  # certificates keep the width
-    mean, cautious = (harm_ahead(plan, everywhere, 8) for plan in plans[0.5])
+    mean, cautious = (harm_ahead(plan, everywhere, 16) for plan in plans[0.5])
     assert (cautious >= mean).all()
     assert cautious.sum() > mean.sum()
 

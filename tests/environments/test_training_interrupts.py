@@ -180,7 +180,7 @@ def test_a_signal_to_the_process_ends_training_with_its_result():
         import signal, sys
         signal.signal(signal.SIGINT, signal.default_int_handler)
         sys.path.insert(0, {os.path.dirname(__file__)!r})
-        from test_interrupts import Walk, learner
+        from test_training_interrupts import Walk, learner
         def tell(step):
             if step == 9:
                 print("two episodes done", flush=True)
