@@ -12,9 +12,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 TYPESCRIPT := 7.0.2
-# Tests wait for child processes, disks and a browser a quarter of the time: four workers for two cores. Each takes one
+# Tests wait for child processes, disks and a browser a quarter of the time: three workers for two cores. Each takes one
 # file after another, in the order of tests/conftest.py.
-WORKERS ?= 4
+WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # Parts of packages that are not compiled in advance: nothing here imports them, or little of them.

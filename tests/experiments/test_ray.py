@@ -495,9 +495,9 @@ def test_a_killed_driver_keeps_what_is_finished(nodes, prepared, whole, tmp_path
     driver.send_signal(signal.SIGKILL)
     said = driver.communicate()[1]
     assert driver.returncode == -signal.SIGKILL, said
-    finished = []
-    runner.resume(out, lambda step: finished.append(step.seeds_ended * step.earlier))
-    assert 0 < sum(finished) < len(BETAS) * SEEDS
+    kept = []  # episodes; on a slow machine the first checkpoint holds a part of a seed
+    runner.resume(out, lambda step: kept.append(step.episodes * step.earlier))
+    assert 0 < sum(kept) < len(BETAS) * SEEDS * EPISODES
     files = contents(out)
     assert {name: files[name] for name in files if "figures" not in name} == whole
 
