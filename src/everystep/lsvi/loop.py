@@ -296,12 +296,13 @@ def scan(
     episodes = carry.agent.k + jnp.arange(capacity, dtype=jnp.int32)
     drawn = jax.vmap(lambda k: draws(job.world, job.sizes, seed, k))(episodes)
     row = lambda i: jax.tree.map(lambda x: x[i], drawn)
-    shape = jax.eval_shape(lambda: run_episode(job, carry, row(0))[1])
+    episode = jax.jit(partial(run_episode, job), inline=True)  # traced once: for the shapes, and for the loop
+    shape = jax.eval_shape(lambda: episode(carry, row(0))[1])
     book = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), shape)
 
     def body(i, loop):
         carry, book = loop
-        carry, metrics = run_episode(job, carry, row(i))
+        carry, metrics = episode(carry, row(i))
         return carry, jax.tree.map(lambda rows, new: rows.at[i].set(new), book, metrics)
 
     return lax.fori_loop(0, count, body, (carry, book))

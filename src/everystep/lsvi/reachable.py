@@ -323,13 +323,14 @@ def scan(
     started = carry_in_order(carry, reach.states)
     fitted = algorithm.fit_models(inside.agent, started.agent)
     one_draw = jax.tree.map(lambda x: x[0], drawn)
-    shape = jax.eval_shape(lambda: _episode(inside, started, fitted, one_draw, actions[0])[-1])
+    episode = jax.jit(partial(_episode, inside), inline=True)  # traced once: for the shapes, and for the loop
+    shape = jax.eval_shape(lambda: episode(started, fitted, one_draw, actions[0])[-1])
     book = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), shape)
 
     def one(i: Array, loop_state: tuple[Any, ...]) -> tuple[Any, ...]:
         carry, fitted, book, actions = loop_state
         draw: Draws = jax.tree.map(lambda x: x[i], drawn)
-        carry, fitted, mine, metrics = _episode(inside, carry, fitted, draw, actions[i % block])
+        carry, fitted, mine, metrics = episode(carry, fitted, draw, actions[i % block])
         book = jax.tree.map(lambda rows, new: rows.at[i].set(new), book, metrics)
         return carry, fitted, book, lax.dynamic_update_index_in_dim(actions, mine, i % block, 0)
 
