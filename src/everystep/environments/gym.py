@@ -118,6 +118,14 @@ class CMDPEnv(gymnasium.Env[Any, Any]):
             self.render()
         return x, reward, False, now.h + 1 >= H, _info(outcome.cost, outcome.g)
 
+    def checkpoint_state(self) -> int:
+        """What is kept from one episode to the next besides `np_random`: their number, for a sequence of starts."""
+        return self._episode
+
+    def restore_state(self, state: int) -> None:
+        """The inverse of `checkpoint_state`, between two episodes."""
+        self._episode = state
+
     def render(self) -> Any:
         """Text for `ansi`, an image (height, width, 3) for `rgb_array`; `human` draws a window at every step."""
         if self._now is None:

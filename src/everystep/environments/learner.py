@@ -38,6 +38,7 @@ from everystep.errors import (
     quoted,
     real_number,
     seed_number,
+    true_or_false,
     unknown,
     whole_number,
 )
@@ -83,17 +84,21 @@ class Trained:
 
         A file that another program wrote or changed is replaced only with `force`.
         """
+        target = path_from("out", out)
+        with run_folder.folder(target, self.spec, force) as folder:
+            self.fill(folder)
+        return target
+
+    def fill(self, folder: Path) -> None:
+        """Write the files of a run folder into a folder that is being filled."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        target = path_from("out", out)
-        with run_folder.folder(target, self.spec, force) as folder:
-            with (folder / "episodes.parquet").open("wb") as file:
-                pq.write_table(pa.table(dict(self.episodes)), file, compression="zstd")
-            if self.policy.can_be_saved:
-                self.policy.save(folder / "policy")
-            files.write_json(folder / "spec.json", self.spec)
-        return target
+        with (folder / "episodes.parquet").open("wb") as file:
+            pq.write_table(pa.table(dict(self.episodes)), file, compression="zstd")
+        if self.policy.can_be_saved:
+            self.policy.save(folder / "policy")
+        files.write_json(folder / "spec.json", self.spec)
 
     def __str__(self) -> str:
         n, total = len(self.episodes["return"]), self.episodes["violation"].sum()
@@ -122,6 +127,7 @@ def train(
     without_exploration: int = 0,
     warm_start: Batch | None = None,
     progress: Callable[[int], None] | None = None,
+    out: str | Path | None = None,
     **options: Any,
 ) -> Trained:
     """Learn for `episodes` episodes. `options` are arguments of `Learner`, `warm_start` is logged data to start from.
@@ -132,6 +138,9 @@ def train(
     `progress(n)` is called whenever n more episodes are done. If the environment or the constraint function fails, a
     `BrokenError` is raised whose `result` holds everything until then. Ctrl-C ends training with the result so far; a
     second Ctrl-C raises KeyboardInterrupt.
+
+    With `out` the training lives in a run folder, with checkpoints: the same call goes on where a killed process,
+    Ctrl-C or an error stopped, returns the result once it is finished, and trains on if `episodes` is larger.
     """
     known = list(inspect.signature(Learner).parameters)
     for name in options:
@@ -139,6 +148,11 @@ def train(
             remedy = f"Give settings to the agent, as in es.agents.lsvi_ae({name}=...)."
             raise unknown("argument of train called", name, known, remedy)
     learner = Learner(env, agent, **options)
+    if out is not None:
+        from everystep.environments import training_folder
+
+        schedule = training_folder.Schedule.of(episodes, without_exploration, learner.stage.copies)
+        return training_folder.train(learner, path_from("out", out), schedule, warm_start, progress)
     if warm_start is not None:
         learner.learn(warm_start)
     return learner.train(episodes, progress, without_exploration)
@@ -155,6 +169,7 @@ class Learner:
     length         the most steps of an episode; None: the environment's own limit, else the horizon
     reward_range   (low, high) of rewards, which are scaled to [0, 1] by it; None: of observed rewards, and 0
     envs           copies stepped together, if `env` is an id or has a spec: they share a plan
+    reseed         begin every episode with reset(seed=...), derived from `seed` and its number
     """
 
     def __init__(
@@ -170,11 +185,12 @@ class Learner:
         reward_range: tuple[float, float] | None = None,
         seed: int = 0,
         envs: int = 1,
+        reseed: bool = False,
     ) -> None:
         self.recipe = recipe(agent)
         self.seed = seed_number("seed", seed)
         env = _made(env, whole_number("envs", envs))
-        self.stage = Stage(env, constraint, self.seed)
+        self.stage = Stage(env, constraint, self.seed, reseed=true_or_false("reseed", reseed))
         self.name = _name(env)
         ahead = LOOK_AHEAD if horizon is None else whole_number("horizon", horizon)
         self.length = whole_number("length", length) if length is not None else _limit(env) or ahead
@@ -224,13 +240,9 @@ class Learner:
 
         The last `without_exploration` of them are played as the policy that is returned plays.
         """
-        last = whole_number("without_exploration", without_exploration, 0)
-        if last >= (episodes := whole_number("episodes", episodes)):
-            raise EverystepError(
-                f"without_exploration is {last}, and episodes {episodes}; explore in at least one: give less."
-            )
+        first, last = exploring_first(episodes, without_exploration)
         try:
-            self.play(episodes - last, progress)
+            self.play(first, progress)
             if last:
                 self.play(last, progress, explore=False)
         except KeyboardInterrupt:
@@ -314,6 +326,41 @@ class Learner:
         optimism = None if optimism is None else real_number("optimism", optimism, -1, 1)
         return Policy(self.agent.plan_without_exploration(optimism), self.spec)
 
+    # --- folders -----------------------------------------------------------------------------------------------------
+    def save(self, folder: str | Path, force: bool = False) -> Path:
+        """Write everything that decides how training goes on, whole or not at all; an existing learner is replaced.
+
+        A file that another program wrote or changed is replaced only with `force`.
+        """
+        from everystep.environments import checkpoint
+
+        target = path_from("folder of a learner", folder)
+        checkpoint.save(self, target, force)
+        return target
+
+    @classmethod
+    def load(
+        cls,
+        folder: str | Path,
+        env: Any,
+        agent: str | Recipe | None = None,
+        *,
+        constraint: Constraint | None = None,
+        features: Any = None,
+        cost_features: Any = None,
+    ) -> Learner:
+        """A saved learner, in the same environment. It goes on as if it had never stopped.
+
+        Functions are not saved: pass a constraint function, custom features, and an agent with a custom kernel again.
+        """
+        from everystep.environments import checkpoint
+
+        saved = checkpoint.SavedLearner(path_from("folder of a learner", folder))
+        copies = 1 if hasattr(env, "num_envs") else saved.content["identity"]["envs"]
+        learner = cls(env, envs=copies, **saved.arguments(agent, constraint, features, cost_features))
+        saved.restore(learner)
+        return learner
+
     # --- about the training ------------------------------------------------------------------------------------------
     @property
     def plans(self) -> int:
@@ -363,6 +410,7 @@ class Learner:
             "constraints": self.agent.constraints,
             "reward_range": list(self.agent.reward_scale),
             "seed": self.seed,
+            "reseed": self.stage.reseed,
             "first_action": self.stage.first_action,
             "confidence": resolved.confidence,
             "guarantee": resolved.guarantee,
@@ -449,6 +497,16 @@ class Learner:
         row = {"return": earned, "length": len(builder)} | columns | {"planned": planned}
         for name, value in row.items():
             self._columns.setdefault(name, []).append(value)
+
+
+def exploring_first(episodes: int, without_exploration: int) -> tuple[int, int]:
+    """The number of episodes with exploration, and of those without it that follow."""
+    last = whole_number("without_exploration", without_exploration, 0)
+    if last >= (episodes := whole_number("episodes", episodes)):
+        raise EverystepError(
+            f"without_exploration is {last}, and episodes {episodes}; explore in at least one: give less."
+        )
+    return episodes - last, last
 
 
 def _made(env: Any, copies: int) -> Any:

@@ -34,10 +34,16 @@ class Stage:
     """An environment, or n copies of it behind a vector environment, stepped together.
 
     `to_array` turns one observation into the array that is stored; it must copy, as environments reuse their arrays.
+    The environment is seeded once, before its first episode; with `reseed` before every episode, by its number.
     """
 
     def __init__(
-        self, env: Any, constraint: Constraint | None, seed: int, to_array: Callable[[Any], np.ndarray] = flatten
+        self,
+        env: Any,
+        constraint: Constraint | None,
+        seed: int,
+        to_array: Callable[[Any], np.ndarray] = flatten,
+        reseed: bool = False,
     ) -> None:
         self.env, self.constraint, self.to_array = env, constraint, to_array
         self.is_vector = hasattr(env, "num_envs")
@@ -61,12 +67,16 @@ class Stage:
                 "the vector environment never resets its copies; make it with autoreset_mode NEXT_STEP."
             )
         self._same_step = "same" in mode
-        self._seed: int | None = seed
+        self.seed, self.reseed = seed, reseed
+        self.begun = False  # whether the first episode was
         self._low, self._high = _reach(self.observation_space)
 
-    def reset(self) -> list[Any]:
+    def reset(self, episode: int) -> list[Any]:
         """The first observation of each copy."""
-        seed, self._seed = self._seed, None
+        seed = None if self.begun else self.seed
+        if self.reseed:
+            seed = int(np.random.SeedSequence([self.seed, episode]).generate_state(1)[0])
+        self.begun = True
         try:
             observations, _ = self.env.reset(seed=seed)
             return self._split(observations)
@@ -159,7 +169,7 @@ def play(
     keep = copy.deepcopy if stage.constraint is not None else lambda observations: observations
     t, over = 0, [False] * stage.copies
     try:
-        observations = stage.reset()
+        observations = stage.reset(episode)
         x = _stacked([stage.array_of(each) for each in observations])
         observations = keep(observations)
         while not all(over) and t != length:

@@ -10,8 +10,8 @@ Rare switching: with `switch` > 1 a plan stays in force until some det(Lambda_h)
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -113,16 +113,14 @@ class SlotTable:
             self._first_of_state[t].setdefault(state, len(known))
         return known.setdefault(key, len(known))
 
-    def look_up(self, actions: np.ndarray) -> Callable[[int, np.ndarray], int | None]:
-        """A function that returns the planned action (H, C) of a state with a slot now, and None for other states."""
-        used = [len(each) for each in self._slots]
+    def look_up(self, actions: np.ndarray) -> PlannedActions:
+        """The planned actions (H, C) of all states with a slot now."""
+        return PlannedActions(self, actions, [len(each) for each in self._slots])
 
-        def planned_action(h: int, observation: np.ndarray) -> int | None:
-            t = h if self.stepped else 0
-            slot = self._first_of_state[t].get(observation.tobytes(), used[t])
-            return int(actions[h, slot]) if slot < used[t] else None
-
-        return planned_action
+    def first_slot(self, h: int, observation: np.ndarray) -> tuple[int, int | None]:
+        """The step whose slots serve step h, and there the first slot of a state, whichever action led to it."""
+        t = h if self.stepped else 0
+        return t, self._first_of_state[t].get(observation.tobytes())
 
     @property
     def stepped(self) -> bool:
@@ -132,6 +130,19 @@ class SlotTable:
     @property
     def used(self) -> int:
         return max(map(len, self._slots))
+
+
+@dataclass(frozen=True)
+class PlannedActions:
+    """The planned action (H, C) of every state that had a slot when the plan was made, and None for other states."""
+
+    table: SlotTable
+    actions: np.ndarray
+    used: list[int]
+
+    def __call__(self, h: int, observation: np.ndarray) -> int | None:
+        t, slot = self.table.first_slot(h, observation)
+        return None if slot is None or slot >= self.used[t] else int(self.actions[h, slot])
 
 
 class StoredAgent:

@@ -102,7 +102,24 @@ def refuse_unfinished(folder: Path) -> None:
 
 
 def how_to_finish(folder: Path) -> str:
+    if _is_training(folder / WORK):
+        return f"'{folder}' holds an unfinished training; the same call of everystep.train with out= goes on."
     return f"'{folder}' holds an unfinished run; `everystep resume {folder}` finishes it."
+
+
+def refuse_training(folder: Path) -> None:
+    """Raise if a folder holds an unfinished training, which the commands for experiments neither read nor continue."""
+    if _is_training(folder / WORK):
+        raise NotAnExperimentError(how_to_finish(folder))
+
+
+def _is_training(where: Path) -> bool:
+    """Whether a spec.json is that of a training."""
+    try:
+        spec = files.read_json(where / "spec.json")
+    except (OSError, ValueError):
+        return False
+    return isinstance(spec, dict) and spec.get("kind") == TRAINING
 
 
 def read_spec(folder: Path) -> dict[str, Any]:

@@ -108,9 +108,11 @@ def resume(out: Path, on_chunk: OnChunk | None = None, cluster: Cluster | None =
 
 def check_unfinished(out: Path) -> None:
     """Raise if a folder holds no run to continue."""
+    run_folder.refuse_training(out)
     if not run_folder.is_unfinished(out):
         if (out / "spec.json").is_file():
             files.sweep(out)
+            run_folder.read_spec(out)
             raise EverystepError(f"'{out}' holds a run that is finished; there is nothing to resume.")
         raise EverystepError(f"'{out}' holds no run; `everystep run` begins one.")
 

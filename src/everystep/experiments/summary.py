@@ -23,6 +23,7 @@ SUMMED = ("value", "violation", "regret", "planned")
 
 def text(folder: Path) -> str:
     """The table of a run folder."""
+    run_folder.refuse_training(folder)
     if run_folder.is_unfinished(folder):
         try:
             return unfinished(folder)

@@ -1,0 +1,229 @@
+"""A training that lives in a run folder, `train(..., out=DIR)`: it may be killed at any moment, the same call goes on.
+
+    DIR/                       what Trained.save writes, when it is finished
+    DIR/learner/               the learner itself (see checkpoint.py), from which more episodes go on
+    DIR/.work/                 while it is not finished: spec.json, what was requested
+    DIR/.work/checkpoint-N/    a learner between two episodes; the last two are kept, because one may be damaged
+
+A checkpoint is a folder that appears whole. A killed process loses the episodes since the last one, at most ten seconds
+or twenty times what it takes to write one, and plays them again as they were (see env_state.py).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from everystep import files
+from everystep.environments import checkpoint
+from everystep.environments.batch import Batch
+from everystep.environments.checkpoint import SavedLearner
+from everystep.environments.interrupts import deferred
+from everystep.environments.learner import BrokenError, Learner, Trained, exploring_first
+from everystep.errors import EverystepError, check_type
+from everystep.experiments import run_folder
+from everystep.experiments.run_folder import TRAINING, WORK
+
+EVERY = 10.0  # seconds between checkpoints, at least
+COST = 20  # and at least this many times the time it takes to write one
+KEPT = 2
+LEARNER = "learner"
+REMEDY = "give the same, or choose another folder"
+
+
+class Schedule(NamedTuple):
+    """The numbers of episodes after which exploration, and training, is over; with copies, of full rounds."""
+
+    exploring: int
+    total: int
+
+    @classmethod
+    def of(cls, episodes: int, without_exploration: int, copies: int) -> Schedule:
+        first, last = exploring_first(episodes, without_exploration)
+        full = lambda n: -(-n // copies) * copies
+        return cls(full(first), full(first) + full(last))
+
+
+def train(
+    learner: Learner,
+    out: Path,
+    schedule: Schedule,
+    warm_start: Batch | None,
+    progress: Callable[[int], None] | None,
+) -> Trained:
+    """Train in a folder until the schedule is done, from wherever an earlier call stopped."""
+    checkpoint.refuse_regressors(learner)
+    if warm_start is not None:
+        check_type("warm_start", warm_start, Batch, "logged data")
+    request = {**checkpoint.identity(learner), "warm_start": _digest(warm_start)}
+    with _in_sentences(out):
+        files.make_folder(out)
+    with files.held(out, out / WORK / "pid"):
+        with _in_sentences(out):
+            found = _inspect(out, request)
+            if found is not None:
+                _restore(learner, out, found)
+            if (more := learner.number - 1 - schedule.total) >= 0 and not run_folder.is_unfinished(out):
+                files.sweep(out)
+                return _with_remark(
+                    learner.result(), f"out '{out}' holds {more} episodes more than asked for" if more else None
+                )
+            keeper = _Keeper(learner, out, request)
+            keeper.begin()
+        if found is None and warm_start is not None:
+            learner.learn(warm_start)
+        return _go_on(learner, keeper, schedule, progress)
+
+
+@contextmanager
+def _in_sentences(out: Path) -> Iterator[None]:
+    """An error of the operating system becomes a sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise files.cannot_write(out, error) from None
+
+
+def _with_remark(result: Trained, remark: str | None) -> Trained:
+    return result if remark is None else replace(result, remarks=(*result.remarks, remark))
+
+
+def _go_on(learner: Learner, keeper: _Keeper, schedule: Schedule, progress: Callable[[int], None] | None) -> Trained:
+    """Play what is left of the schedule, with checkpoints, and write the finished folder."""
+    if progress is not None:
+        check_type("progress", progress, Callable, "a function of the number of episodes")  # type: ignore[arg-type]
+
+    def after_round(played: int) -> None:
+        keeper.commit_if_due()
+        if progress is not None:
+            progress(played)
+
+    try:
+        for until, explore in ((schedule.exploring, True), (schedule.total, False)):
+            if (left := until - (learner.number - 1)) > 0:
+                learner.play(left, after_round, explore)
+    except KeyboardInterrupt:
+        if learner.agent is None:  # there is nothing to return
+            raise
+        keeper.commit()
+        return _with_remark(learner.result(), f"the same call with out='{keeper.out}' goes on")
+    except BrokenError:
+        if learner.agent is not None:
+            keeper.commit()
+        raise
+    result = learner.result()
+    with _in_sentences(keeper.out):
+        keeper.finish(result)
+    return result
+
+
+def _inspect(out: Path, request: dict[str, Any]) -> list[Path] | None:
+    """The saved learners of this training, the newest first; None if it has to begin. Refuse anything else."""
+    files.check_writable(out)
+    files.check_places(files.real(out), [*run_folder.OUTPUTS, f"{LEARNER}/{checkpoint.NAME}"])
+    work = out / WORK
+    finished, begun = ((each / "spec.json").is_file() for each in (out, work))
+    others = [each for each in out.iterdir() if not each.name.endswith((files.PARTIAL, files.RECORD, WORK))]
+    if others and not (finished or begun):
+        raise EverystepError(f"out '{out}' holds other files; choose an empty or a new folder.")
+    if not (begun or finished):
+        return None
+    before = run_folder.read_json((work if begun else out) / "spec.json")
+    if before.get("kind") != TRAINING:
+        raise EverystepError(f"out '{out}' holds a run of an experiment; choose another folder.")
+    if not isinstance(before.get("request"), dict) or (finished and not (out / LEARNER).is_dir()):
+        raise EverystepError(
+            f"out '{out}' holds the result of a training without its learner, as Trained.save writes it; choose "
+            "another folder."
+        )
+    checkpoint.check_same(out, before["request"], request, REMEDY)
+    saved = sorted(work.glob("checkpoint-*"), reverse=True) + ([out / LEARNER] if finished else [])
+    return saved or None
+
+
+def _restore(learner: Learner, out: Path, saved: list[Path]) -> None:
+    """Restore the newest learner that is not damaged; a note names those that are."""
+    for folder in saved:
+        try:
+            found = SavedLearner(folder)
+        except EverystepError as error:
+            if folder == saved[-1]:
+                remove = f"'{out / WORK}'" if folder.parent.name == WORK else f"'{out}'"
+                raise EverystepError(f"{str(error).rstrip('.')}; remove {remove} to start again.") from None
+            print(f"note: {error} The one before it is used.", file=sys.stderr)
+        else:
+            found.restore(learner, REMEDY)
+            return
+
+
+class _Keeper:
+    """Writes the checkpoints of a training, and its finished folder."""
+
+    def __init__(self, learner: Learner, out: Path, request: dict[str, Any]) -> None:
+        self._learner, self.out, self._work, self._request = learner, out, out / WORK, request
+        self._last, self._interval = time.monotonic(), EVERY
+
+    def begin(self) -> None:
+        """Put .work in place, if it is not there."""
+        files.sweep(self.out)
+        if not (self._work / "spec.json").is_file():
+            with files.filling(self._work) as work:
+                run_folder.write_json(work / "spec.json", {"kind": TRAINING, "request": self._request})
+        files.sweep(self._work)
+        files.sign(self._work / "pid")
+
+    def commit_if_due(self) -> None:
+        if time.monotonic() - self._last >= self._interval:
+            self.commit()
+
+    def commit(self) -> None:
+        """Write a checkpoint. If the disk does not take it, training stops, and what was learnt is in the error."""
+        began = time.monotonic()
+        try:
+            with deferred():
+                numbers = _numbers(self._work)
+                with files.filling(self._work / f"checkpoint-{max(numbers, default=0) + 1:06}") as partial:
+                    checkpoint.write(self._learner, partial)
+                for number in sorted(numbers)[: len(numbers) + 1 - KEPT]:
+                    files.remove_folder(self._work / f"checkpoint-{number:06}")
+        except OSError as error:
+            sentence = f"{str(files.cannot_write(self.out, error)).rstrip('.')}; the result so far is kept in memory."
+            raise BrokenError(sentence, self._learner.result()) from None
+        self._last = time.monotonic()
+        self._interval = max(EVERY, COST * (self._last - began))
+
+    def finish(self, result: Trained) -> None:
+        """Write the finished files in .work and move them to their place, spec.json last; then remove .work."""
+        finished = self._work / "finished"
+        shutil.rmtree(finished, ignore_errors=True)
+        (finished / LEARNER).mkdir(parents=True)
+        replace(result, spec={**result.spec, "request": self._request}).fill(finished)
+        checkpoint.write(self._learner, finished / LEARNER)
+        files.move_files(finished, self.out, last="spec.json")
+        checkpoint.remove_old_arrays(self.out / LEARNER)
+        files.remove_folder(self._work)
+
+
+def _numbers(work: Path) -> list[int]:
+    found = (re.fullmatch(r"checkpoint-(\d{6,})", path.name) for path in work.iterdir())
+    return [int(match[1]) for match in found if match]
+
+
+def _digest(batch: Batch | None) -> str | None:
+    """Which logged data training began with."""
+    if batch is None:
+        return None
+    digest = hashlib.sha256()
+    for each in fields(batch):
+        digest.update(np.ascontiguousarray(getattr(batch, each.name)).tobytes())
+    return f"logged data {digest.hexdigest()[:16]}"
