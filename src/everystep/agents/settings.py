@@ -122,10 +122,25 @@ def _switch(value: Any) -> Any:
         return "none"
     if value is True or (isinstance(value, str) and value == "true"):
         return SWITCH
+    if share(value) is not None:
+        return value
     try:
         return _number(above=1)(value)
     except ValueError:
-        raise ValueError(f"choose none, true (a factor of {SWITCH:g}) or a number above 1") from None
+        raise ValueError(
+            f"choose none, true (a factor of {SWITCH:g}), a number above 1, or a percentage such as 5%"
+        ) from None
+
+
+def share(switch: Any) -> float | None:
+    """The share of new transitions that `switch` asks for if it is a percentage above 0, such as "5%"; else None."""
+    if not isinstance(switch, str) or not switch.endswith("%"):
+        return None
+    try:
+        percent = float(switch[:-1])
+    except ValueError:
+        return None
+    return percent / 100 if 0 < percent < math.inf else None
 
 
 def _array(value: Any) -> np.ndarray:
@@ -213,7 +228,8 @@ SETTINGS: dict[str, Setting] = {
     "switch": Setting(
         _switch,
         "none",
-        "plan only when det(Lambda) has grown by this factor at some step (none: every episode; true: 2)",
+        "plan only when det(Lambda) has grown by this factor at some step, or, on environments, when there are as many "
+        "more transitions (5%) (none: every episode; true: 2)",
     ),
     "precision": Setting(
         _one_of(*PRECISIONS),

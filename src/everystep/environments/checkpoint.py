@@ -27,7 +27,8 @@ from everystep.environments import env_state
 from everystep.environments.acting import ActingPlan, HarmAhead
 from everystep.environments.encoders import Encoder, KernelEncoder, encoder_from_json
 from everystep.environments.plain_values import Arrays, UnknownContentError, from_plain, to_plain
-from everystep.environments.stored_agent import PlannedActions, StoredAgent
+from everystep.environments.slot_table import PlannedActions
+from everystep.environments.stored_agent import StoredAgent
 from everystep.errors import EverystepError, quoted, shown
 from everystep.experiments.experiment import versions
 
@@ -40,6 +41,7 @@ NAME = "learner.json"
 OF_LEARNER = ("recipe", "seed", "stage", "name", "length", "horizon", "resolved", "agent")
 OF_AGENT = ("resolved", "constraints", "agent", "plan_in_force")
 OF_PLAN = ("values", "costs", "value_encoder", "cost_encoder", "choice", "look_up", "ahead")
+LOOK_UP = ("actions", "used", "merges")
 MADE_WITH = ("jax", "jaxlib", "numpy")  # whose other versions may round differently
 
 
@@ -60,6 +62,7 @@ def identity(learner: Learner) -> dict[str, Any]:
         "horizon": learner.horizon,
         "length": learner.length,
         "reward_range": None if resolved.environment.reward_range is None else list(resolved.environment.reward_range),
+        "memory": resolved.environment.memory,
         "seed": learner.seed,
         "reseed": stage.reseed,
         "constraint": "read from info" if stage.constraint is None else "a function",
@@ -161,7 +164,7 @@ def _plan_fields(plan: ActingPlan) -> dict[str, Any]:
     found["ahead"] = None if plan.ahead is None else plan.ahead._asdict() | {"predictor": plan.ahead.predictor.arrays()}
     look_up = plan.look_up
     assert look_up is None or isinstance(look_up, PlannedActions)
-    found["look_up"] = None if look_up is None else {"actions": look_up.actions, "used": look_up.used}
+    found["look_up"] = None if look_up is None else {name: getattr(look_up, name) for name in LOOK_UP}
     return found
 
 
@@ -244,7 +247,7 @@ class SavedLearner:
             "features": features,
             "cost_features": cost_features,
             "reward_range": about["reward_range"],
-            **{name: about[name] for name in ("horizon", "length", "seed", "reseed")},
+            **{name: about[name] for name in ("horizon", "length", "memory", "seed", "reseed")},
         }
 
     def _features(self, name: str) -> Any:
@@ -305,7 +308,7 @@ def _plan(saved: dict[str, Any], agent: StoredAgent) -> ActingPlan:
     if ahead is not None:
         ahead = HarmAhead(**ahead | {"predictor": _predictor(value, ahead["predictor"])})
     if look_up is not None:
-        look_up = PlannedActions(agent._slot_table, look_up["actions"], look_up["used"])
+        look_up = PlannedActions(agent._slot_table, **{name: look_up[name] for name in LOOK_UP})
     return ActingPlan(
         values=_predictor(value, values),
         costs=None if costs is None else _predictor(cost, costs),

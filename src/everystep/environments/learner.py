@@ -53,6 +53,7 @@ FORMAT = 2  # of spec.json; format 1 had no number, and the guarantee under "con
 MOST_STEPS = 10_000  # of an episode, whose rows are learnt together
 COLUMNS = ("return", "length", "violation", "unsafe_steps", "soft_violation", "planned")
 LOOK_AHEAD = 50  # default steps a plan looks ahead, if episodes are longer
+MEMORY = 8192  # default number of states that plans compute values at, if states do not recur
 
 
 class BrokenError(EverystepError):
@@ -113,7 +114,7 @@ class Trained:
     def _scale(self) -> str:
         """d log(1 + K), or d H log(1 + K), for agents that plan rarely."""
         spec, d = self.spec, self.spec["d"]
-        if spec["settings"]["switch"] == "none" or d is None:
+        if not isinstance(spec["settings"]["switch"], float) or d is None:
             return ""
         estimators, words = (1, "d") if spec["settings"]["share_values"] else (spec["horizon"], "d H")
         return f" ({words} log(1 + K) = {d * estimators * math.log1p(len(self.episodes['return'])):.0f})"
@@ -168,6 +169,8 @@ class Learner:
     horizon        the number of steps a plan looks ahead; None: the length of an episode, at most 50
     length         the most steps of an episode; None: the environment's own limit, else the horizon
     reward_range   (low, high) of rewards, which are scaled to [0, 1] by it; None: of observed rewards, and 0
+    memory         the most states that plans compute values at, where observations are not integers: beyond it, those
+                   close to each other share a value; None: no limit
     envs           copies stepped together, if `env` is an id or has a spec: they share a plan
     reseed         begin every episode with reset(seed=...), derived from `seed` and its number
     """
@@ -183,6 +186,7 @@ class Learner:
         horizon: int | None = None,
         length: int | None = None,
         reward_range: tuple[float, float] | None = None,
+        memory: int | None = MEMORY,
         seed: int = 0,
         envs: int = 1,
         reseed: bool = False,
@@ -215,6 +219,7 @@ class Learner:
                 horizon=self.horizon,
                 length=self.length,
                 reward_range=_range(reward_range),
+                memory=None if memory is None or coordinates.sizes is not None else whole_number("memory", memory),
             ),
         )
         self._rng = np.random.default_rng(self.seed)
@@ -313,11 +318,10 @@ class Learner:
         """The result of training so far."""
         if self.agent is None:
             raise EverystepError("there is no data yet; train for an episode, or learn from logged data.")
-        columns = {name: np.array(values) for name, values in self._columns.items()}
         policy = self.policy()
         found = [*self._fit.remarks(policy.plan), horizon_remark(policy.plan, self.agent.observations)]
         remarks = (*self.remarks, *(each for each in found if each is not None))
-        return Trained(columns, policy, self.plans, self.spec, remarks)
+        return Trained(self.episodes, policy, self.plans, self.spec, remarks)
 
     def policy(self, optimism: float | None = None) -> Policy:
         """What was learnt, as a policy without exploration; `optimism` as the agent's, or another (-1: cautious)."""
@@ -368,6 +372,11 @@ class Learner:
         return 0 if self.agent is None else self.agent.plans
 
     @property
+    def episodes(self) -> dict[str, np.ndarray]:
+        """The columns of `Trained.episodes` so far."""
+        return {name: np.array(values) for name, values in self._columns.items()}
+
+    @property
     def number(self) -> int:
         """The number of the coming episode, from 1."""
         return len(self._columns["return"]) + 1
@@ -388,6 +397,10 @@ class Learner:
             found.append(about_outlier)
         if self.length > self.horizon:
             found.append(f"plans look {self.horizon} steps ahead in episodes of up to {self.length}")
+        if self.agent.merged:
+            found.append(
+                f"beyond {resolved.environment.memory} states, those close to each other share a value: see memory"
+            )
         found += [*resolved.value.remarks, *(resolved.cost.remarks if resolved.has_costs else ()), *self._interrupts]
         return tuple(dict.fromkeys(found))
 
@@ -409,6 +422,7 @@ class Learner:
             "length": self.length,
             "constraints": self.agent.constraints,
             "reward_range": list(self.agent.reward_scale),
+            "memory": resolved.environment.memory,
             "seed": self.seed,
             "reseed": self.stage.reseed,
             "first_action": self.stage.first_action,

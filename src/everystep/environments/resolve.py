@@ -13,7 +13,7 @@ import numpy as np
 
 from everystep.agents.model_syntax import AUTO, InKernel, Regression
 from everystep.agents.registry import REGISTERED, Recipe
-from everystep.agents.settings import BETA_HARM, SETTINGS, TOLERANCE
+from everystep.agents.settings import BETA_HARM, SETTINGS, TOLERANCE, share
 from everystep.environments.encoders import COORDINATES, Encoder, FeatureEncoder, KernelEncoder, RegressionEncoder
 from everystep.environments.models.linear import NoCosts
 from everystep.environments.models.protocols import StoredCostModel, StoredSizes, StoredValueModel
@@ -39,6 +39,7 @@ class EnvironmentInfo(NamedTuple):
     coordinates, actions      the length of an observation, and A
     horizon, length           H, the steps a plan looks ahead, and L >= H, the most steps of an episode
     reward_range              None: the range of observed rewards and 0
+    memory                    the most states that plans compute values at; None: all that were observed
     """
 
     features: Features | None
@@ -48,6 +49,7 @@ class EnvironmentInfo(NamedTuple):
     horizon: int
     length: int
     reward_range: tuple[float, float] | None = None
+    memory: int | None = None
 
 
 @dataclass(frozen=True)
@@ -134,8 +136,13 @@ class ResolvedForTraining:
 
     @property
     def switch(self) -> float | None:
-        """The factor by which a determinant must grow before a new plan is made; None: a plan for every episode."""
-        return None if self["switch"] == "none" else float(self["switch"])
+        """The factor by which a determinant must grow before a new plan is made; None: not decided by this."""
+        return None if self["switch"] == "none" or self.switch_share is not None else float(self["switch"])
+
+    @property
+    def switch_share(self) -> float | None:
+        """The share of new transitions that a new plan needs; None: not decided by this."""
+        return share(self["switch"])
 
     @property
     def confidence(self) -> float | None:
@@ -237,7 +244,7 @@ class StoredParts:
     def start(self, agent: Agent, capacity: int) -> State:
         """The state before the first episode."""
         resolved, m = self.resolved, self.constraints
-        sizes = StoredSizes(resolved.steps, m, capacity, resolved.length, plans_every_episode=self.switch is None)
+        sizes = StoredSizes(resolved.steps, m, capacity, resolved.length, plans_every_episode=self["switch"] == "none")
         return State(
             agent.values.init(resolved.value.shape, sizes, resolved.environment.reward_range or (0.0, 1.0)),
             agent.costs.init(resolved.cost.shape, sizes),

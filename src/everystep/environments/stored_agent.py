@@ -4,14 +4,16 @@
     agent.plan()             the plan of the coming episode: a new one, or the last one while it is still in force
     agent.learn(batch)       from episodes, its own or logged ones: estimators, prices and their count
 
-Rare switching: with `switch` > 1 a plan stays in force until some det(Lambda_h) has grown by that factor.
+Rare switching: with `switch` > 1 a plan stays in force until some det(Lambda_h) has grown by that factor; with a
+percentage, until there are that many more transitions. det(Lambda_h) is a product over d directions: with hundreds of
+them every episode doubles it, and the percentage is the rule that makes plans rare.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -27,6 +29,7 @@ from everystep.environments.encoders import RegressionEncoder
 from everystep.environments.interrupts import deferred
 from everystep.environments.models.protocols import NO_SLOT, TransitionRows, stored_models
 from everystep.environments.resolve import ResolvedForTraining, StoredParts
+from everystep.environments.slot_table import SlotTable
 from everystep.errors import EverystepError
 from everystep.lsvi import algorithm, radii
 from everystep.lsvi.ahead import HarmToGo
@@ -34,6 +37,7 @@ from everystep.lsvi.algorithm import Agent, State
 from everystep.lsvi.choices.ties import ties
 
 CAPACITY = 256  # slots, and points of a kernel, at the start
+GROWTH = 4  # of the capacity, each time it is full: programs are compiled for each
 MOST = 3e9  # bytes that the matrices of a kernel may take
 REFRESH = 1000  # episodes after which the inverse is computed again
 
@@ -90,61 +94,6 @@ def _refresh(agent: Agent, state: State) -> State:
     return state._replace(values=values, costs=costs)
 
 
-class SlotTable:
-    """The slot of each state arrived at, by the step it is met at; a state that is met again keeps its slot.
-
-    With crossed features a slot belongs to a state and the action that led there: see `LinearValueState.by`.
-    """
-
-    def __init__(self, steps: int, by_action: bool) -> None:
-        self._slots: list[dict[bytes, int]] = [{} for _ in range(steps)]
-        self._first_of_state: list[dict[bytes, int]] = [{} for _ in range(steps)]  # whichever action led there
-        self._by_action = by_action
-        self.observations: list[list[np.ndarray]] = [[] for _ in range(steps)]  # of each slot
-
-    def slot(self, step: int, observation: np.ndarray, a: int) -> int:
-        """The slot of a state met at `step`; a new one for a new state."""
-        t = step if self.stepped else 0
-        known = self._slots[t]
-        state = observation.tobytes()
-        key = state + (a.to_bytes(4, "little") if self._by_action else b"")
-        if key not in known:
-            self.observations[t].append(observation)
-            self._first_of_state[t].setdefault(state, len(known))
-        return known.setdefault(key, len(known))
-
-    def look_up(self, actions: np.ndarray) -> PlannedActions:
-        """The planned actions (H, C) of all states with a slot now."""
-        return PlannedActions(self, actions, [len(each) for each in self._slots])
-
-    def first_slot(self, h: int, observation: np.ndarray) -> tuple[int, int | None]:
-        """The step whose slots serve step h, and there the first slot of a state, whichever action led to it."""
-        t = h if self.stepped else 0
-        return t, self._first_of_state[t].get(observation.tobytes())
-
-    @property
-    def stepped(self) -> bool:
-        """Whether each step has its own slots."""
-        return len(self._slots) > 1
-
-    @property
-    def used(self) -> int:
-        return max(map(len, self._slots))
-
-
-@dataclass(frozen=True)
-class PlannedActions:
-    """The planned action (H, C) of every state that had a slot when the plan was made, and None for other states."""
-
-    table: SlotTable
-    actions: np.ndarray
-    used: list[int]
-
-    def __call__(self, h: int, observation: np.ndarray) -> int | None:
-        t, slot = self.table.first_slot(h, observation)
-        return None if slot is None or slot >= self.used[t] else int(self.actions[h, slot])
-
-
 class StoredAgent:
     """What an agent has learnt so far, and its plan. See the module."""
 
@@ -161,12 +110,25 @@ class StoredAgent:
         with jax.enable_x64(True):
             self.agent = parts.build()
             self.state = parts.start(self.agent, self._capacity)
-        self._slot_table = SlotTable(resolved.steps, resolved.value.slot_per_action)
+        self._slot_table = SlotTable(resolved.steps, resolved.value.slot_per_action, self._most())
         self._kept: list[tuple[Batch, np.ndarray]] = []  # transitions and their slots, for regressors
-        self._points = 0  # of one kernel
+        self._points = 0  # transitions
+        self._points_planned = 0  # those that the plan in force knows
         self.plan_in_force: ActingPlan | None = None
         self._log_det = np.zeros(1)
         self._has_learnt = True  # since the last plan
+
+    def _most(self) -> int | None:
+        """The most states to keep; None: all, because states recur, or because the models need every transition."""
+        resolved, memory = self.resolved, self.resolved.environment.memory
+        needs_all = resolved.value.keeps_points or resolved.cost.keeps_points or resolved.value.regression is not None
+        return None if memory is None or self._stepped or needs_all else max(memory, 4 * resolved.length)
+
+    def _for_distances(self, observations: np.ndarray) -> np.ndarray:
+        """(n, e): the features of states that both models see."""
+        resolved = self.resolved
+        encoders = [resolved.value] if resolved.cost is resolved.value else [resolved.value, resolved.cost]
+        return np.concatenate([each.encode(observations).reshape(-1, len(observations)).T for each in encoders], 1)
 
     # --- learning ----------------------------------------------------------------------------------------------------
     def learn(self, batch: Batch) -> None:
@@ -175,6 +137,7 @@ class StoredAgent:
         Logged episodes count like its own: an observed violation is equally certain, so its price, whose floor grows
         with the count, must be equally high.
         """
+        self._ensure_capacity(len(batch))
         for piece in self._pieces(batch):
             with deferred():
                 self._learn_piece(piece)
@@ -199,14 +162,19 @@ class StoredAgent:
         return np.stack(seen) if seen else np.zeros((0, self.resolved.environment.coordinates))
 
     @property
+    def merged(self) -> bool:
+        """Whether states share slots because there were too many."""
+        return self._slot_table.delta is not None
+
+    @property
     def _stepped(self) -> bool:
         return self.resolved.steps > 1
 
     def _learn_piece(self, piece: Batch) -> None:
         self._update_reward_scale(piece.rewards)
-        slots = self._slots(piece)
-        self._ensure_capacity(len(piece))
-        rows = self._padded(piece, slots)
+        slots, own = self._slots(piece)
+        self._ensure_capacity(0)
+        rows = self._padded(piece, slots, own)
         with jax.enable_x64(True):
             self.state = _learn(self.agent, self.state, rows)
             self.episode += 1
@@ -217,19 +185,22 @@ class StoredAgent:
         self._points += len(piece)
         self._has_learnt = True
 
-    def _slots(self, piece: Batch) -> np.ndarray:
-        """The slot of each next state; none if the episode ended there, or if it was the last step of the plan."""
-        H = self.resolved.horizon
-        kept = ~piece.terminated & ~(self._slot_table.stepped & (piece.steps + 1 >= H))
-        return np.array(
-            [
-                self._slot_table.slot(int(step) + 1, x, int(a)) if keep else NO_SLOT
-                for step, x, a, keep in zip(piece.steps, piece.next_observations, piece.actions, kept, strict=True)
-            ],
-            np.int32,
-        )
+    def _slots(self, piece: Batch) -> tuple[np.ndarray, np.ndarray]:
+        """The slot of each next state, and whether it is its own; no slot after the end of an episode or of the plan.
 
-    def _padded(self, piece: Batch, slots: np.ndarray) -> TransitionRows:
+        If there are too many states, those that are close to each other are merged first.
+        """
+        table, H = self._slot_table, self.resolved.horizon
+        kept = ~piece.terminated & ~(table.stepped & (piece.steps + 1 >= H))
+        while not table.has_room(piece.next_observations, piece.actions, self._for_distances):
+            value_model, cost_model = stored_models(self.agent)
+            keep, into = table.merge(self._for_distances)
+            with jax.enable_x64(True):
+                values = value_model.merged(self.state.values, keep, into)
+                self.state = self.state._replace(values=values, costs=cost_model.merged(self.state.costs, keep, into))
+        return table.assign(piece.steps + 1, piece.next_observations, piece.actions, kept, self._for_distances)
+
+    def _padded(self, piece: Batch, slots: np.ndarray, own: np.ndarray) -> TransitionRows:
         """Each transition in one of L rows: that of its step, or the next one where estimators are shared."""
         resolved, L, H = self.resolved, self.resolved.length, self.resolved.horizon
         place = piece.steps if self._stepped else np.arange(len(piece))
@@ -250,6 +221,7 @@ class StoredAgent:
             live=padded(np.ones(len(piece), bool)),
             value_inputs=value_inputs,
             cost_inputs=cost_inputs,
+            own=None if self._slot_table.delta is None else padded(own, True),
         )
 
     def _update_reward_scale(self, rewards: np.ndarray) -> None:
@@ -277,19 +249,21 @@ class StoredAgent:
         return (float(low), float(high)) if low < high else (0.0, 1.0)
 
     def _ensure_capacity(self, more: int) -> None:
-        """Double the capacity until all slots fit, and all points of a kernel with `more` to come."""
-        resolved = self.resolved
+        """Enlarge the capacity until all slots and `more` fit, up to the limit, and all points of a kernel."""
+        resolved, table = self.resolved, self._slot_table
         kernels = [encoder for encoder in (resolved.value, resolved.cost) if encoder.keeps_points]
-        needed = max(self._slot_table.used, self._points + resolved.length if kernels else 0)
+        needed = table.used if table.most is None else min(table.used + more, table.most)
+        needed = max(needed, self._points + resolved.length) if kernels else needed
         if needed <= self._capacity:
             return
         capacity = self._capacity
         while capacity < needed:
-            capacity *= 2
+            capacity *= 2 if kernels else GROWTH
+        capacity = capacity if table.most is None else min(capacity, table.most)
         size = 8.0 * capacity**2 * (1 + resolved.actions) * len(kernels) * resolved.steps
         if size > MOST:
             raise EverystepError(
-                f"a kernel on {self._points + more} transitions would take {size / 1e9:.1f} GB; use features "
+                f"a kernel on {needed} transitions would take {size / 1e9:.1f} GB; use features "
                 "(everystep.features.fourier is the RBF kernel at a fixed size), or fewer episodes."
             )
         value_model, cost_model = stored_models(self.agent)
@@ -302,12 +276,13 @@ class StoredAgent:
 
     # --- planning ----------------------------------------------------------------------------------------------------
     def plan(self) -> ActingPlan:
-        """The plan of the coming episode. With `switch` the last one is kept until a determinant has grown enough."""
+        """The plan of the coming episode. With `switch` the last one is kept until enough was learnt."""
         if self.plan_in_force is None or self._due():
             made = self._new_plan(self.agent, self.rng, look_up=not self.resolved["react"])
             log_det = self._log_det if self.resolved.switch is None else self._log_determinants()
             with deferred():  # an interrupt leaves the last plan in force, or the new one
                 self.plan_in_force, self._log_det, self._has_learnt = made, log_det, False
+                self._points_planned = self._points
                 self.plans += 1
         return self.plan_in_force
 
@@ -326,9 +301,13 @@ class StoredAgent:
         return replace(self._new_plan(agent, np.random.default_rng(0)), optimism=optimism)
 
     def _due(self) -> bool:
-        factor = self.resolved.switch
-        if factor is None or not self._has_learnt:
-            return self._has_learnt
+        factor, more = self.resolved.switch, self.resolved.switch_share
+        if not self._has_learnt:
+            return False
+        if more is not None:
+            return self._points >= (1 + more) * self._points_planned
+        if factor is None:
+            return True
         return bool((self._log_determinants() >= self._log_det + np.log(factor)).any())
 
     def _log_determinants(self) -> np.ndarray:

@@ -18,7 +18,7 @@ from everystep.agents.resolve.costs import ResolvedCosts
 from everystep.agents.resolve.known_safe import KnownSafeCosts
 from everystep.agents.resolve.mixture import ResolvedMixtureValues, ResolvedTripleCosts, resolve_mixture
 from everystep.agents.resolve.values import ResolvedValues
-from everystep.agents.settings import BETA, LAM, PRECISIONS, UNCLIPPED
+from everystep.agents.settings import BETA, LAM, PRECISIONS, UNCLIPPED, share
 from everystep.errors import EverystepError
 from everystep.kernels import Kernel
 from everystep.lsvi import radii
@@ -82,6 +82,10 @@ class Resolved:
         s.decide("harm", "mean")
         s.decide("tolerance", 0.0)
         s.decide("beta_harm", 0.0 if tuned else 1.0)
+        if share(s["switch"]) is not None:
+            raise EverystepError(
+                f"setting switch of {recipe.name} is {s['switch']}; a percentage is for environments: give a factor."
+            )
         H = problem.horizon
         cap = _cap(s["cap"], rewards, H)
         s.decide("cap", rewards.highest(float(H), H))

@@ -109,7 +109,7 @@ def with_episode(
     here, live = jax.tree.map(partial(by_estimator, T), (inputs.here, rows.live))
     names = list(inputs.there)
     moved = {
-        name: arrivals_by_step(T, rows, jnp.moveaxis(inputs.there[name], -1, 1)) for name in names
+        name: arrivals_by_step(T, rows.slot, jnp.moveaxis(inputs.there[name], -1, 1)) for name in names
     }  # (A, d, L) inside
     slot = moved[names[0]][0]
     there = {name: jnp.moveaxis(each, 2, -1) for name, (_, each) in moved.items()}  # (T, A, n, d)
@@ -276,6 +276,9 @@ class StoredKernelValues(NamedTuple):
     def refreshed(self, state: KernelValueState) -> KernelValueState:
         return state
 
+    def merged(self, state: KernelValueState, keep: Any, into: Any) -> KernelValueState:
+        raise NotImplementedError("a kernel keeps every state")
+
     def log_det(self, state: KernelValueState) -> Float[Array, " T"]:
         return state.core.log_det
 
@@ -364,6 +367,9 @@ class StoredKernelCosts(NamedTuple):
 
     def refreshed(self, state: KernelCostState) -> KernelCostState:
         return state
+
+    def merged(self, state: KernelCostState, keep: Any, into: Any) -> KernelCostState:
+        raise NotImplementedError("a kernel keeps every state")
 
     def estimate(self, state: KernelCostState, k: Int[Array, ""]) -> CostEstimate:
         mean = jnp.einsum("tcm,tcas->tmas", state.z, state.core.W)

@@ -16,7 +16,14 @@ so that B F = A: with features as (e, F C), the product of B vectors and F C col
 features then need A^2 times less time and memory than the same features written out.
 
 T, the leading axis, is 1 (shared over steps) or H. Slots of step t hold states met at step t; their squared norms are
-those of the estimator of that step. C is the capacity; when it is full, it is doubled.
+those of the estimator of that step. C is the capacity; when it is full, it is enlarged, up to a limit, where next
+states that are close to each other share a slot (`SlotTable`). Lambda, rewards and costs stay exact sums over all
+transitions, and V at a next state x' whose slot holds x is corrected to first order:
+
+    V(x') = V(x) + <psi(x') - psi(x), u>            u = argmin_u sum_slots (V - <psi, u>)^2 + lam ||u||^2
+
+so that the sum over data becomes M V + E u with E = sum_tau phi_tau (psi(x'_tau) - psi(x_tau))^T, exact for every V
+that is linear in psi, and equal to M V while nothing was merged.
 """
 
 from __future__ import annotations
@@ -30,7 +37,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from everystep.environments.models.protocols import StoredSizes, TransitionRows, arrivals_by_step
+from everystep.environments.models.protocols import NO_SLOT, StoredSizes, TransitionRows, arrivals_by_step
 from everystep.lsvi.costs.estimate import CostEstimate
 from everystep.lsvi.radii import Radius, Scalar, with_bonus
 from everystep.lsvi.regression.linalg import forward
@@ -157,7 +164,7 @@ def with_arrivals(
     slots: Slots, blocks: Blocks, U: Float[Array, "T B n e"], rows: TransitionRows, there: Float[Array, "e F L"]
 ) -> Slots:
     """The slots after an episode: norms updated by U, O(n C A e), and the states arrived at."""
-    slot, new = arrivals_by_step(len(slots.phi), rows, there)
+    slot, new = arrivals_by_step(len(slots.phi), rows.own_slot, there)
     phi = into_slots(slots.phi, slot, new, "set")
     if slots.norm2 is None:
         return Slots(phi, None)
@@ -170,6 +177,24 @@ def with_capacity(tree: Any, capacity: int) -> Any:
     """The same with `capacity` slots along the last axis of every array."""
     more = lambda leaf: jnp.pad(leaf, [(0, 0)] * (leaf.ndim - 1) + [(0, capacity - leaf.shape[-1])])
     return jax.tree.map(more, tree)
+
+
+def state_features(phi: Float[Array, "e F *N"]) -> Float[Array, "e *N"]:
+    """psi(x): the features of a state, or their mean over actions."""
+    return phi[:, 0] if phi.shape[1] == 1 else phi.mean(1)
+
+
+def merged_slots(slots: Slots, keep: np.ndarray) -> Slots:
+    """The slots `keep` alone; the others are empty again."""
+    return jax.tree.map(lambda leaf: _chosen(leaf, keep), slots)
+
+
+def _chosen(leaf: Array, keep: np.ndarray) -> Array:
+    """The entries `keep` of the last axis first, then zeros."""
+    array = np.asarray(leaf)
+    new = np.zeros_like(array)
+    new[..., : len(keep)] = array[..., keep]
+    return jnp.asarray(new)
 
 
 def inner_products(w: Any, phi: Any) -> Any:
@@ -226,6 +251,7 @@ class LinearValueState(NamedTuple):
     """Lambda; sums of phi times reward, of phi, and of phi where episodes ended; slots; M; and the range of rewards.
 
     by (T, C)  the action that led to each slot; with crossed features a slot belongs to a state and that action
+    moved      E, by which next states differ from the states of their slots; empty while every state has its own slot
     """
 
     blocks: Blocks
@@ -237,6 +263,7 @@ class LinearValueState(NamedTuple):
     by: Int[Array, "T C"]
     low: Float[Array, ""]
     high: Float[Array, ""]
+    moved: Float[Array, "merged B e e"]  # merged is 0 or 1
 
 
 class LinearValueFit(NamedTuple):
@@ -244,6 +271,7 @@ class LinearValueFit(NamedTuple):
     known: Float[Array, "T B e"]  # sum of phi times the reward, scaled to [0, 1]
     nothing: Float[Array, ""]  # a reward of 0 on that scale, which an ended episode earns at every step left
     width: Float[Array, "T A C"]
+    correction: Float[Array, "B e e"] | None  # E (sum psi psi^T + lam I)^-1, to be multiplied by sum psi V
 
 
 class StoredLinearValues(NamedTuple):
@@ -252,7 +280,8 @@ class StoredLinearValues(NamedTuple):
     Rewards are scaled to [0, 1] by the range in the state. This is exact whenever the range changes, because the sum of
     phi (r - low) / (high - low) is computed from two sums. An episode that ends before H earns a reward of 0, on the
     same scale, at each step left.
-    Departures from the paper: episodes may end early; no others.
+    Departures from the paper: episodes may end early; beyond a number of states, those close to each other share their
+    V, with a correction (see the module).
     """
 
     radius: Radius
@@ -279,6 +308,7 @@ class StoredLinearValues(NamedTuple):
             by=jnp.zeros((T, C), jnp.int32),
             low=low,
             high=high,
+            moved=jnp.zeros((0, B, e, e)),
         )
 
     def update(self, state: LinearValueState, rows: TransitionRows) -> LinearValueState:
@@ -287,16 +317,38 @@ class StoredLinearValues(NamedTuple):
         T, _, n, _ = X.shape
         blocks, U = with_rows(state.blocks, X)
         weighted = lambda numbers: (X * numbers.reshape(*((1, 1, n) if T == 1 else (T, 1, 1)), 1)).sum(-2)
-        slot, come_from = arrivals_by_step(T, rows, here.T)
-        _, by = arrivals_by_step(T, rows, rows.a)
+        slot, come_from = arrivals_by_step(T, rows.slot, here.T)
+        _, by = arrivals_by_step(T, rows.slot, rows.a)
+        slots, moved = with_arrivals(state.slots, blocks, U, rows, there), state.moved
+        if len(moved):  # T = 1
+            psi, at = state_features(there), jnp.clip(rows.slot, 0, state.by.shape[1] - 1)
+            from_slot = jnp.where(rows.slot < NO_SLOT, psi - state_features(slots.phi[0])[:, at], 0.0)
+            moved = moved + jnp.einsum("bne,fn->bef", X[0], from_slot)[None]
         return state._replace(
             blocks=blocks,
             rewards=state.rewards + weighted(rows.reward),
             steps=state.steps + X.sum(-2),
             ends=state.ends + weighted(rows.ended.astype(float)),
-            slots=with_arrivals(state.slots, blocks, U, rows, there),
+            slots=slots,
             M=into_slots(state.M, slot, come_from, "add"),
             by=into_slots(state.by, slot, by, "set"),
+            moved=moved,
+        )
+
+    def merged(self, state: LinearValueState, keep: np.ndarray, into: np.ndarray) -> LinearValueState:
+        M, by, psi = np.array(state.M[0]), np.asarray(state.by[0]), np.asarray(state_features(state.slots.phi[0]))
+        B, e = state.rewards.shape[1:]
+        moved = np.array(state.moved[0]) if len(state.moved) else np.zeros((B, e, e))
+        n = len(into)
+        by_block = M[None, :, :n] * ((by[:n] == np.arange(B)[:, None])[:, None] if B > 1 else 1)
+        moved += by_block @ (psi[:, :n] - psi[:, keep[into]]).T
+        merged = np.zeros_like(M)
+        np.add.at(merged.T, into, M[:, :n].T)
+        return state._replace(
+            slots=merged_slots(state.slots, keep),
+            M=jnp.asarray(merged)[None],
+            by=_chosen(state.by, keep),
+            moved=jnp.asarray(moved)[None],
         )
 
     def enlarged(self, state: LinearValueState, capacity: int) -> LinearValueState:
@@ -314,25 +366,38 @@ class StoredLinearValues(NamedTuple):
     ) -> LinearValueFit:
         span = state.high - state.low
         known = (state.rewards - state.low * state.steps) / span
-        return LinearValueFit(
-            state, known, -state.low / span, with_bonus(self.radius.width(_slot_norms(state), k), bonus)
-        )
+        width = with_bonus(self.radius.width(_slot_norms(state), k), bonus)
+        return LinearValueFit(state, known, -state.low / span, width, self._correction(state))
+
+    def _correction(self, state: LinearValueState) -> Float[Array, "B e e"] | None:
+        if not len(state.moved):
+            return None
+        psi = state_features(state.slots.phi[0])
+        factor = jnp.linalg.cholesky(psi @ psi.T + self.lam * jnp.eye(len(psi)))
+        half = forward(factor, jnp.eye(len(psi)))
+        return state.moved[0] @ (half.T @ half)
+
+    def _sum_over_data(self, fit: LinearValueFit, h: Int[Array, ""], V: Float[Array, " C"]) -> Float[Array, "B e"]:
+        """sum_tau phi_tau V(x'_tau), for each block."""
+        state, B = fit.state, fit.known.shape[1]
+        M, by = at_step(state.M, h + 1), at_step(state.by, h + 1)
+        of_block = V[None] if B == 1 else jnp.where(by[None] == jnp.arange(B, dtype=by.dtype)[:, None], V[None], 0.0)
+        total = (M @ of_block.T).T
+        if fit.correction is None:
+            return total
+        return total + fit.correction @ (state_features(state.slots.phi[0]) @ V)
 
     def weights(self, fit: LinearValueFit, h: Int[Array, ""], V_next: Float[Array, " C"]) -> Float[Array, "B e"]:
         """w_h, given V at the states that step h leads to."""
-        state, B = fit.state, fit.known.shape[1]
-        M, by = at_step(state.M, h + 1), at_step(state.by, h + 1)
-        V = V_next[None] if B == 1 else jnp.where(by[None] == jnp.arange(B, dtype=by.dtype)[:, None], V_next[None], 0.0)
+        state = fit.state
         V_ended = fit.nothing * (self.horizon - 1 - h.astype(float))  # of the steps left after h
-        target = at_step(fit.known, h) + at_step(state.ends, h) * V_ended + (M @ V.T).T
+        known = at_step(fit.known, h) + at_step(state.ends, h) * V_ended
+        target = known + self._sum_over_data(fit, h, V_next)
         return (at_step(state.blocks.inverse, h) @ target[..., None])[..., 0]  # line 6
 
     def harm_weights(self, fit: LinearValueFit, h: Int[Array, ""], C_next: Float[Array, " C"]) -> Float[Array, "B e"]:
         """The weights of the mean of C at the next state, which is 0 where an episode ended."""
-        state, B = fit.state, fit.known.shape[1]
-        M, by = at_step(state.M, h + 1), at_step(state.by, h + 1)
-        C = C_next[None] if B == 1 else jnp.where(by[None] == jnp.arange(B, dtype=by.dtype)[:, None], C_next[None], 0.0)
-        return (at_step(state.blocks.inverse, h) @ (M @ C.T).T[..., None])[..., 0]
+        return (at_step(fit.state.blocks.inverse, h) @ self._sum_over_data(fit, h, C_next)[..., None])[..., 0]
 
     def expect(self, fit: LinearValueFit, h: Int[Array, ""], C_next: Float[Array, " C"]) -> Float[Array, "A C"]:
         return inner_products(self.harm_weights(fit, h, C_next), at_step(fit.state.slots.phi, h))
@@ -375,6 +440,9 @@ class NoCosts(NamedTuple):
         return with_capacity(state, capacity)
 
     def refreshed(self, state: Array) -> Array:
+        return state
+
+    def merged(self, state: Array, keep: np.ndarray, into: np.ndarray) -> Array:
         return state
 
     def estimate(self, state: Array, k: Int[Array, ""]) -> CostEstimate:
@@ -420,6 +488,9 @@ class StoredLinearCosts(NamedTuple):
 
     def refreshed(self, state: LinearCostState) -> LinearCostState:
         return _with_fresh_inverses(state)
+
+    def merged(self, state: LinearCostState, keep: np.ndarray, into: np.ndarray) -> LinearCostState:
+        return state._replace(slots=merged_slots(state.slots, keep))
 
     def theta(self, state: LinearCostState) -> Float[Array, "T m B e"]:
         return (state.blocks.inverse[:, None] @ state.moment[..., None])[..., 0]

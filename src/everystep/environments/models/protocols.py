@@ -21,7 +21,8 @@ NO_SLOT = np.iinfo(np.int32).max  # the slot of a next state that is not kept; b
 class TransitionRows(NamedTuple):
     """One episode as L rows, padded: for each step its step in the plan, action, outcome, and slot of the next state.
 
-    A next state without a slot (the episode ended there, or the row is padding) has a slot of C or more.
+    A next state without a slot (the episode ended there, or the row is padding) has a slot of C or more. `own` says
+    which slots hold the next state itself, not one nearby; None: all of them.
     """
 
     h: Any  # (L,)
@@ -33,6 +34,12 @@ class TransitionRows(NamedTuple):
     live: Any  # False for padding
     value_inputs: Any  # of the value model: EpisodeFeatures or EpisodePoints
     cost_inputs: Any  # of the cost model; None if it does not learn
+    own: Any = None
+
+    @property
+    def own_slot(self) -> Any:
+        """The slots in which the features of the next states are written: those that are their own."""
+        return self.slot if self.own is None else jnp.where(self.own, self.slot, NO_SLOT)
 
 
 class StoredSizes(NamedTuple):
@@ -76,6 +83,10 @@ class StoredModel(Protocol):
         """The same state without the rounding errors of many updates."""
         ...
 
+    def merged(self, state: Any, keep: np.ndarray, into: np.ndarray) -> Any:
+        """The same state with the slots `keep` alone, where slot i is now slot into[i] (`SlotTable.merge`)."""
+        ...
+
 
 @runtime_checkable
 class StoredValueModel(StoredModel, ValueModel, Protocol):
@@ -111,10 +122,10 @@ def stored_models(agent: Agent) -> tuple[StoredValueModel, StoredCostModel]:
     return agent.values, agent.costs
 
 
-def arrivals_by_step(T: int, rows: TransitionRows, arrived: Array) -> tuple[Array, Array]:
+def arrivals_by_step(T: int, slot: Array, arrived: Array) -> tuple[Array, Array]:
     """Slots (T, n) and inputs (T, ..., n) of the states arrived at, by the step they are met at: one step later."""
     if T == 1:
-        return rows.slot[None], arrived[None]
-    nowhere = jnp.full((1,), jnp.iinfo(rows.slot.dtype).max, rows.slot.dtype)
-    slot = jnp.concatenate([nowhere, rows.slot[:-1]])[:, None]
+        return slot[None], arrived[None]
+    nowhere = jnp.full((1,), jnp.iinfo(slot.dtype).max, slot.dtype)
+    slot = jnp.concatenate([nowhere, slot[:-1]])[:, None]
     return slot, jnp.moveaxis(jnp.roll(arrived, 1, -1), -1, 0)[..., None]
