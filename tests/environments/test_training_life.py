@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 import shutil
+import signal
 
 import drifting
 import gymnasium
@@ -15,7 +16,7 @@ from drifting import EPISODES, Drift, check_same, options, train
 from sklearn.tree import DecisionTreeRegressor
 
 import everystep as es
-from everystep import agents
+from everystep import agents, files
 from everystep.environments import checkpoint, env_state, training_folder
 from everystep.environments.learner import BrokenError
 from everystep.environments.plain_values import UnknownContentError, from_plain, to_plain
@@ -186,8 +187,17 @@ def test_another_environment_agent_or_features_are_refused_by_name(saved):
     class Other(Drift):
         observation_space = gymnasium.spaces.Box(-2, 2, (2,), np.float64)
 
-    Other.__name__ = "Drift"
+    Other.__name__ = "Drift"  # the environment is known by its id, else by its class
     assert "observation space 'Box(-1.0, 1.0" in sentence(load, saved, Other())
+
+
+@pytest.mark.quick
+def test_another_problem_or_other_settings_of_an_environment_are_told_apart():
+    of = lambda env: checkpoint.identity(es.Learner(env, horizon=4))["environment settings"]
+    assert of(es.gym.make_env(LAKE)) == of(es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4)))
+    assert of(es.gym.make_env(LAKE)) != of(es.gym.make_env(es.problems.from_map(["SFG", "FFF"], horizon=4)))
+    lake = lambda **given: gymnasium.make("FrozenLake-v1", **given)
+    assert of(lake(is_slippery=False)) == of(lake(is_slippery=False, render_mode="ansi")) != of(lake())
 
 
 def test_another_format_or_version_is_refused(saved):
@@ -268,6 +278,42 @@ def test_other_arguments_are_refused_by_name(tmp_path):
     assert "holds other files" in sentence(train, tmp_path / "other")
     train(None, episodes=1).save(tmp_path / "saved")
     assert "without its learner" in sentence(train, tmp_path / "saved")
+
+
+def test_logged_data_are_learnt_once(tmp_path, checkpoint_after_every_episode):
+    def stop(_):
+        raise ValueError("enough")
+
+    logged = es.logged.from_env(Drift(), None, episodes=2)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="enough"):
+            train(tmp_path / "out", warm_start=logged, progress=stop)
+    check_same(train(tmp_path / "out", warm_start=logged), train(None, warm_start=logged))
+
+
+def test_a_folder_in_use_or_with_a_changed_file_is_refused(tmp_path):
+    out = tmp_path / "out"
+    result = train(out, episodes=2)
+    with files.held(out, out / "pid"):
+        assert "is in use by another process" in sentence(train, out)
+    (out / "episodes.parquet").write_text("mine")
+    check_same(train(out, episodes=2), result)  # nothing has to be written
+    assert "changed since; move it away, or choose another folder" in sentence(train, out)
+
+
+def test_ctrl_c_while_the_finished_folder_is_written_waits(tmp_path, monkeypatch, whole):
+    finish, before = training_folder._Keeper.finish, signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def interrupted(*given):
+        os.kill(os.getpid(), signal.SIGINT)
+        finish(*given)
+
+    monkeypatch.setattr(training_folder._Keeper, "finish", interrupted)
+    try:
+        check_same(train(tmp_path / "out"), whole)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert not run_folder.is_unfinished(tmp_path / "out")
 
 
 def test_ctrl_c_keeps_everything_and_the_same_call_goes_on(tmp_path):

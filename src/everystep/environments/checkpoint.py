@@ -31,6 +31,8 @@ from everystep.environments.slot_table import PlannedActions
 from everystep.environments.stored_agent import StoredAgent
 from everystep.errors import EverystepError, quoted, shown
 from everystep.experiments.experiment import versions
+from everystep.mdp.arrays import digest
+from everystep.mdp.cmdp import FiniteCMDP
 
 if TYPE_CHECKING:
     from everystep.environments.learner import Learner
@@ -51,6 +53,7 @@ def identity(learner: Learner) -> dict[str, Any]:
     resolved, stage = learner.resolved, learner.stage
     return {
         "environment": learner.name,
+        "environment settings": _settings(stage.env),
         "observation space": shown(stage.observation_space),
         "number of actions": stage.actions,
         "first action": stage.first_action,
@@ -69,6 +72,18 @@ def identity(learner: Learner) -> dict[str, Any]:
     }
 
 
+def _settings(env: Any) -> dict[str, Any]:
+    """The arguments that an environment was made with, if they are numbers or texts; of a problem, its digest."""
+    given = getattr(getattr(env, "spec", None), "kwargs", None) or {}
+    found = {
+        str(key): value
+        for key, value in given.items()
+        if isinstance(value, str | bool | int | float) and key != "render_mode"
+    }
+    problem = getattr(getattr(env, "unwrapped", env), "problem", None)
+    return found | ({"digest": digest(problem)} if isinstance(problem, FiniteCMDP) else {})
+
+
 def _described(encoder: Encoder) -> dict[str, Any]:
     """The features or the kernel of a model, and a checksum of their arrays."""
     return {**encoder.to_json(), "arrays": _digest(encoder.arrays())}
@@ -76,11 +91,11 @@ def _described(encoder: Encoder) -> dict[str, Any]:
 
 def _digest(arrays: Mapping[str, np.ndarray]) -> str:
     """A short checksum of named arrays."""
-    digest = hashlib.sha256()
+    sha = hashlib.sha256()
     for name, array in sorted(arrays.items()):
-        digest.update(f"{name} {array.dtype} {array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-    return digest.hexdigest()[:16]
+        sha.update(f"{name} {array.dtype} {array.shape}".encode())
+        sha.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return sha.hexdigest()[:16]
 
 
 def check_same(where: Path, saved: Mapping[str, Any], now: Mapping[str, Any], remedy: str) -> None:
@@ -187,6 +202,10 @@ def _checksum(content: Mapping[str, Any]) -> str:
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
+class DamagedError(EverystepError):
+    """The files of a learner are not those that were written."""
+
+
 class SavedLearner:
     """A folder that `write` filled, checked: its format, its version, and the checksums of both files."""
 
@@ -214,7 +233,7 @@ class SavedLearner:
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise self._unreadable() from None
         if not whole:
-            raise EverystepError(
+            raise DamagedError(
                 f"learner '{shown(folder)}' has changed since it was saved (its checksum differs); restore its files, "
                 "or train it again."
             )
@@ -287,8 +306,8 @@ class SavedLearner:
             return f"training was resumed with other versions ({listed}): the last digits of results may differ"
         return None
 
-    def _unreadable(self) -> EverystepError:
-        return EverystepError(
+    def _unreadable(self) -> DamagedError:
+        return DamagedError(
             f"learner '{shown(self.folder)}' cannot be read; give a folder that Learner.save wrote, with all its files."
         )
 

@@ -17,7 +17,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ import numpy as np
 from everystep import files
 from everystep.environments import checkpoint
 from everystep.environments.batch import Batch
-from everystep.environments.checkpoint import SavedLearner
+from everystep.environments.checkpoint import DamagedError, SavedLearner
 from everystep.environments.interrupts import deferred
 from everystep.environments.learner import BrokenError, Learner, Trained, exploring_first
 from everystep.errors import EverystepError, check_type
@@ -112,6 +112,7 @@ def _go_on(learner: Learner, keeper: _Keeper, schedule: Schedule, progress: Call
         for until, explore in ((schedule.exploring, True), (schedule.total, False)):
             if (left := until - (learner.number - 1)) > 0:
                 learner.play(left, after_round, explore)
+        result = learner.result()
     except KeyboardInterrupt:
         if learner.agent is None:  # there is nothing to return
             raise
@@ -121,8 +122,7 @@ def _go_on(learner: Learner, keeper: _Keeper, schedule: Schedule, progress: Call
         if learner.agent is not None:
             keeper.commit()
         raise
-    result = learner.result()
-    with _in_sentences(keeper.out):
+    with _in_sentences(keeper.out), suppress(KeyboardInterrupt), deferred():  # it waits until everything is written
         keeper.finish(result)
     return result
 
@@ -130,7 +130,6 @@ def _go_on(learner: Learner, keeper: _Keeper, schedule: Schedule, progress: Call
 def _inspect(out: Path, request: dict[str, Any]) -> list[Path] | None:
     """The saved learners of this training, the newest first; None if it has to begin. Refuse anything else."""
     files.check_writable(out)
-    files.check_places(files.real(out), [*run_folder.OUTPUTS, f"{LEARNER}/{checkpoint.NAME}"])
     work = out / WORK
     finished, begun = ((each / "spec.json").is_file() for each in (out, work))
     others = [each for each in out.iterdir() if not each.name.endswith((files.PARTIAL, files.RECORD, WORK))]
@@ -156,7 +155,7 @@ def _restore(learner: Learner, out: Path, saved: list[Path]) -> None:
     for folder in saved:
         try:
             found = SavedLearner(folder)
-        except EverystepError as error:
+        except DamagedError as error:
             if folder == saved[-1]:
                 remove = f"'{out / WORK}'" if folder.parent.name == WORK else f"'{out}'"
                 raise EverystepError(f"{str(error).rstrip('.')}; remove {remove} to start again.") from None
@@ -174,7 +173,12 @@ class _Keeper:
         self._last, self._interval = time.monotonic(), EVERY
 
     def begin(self) -> None:
-        """Put .work in place, if it is not there."""
+        """Put .work in place, if it is not there. Refuse a folder whose finished files could not be replaced."""
+        try:
+            files.check_places(files.real(self.out), [*run_folder.OUTPUTS, f"{LEARNER}/{checkpoint.NAME}"])
+        except EverystepError as error:
+            fault = str(error).partition(";")[0]
+            raise EverystepError(f"{fault}; move it away, or choose another folder.") from None
         files.sweep(self.out)
         if not (self._work / "spec.json").is_file():
             with files.filling(self._work) as work:
