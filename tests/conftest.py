@@ -21,8 +21,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import hypothesis
 import jax
+import numpy as np
 import pytest
 import seeds
+from jax.extend.core.primitives import broadcast_in_dim_p
 from jaxtyping import install_import_hook
 
 CHECKED = ("everystep.lsvi", "everystep.features", "everystep.kernels", "everystep.environments.models")
@@ -31,8 +33,34 @@ install_import_hook(CHECKED, "beartype.beartype")
 # Tracing makes many objects that stay: looking through all of them as often as Python does by itself is a waste.
 gc.set_threshold(50_000, 20, 50)
 
+
+def made_in_numpy(primitive, make):
+    """Outside of compiled code NumPy makes arrays where `make` can: JAX would compile a program for every shape."""
+    compiled = primitive.impl
+
+    def impl(operand, **how):
+        made = make(operand, **how)
+        return compiled(operand, **how) if made is None else jax.device_put(made)
+
+    primitive.def_impl(impl)
+
+
+def filled(operand, *, shape, broadcast_dimensions, sharding):
+    """`jnp.zeros` and the like."""
+    plain = isinstance(operand, jax.Array) and isinstance(operand.dtype, np.dtype) and not operand.weak_type
+    return np.full(shape, operand) if plain and operand.ndim == 0 and sharding is None else None
+
+
+def copied(operand):
+    """`jnp.asarray` of an array of NumPy."""
+    return operand.copy() if isinstance(operand, np.ndarray) else None
+
+
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+made_in_numpy(broadcast_in_dim_p, filled)
+if hasattr(jax.lax, "stage_p"):
+    made_in_numpy(jax.lax.stage_p, copied)
 
 
 # No folder of examples: the checkout may be read-only.

@@ -11,7 +11,7 @@ import pytest
 from oracles.cases import DEAD_ENDS
 from oracles.cases import problem as case_problem
 
-from everystep.agents import lsvi, lsvi_ae, lsvi_ahead, lsvi_priced, lsvi_primal, sucbvi
+from everystep.agents import lsvi_ae, lsvi_ahead, lsvi_priced, lsvi_primal, sucbvi
 from everystep.experiments.engines import local
 from everystep.lsvi import algorithm, loop, reachable
 from everystep.mdp import reach
@@ -59,7 +59,7 @@ TRACK = racetrack_from(["S....#", ".....G"], top_speed=2, failure=0.2, horizon=6
 LOWERED = {"beta": 0.2, "beta_harm": 0.05, "share_values": False}
 CASES = {
     "lsvi-ae": (PLAIN, lsvi_ae(), False),
-    "lsvi": (PLAIN, lsvi(), False),
+    "a price inside the reward": (PLAIN, lsvi_priced(harm_price=0.7), False),
     "lsvi-primal, radii of the paper": (PLAIN, lsvi_primal(radius="paper"), False),
     "noise, steps, two constraints, one estimator for each step": (
         stepped(from_map(MAP, horizon=7, cost="realised")),
@@ -71,7 +71,6 @@ CASES = {
     "dead ends, lowered harm": (DEADLY, lsvi_ahead(**LOWERED, harm="events", tolerance=0.05), False),
     "dead ends, lowered harm of the plan": (DEADLY, lsvi_ahead(**LOWERED, mode="plan", floor=0.5), False),
     "dead ends, marked": (DEADLY, sucbvi(beta=0.2), False),
-    "dead ends, a price inside the reward": (DEADLY, lsvi_priced(harm_price=0.7, beta=0.2), False),
     "a list of next states for each action": (TRACK, lsvi_ahead(beta=0.2), False),
 }
 
