@@ -67,11 +67,22 @@ def check_resumed(tmp_path, make, given, **arguments):
         np.testing.assert_array_equal(one, other)
     for one, other in ((learner._rng, uninterrupted._rng), (learner.agent.rng, uninterrupted.agent.rng)):
         assert one.bit_generator.state == other.bit_generator.state
+    return learner
 
 
-@pytest.mark.parametrize("agent", ["lsvi-ae", agents.lsvi_ahead(), agents.lsvi_ae(switch=2)], ids=lambda a: str(a)[:40])
-def test_crossed_features_go_on_as_if_never_stopped(tmp_path, agent):
-    check_resumed(tmp_path, Drift, {}, agent=agent, **options())
+@pytest.mark.parametrize(
+    ("agent", "memory"),
+    [
+        ("lsvi-ae", None),
+        (agents.lsvi_ahead(), 16),
+        (agents.lsvi_ae(switch=2), None),
+        (agents.lsvi_ae(switch="20%"), 16),
+    ],
+    ids=["every-episode", "look-ahead-merged", "rare", "rarer-merged"],
+)
+def test_crossed_features_go_on_as_if_never_stopped(tmp_path, agent, memory):
+    resumed = check_resumed(tmp_path, Drift, {}, agent=agent, **options(memory=memory))
+    assert resumed.agent.merged == (memory is not None)
 
 
 def test_one_hot_features_and_a_sequence_of_starts_go_on_as_if_never_stopped(tmp_path):

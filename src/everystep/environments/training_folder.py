@@ -65,6 +65,8 @@ def train(
     checkpoint.refuse_regressors(learner)
     if warm_start is not None:
         check_type("warm_start", warm_start, Batch, "logged data")
+    if progress is not None:
+        check_type("progress", progress, Callable, "a function of the number of episodes")  # type: ignore[arg-type]
     request = {**checkpoint.identity(learner), "warm_start": _digest(warm_start)}
     with _in_sentences(out):
         files.make_folder(out)
@@ -100,8 +102,6 @@ def _with_remark(result: Trained, remark: str | None) -> Trained:
 
 def _go_on(learner: Learner, keeper: _Keeper, schedule: Schedule, progress: Callable[[int], None] | None) -> Trained:
     """Play what is left of the schedule, with checkpoints, and write the finished folder."""
-    if progress is not None:
-        check_type("progress", progress, Callable, "a function of the number of episodes")  # type: ignore[arg-type]
 
     def after_round(played: int) -> None:
         keeper.commit_if_due()
