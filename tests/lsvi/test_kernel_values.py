@@ -121,9 +121,9 @@ def beliefs(problem, recipe, episodes=60, seed=3):
     return jax.jit(lambda state: jax.lax.scan(episode, state, jnp.arange(1, episodes + 1, dtype=jnp.int32))[1])(state)
 
 
-@pytest.mark.parametrize("stationary", [True, False])
-def test_a_linear_kernel_is_the_linear_model_along_a_run(stationary):
-    problem = featured(stationary=stationary)
+def test_a_linear_kernel_is_the_linear_model_along_a_run():
+    """With estimators for each step; the next test has shared ones."""
+    problem = featured(stationary=False)
     linear, kernel = (
         beliefs(problem, es.agents.lsvi_ae(value=value, beta=0.4, lam=0.2)) for value in ("linear", "kernel")
     )
@@ -135,10 +135,9 @@ def test_a_kernel_without_arguments_is_the_linear_one_on_the_problems_features()
     assert es.agents.lsvi(value="kernel").resolve(featured(), 10)["value"] == "kernel(linear(on=features))"
 
 
-@pytest.mark.parametrize("share", [True, False])
-def test_a_kernel_that_distinguishes_all_actions_is_counting_along_a_run(pond, share):
-    counts = beliefs(pond, es.agents.lsvi_ae(share_values=share))
-    kernel = beliefs(pond, es.agents.lsvi_ae(value=TELLS_ALL_APART, share_values=share))
+def test_a_kernel_that_distinguishes_all_actions_is_counting_along_a_run(pond):
+    counts = beliefs(pond, es.agents.lsvi_ae())
+    kernel = beliefs(pond, es.agents.lsvi_ae(value=TELLS_ALL_APART))
     for one, other in zip(counts, kernel, strict=True):
         np.testing.assert_allclose(other, one, rtol=0, atol=1e-9)
 
