@@ -213,7 +213,11 @@ def test_another_format_or_version_is_refused(saved):
         path.write_text(json.dumps(json.loads(text) | {field: new}))
         assert words in sentence(es.Learner.load, saved, Drift())
     content = json.loads(text)
-    del content["checksum"], content["agent"]["plans"]
+    del content["checksum"]
+    content["versions"]["numpy"] = "1.0"
+    path.write_text(json.dumps(content | {"checksum": checkpoint._checksum(content)}))
+    assert "numpy 1.0 before" in str(es.Learner.load(saved, Drift()).result())
+    del content["agent"]["plans"]
     path.write_text(json.dumps(content | {"checksum": checkpoint._checksum(content)}))
     assert "by another version, whose state differs" in sentence(es.Learner.load, saved, Drift())
 
@@ -259,6 +263,7 @@ def test_a_folder_holds_the_result_and_more_episodes_go_on(tmp_path, whole, chec
         ".everystep.sha256", "episodes.parquet", "learner", "policy", "spec.json",
     }  # fmt: skip
     check_same(es.Learner.load(out / "learner", Drift()).result(), whole)
+    assert es.Policy.load(out / "policy")(np.zeros(2)) == whole.policy(np.zeros(2))
     assert f"holds {EPISODES - 2} episodes more than asked for" in str(train(out, episodes=2))
 
 
@@ -421,8 +426,9 @@ class Deadline:
         self.moment, self.last = 0, last
 
 
-def test_twenty_kills_at_random_moments_lose_nothing(tmp_path, whole, monkeypatch, checkpoint_after_every_episode):
+def test_twenty_kills_at_random_moments_lose_nothing(tmp_path, whole, monkeypatch):
     rng, deadline = seeds.generator(), Deadline(monkeypatch)
+    monkeypatch.setattr(training_folder._Keeper, "commit_if_due", drifting.commit_at_random(rng))
     check_same(train(tmp_path / "undisturbed", Drift(deadline.tick)), whole)
     life, kills, number = deadline.moment, 0, 0
     while kills < 20:

@@ -44,7 +44,7 @@ OF_LEARNER = ("recipe", "seed", "stage", "name", "length", "horizon", "resolved"
 OF_AGENT = ("resolved", "constraints", "agent", "plan_in_force")
 OF_PLAN = ("values", "costs", "value_encoder", "cost_encoder", "choice", "look_up", "ahead")
 LOOK_UP = ("actions", "used", "merges")
-MADE_WITH = ("jax", "jaxlib", "numpy")  # whose other versions may round differently
+MADE_WITH = ("jax", "jaxlib", "numpy", "device")  # others may round differently
 
 
 # --- what is trained --------------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ def write(learner: Learner, folder: Path) -> None:
     agent = learner.agent
     content: dict[str, Any] = {
         "format": FORMAT,
-        "versions": versions(),
+        "versions": _versions(),
         "identity": identity(learner),
         "recipe": _recipe_to_json(learner.recipe),
         "environment": env_state.save(learner.stage, arrays),
@@ -195,6 +195,10 @@ def _recipe_to_json(recipe: Recipe) -> dict[str, Any] | None:
         return None
     same = all(setting_as_text(again.settings[key]) == setting_as_text(recipe.settings[key]) for key in settings)
     return {"name": recipe.name, "settings": settings, "alias": recipe.alias} if same else None
+
+
+def _versions() -> dict[str, str]:
+    return versions() | {"device": jax.default_backend()}
 
 
 def _checksum(content: Mapping[str, Any]) -> str:
@@ -300,10 +304,10 @@ class SavedLearner:
         learner._interrupts += [each for each in remarks if each is not None]
 
     def _about_versions(self) -> str | None:
-        before, now = self.content["versions"], versions()
-        if other := [name for name in MADE_WITH if before[name] != now[name]]:
-            listed = ", ".join(f"{name} {before[name]} before, {now[name]} now" for name in other)
-            return f"training was resumed with other versions ({listed}): the last digits of results may differ"
+        before, now = self.content["versions"], _versions()
+        if other := [name for name in MADE_WITH if before.get(name) != now[name]]:
+            listed = ", ".join(f"{name} {before.get(name)} before, {now[name]} now" for name in other)
+            return f"training was resumed elsewhere ({listed}): the last digits of results may differ"
         return None
 
     def _unreadable(self) -> DamagedError:
