@@ -126,6 +126,7 @@ def pump():
         yield executed("A problem", "my_problems").pump
 
 
+@pytest.mark.usefixtures("sketched")
 def test_a_new_problem_is_listed_runs_is_compared_and_reported(pump, capsys, tmp_path):
     assert command.main(["list"]) == 0
     assert "A tank that a pump may fill or drain" in capsys.readouterr().out
@@ -156,7 +157,7 @@ def test_a_new_command_is_listed_and_runs(monkeypatch, capsys, pond, tmp_path):
     with pytest.raises(SystemExit):
         command.main(["--help"])
     assert "the episodes of a run with the most violations" in capsys.readouterr().out
-    assert command.main(["worst", str(pond.save(tmp_path / "pond")), "--count", "2"]) == 0
+    assert command.main(["worst", str(pond.save(tmp_path / "pond", figures=False)), "--count", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
     most = sorted((row["violation"] for row in pond.episodes.to_pylist()), reverse=True)
     assert [float(line.split(": ")[1]) for line in lines] == most[:2]

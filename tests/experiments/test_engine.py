@@ -66,19 +66,20 @@ def test_side_by_side_each_agent_does_what_it_does_alone(small):
 
 
 def test_a_run_of_agents_side_by_side_fills_the_same_folder(small, tmp_path, as_on_a_gpu, monkeypatch):
-    prepared = experiment.prepare(small, [*TOLD_APART, "lsvi"], EPISODES, [0, 1, 2])
+    prepared = experiment.prepare(small, [*TOLD_APART, "lsvi"], EPISODES, [0, 1, 2], certify=True)
     runner.run(prepared, tmp_path / "beside", figures=False)
     monkeypatch.undo()
     alone = prepared.run()
-    beside = finished.read(tmp_path / "beside").curves(list(alone.curves["lsvi"]))
+    names = list(alone.curves["lsvi"])  # all but the labels, for which an agent needs a cost model
+    beside = finished.read(tmp_path / "beside").curves(names)
     for label, columns in alone.curves.items():
-        for name, column in columns.items():
-            np.testing.assert_allclose(beside[label][name], column, 1e-12, 1e-12, err_msg=f"{label} {name}")
+        for name in names:
+            np.testing.assert_allclose(beside[label][name], columns[name], 1e-12, 1e-12, err_msg=f"{label} {name}")
 
 
 def test_single_precision_is_asked_for_and_agrees_in_statistics(small):
     single = agents.lsvi_ae(precision="float32").called("single")
-    result = experiment.run(small, [single, "lsvi-ae"], episodes=EPISODES, seeds=32)
+    result = experiment.run(small, [single, "lsvi-ae"], episodes=EPISODES, seeds=32, certify=True)
     assert {each["settings"]["precision"] for each in result.spec["agents"]} == {"float32", "float64"}
     value = {label: columns["value"][:, -20:].mean(1) for label, columns in result.curves.items()}
     assert value["single"].dtype == np.float64
@@ -108,5 +109,5 @@ sys.stdout.buffer.write(written.getvalue())
     environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, check=True)
     there = np.load(io.BytesIO(done.stdout), allow_pickle=False)
-    here = experiment.run(small, ["lsvi-ae"], episodes=EPISODES, seeds=2).curves["lsvi-ae"]
-    np.testing.assert_allclose(there, [here[name] for name in ("value", "violation", "return")], 1e-12, 1e-12)
+    here = experiment.run(small, ["lsvi-ae"], episodes=EPISODES, seeds=3, certify=True).curves["lsvi-ae"]
+    np.testing.assert_allclose(there, [here[name][:2] for name in ("value", "violation", "return")], 1e-12, 1e-12)

@@ -291,12 +291,12 @@ def test_start_and_goal_are_where_they_are_put():
 
 
 def test_start_and_goal_not_given_are_as_far_apart_as_the_horizon_allows():
-    lengths = []
-    for start, goal in permutations(np.ndindex(RIDGE.shape), 2):
+    lengths, part = [], RIDGE[:, :4]
+    for start, goal in permutations(np.ndindex(part.shape), 2):
         with suppress(EverystepError):  # no safe route
-            lengths.append(shortest(terrain_from(RIDGE, start, goal), safe=True))
-    for horizon in (4, 9, 26):
-        chosen = shortest(terrain_from(RIDGE, horizon=horizon), safe=True)
+            lengths.append(shortest(terrain_from(part, start, goal), safe=True))
+    for horizon in (4, 7, 26):
+        chosen = shortest(terrain_from(part, horizon=horizon), safe=True)
         assert chosen == max(steps for steps in lengths if steps <= horizon - 3)
 
 
@@ -506,6 +506,7 @@ def test_heights_to_draw_must_fit_the_map(tmp_path):
         )
 
 
+@pytest.mark.usefixtures("sketched")
 def test_a_person_runs_an_agent_on_heights_of_their_own(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     np.savetxt("ridge.csv", RIDGE, delimiter=",")
