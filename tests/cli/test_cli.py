@@ -311,7 +311,7 @@ def test_stopping_a_run_keeps_what_was_done_and_it_can_go_on(desk, capsys):
     assert "already holds a different, unfinished run" in capsys.readouterr().err
 
 
-def test_an_interrupt_that_got_lost_stops_the_run_at_its_next_chunk_and_it_goes_on(monkeypatch, desk, capsys):
+def test_an_interrupt_that_got_lost_stops_the_run_at_its_next_chunk_and_it_goes_on(monkeypatch, desk, sketched, capsys):
     def lost(*arguments):
         with real(*arguments) as advanced:
             interrupts._received.append(signal.SIGINT)  # as if its exception had been swallowed
