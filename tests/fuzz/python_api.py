@@ -114,6 +114,7 @@ def valid_calls(bench: Bench) -> dict[str, Callable[[], Call]]:
                 "features": None,
                 "warm_start": None,
                 "progress": None,
+                "reseed": False,
             },
         ),
         "Learner": lambda: (
@@ -129,7 +130,13 @@ def valid_calls(bench: Bench) -> dict[str, Callable[[], Call]]:
                 "reward_range": (0, 1),
                 "seed": 0,
                 "envs": 1,
+                "reseed": False,
             },
+        ),
+        "Learner.load": lambda: (
+            es.Learner.load,
+            (),
+            {"folder": str(bench.here), "env": Ring(), "constraint": safe, "features": None, "cost_features": None},
         ),
         "Learner.learn": lambda: (
             lambda batch: es.Learner(Ring(), constraint=safe, horizon=3).learn(batch),

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,7 @@ OF_LEARNER = ("recipe", "seed", "stage", "name", "length", "horizon", "resolved"
 OF_AGENT = ("resolved", "constraints", "agent", "plan_in_force")
 OF_PLAN = ("values", "costs", "value_encoder", "cost_encoder", "choice", "look_up", "ahead")
 LOOK_UP = ("actions", "used", "merges")
+UNLIKE = (KeyError, TypeError, ValueError, AttributeError, IndexError, StopIteration, OverflowError, RecursionError)
 MADE_WITH = ("jax", "jaxlib", "numpy", "device")  # others may round differently
 
 
@@ -247,31 +249,34 @@ class SavedLearner:
             raise self._unreadable() from None
         self.content: dict[str, Any] = content
 
-    def arguments(self, agent: Any, constraint: Any, features: Any, cost_features: Any) -> dict[str, Any]:
+    def arguments(self, env: Any, agent: Any, constraint: Any, features: Any, cost_features: Any) -> dict[str, Any]:
         """The arguments of `Learner` that make one to restore into: as given, else as saved."""
-        about, recipe = self.content["identity"], self.content["recipe"]
-        if agent is None:
-            if recipe is None:
+        with self._as_written():
+            about, recipe = self.content["identity"], self.content["recipe"]
+            if agent is None:
+                if recipe is None:
+                    raise EverystepError(
+                        f"learner '{shown(self.folder)}' has a setting that is not saved, such as a custom kernel; "
+                        "give agent= again."
+                    )
+                agent = Recipe(recipe["name"], recipe["settings"], recipe["alias"])
+            if constraint is None and about["constraint"] == "a function":
                 raise EverystepError(
-                    f"learner '{shown(self.folder)}' has a setting that is not saved, such as a custom kernel; "
-                    "give agent= again."
+                    f"learner '{shown(self.folder)}' had a constraint function, which is not saved; "
+                    "give constraint= again."
                 )
-            agent = Recipe(recipe["name"], recipe["settings"], recipe["alias"])
-        if constraint is None and about["constraint"] == "a function":
-            raise EverystepError(
-                f"learner '{shown(self.folder)}' had a constraint function, which is not saved; give constraint= again."
-            )
-        features = self._features("features") if features is None else features
-        if cost_features is None and about["cost_features"] != "the same":
-            cost_features = self._features("cost_features")
-        return {
-            "agent": agent,
-            "constraint": constraint,
-            "features": features,
-            "cost_features": cost_features,
-            "reward_range": about["reward_range"],
-            **{name: about[name] for name in ("horizon", "length", "memory", "seed", "reseed")},
-        }
+            features = self._features("features") if features is None else features
+            if cost_features is None and about["cost_features"] != "the same":
+                cost_features = self._features("cost_features")
+            return {
+                "agent": agent,
+                "envs": 1 if hasattr(env, "num_envs") else about["envs"],
+                "constraint": constraint,
+                "features": features,
+                "cost_features": cost_features,
+                "reward_range": about["reward_range"],
+                **{name: about[name] for name in ("horizon", "length", "memory", "seed", "reseed")},
+            }
 
     def _features(self, name: str) -> Any:
         """Saved features; None for a kernel, which is a setting of the agent."""
@@ -285,23 +290,29 @@ class SavedLearner:
     def restore(self, learner: Learner, remedy: str = "give the same") -> None:
         """Make a new learner the saved one, after a check that it was made from the same arguments."""
         content, arrays = self.content, self.arrays
-        check_same(self.folder, content["identity"], identity(learner), remedy)
-        try:
+        with self._as_written():
+            check_same(self.folder, content["identity"], identity(learner), remedy)
             if content["agent"] is not None:
                 agent = learner._ready(content["constraints"])
                 _set(agent, OF_AGENT, content["agent"], arrays)
                 if content["plan"] is not None:
                     agent.plan_in_force = _plan(from_plain(content["plan"], arrays), agent)
             _set(learner, OF_LEARNER, content["learner"], arrays)
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            remarks = [env_state.restore(learner.stage, content["environment"], arrays), self._about_versions()]
+            learner._interrupts += [each for each in remarks if each is not None]
+
+    @contextmanager
+    def _as_written(self) -> Iterator[None]:
+        """Content that is whole, but not as this version writes it, becomes a sentence."""
+        try:
+            yield
+        except UNLIKE as error:
             if isinstance(error, EverystepError) and not isinstance(error, UnknownContentError):
                 raise
             raise EverystepError(
                 f"learner '{shown(self.folder)}' was written by another version, whose state differs; load it with "
                 "that version."
             ) from None
-        remarks = [env_state.restore(learner.stage, content["environment"], arrays), self._about_versions()]
-        learner._interrupts += [each for each in remarks if each is not None]
 
     def _about_versions(self) -> str | None:
         before, now = self.content["versions"], _versions()

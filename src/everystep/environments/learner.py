@@ -360,8 +360,7 @@ class Learner:
         from everystep.environments import checkpoint
 
         saved = checkpoint.SavedLearner(path_from("folder of a learner", folder))
-        copies = 1 if hasattr(env, "num_envs") else saved.content["identity"]["envs"]
-        learner = cls(env, envs=copies, **saved.arguments(agent, constraint, features, cost_features))
+        learner = cls(env, **saved.arguments(env, agent, constraint, features, cost_features))
         saved.restore(learner)
         return learner
 
