@@ -53,7 +53,7 @@ FORMAT = 2  # of spec.json; format 1 had no number, and the guarantee under "con
 MOST_STEPS = 10_000  # of an episode, whose rows are learnt together
 COLUMNS = ("return", "length", "violation", "unsafe_steps", "soft_violation", "planned")
 LOOK_AHEAD = 50  # default steps a plan looks ahead, if episodes are longer
-MEMORY = 8192  # default number of states that plans compute values at, if states do not recur
+MEMORY = 4096  # default number of states that plans compute values at, if states do not recur
 
 
 class BrokenError(EverystepError):
