@@ -21,7 +21,7 @@ from everystep.environments import checkpoint, env_state, training_folder
 from everystep.environments.learner import BrokenError
 from everystep.environments.plain_values import UnknownContentError, from_plain, to_plain
 from everystep.errors import EverystepError
-from everystep.experiments import run_folder
+from everystep.experiments import finished, run_folder, runner, summary
 
 LAKE = es.problems.from_map(["SFG", "FHF"], horizon=4)
 STARTS = es.FiniteCMDP(
@@ -351,10 +351,12 @@ def test_ctrl_c_keeps_everything_and_the_same_call_goes_on(tmp_path):
     assert len(result.episodes["return"]) == 3
     assert "stopped by Ctrl-C" in str(result)
     assert "goes on" in str(result)
-    assert "holds an unfinished training" in sentence(run_folder.refuse_unfinished, out)
-    assert "holds an unfinished training" in sentence(result.save, out)
+    for read in (result.save, summary.text, finished.read, runner.check_unfinished):
+        assert "holds an unfinished training" in sentence(read, out)
     after = train(out)
     assert len(after.episodes["return"]) == EPISODES
+    for read in (summary.text, finished.read, runner.check_unfinished):
+        assert "holds a training run, not an experiment" in sentence(read, out)
     for name, column in result.episodes.items():
         np.testing.assert_array_equal(after.episodes[name][:3], column)
 
