@@ -299,6 +299,8 @@ def test_other_arguments_are_refused_by_name(tmp_path):
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").touch()
     assert "holds other files" in sentence(train, tmp_path / "other")
+    (tmp_path / "bare" / ".work").mkdir(parents=True)
+    assert "without its spec.json" in sentence(train, tmp_path / "bare")
     train(None, episodes=1).save(tmp_path / "saved")
     assert "without its learner" in sentence(train, tmp_path / "saved")
 

@@ -135,6 +135,10 @@ def _inspect(out: Path, request: dict[str, Any]) -> list[Path] | None:
     others = [each for each in out.iterdir() if not each.name.endswith((files.PARTIAL, files.RECORD, WORK))]
     if others and not (finished or begun):
         raise EverystepError(f"out '{out}' holds other files; choose an empty or a new folder.")
+    if work.is_dir() and not begun:
+        raise EverystepError(
+            f"out '{out}' holds an unfinished run without its spec.json; restore it, or remove '{work}'."
+        )
     if not (begun or finished):
         return None
     before = run_folder.read_json((work if begun else out) / "spec.json")
