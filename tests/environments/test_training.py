@@ -488,11 +488,6 @@ def test_wrong_settings_are_refused_before_anything_is_played(settings, words):
     assert env.steps == 0
 
 
-def test_vectors_need_features():
-    with pytest.raises(EverystepError, match=r"needs features: give them, such as everystep.features.fourier"):
-        es.train(Line(), constraint=harm_on_the_line, horizon=5)
-
-
 @pytest.mark.parametrize("env", ["Nowhere-v0", "nomodule:Nowhere-v0", 42, None])
 def test_an_unknown_environment_is_refused(env):
     with pytest.raises(EverystepError, match=r"cannot be made|give a gymnasium environment"):

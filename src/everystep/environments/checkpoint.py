@@ -32,6 +32,7 @@ from everystep.environments.slot_table import PlannedActions
 from everystep.environments.stored_agent import StoredAgent
 from everystep.errors import EverystepError, quoted, shown
 from everystep.experiments.experiment import versions
+from everystep.features.automatic import AUTO
 from everystep.mdp.arrays import digest
 from everystep.mdp.cmdp import FiniteCMDP
 
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 NAME = "learner.json"
 # Made again from the arguments, or saved on their own; everything else that these objects hold is saved as it is.
-OF_LEARNER = ("recipe", "seed", "stage", "name", "length", "horizon", "resolved", "agent")
+OF_LEARNER = ("recipe", "seed", "stage", "name", "length", "horizon", "resolved", "requested", "agent", "automatic")
 OF_AGENT = ("resolved", "constraints", "agent", "plan_in_force")
 OF_PLAN = ("values", "costs", "value_encoder", "cost_encoder", "choice", "look_up", "ahead")
 LOOK_UP = ("actions", "used", "merges")
@@ -52,7 +53,8 @@ MADE_WITH = ("jax", "jaxlib", "numpy", "device")  # others may round differently
 # --- what is trained --------------------------------------------------------------------------------------------------
 def identity(learner: Learner) -> dict[str, Any]:
     """What a checkpoint must agree with, ready for JSON."""
-    resolved, stage = learner.resolved, learner.stage
+    resolved, stage, automatic = learner.requested, learner.stage, learner.automatic
+    chosen = () if automatic is None else automatic.chooses
     return {
         "environment": learner.name,
         "environment settings": _settings(stage.env),
@@ -62,8 +64,12 @@ def identity(learner: Learner) -> dict[str, Any]:
         "envs": stage.copies,
         "agent": learner.recipe.name,
         **{f"setting {name}": value for name, value in resolved.to_json().items()},
-        "features": _described(resolved.value),
-        "cost_features": "the same" if resolved.cost is resolved.value else _described(resolved.cost),
+        "features": AUTO if "features" in chosen else _described(resolved.value),
+        "cost_features": AUTO
+        if "cost_features" in chosen
+        else "the same"
+        if resolved.cost is resolved.value
+        else _described(resolved.cost),
         "horizon": learner.horizon,
         "length": learner.length,
         "reward_range": None if resolved.environment.reward_range is None else list(resolved.environment.reward_range),
@@ -134,6 +140,7 @@ def write(learner: Learner, folder: Path) -> None:
         "identity": identity(learner),
         "recipe": _recipe_to_json(learner.recipe),
         "environment": env_state.save(learner.stage, arrays),
+        "automatic": None if learner.automatic is None else to_plain(learner.automatic.state(), arrays, "automatic"),
         "learner": _but(learner, OF_LEARNER, arrays, "learner"),
         "constraints": None if agent is None else agent.constraints,
         "agent": None if agent is None else _but(agent, OF_AGENT, arrays, "agent"),
@@ -282,8 +289,8 @@ class SavedLearner:
         """Saved features; None for a kernel, which is a setting of the agent."""
         described = self.content["identity"][name]
         arrays = {key.removeprefix(f"{name}."): each for key, each in self.arrays.items() if key.startswith(f"{name}.")}
-        if "kernel" in described:
-            return None
+        if described == AUTO or "kernel" in described:
+            return AUTO if described == AUTO else None
         encoder = encoder_from_json({key: each for key, each in described.items() if key != "arrays"}, arrays)
         return encoder.phi  # type: ignore[attr-defined]
 
@@ -292,6 +299,8 @@ class SavedLearner:
         content, arrays = self.content, self.arrays
         with self._as_written():
             check_same(self.folder, content["identity"], identity(learner), remedy)
+            if learner.automatic is not None:
+                learner.use_features(learner.automatic.restore(from_plain(content["automatic"], arrays)))
             if content["agent"] is not None:
                 agent = learner._ready(content["constraints"])
                 _set(agent, OF_AGENT, content["agent"], arrays)

@@ -20,6 +20,7 @@ import numpy as np
 from everystep import files
 from everystep.agents.registry import Recipe, recipe
 from everystep.environments.acting import ActingPlan
+from everystep.environments.automatic import AutomaticFeatures, Chosen
 from everystep.environments.batch import Batch, BatchBuilder
 from everystep.environments.constraints import Constraint
 from everystep.environments.fit import CostFit
@@ -164,8 +165,9 @@ class Learner:
 
     env            a gymnasium environment, a vector environment, or the id of one; Discrete actions
     constraint     (obs, action, obs_next, info) -> one number or several, safe iff <= 0; None: from `info`
-    features       of (x, a), as `everystep.features` makes them; None: one-hot where observations are integers
-    cost_features  of the cost model; None: the same
+    features       of (x, a), as `everystep.features` makes them, or "auto": chosen by what is seen
+                   (`environments/automatic.py`); None: one-hot where observations are integers, else auto
+    cost_features  of the cost model, likewise; None: the same, or auto where features are
     horizon        the number of steps a plan looks ahead; None: the length of an episode, at most 50
     length         the most steps of an episode; None: the environment's own limit, else the horizon
     reward_range   (low, high) of rewards, which are scaled to [0, 1] by it; None: of observed rewards, and 0
@@ -208,12 +210,16 @@ class Learner:
         space, A = self.stage.observation_space, self.stage.actions
         coordinates = Coordinates.of(space)
         features = one_hot() if features is None and coordinates.sizes is not None else features
-        phi = None if features is None else bind(features, space, A)
+        self.automatic = AutomaticFeatures.asked(self.recipe, space, A, features, cost_features, self.seed)
+        if self.automatic is None:
+            phi = None if features is None else bind(features, space, A)
+            chosen = Chosen(phi, phi if cost_features is None else bind(cost_features, space, A))
+        else:
+            chosen = self.automatic.chosen
         self.resolved = ResolvedForTraining.resolve(
             self.recipe,
             EnvironmentInfo(
-                features=phi,
-                cost_features=phi if cost_features is None else bind(cost_features, space, A),
+                **chosen._asdict(),
                 coordinates=len(coordinates.low),
                 actions=A,
                 horizon=self.horizon,
@@ -222,6 +228,7 @@ class Learner:
                 memory=None if memory is None or coordinates.sizes is not None else whole_number("memory", memory),
             ),
         )
+        self.requested = self.resolved  # before features are chosen
         self._rng = np.random.default_rng(self.seed)
         self.agent: StoredAgent | None = None  # made when the first cost shows how many constraints there are
         self._columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
@@ -236,7 +243,7 @@ class Learner:
         agent = self._ready(batch.constraints)
         for encoder in (self.resolved.value, self.resolved.cost):  # a wrong row is refused before any row is learnt
             encoder.encode(np.concatenate([flat.observations, flat.next_observations]))
-        agent.learn(flat)
+        self._learn(agent, flat)
 
     def train(
         self, episodes: int, progress: Callable[[int], None] | None = None, without_exploration: int = 0
@@ -301,7 +308,7 @@ class Learner:
                         agent = self._ready(batch.constraints)
                         if agent.plan_in_force is not None:
                             self._fit.add(agent.plan_in_force, batch, np.stack(builder.mean_costs))
-                        agent.learn(batch)
+                        self._learn(agent, batch)
                         self._add_row(builder)
         except EverystepError as error:
             raise self._broken(f"episode {self.number}: {error}") from error
@@ -401,6 +408,7 @@ class Learner:
                 f"beyond {resolved.environment.memory} states, those close to each other share a value: see memory"
             )
         found += [*resolved.value.remarks, *(resolved.cost.remarks if resolved.has_costs else ()), *self._interrupts]
+        found += () if self.automatic is None else self.automatic.remarks
         return tuple(dict.fromkeys(found))
 
     @property
@@ -441,15 +449,33 @@ class Learner:
             )
         return self.agent
 
+    def _learn(self, agent: StoredAgent, batch: Batch) -> None:
+        """Learn a batch; where features are chosen, everything again whenever they are."""
+        if self.automatic is None or not self.automatic.due(batch):
+            agent.learn(batch)
+            return
+        chosen, batches = self.automatic.choose()
+        self.use_features(chosen)
+        self.agent = StoredAgent(self.resolved, agent.constraints, self.seed)
+        self.agent.plans, self.agent.rng = agent.plans, agent.rng
+        for each in batches:
+            self.agent.learn(each)
+
+    def use_features(self, chosen: Chosen) -> None:
+        """Settings for features that were chosen; the agent is to be made again with them."""
+        environment = self.resolved.environment._replace(**chosen._asdict())
+        self.resolved = ResolvedForTraining.resolve(self.recipe, environment)
+
     def _play_round(self, builders: list[BatchBuilder], explore: bool) -> None:
         """An episode in every copy. The very first action is random: the number of constraints is not known yet."""
-        plan = None if self.agent is None else self._plan(explore)
+        looking = self.automatic is not None and self.automatic.looking
+        plan = None if self.agent is None or looking else self._plan(explore)
         reacts = self.agent is not None and self.resolved["react"]
         plan_step = self.resolved.plan_step
 
         def choose(t: int, observations: list[Any], x: np.ndarray) -> np.ndarray:
             nonlocal plan
-            if plan is None and self.agent is not None:
+            if plan is None and self.agent is not None and not looking:
                 plan = self._plan(explore)
             if plan is None:
                 return self._rng.integers(0, self.stage.actions, len(x))

@@ -17,6 +17,7 @@ from everystep.agents.settings import BETA_HARM, SETTINGS, TOLERANCE, share
 from everystep.environments.encoders import COORDINATES, Encoder, FeatureEncoder, KernelEncoder, RegressionEncoder
 from everystep.environments.models.linear import NoCosts
 from everystep.environments.models.protocols import StoredCostModel, StoredSizes, StoredValueModel
+from everystep.environments.size import check_size
 from everystep.errors import EverystepError
 from everystep.features.maps import Features
 from everystep.kernels import ALL, Kernel, looks_at
@@ -40,6 +41,7 @@ class EnvironmentInfo(NamedTuple):
     horizon, length           H, the steps a plan looks ahead, and L >= H, the most steps of an episode
     reward_range              None: the range of observed rewards and 0
     memory                    the most states that plans compute values at; None: all that were observed
+    cost_ridge                lam_cost where it is left at auto; None: the default
     """
 
     features: Features | None
@@ -50,6 +52,7 @@ class EnvironmentInfo(NamedTuple):
     length: int
     reward_range: tuple[float, float] | None = None
     memory: int | None = None
+    cost_ridge: float | None = None
 
 
 @dataclass(frozen=True)
@@ -90,8 +93,10 @@ class ResolvedForTraining:
         # The estimate of an untried direction shrinks to 0; the bonus raises it to the cap: beta / sqrt(lam) = cap.
         s.decide("beta", math.sqrt(s["lam"]) * s["cap"] if tuned else 1.0)
         in_kernel = cost.keeps_points
-        s.decide("lam_cost", LAM_GP if in_kernel else LAM_COST if tuned_cost else 1.0)
-        s.decide("beta_cost", BETA_GP if in_kernel else BETA_COST if tuned_cost else 1.0)
+        s.decide("lam_cost", LAM_GP if in_kernel else (environment.cost_ridge or LAM_COST) if tuned_cost else 1.0)
+        # Width of an untried direction: beta_cost / sqrt(lam_cost), the same for every ridge.
+        tuned_beta = BETA_COST * math.sqrt((environment.cost_ridge or LAM_COST) / LAM_COST)
+        s.decide("beta_cost", BETA_GP if in_kernel else tuned_beta if tuned_cost else 1.0)
         s.decide("mode", "plan")
         s.decide("harm", "events")
         s.decide("tolerance", TOLERANCE)
@@ -101,6 +106,8 @@ class ResolvedForTraining:
             raise EverystepError(
                 f"setting react of {name} is true, which needs linear costs shared over steps; set react to false."
             )
+        estimators = 1 if s["share_values"] else H
+        check_size(name, value, cost if REGISTERED[name].uses_costs else None, estimators, environment.memory)
         return cls(recipe, environment, s, value, cost)
 
     def __getitem__(self, setting: str) -> Any:
