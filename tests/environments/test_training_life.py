@@ -57,7 +57,16 @@ def everything(learner):
     """All that a learner holds but its arguments and the plan in force, as arrays; texts and numbers as their bytes."""
     arrays, agent = {}, learner.agent
     held = {f"agent.{name}": value for name, value in vars(agent).items()} | vars(learner)
-    made_again = {"recipe", "stage", "resolved", "agent", "agent.resolved", "agent.agent", "agent.plan_in_force"}
+    made_again = {
+        "recipe",
+        "stage",
+        "resolved",
+        "requested",
+        "agent",
+        "agent.resolved",
+        "agent.agent",
+        "agent.plan_in_force",
+    }
     plain = {name: to_plain(value, arrays, name) for name, value in held.items() if name not in made_again}
     return arrays | {"plain": np.frombuffer(json.dumps(plain).encode(), np.uint8)}
 
