@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from everystep.agents.model_syntax import gp, kernel_values, regression
     from everystep.agents.model_syntax import kernel_values as kernel
     from everystep.environments import logged
+    from everystep.environments.evaluation import evaluate
     from everystep.environments.learner import Learner, train
     from everystep.environments.policy import Policy
     from everystep.errors import EverystepError
@@ -40,6 +41,7 @@ __all__ = [
     "Result",
     "Successors",
     "agents",
+    "evaluate",
     "features",
     "gp",
     "kernel",
@@ -65,6 +67,7 @@ _HOME = {
     "Policy": "environments.policy:Policy",
     "Result": "experiments.result:Result",
     "agents": "agents",
+    "evaluate": "environments.evaluation:evaluate",
     "features": "features",
     "gp": "agents.model_syntax:gp",
     "gym": "environments.gym",

@@ -21,6 +21,7 @@ TOLERANCE = 0.01  # avoidable harm of one decision on environments, where estima
 # Without it an action that was tried mostly just before harm is never tried again, such as braking.
 BETA_HARM = 0.03  # width of the harm after a step on environments
 UNCLIPPED = 1e9  # a cap that never binds, in units of the range of rewards
+LAM_TRAINING = 0.01  # ridge of the value model on environments
 SWITCH = 2.0  # the factor of rare switching in the literature
 
 # Of LSVI-NEW, chosen on synthetic problems (seeds 1000 and 1001); its printed formulas exceed any feasible K.
@@ -201,9 +202,13 @@ SETTINGS: dict[str, Setting] = {
         _or(AUTO, _number(at_least=0)),
         AUTO,
         "width of Q in units of the range of rewards, or a factor on the formula if radius is not tuned "
-        f"(auto: {BETA} tuned, 2 sigma of the rewards if more; else 1)",
+        f"(auto: {BETA} tuned, 2 sigma of the rewards if more; else 1; on environments sqrt(lam) times the cap)",
     ),
-    "lam": Setting(_or(AUTO, _number(above=0)), AUTO, f"ridge of the value model (auto: {LAM} tuned, else 1)"),
+    "lam": Setting(
+        _or(AUTO, _number(above=0)),
+        AUTO,
+        f"ridge of the value model (auto: {LAM} tuned, {LAM_TRAINING} on environments, else 1)",
+    ),
     "radius": Setting(
         _one_of(*RADII), "tuned", "widths of Q: tuned, paper (printed formulas) or coordinate (valid for each (x, a))"
     ),

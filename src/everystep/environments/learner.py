@@ -13,16 +13,18 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from everystep import files
 from everystep.agents.registry import Recipe, recipe
+from everystep.environments import evaluation, training_bar
 from everystep.environments.acting import ActingPlan
 from everystep.environments.automatic import AutomaticFeatures, Chosen
 from everystep.environments.batch import Batch, BatchBuilder
 from everystep.environments.constraints import Constraint
+from everystep.environments.evaluation import Evaluation
 from everystep.environments.fit import CostFit
 from everystep.environments.interrupts import deferred, interrupt_remark
 from everystep.environments.look_ahead import horizon_remark
@@ -54,7 +56,13 @@ FORMAT = 2  # of spec.json; format 1 had no number, and the guarantee under "con
 MOST_STEPS = 10_000  # of an episode, whose rows are learnt together
 COLUMNS = ("return", "length", "violation", "unsafe_steps", "soft_violation", "planned")
 LOOK_AHEAD = 50  # default steps a plan looks ahead, if episodes are longer
+EVALUATED = 10  # default episodes of an evaluation
 MEMORY = 4096  # default number of states that plans compute values at, if states do not recur
+
+
+class SoFar(NamedTuple):
+    steps: int
+    violation: float
 
 
 class BrokenError(EverystepError):
@@ -72,6 +80,7 @@ class Trained:
     episodes   an array for each column, one row per episode: return, length, violation (the sum of max(g, 0)),
                violation_1 ... where there are several constraints, unsafe_steps, soft_violation, planned
     policy     acts on observations, without exploration
+    evaluation episodes that the policy played after training, if asked for
     plans      the number of plans; printed beside the number that theory gives for rare plans, up to a constant
     """
 
@@ -80,6 +89,7 @@ class Trained:
     plans: int
     spec: dict[str, Any]
     remarks: tuple[str, ...]
+    evaluation: Evaluation | None = None
 
     def save(self, out: str | Path, force: bool = False) -> Path:
         """Write a run folder: episodes.parquet, spec.json, policy/ (not by regressors). Refuse one in use.
@@ -107,7 +117,8 @@ class Trained:
         last = self.episodes["return"][-100:].mean() if n else math.nan
         lines = [
             f"{self.spec['agent']} on {self.spec['environment']}: {n} episodes, {self.plans} plans{self._scale()}, "
-            f"total violation {total:.4g}, mean return {last:.4g} in the last {min(n, 100)}",
+            f"total violation {total:.4g}, mean return {last:.4g} in the last {min(n, 100)}, while it explored",
+            str(self.evaluation or "the policy itself was not evaluated: see evaluate of train, or es.evaluate"),
             *(f"note: {remark}" for remark in self.remarks),
         ]
         return "\n".join(lines)
@@ -128,6 +139,7 @@ def train(
     episodes: int = 100,
     without_exploration: int = 0,
     warm_start: Batch | None = None,
+    evaluate: int | None = None,
     progress: Callable[[int], None] | None = None,
     out: str | Path | None = None,
     **options: Any,
@@ -137,9 +149,12 @@ def train(
     The last `without_exploration` of the episodes are played as the policy that is returned plays, so that it was tried
     before it is used, and what goes wrong is learnt.
 
-    `progress(n)` is called whenever n more episodes are done. If the environment or the constraint function fails, a
-    `BrokenError` is raised whose `result` holds everything until then. Ctrl-C ends training with the result so far; a
-    second Ctrl-C raises KeyboardInterrupt.
+    After training the policy plays `evaluate` episodes without learning; None: 10 if the environment was given by its
+    id, so that a fresh one can be made for this, else 0.
+
+    `progress(n)` is called whenever n more episodes are done; None: a bar on a terminal. If the environment or the
+    constraint function fails, a `BrokenError` is raised whose `result` holds everything until then. Ctrl-C ends
+    training with the result so far; a second Ctrl-C raises KeyboardInterrupt.
 
     With `out` the training lives in a run folder, with checkpoints: the same call goes on where a killed process,
     Ctrl-C or an error stopped, returns the result once it is finished, and trains on if `episodes` is larger.
@@ -149,15 +164,23 @@ def train(
         if name not in known:
             remedy = f"Give settings to the agent, as in es.agents.lsvi_ae({name}=...)."
             raise unknown("argument of train called", name, known, remedy)
+    by_id = isinstance(env, str)
+    evaluated = whole_number("evaluate", (EVALUATED if by_id else 0) if evaluate is None else evaluate, 0)
     learner = Learner(env, agent, **options)
     if out is not None:
         from everystep.environments import training_folder
 
         schedule = training_folder.Schedule.of(episodes, without_exploration, learner.stage.copies)
-        return training_folder.train(learner, path_from("out", out), schedule, warm_start, progress)
-    if warm_start is not None:
-        learner.learn(warm_start)
-    return learner.train(episodes, progress, without_exploration)
+        with training_bar.shown(learner, episodes, progress) as report:
+            result = training_folder.train(learner, path_from("out", out), schedule, warm_start, report)
+    else:
+        if warm_start is not None:
+            learner.learn(warm_start)
+        result = learner.train(episodes, progress, without_exploration)
+    if not evaluated or learner.number <= episodes:  # or stopped by Ctrl-C
+        return result
+    found = evaluation.evaluate(result.policy, env, constraint=options.get("constraint"), episodes=evaluated)
+    return replace(result, evaluation=found)
 
 
 class Learner:
@@ -195,7 +218,7 @@ class Learner:
     ) -> None:
         self.recipe = recipe(agent)
         self.seed = seed_number("seed", seed)
-        env = _made(env, whole_number("envs", envs))
+        env = made(env, whole_number("envs", envs))
         self.stage = Stage(env, constraint, self.seed, reseed=true_or_false("reseed", reseed))
         self.name = _name(env)
         ahead = LOOK_AHEAD if horizon is None else whole_number("horizon", horizon)
@@ -254,9 +277,10 @@ class Learner:
         """
         first, last = exploring_first(episodes, without_exploration)
         try:
-            self.play(first, progress)
-            if last:
-                self.play(last, progress, explore=False)
+            with training_bar.shown(self, episodes, progress) as report:
+                self.play(first, report)
+                if last:
+                    self.play(last, report, explore=False)
         except KeyboardInterrupt:
             if self.agent is None:  # there is nothing to return
                 raise
@@ -376,6 +400,11 @@ class Learner:
     def plans(self) -> int:
         """The number of plans so far."""
         return 0 if self.agent is None else self.agent.plans
+
+    @property
+    def so_far(self) -> SoFar:
+        """The number of steps, and the violation, until now."""
+        return SoFar(int(sum(self._columns["length"])), float(sum(self._columns["violation"])))
 
     @property
     def episodes(self) -> dict[str, np.ndarray]:
@@ -548,7 +577,7 @@ def exploring_first(episodes: int, without_exploration: int) -> tuple[int, int]:
     return episodes - last, last
 
 
-def _made(env: Any, copies: int) -> Any:
+def made(env: Any, copies: int) -> Any:
     """The environment, given as itself or by its id, in `copies` copies."""
     if not isinstance(env, str) and copies == 1:
         return env

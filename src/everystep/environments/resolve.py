@@ -13,7 +13,7 @@ import numpy as np
 
 from everystep.agents.model_syntax import AUTO, InKernel, Regression
 from everystep.agents.registry import REGISTERED, Recipe
-from everystep.agents.settings import BETA_HARM, SETTINGS, TOLERANCE, share
+from everystep.agents.settings import BETA_HARM, LAM_TRAINING, SETTINGS, TOLERANCE, share
 from everystep.environments.encoders import COORDINATES, Encoder, FeatureEncoder, KernelEncoder, RegressionEncoder
 from everystep.environments.models.linear import NoCosts
 from everystep.environments.models.protocols import StoredCostModel, StoredSizes, StoredValueModel
@@ -30,7 +30,6 @@ from everystep.lsvi.costs.spec import BETA_COST, LAM_COST
 from everystep.lsvi.penalties import Floor
 
 TABLES_ONLY = ("features", "known_safe", "bound", "sigma", "precision")  # settings that need a FiniteCMDP
-LAM_TRAINING = 0.01  # ridge of the value model
 
 
 class EnvironmentInfo(NamedTuple):

@@ -1,0 +1,89 @@
+"""What a policy earns and harms: episodes played by it alone, without learning.
+
+found = evaluate(result.policy, env, constraint=..., episodes=20)
+print(found)         # return and violation per episode with 95 % intervals, episodes and steps that were unsafe
+found.episodes       # an array for each column, one row per episode
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from everystep.environments.batch import BatchBuilder
+from everystep.environments.constraints import Constraint
+from everystep.environments.policy import Policy
+from everystep.environments.rollout import Stage, play
+from everystep.errors import EverystepError, check_type, seed_number, shown, whole_number
+from everystep.experiments import statistics
+
+FIRST_SEED = 1_000_000  # of the episodes of an evaluation by default: none that training began with
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Episodes of a policy: return, length, violation (the sum of max(g, 0)) and unsafe_steps of each."""
+
+    episodes: dict[str, np.ndarray]
+
+    def interval(self, column: str) -> tuple[float, float, float]:
+        """The mean of a column over episodes, and its 95 % bootstrap interval."""
+        found = statistics.mean_over_seeds(self.episodes[column], np.random.default_rng(0))
+        return float(found.mean), float(found.low), float(found.high)
+
+    def __str__(self) -> str:
+        n, steps = len(self.episodes["return"]), int(self.episodes["length"].sum())
+        unsafe = self.episodes["unsafe_steps"]
+        parts = ["{} {:.4g} [{:.4g}, {:.4g}]".format(name, *self.interval(name)) for name in ("return", "violation")]
+        return (
+            f"the policy without exploration, {n} episodes: {', '.join(parts)} per episode; "
+            f"{int(unsafe.sum())} of {steps} steps unsafe, in {int((unsafe > 0).sum())} episodes"
+        )
+
+
+def evaluate(
+    policy: Policy,
+    env: Any,
+    *,
+    constraint: Constraint | None = None,
+    episodes: int = 20,
+    seed: int = FIRST_SEED,
+) -> Evaluation:
+    """Play a policy for some episodes; episode i begins with reset(seed=seed + i).
+
+    `env` and `constraint` are as in training, and so is the length of an episode.
+    """
+    from everystep.environments.learner import made
+
+    check_type("policy", policy, Policy, "a policy, as Trained.policy and Policy.load give them")
+    episodes, seed = whole_number("episodes", episodes), seed_number("seed", seed)
+    env = made(env, 1)
+    stage = Stage(env, constraint, seed)
+    if stage.is_vector:
+        raise EverystepError(f"env is {shown(env)}; give one environment, not a vector of them.")
+    actions = policy.plan.value_encoder.actions
+    if stage.actions != actions or stage.first_action != policy.spec["first_action"]:
+        raise EverystepError(
+            f"env has {stage.actions} actions from {stage.first_action}, and the policy {actions} from "
+            f"{policy.spec['first_action']}; give the environment that it was trained in."
+        )
+    rows = [_played(policy, Stage(env, constraint, seed + i)) for i in range(episodes)]
+    return Evaluation({name: np.array([row[name] for row in rows]) for name in rows[0]})
+
+
+def _played(policy: Policy, stage: Stage) -> dict[str, Any]:
+    """One episode."""
+    length, horizon = policy.spec["length"], policy.spec["horizon"]
+    plan_step = lambda t: max(t - (length - horizon), 0)
+    builder = BatchBuilder()
+    choose = lambda t, observations, x: np.array([policy(observations[0], plan_step(t) + 1)]) - stage.first_action
+    play(stage, [builder], choose, length=length)
+    g = np.maximum(np.stack(builder.mean_costs), 0)
+    return {
+        "return": sum(builder.rewards),
+        "length": len(builder),
+        "violation": g.sum(),
+        "unsafe_steps": int((g > 0).any(1).sum()),
+    }
