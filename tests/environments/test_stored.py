@@ -153,7 +153,9 @@ def harm_after(agent, state):
     ],
     ids=["least", "plan"],
 )
-def test_looking_ahead_on_stored_data_is_looking_ahead_on_finite_states(settings):
+def test_looking_ahead_on_stored_data_is_looking_ahead_on_finite_states(settings, monkeypatch):
+    # Noise makes some costs larger than 1, which are divided on environments, and not on tables.
+    monkeypatch.setattr(StoredAgent, "_update_cost_scale", lambda self, costs: None)
     problem, wide = dead_ends("dead ends"), settings.pop("features", False)
     S, A, H, m = problem.states, problem.actions, problem.horizon, problem.constraints
     common = {"beta": 0.3, "lam": 0.05, "lam_cost": 0.2, "beta_cost": 0.001} | settings

@@ -70,6 +70,7 @@ class ActingPlan:
     optimism            the end of the cost interval that the choice uses
     look_up             the action the plan chose at step h for an observation with a slot, else None
     ahead               the harm-to-go, for an agent that looks ahead
+    cost_scale (m,)     by which costs were divided before they were learnt; estimates are of the quotients
     """
 
     values: Any
@@ -82,9 +83,14 @@ class ActingPlan:
     cap: float
     look_up: Callable[[int, np.ndarray], int | None] | None = None
     ahead: HarmAhead | None = None
+    cost_scale: np.ndarray | None = None  # None: nothing was divided
+
+    def in_units(self, costs: np.ndarray) -> np.ndarray:
+        """Estimates (m, A, n), or harm (1, A, n), in the units of the constraints."""
+        return costs if self.cost_scale is None else costs * self.cost_scale[: len(costs), None, None]
 
     def estimates(self, h: int, observations: np.ndarray) -> Estimates:
-        """Values and cost intervals at step h."""
+        """Values and cost intervals at step h, on the scale on which costs are learnt."""
         encoded = self.value_encoder.encode(observations)
         mean, width = self.values.predict(h, encoded)
         Q = np.minimum(mean + width, self.cap)  # line 7
@@ -136,13 +142,14 @@ class ActingPlan:
         found = self.estimates(h, observations)
         lower, upper = found.mean - found.width, found.mean + found.width
         if self.ahead is None:
-            return lower, upper
+            return self.in_units(lower), self.in_units(upper)
         least = self.ahead.led_to(lower, found.after - found.after_width)
         most = self.ahead.led_to(upper, found.after + found.after_width)
-        return least[None] - self.ahead.tolerance, most[None] - self.ahead.tolerance
+        return self.in_units(least[None] - self.ahead.tolerance), self.in_units(most[None] - self.ahead.tolerance)
 
     def with_cost(self, h: int, observation: np.ndarray, a: int, cost: np.ndarray) -> ActingPlan:
         """The same plan after one more observed cost at (x, a)."""
+        cost = cost if self.cost_scale is None else cost / self.cost_scale
         if self.ahead is not None and self.ahead.events:
             cost = np.maximum(cost, 0)
         costs = self.costs.updated(h, self.cost_encoder.encode(observation), a, cost)

@@ -113,6 +113,7 @@ class CostFit:
             at = np.flatnonzero(h == each)
             padded = np.resize(at, 2 ** math.ceil(math.log2(len(at))))  # few lengths: kernels are compiled for each
             found = plan.costs.predict(int(each), plan.cost_encoder.encode(steps.observations[padded]))
+            found = plan.in_units(found[0]), plan.in_units(np.broadcast_to(found[1], found[0].shape))
             mean[..., at], width[..., at] = found[0][..., : len(at)], found[1][..., : len(at)]
         return mean, width
 

@@ -27,7 +27,7 @@ from everystep.lsvi.choices.basic import Greedy, Penalised, Reacting
 from everystep.lsvi.protocols import ScoringChoice
 
 ROWS = 1000  # observations that are encoded together
-FORMAT = 4  # 3 had no harm ahead, 2 no checksums
+FORMAT = 5  # 4 had no scale of costs, 3 no harm ahead, 2 no checksums
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,7 @@ class Policy:
             **_choice_to_json(plan.choice),
             "optimism": plan.optimism,
             "cap": plan.cap,
+            "cost_scale": None if plan.cost_scale is None else [float(each) for each in plan.cost_scale],
             "ahead": None if plan.ahead is None else _ahead_to_json(plan.ahead),
             "spec": self.spec,
         }
@@ -201,7 +202,12 @@ def _plan_from_json(
         optimism=real_number("optimism", content["optimism"], -1, 1),
         cap=real_number("cap", content["cap"]),
         ahead=ahead,
+        cost_scale=_cost_scale(content["cost_scale"]),
     )
+
+
+def _cost_scale(content: Any) -> np.ndarray | None:
+    return None if content is None else np.array([real_number("cost_scale", each, 1) for each in content])
 
 
 def _ahead_to_json(ahead: HarmAhead) -> dict[str, Any]:
@@ -238,6 +244,10 @@ def _check_plan(plan: ActingPlan, arrays: Mapping[str, np.ndarray]) -> None:
     if plan.ahead is not None:
         m = len(plan.ahead.weights) if m == 1 else 0
     A = plan.value_encoder.actions
+    if plan.cost_scale is not None and len(plan.cost_scale) != m:
+        raise EverystepError(
+            f"cost_scale has {len(plan.cost_scale)} numbers for {m} constraints; save the policy again."
+        )
     if not m or not H or plan.cost_encoder.actions != A:
         raise EverystepError(f"price has shape {plan.price.shape} for {A} actions; save the policy again.")
     for name, predictor, encoder in (

@@ -105,6 +105,7 @@ class StoredAgent:
         self.episode = 1  # the number of the coming one, k
         self.rewards_seen = (math.inf, -math.inf)  # the lowest and the highest
         self._rewards: list[np.ndarray] = []
+        self.cost_scale = np.ones(constraints)  # costs are divided by it: their largest size so far, if above 1
         self._capacity = max(CAPACITY, 2 ** math.ceil(math.log2(4 * resolved.length)))
         parts = StoredParts(resolved, constraints)
         with jax.enable_x64(True):
@@ -172,6 +173,7 @@ class StoredAgent:
 
     def _learn_piece(self, piece: Batch) -> None:
         self._update_reward_scale(piece.rewards)
+        self._update_cost_scale(piece.costs)
         slots, own = self._slots(piece)
         self._ensure_capacity(0)
         rows = self._padded(piece, slots, own)
@@ -215,7 +217,7 @@ class StoredAgent:
             h=padded(np.clip(piece.steps - (L - H), 0, H - 1).astype(np.int32)),
             a=padded(piece.actions.astype(np.int32)),
             reward=padded(piece.rewards),
-            cost=padded(piece.costs),
+            cost=padded(piece.costs / self.cost_scale),
             slot=padded(slots, NO_SLOT),
             ended=padded(piece.terminated),
             live=padded(np.ones(len(piece), bool)),
@@ -234,6 +236,20 @@ class StoredAgent:
             with jax.enable_x64(True):
                 values = self.state.values._replace(low=jnp.asarray(low, float), high=jnp.asarray(high, float))
             self.state = self.state._replace(values=values)
+
+    def _update_cost_scale(self, costs: np.ndarray) -> None:
+        """Divide by the largest cost that was observed, what was learnt before included; prices stay as they are.
+
+        Settings of costs are in units of about 1. An agent that looks ahead adds up constraints: one scale for all.
+        """
+        largest = np.maximum(np.abs(costs).max(0), self.cost_scale)
+        scale = largest if self.agent.ahead is None else np.full_like(largest, largest.max())
+        if (scale == self.cost_scale).all():
+            return
+        factor = self.cost_scale / scale
+        with jax.enable_x64(True):
+            learnt = stored_models(self.agent)[1].rescaled(self.state.costs, factor)
+        self.state, self.cost_scale = self.state._replace(costs=learnt), scale
 
     @property
     def rewards(self) -> np.ndarray:
@@ -340,6 +356,7 @@ class StoredAgent:
             cap=resolved["cap"],
             look_up=planned_action,
             ahead=_harm_ahead(agent, harm),
+            cost_scale=None if (self.cost_scale == 1).all() else self.cost_scale,
         )
 
     def _plan_by_regressors(

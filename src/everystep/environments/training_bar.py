@@ -26,7 +26,7 @@ def shown(
     from everystep.experiments.progress import size, ticking
 
     with tqdm(total=episodes, unit=" episodes", leave=False, **size(sys.stderr)) as bar, ticking(bar):
-        bar.set_postfix_str("compiling", refresh=False)
+        bar.set_postfix_str("compiling")
 
         def advance(more: int) -> None:
             bar.update(min(more, episodes - bar.n))

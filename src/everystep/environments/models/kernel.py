@@ -371,6 +371,9 @@ class StoredKernelCosts(NamedTuple):
     def merged(self, state: KernelCostState, keep: Any, into: Any) -> KernelCostState:
         raise NotImplementedError("a kernel keeps every state")
 
+    def rescaled(self, state: KernelCostState, factor: np.ndarray) -> KernelCostState:
+        return state._replace(z=state.z * factor[None, None])
+
     def estimate(self, state: KernelCostState, k: Int[Array, ""]) -> CostEstimate:
         mean = jnp.einsum("tcm,tcas->tmas", state.z, state.core.W)
         return CostEstimate(mean, self.radius.width(jnp.maximum(state.core.var, 0), k)[:, None])

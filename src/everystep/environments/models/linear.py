@@ -445,6 +445,9 @@ class NoCosts(NamedTuple):
     def merged(self, state: Array, keep: np.ndarray, into: np.ndarray) -> Array:
         return state
 
+    def rescaled(self, state: Array, factor: np.ndarray) -> Array:
+        return state
+
     def estimate(self, state: Array, k: Int[Array, ""]) -> CostEstimate:
         return CostEstimate(state, state)
 
@@ -491,6 +494,9 @@ class StoredLinearCosts(NamedTuple):
 
     def merged(self, state: LinearCostState, keep: np.ndarray, into: np.ndarray) -> LinearCostState:
         return state._replace(slots=merged_slots(state.slots, keep))
+
+    def rescaled(self, state: LinearCostState, factor: np.ndarray) -> LinearCostState:
+        return state._replace(moment=state.moment * factor[None, :, None, None])
 
     def theta(self, state: LinearCostState) -> Float[Array, "T m B e"]:
         return (state.blocks.inverse[:, None] @ state.moment[..., None])[..., 0]

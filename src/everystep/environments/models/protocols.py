@@ -114,6 +114,10 @@ class StoredCostModel(StoredModel, CostModel, Protocol):
         """The predictor of the constraints; None for a model that never looks at costs."""
         ...
 
+    def rescaled(self, state: Any, factor: np.ndarray) -> Any:
+        """The state as if every cost so far had been multiplied by `factor` (m,)."""
+        ...
+
 
 def stored_models(agent: Agent) -> tuple[StoredValueModel, StoredCostModel]:
     """The two models of an agent on stored data."""

@@ -1,0 +1,139 @@
+"""What a policy earns by itself, costs in any unit, and what is said while a training goes on."""
+
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import everystep as es
+from everystep.environments import training_bar
+from everystep.environments.evaluation import FIRST_SEED
+
+pytestmark = pytest.mark.quick
+
+
+class Walk(gymnasium.Env):
+    """A walk on a line of nine places, which slips at random; the reward is the place, the limit is place 6."""
+
+    observation_space, action_space = spaces.Discrete(9), spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.x = int(self.np_random.integers(3))
+        return self.x, {}
+
+    def step(self, action):
+        move = (1 if action else -1) if self.np_random.random() < 0.8 else 0
+        self.x = int(np.clip(self.x + move, 0, 8))
+        return self.x, self.x / 8, False, False, {}
+
+
+def limit(scale=1.0):
+    """g in [-1, 1], times `scale`."""
+    return lambda seen, action, after, info: scale * (after - 6.5) / 6.5
+
+
+OPTIONS = {"horizon": 6, "length": 12}
+
+
+def learner(scale=1.0, agent="lsvi-ae", **options):
+    return es.Learner(Walk(), agent, constraint=limit(scale), **OPTIONS, **options)
+
+
+def test_an_evaluation_is_the_policy_played_by_hand_from_the_same_seeds():
+    result = learner().train(6)
+    found = es.evaluate(result.policy, Walk(), constraint=limit(), episodes=3).episodes
+    env = Walk()
+    for i in range(3):
+        x, _ = env.reset(seed=FIRST_SEED + i)
+        earned = harm = unsafe = 0.0
+        for t in range(12):
+            x, reward, *_ = env.step(result.policy(x, max(t - 6, 0) + 1))
+            g = (x - 6.5) / 6.5
+            earned, harm, unsafe = earned + reward, harm + max(g, 0), unsafe + (g > 0)
+        assert found["return"][i] == pytest.approx(earned)
+        assert found["violation"][i] == pytest.approx(harm)
+        assert (found["unsafe_steps"][i], found["length"][i]) == (unsafe, 12)
+
+
+def test_train_evaluates_the_policy_when_asked_and_says_when_it_was_not():
+    given = {"constraint": limit(), **OPTIONS}
+    result = es.train(Walk(), episodes=3, evaluate=2, **given)
+    assert len(result.evaluation.episodes["return"]) == 2
+    assert "the policy without exploration, 2 episodes: return" in str(result)
+    assert "was not evaluated" in str(es.train(Walk(), episodes=3, **given))
+    with pytest.raises(es.EverystepError, match=r"evaluate is -1"):
+        es.train(Walk(), episodes=3, evaluate=-1, **given)
+
+
+def test_an_environment_with_other_actions_is_refused():
+    class Wide(Walk):
+        action_space = spaces.Discrete(3)
+
+    policy = learner().train(2).policy
+    with pytest.raises(es.EverystepError, match=r"env has 3 actions from 0, and the policy 2 from 0; give the environ"):
+        es.evaluate(policy, Wide(), constraint=limit())
+
+
+@pytest.mark.parametrize("agent", ["lsvi-ae", "lsvi-ahead"])
+def test_the_unit_of_a_constraint_does_not_matter(agent, tmp_path):
+    """Costs of up to 8 lead to the same episodes as the same costs divided by 8, once their size was seen."""
+    results = []
+    for scale in (8.0, 1.0):
+        each = learner(scale, agent)
+        each.learn(es.logged.from_env(Walk(), lambda x: 0, episodes=1, constraint=limit(scale), horizon=12, seed=1))
+        assert each.agent.cost_scale == scale
+        results.append(each.train(6))
+    one, other = results
+    for name in ("return", "unsafe_steps"):
+        np.testing.assert_array_equal(one.episodes[name], other.episodes[name])
+    np.testing.assert_array_equal(one.episodes["violation"], 8 * other.episodes["violation"])
+    assert "the constraint was divided by 8, its largest size, before it was learnt" in one.remarks
+    assert not any("divided by" in each for each in other.remarks)
+    one.policy.save(tmp_path / "policy")
+    loaded = es.Policy.load(tmp_path / "policy")
+    for x in range(9):
+        np.testing.assert_allclose(one.policy.bounds(x), 8 * np.array(other.policy.bounds(x)), rtol=1e-12)
+        np.testing.assert_array_equal(loaded.bounds(x), one.policy.bounds(x))
+        np.testing.assert_array_equal(one.policy.certify(x), other.policy.certify(x))
+
+
+def test_a_cost_that_outgrows_the_scale_leaves_what_dividing_from_the_start_gives():
+    late, early = learner(4.0), learner(4.0)
+    early._ready(1).cost_scale[:] = 4.0  # as if the largest cost had been known
+    rng = np.random.default_rng(3)
+    for number in range(4):
+        x = rng.integers(0, 5 + number, 7)  # larger costs appear later
+        costs = 4.0 * (x[1:, None] - 6.5) / 6.5
+        costs[-1] = 4.0 if number == 3 else costs[-1]
+        batch = es.logged.Batch(
+            x[:-1],
+            rng.integers(0, 2, 6),
+            x[1:] / 8.0,
+            costs,
+            x[1:],
+            np.zeros(6, bool),
+            np.arange(6),
+            np.full(6, number),
+        )
+        late.learn(batch)
+        early.learn(batch)
+    assert late.agent.cost_scale == early.agent.cost_scale == 4.0
+    for name in ("mean", "width"):
+        one, other = (getattr(each.agent.plan().estimates(0, np.arange(9)), name) for each in (late, early))
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+def test_a_bar_tells_of_steps_and_violation_on_a_terminal_and_nothing_elsewhere(monkeypatch, capsys):
+    each = learner()
+    with training_bar.shown(each, 3, None) as report:
+        assert report is None
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    each.train(3)
+    written = capsys.readouterr().err
+    assert "compiling" in written
+    each.play(1)
+    assert each.so_far.steps == 48
+    assert each.so_far.violation == pytest.approx(each.episodes["violation"].sum())
