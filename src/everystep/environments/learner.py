@@ -431,9 +431,9 @@ class Learner:
         if resolved.environment.reward_range is None and (about_outlier := outlier_remark(self.agent.rewards)):
             found.append(about_outlier)
         for i, scale in enumerate(self.agent.cost_scale, 1):
-            which = "constraint" if self.agent.constraints == 1 else f"constraint {i}"
+            which = "the constraint" if self.agent.constraints == 1 else f"constraint {i}"
             if scale > 1:
-                found.append(f"the {which} was divided by {scale:g}, its largest size, before it was learnt")
+                found.append(f"{which} was divided by {scale:g}, its largest size, before it was learnt")
         if self.length > self.horizon:
             found.append(f"plans look {self.horizon} steps ahead in episodes of up to {self.length}")
         if self.agent.merged:
