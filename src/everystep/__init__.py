@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from everystep.agents.model_syntax import gp, kernel_values, regression
     from everystep.agents.model_syntax import kernel_values as kernel
     from everystep.environments import logged
+    from everystep.environments.check_constraint import check_constraint
     from everystep.environments.evaluation import evaluate
     from everystep.environments.learner import Learner, train
     from everystep.environments.policy import Policy
@@ -41,6 +42,7 @@ __all__ = [
     "Result",
     "Successors",
     "agents",
+    "check_constraint",
     "evaluate",
     "features",
     "gp",
@@ -67,6 +69,7 @@ _HOME = {
     "Policy": "environments.policy:Policy",
     "Result": "experiments.result:Result",
     "agents": "agents",
+    "check_constraint": "environments.check_constraint:check_constraint",
     "evaluate": "environments.evaluation:evaluate",
     "features": "features",
     "gp": "agents.model_syntax:gp",

@@ -1,0 +1,301 @@
+"""Can the constraint be kept, by one decision, by looking ahead, or not at all? Asked of a simulator before training.
+
+    print(check_constraint(env, constraint))
+
+Every other episode is played at random, the others at random among safe actions, as far as these are known. They are
+known where the environment can be copied (`copy.deepcopy`, and the copy takes equal steps): every action is tried in a
+copy of every state that is met.
+
+    free      some action keeps every g <= 0
+    trapped   none does, although every step before was safe: one decision cannot keep the constraint
+    after     none does, but an earlier step of the episode was unsafe: that says nothing, and is only counted
+
+From the states before a trapped one, 1, 2, 4, ... steps earlier, sequences of actions are searched (the lowest g first,
+then back) that stay safe past the trap, as far again as the search began before it, and at least MARGIN steps. The
+first distance at which one is found tells how far ahead an agent must look. Chance is that of the copy, which draws
+what the original would have drawn.
+
+The effort is bounded: `episodes` episodes of at most `MOST_STEPS` steps, `MOST_TRAPS` traps, `MOST_TRIED` steps of
+copies for one search and `MOST_COPIES` in all; the result says if the last was reached.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from everystep.environments import constraints
+from everystep.environments.constraints import Constraint
+from everystep.environments.learner import made
+from everystep.environments.rollout import Stage
+from everystep.errors import EverystepError, seed_number, shown, whole_number
+
+MOST_STEPS = 200  # of an episode
+MOST_TRAPS = 20  # that are searched
+MOST_TRIED = 400  # steps of copies in one search
+MOST_COPIES = 50_000  # steps of copies in all
+MARGIN = 5  # steps that a safe sequence must last beyond the trap
+EARLIEST = 64  # steps before a trap at which the last search begins
+COMPARED = 5  # steps in which a copy must equal its original
+
+
+@dataclass(frozen=True)
+class ConstraintCheck:
+    """What was found; printed as a few sentences.
+
+    verdict     "one decision", "look ahead", "not kept", "never active" or "unknown"
+    steps       played; `unsafe` of them broke the constraint
+    states      in which every action was tried; `trapped` of them had no safe action, nor `after` an unsafe step
+    avoidable   for up to 20 traps, the steps before it from which harm could be avoided; None: from none that was tried
+    lowest, highest   of each constraint, over all steps and copies
+    example     the observation of a trapped state
+    horizon     a number of steps to look ahead, where that helps
+    """
+
+    verdict: str
+    steps: int
+    unsafe: int
+    states: int
+    trapped: int
+    after: int
+    avoidable: tuple[int | None, ...]
+    lowest: tuple[float, ...]
+    highest: tuple[float, ...]
+    example: Any
+    horizon: int | None
+    remarks: tuple[str, ...]
+
+    def __str__(self) -> str:
+        played = f"{self.steps} steps played, {self.unsafe} of them unsafe"
+        notes = (f"note: {each}" for each in self.remarks)
+        return "\n".join([f"{SENTENCES[self.verdict]} ({played}).", *self._details(), *notes])
+
+    def _details(self) -> list[str]:
+        if self.verdict in ("unknown", "never active"):
+            return []
+        free = self.states - self.trapped - self.after
+        found = [f"In {free} of {self.states} states some action kept every g <= 0."]
+        if self.after:
+            found.append(f"{self.after} states without one came after an unsafe step.")
+        if self.trapped:
+            found.append(f"{self.trapped} came after safe steps alone, for example {shown(self.example)}.")
+            earlier = [each for each in self.avoidable if each is not None]
+            words = f", {min(earlier)} to {max(earlier)} steps earlier" if earlier else ""
+            found.append(f"Of {len(self.avoidable)} of these, harm was avoidable before {len(earlier)}{words}.")
+        if self.horizon is not None:
+            found.append(f'Train "lsvi-ahead" with horizon={self.horizon} or more.')
+        return found
+
+
+SENTENCES = {
+    "one decision": "One decision can keep the constraint wherever it was met: lsvi-ae fits",
+    "look ahead": "One decision cannot keep the constraint, but earlier ones can: look ahead",
+    "not kept": "Nothing that was tried keeps the constraint: loosen it, or change where episodes start",
+    "never active": "The constraint never exceeded 0, whatever was tried: it is easy, or its sign or scale is wrong",
+    "unknown": "The environment cannot be copied, so it is unknown whether other actions would have been safe",
+}
+
+
+def check_constraint(
+    env: Any, constraint: Constraint | None = None, episodes: int = 10, seed: int = 0
+) -> ConstraintCheck:
+    """Play at random, try every action in copies, and say whether the constraint can be kept, and how.
+
+    env         a gymnasium environment with Discrete actions, or the id of one; it is reset and stepped
+    constraint  (obs, action, obs_next, info) -> one number or several, safe iff <= 0; None: from `info`
+    """
+    episodes, seed = whole_number("episodes", episodes), seed_number("seed", seed)
+    stage = Stage(made(env, 1), constraint, seed)
+    if stage.is_vector:
+        raise EverystepError("the constraint is checked in one environment, not in a vector environment; give one.")
+    return _Check(stage, np.random.default_rng(seed)).run(episodes)
+
+
+@dataclass
+class _Visited:
+    """A state that was met: the environment itself, as a copy, and what is observed there."""
+
+    env: Any
+    observation: Any
+
+
+class _Check:
+    """Counts, while episodes are played."""
+
+    def __init__(self, stage: Stage, rng: np.random.Generator) -> None:
+        self.stage, self.rng = stage, rng
+        self.steps = self.unsafe = self.states = self.trapped = self.after = self.copies = 0
+        self.seen: list[np.ndarray] = []
+        self.avoidable: list[int | None] = []
+        self.example: Any = None
+        self.remarks: list[str] = []
+
+    def run(self, episodes: int) -> ConstraintCheck:
+        copied = self._can_be_copied()
+        for episode in range(episodes):
+            self._play(episode, copied)
+        if self.copies >= MOST_COPIES:
+            self.remarks.append(f"the effort was bounded: {MOST_COPIES} steps of copies")
+        low, high = np.min(self.seen, 0), np.max(self.seen, 0)
+        self.remarks += [
+            f"constraint {i + 1} never exceeded 0"
+            if len(high) > 1 and high[i] <= 0 < high.max()
+            else f"constraint {i + 1} is {low[i]:g} everywhere"
+            for i in range(len(high))
+            if (len(high) > 1 and high[i] <= 0 < high.max()) or low[i] == high[i]
+        ]
+        earlier = [each for each in self.avoidable if each is not None]
+        return ConstraintCheck(
+            verdict=self._verdict(copied, bool((high <= 0).all()), earlier),
+            steps=self.steps,
+            unsafe=self.unsafe,
+            states=self.states,
+            trapped=self.trapped,
+            after=self.after,
+            avoidable=tuple(self.avoidable),
+            lowest=tuple(map(float, low)),
+            highest=tuple(map(float, high)),
+            example=self.example,
+            horizon=2 * max(earlier) + MARGIN if earlier else None,
+            remarks=tuple(self.remarks),
+        )
+
+    def _verdict(self, copied: bool, never: bool, earlier: list[int]) -> str:
+        if never:
+            return "never active"
+        if not copied:
+            return "unknown"
+        if not self.trapped:
+            return "one decision"
+        return "look ahead" if earlier else "not kept"
+
+    def _can_be_copied(self) -> bool:
+        """Whether a copy of the environment takes equal steps; a remark says why not."""
+        try:
+            self.stage.reset(0)
+            twin = copy.deepcopy(self.stage.env)
+            for _ in range(COMPARED):
+                action = int(self.rng.integers(self.stage.actions)) + self.stage.first_action
+                one, other = (each.step(action) for each in (self.stage.env, twin))
+                if not all(_equal(a, b) for a, b in zip(one[:4], other[:4], strict=True)):
+                    self.remarks.append("a copy of the environment took other steps than the environment itself")
+                    return False
+                if one[2] or one[3]:
+                    break
+        except EverystepError:
+            raise
+        except Exception as error:
+            self.remarks.append(f"copying the environment failed ({type(error).__name__})")
+            return False
+        if self._is_random():
+            self.remarks.append("chance decides: an action counts as safe if it was with what was drawn in that step")
+        return True
+
+    def _is_random(self) -> bool:
+        """Whether copies with other generators take other steps."""
+        self.stage.reset(0)
+        twins = [copy.deepcopy(self.stage.env) for _ in range(3)]
+        for seed, twin in enumerate(twins):
+            getattr(twin, "unwrapped", twin).np_random = np.random.default_rng(seed)
+        for _ in range(COMPARED):
+            action = int(self.rng.integers(self.stage.actions)) + self.stage.first_action
+            first, *others = (twin.step(action)[:4] for twin in twins)
+            if not all(_equal(first, each) for each in others):
+                return True
+            if first[2] or first[3]:
+                break
+        return False
+
+    def _play(self, episode: int, copied: bool) -> None:
+        observation = self.stage.reset(episode + 1)[0]
+        path: list[_Visited] = []
+        safe_so_far = True
+        for _ in range(MOST_STEPS):
+            actions = list(range(self.stage.actions))
+            if copied and self.copies < MOST_COPIES:
+                path.append(_Visited(copy.deepcopy(self.stage.env), copy.deepcopy(observation)))
+                safe = self._try_all(path, safe_so_far)
+                actions = safe if safe and episode % 2 == 1 else actions
+            a = actions[int(self.rng.integers(len(actions)))]
+            observation, g, over = self._step(self.stage.env, observation, a)
+            self.steps += 1
+            self.unsafe += bool((g > 0).any())
+            safe_so_far = safe_so_far and bool((g <= 0).all())
+            if over:
+                return
+
+    def _step(self, env: Any, observation: Any, a: int) -> tuple[Any, np.ndarray, bool]:
+        """One step: the next observation, the constraints, and whether the episode is over."""
+        action, here = a + self.stage.first_action, copy.deepcopy(observation)
+        try:
+            after, _, terminated, truncated, info = env.step(action)
+        except Exception as error:
+            raise EverystepError(
+                f"the environment's step raised {type(error).__name__}: {shown(error).rstrip('.')}."
+            ) from error
+        g = constraints.observed(self.stage.constraint, here, action, after, info)
+        if self.seen and len(g) != len(self.seen[0]):
+            raise EverystepError(
+                f"there are {len(g)} constraints, and {len(self.seen[0])} before; give the same number."
+            )
+        self.seen = [np.minimum(self.seen[0], g), np.maximum(self.seen[1], g)] if self.seen else [g, g]
+        return after, g, bool(terminated or truncated)
+
+    def _try_all(self, path: list[_Visited], safe_so_far: bool) -> list[int]:
+        """The safe actions in the last state of the path; earlier ones are searched if there are none."""
+        self.states += 1
+        safe = [a for a in range(self.stage.actions) if (self._branch(path[-1], a)[1] <= 0).all()]
+        if not safe and not safe_so_far:
+            self.after += 1
+        elif not safe:
+            self.trapped += 1
+            self.example = path[-1].observation if self.example is None else self.example
+            if len(self.avoidable) < MOST_TRAPS:
+                self.avoidable.append(self._distance(path))
+        return safe
+
+    def _branch(self, state: _Visited, a: int) -> tuple[_Visited, np.ndarray, bool]:
+        self.copies += 1
+        env = copy.deepcopy(state.env)
+        after, g, over = self._step(env, state.observation, a)
+        return _Visited(env, after), g, over
+
+    def _distance(self, path: list[_Visited]) -> int | None:
+        """The steps before the end of the path from which a safe sequence leads past it; None if none was found."""
+        distance = 1
+        while distance <= min(len(path) - 1, EARLIEST):
+            if self._safe_for(path[-1 - distance], distance + max(distance, MARGIN)):
+                return distance
+            distance *= 2
+        return None
+
+    def _safe_for(self, start: _Visited, steps: int) -> bool:
+        """Whether some sequence of actions stays safe for that many steps, or until the episode is over."""
+        tried, stack = 0, [(start, 0)]
+        while stack and tried < MOST_TRIED and self.copies < MOST_COPIES:
+            state, depth = stack.pop()
+            if depth == steps:
+                return True
+            next_states = []
+            for a in range(self.stage.actions):
+                after, g, over = self._branch(state, a)
+                tried += 1
+                if (g <= 0).all():
+                    if over:
+                        return True
+                    next_states.append((float(g.max()), a, after))
+            by_margin: Callable[[tuple[float, int, _Visited]], float] = lambda each: -each[0]
+            stack += [(after, depth + 1) for _, _, after in sorted(next_states, key=by_margin)]
+        return False
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, dict):
+        return set(one) == set(other) and all(_equal(one[key], other[key]) for key in one)
+    if isinstance(one, tuple):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    return bool(np.array_equal(np.asarray(one), np.asarray(other)))

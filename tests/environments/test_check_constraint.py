@@ -1,0 +1,118 @@
+"""check_constraint: corridors whose answer is known, and environments that cannot be copied."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import everystep as es
+from everystep.errors import EverystepError
+
+pytestmark = pytest.mark.quick
+
+
+class Sled(gymnasium.Env):
+    """Position and speed on a line: action 0 brakes by 1, action 1 accelerates, up to `fastest`. The wall is at 9."""
+
+    observation_space, action_space = spaces.Box(-100, 100, (2,), np.float64), spaces.Discrete(2)
+
+    def __init__(self, fastest=3, start=0):
+        self.fastest, self.start = fastest, start
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.x, self.v = self.start, 0
+        return np.array([self.x, self.v], float), {}
+
+    def step(self, action):
+        self.v = min(max(self.v + (1 if action else -1), 0), self.fastest)
+        self.x += self.v
+        return np.array([self.x, self.v], float), 1.0, self.x > 12, False, {}
+
+
+def wall(obs, action, obs_next, info):
+    return (obs_next[0] - 9) / 9
+
+
+def test_a_limit_that_the_next_action_decides():
+    found = es.check_constraint(Sled(fastest=1), wall, episodes=4)
+    assert found.verdict == "one decision"
+    assert found.unsafe > 0  # at random it drives into the wall
+    assert found.trapped == 0 < found.after
+    assert "lsvi-ae fits" in str(found)
+
+
+def test_a_limit_with_momentum_needs_to_look_ahead():
+    found = es.check_constraint(Sled(fastest=3), wall, episodes=8)
+    assert found.verdict == "look ahead"
+    assert found.trapped > 0
+    # At speed v it stops after v - 1 + ... + 1 cells, so braking one or two steps earlier is enough.
+    assert set(found.avoidable) <= {1, 2}
+    assert found.horizon >= 7
+    assert 'Train "lsvi-ahead" with horizon=' in str(found)
+    x, v = found.example
+    assert x + max(v - 1, 0) > 9  # no action keeps it there
+
+
+def test_nothing_helps_behind_the_wall():
+    found = es.check_constraint(Sled(start=10), wall, episodes=2)
+    assert found.verdict == "not kept"
+    assert found.trapped == 2
+    assert found.avoidable == (None, None)
+    assert "loosen it" in str(found)
+
+
+def test_constraints_that_never_bind_or_never_change_are_named():
+    found = es.check_constraint(Sled(fastest=1), lambda *step: [wall(*step), -1.0], episodes=2)
+    assert found.remarks == ("constraint 2 never exceeded 0",)
+    idle = es.check_constraint(Sled(), lambda *step: -0.5, episodes=1)
+    assert idle.verdict == "never active"
+    assert "constraint 1 is -0.5 everywhere" in str(idle)
+
+
+def test_an_environment_that_cannot_be_copied_is_said_to_be_so():
+    class Alone(Sled):
+        def __deepcopy__(self, memo):
+            raise TypeError("no")
+
+    class Entangled(Sled):
+        shared = np.random.default_rng(0)
+
+        def step(self, action):
+            x, *rest = super().step(action)
+            return x + self.shared.random(), *rest
+
+    for env, words in ((Alone(), "copying the environment failed (TypeError)"), (Entangled(), "took other steps")):
+        found = es.check_constraint(env, wall, episodes=2)
+        assert (found.verdict, found.states) == ("unknown", 0)
+        assert words in str(found)
+        assert "unknown whether other actions would have been safe" in str(found)
+
+
+def test_chance_is_said_and_the_same_seed_gives_the_same_answer():
+    class Windy(Sled):
+        def step(self, action):
+            return super().step(int(action) if self.np_random.random() < 0.7 else 0)
+
+    one, again = (es.check_constraint(Windy(), wall, episodes=4, seed=5) for _ in range(2))
+    assert str(one) == str(again)
+    assert "chance decides" in str(one)
+    assert "chance" not in str(es.check_constraint(Sled(), wall, episodes=1))
+
+
+def test_the_effort_is_bounded_and_said(monkeypatch):
+    monkeypatch.setattr("everystep.environments.check_constraint.MOST_COPIES", 10)
+    found = es.check_constraint(Sled(), wall, episodes=3)
+    assert "the effort was bounded: 10 steps of copies" in str(found)
+    assert found.states <= 5
+
+
+def test_wrong_input_is_refused():
+    with pytest.raises(EverystepError, match="episodes is 0"):
+        es.check_constraint(Sled(), wall, episodes=0)
+    with pytest.raises(EverystepError, match="there are 2 constraints, and 1 before"):
+        es.check_constraint(Sled(), lambda x, a, y, i: [0.0] if y[0] < 3 else [0.0, 1.0])
+    with pytest.raises(EverystepError, match="info has neither"):
+        es.check_constraint(Sled())
+    with pytest.raises(EverystepError, match="not in a vector environment"):
+        es.check_constraint(gymnasium.vector.SyncVectorEnv([Sled]), wall)
