@@ -27,9 +27,10 @@ def shown(
 
     with tqdm(total=episodes, unit=" episodes", leave=False, **size(sys.stderr)) as bar, ticking(bar):
         bar.set_postfix_str("compiling")
+        first = learner.number  # a training in a folder may then go on with a later one
 
         def advance(more: int) -> None:
-            bar.update(min(more, episodes - bar.n))
+            bar.update(min(learner.number - first, episodes) - bar.n)
             if bar.n >= COMPILED:
                 done = learner.so_far
                 bar.set_postfix_str(f"{done.steps:,} steps, violation {done.violation:.4g}", refresh=False)
