@@ -43,7 +43,8 @@ def learner(agent: str, memory: int | None, seed: int) -> es.Learner:
     task = TASKS["cartpole"]
     settings: dict[str, Any] = {**task.ours["shared"], **task.ours[agent]}
     horizon = settings.pop("horizon")
-    settings.pop("explored", None)
+    for other in ("explored", "memory"):
+        settings.pop(other, None)
     low, high = task.bounds(CartPole())
     return es.Learner(
         CartPole(),
