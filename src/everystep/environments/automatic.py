@@ -11,7 +11,8 @@ the new features, so they are kept until the last choice and dropped then. Chose
              it is left at auto
 
 Values are always given Fourier features: the best of several actions has kinks, which a few products do not represent,
-though what is observed may be linear.
+though what is observed may be linear. With harm the simplest features are not preferred, either: what one step shows
+is smoother than the harm many steps ahead, which is learnt with the same features.
 """
 
 from __future__ import annotations
@@ -127,8 +128,15 @@ class AutomaticFeatures:
             if self.count < EVIDENCE:
                 self.choices[name] = Choice(automatic.standard(*bounds, self.seed))
             else:
-                seen, polynomials = Seen(x, actions, targets[name]), name == "cost_features"
-                self.choices[name] = automatic.choose(self.space, self.actions, seen, bounds, self.seed, polynomials)
+                self.choices[name] = automatic.choose(
+                    self.space,
+                    self.actions,
+                    Seen(x, actions, targets[name]),
+                    bounds,
+                    self.seed,
+                    polynomials=name == "cost_features",
+                    tolerated=0.0 if self.events else automatic.TOLERATED,
+                )
         return self.chosen, kept
 
     # --- saved and restored ------------------------------------------------------------------------------------------

@@ -19,11 +19,13 @@ import numpy as np
 
 from everystep import files
 from everystep.agents.registry import Recipe, recipe
+from everystep.environments import diagnose as diagnosis
 from everystep.environments import evaluation, training_bar
 from everystep.environments.acting import ActingPlan
 from everystep.environments.automatic import AutomaticFeatures, Chosen
 from everystep.environments.batch import Batch, BatchBuilder
 from everystep.environments.constraints import Constraint
+from everystep.environments.diagnose import Diagnosis
 from everystep.environments.evaluation import Evaluation
 from everystep.environments.fit import CostFit
 from everystep.environments.interrupts import deferred, interrupt_remark
@@ -257,7 +259,8 @@ class Learner:
         self._columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
         self._plans_in_rows = 0  # those that the column `planned` shows
         self._interrupts: list[str] = []
-        self._fit = CostFit(self.resolved.steps)
+        self.fit = CostFit(self.resolved.steps)
+        self.recent: list[Batch] = []  # the last transitions, for `diagnose`
 
     # --- learning ----------------------------------------------------------------------------------------------------
     def learn(self, batch: Batch) -> None:
@@ -331,7 +334,7 @@ class Learner:
                         batch = builder.batch(self.stage.actions)
                         agent = self._ready(batch.constraints)
                         if agent.plan_in_force is not None:
-                            self._fit.add(agent.plan_in_force, batch, np.stack(builder.mean_costs))
+                            self.fit.add(agent.plan_in_force, batch, np.stack(builder.mean_costs))
                         self._learn(agent, batch)
                         self._add_row(builder)
         except EverystepError as error:
@@ -350,7 +353,7 @@ class Learner:
         if self.agent is None:
             raise EverystepError("there is no data yet; train for an episode, or learn from logged data.")
         policy = self.policy()
-        found = [*self._fit.remarks(policy.plan), horizon_remark(policy.plan, self.agent.observations)]
+        found = [*self.fit.remarks(policy.plan), horizon_remark(policy.plan, self.agent.observations)]
         remarks = (*self.remarks, *(each for each in found if each is not None))
         return Trained(self.episodes, policy, self.plans, self.spec, remarks)
 
@@ -360,6 +363,10 @@ class Learner:
             raise EverystepError("there is no data yet; train for an episode, or learn from logged data.")
         optimism = None if optimism is None else real_number("optimism", optimism, -1, 1)
         return Policy(self.agent.plan_without_exploration(optimism), self.spec)
+
+    def diagnose(self) -> Diagnosis:
+        """What stands in the way, each finding with the setting to change; print it."""
+        return diagnosis.diagnose(self)
 
     # --- folders -----------------------------------------------------------------------------------------------------
     def save(self, folder: str | Path, force: bool = False) -> Path:
@@ -484,6 +491,7 @@ class Learner:
 
     def _learn(self, agent: StoredAgent, batch: Batch) -> None:
         """Learn a batch; where features are chosen, everything again whenever they are."""
+        self.recent = diagnosis.recent(self.recent, batch)
         if self.automatic is None or not self.automatic.due(batch):
             agent.learn(batch)
             return

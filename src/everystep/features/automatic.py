@@ -52,9 +52,9 @@ class Choice:
     ridge: float = math.nan  # not chosen
     evidence: np.ndarray = field(default_factory=lambda: np.empty(0))
 
-    def is_as_good_as(self, other: Choice) -> bool:
+    def is_as_good_as(self, other: Choice, tolerated: float) -> bool:
         """Whether it predicts every target about as well."""
-        return bool((self.evidence >= other.evidence - TOLERATED).all())
+        return bool((self.evidence >= other.evidence - tolerated).all())
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,13 @@ def standard(low: np.ndarray, high: np.ndarray, seed: int, lengths: Any = 1.0) -
 
 
 def choose(
-    space: Any, actions: int, seen: Seen, bounds: tuple[np.ndarray, np.ndarray], seed: int, polynomials: bool
+    space: Any,
+    actions: int,
+    seen: Seen,
+    bounds: tuple[np.ndarray, np.ndarray],
+    seed: int,
+    polynomials: bool,
+    tolerated: float = TOLERATED,
 ) -> Choice:
     """The simplest features of almost the highest evidence: polynomials, if they may be, else Fourier features."""
     data = seen.few(seed)
@@ -142,15 +148,15 @@ def choose(
         found, ridges = log_evidence(bind(spec, space, actions).state(data.observations), data.actions, data.targets)
         return Choice(spec, float(np.exp(np.log(ridges).mean())), found / len(data.actions))
 
-    best, longest = _by_lengths(lambda lengths: tried(standard(*bounds, seed, lengths)), len(bounds[0]))
+    best, longest = _by_lengths(lambda lengths: tried(standard(*bounds, seed, lengths)), len(bounds[0]), tolerated)
     low, high = map(_plain, bounds)
     for degree in (1, 2) if polynomials else ():
-        if _fits(len(low), degree) and (simple := tried(polynomial(degree, low, high))).is_as_good_as(best):
+        if _fits(len(low), degree) and (simple := tried(polynomial(degree, low, high))).is_as_good_as(best, tolerated):
             return simple
     return longest
 
 
-def _by_lengths(tried: Callable[[tuple[float, ...]], Choice], o: int) -> tuple[Choice, Choice]:
+def _by_lengths(tried: Callable[[tuple[float, ...]], Choice], o: int, tolerated: float) -> tuple[Choice, Choice]:
     """The highest mean evidence over length scales, and the longest length scales that are about as good.
 
     A common length scale first, then one coordinate after another until none improves; `MOST_EVALUATIONS` in all.
@@ -179,7 +185,7 @@ def _by_lengths(tried: Callable[[tuple[float, ...]], Choice], o: int) -> tuple[C
 
     common = max(((i,) * o for i in range(last + 1)), key=lambda place: at(place).evidence.mean())
     best = walked(common, (1, -1), lambda new, old: new.evidence.mean() > old.evidence.mean())
-    longest = walked(best, (1,), lambda new, old: new.is_as_good_as(at(best)))
+    longest = walked(best, (1,), lambda new, old: new.is_as_good_as(at(best), tolerated))
     return at(best), at(longest)
 
 

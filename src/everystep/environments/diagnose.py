@@ -1,0 +1,202 @@
+"""What stands in the way of a training? Findings, each with the setting to change: `print(learner.diagnose())`.
+
+    optimism      is the width of an untried direction large enough? beta / sqrt(lam) ||phi|| should reach the cap, so
+                  that an untried action has the highest value, and beta_cost / sqrt(lam_cost) ||phi|| the largest |g|,
+                  so that it may be safe
+    horizon       does the second half of the horizon find harm that the first does not (`look_ahead.py`)?
+    constraints   which of them was never violated?
+    fit           were unsafe steps believed safe (`fit.py`)? Which features would halve the error of the cost model?
+    rewards       does one low reward squeeze the others (`reward_outliers.py`)?
+
+Features are compared on the last transitions: each fits a part of them by least squares, with the ridge in use, and
+predicts the rest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from everystep.environments.batch import Batch
+from everystep.environments.encoders import FeatureEncoder
+from everystep.environments.look_ahead import horizon_remark
+from everystep.environments.reward_outliers import outlier_remark
+from everystep.errors import EverystepError
+from everystep.features import automatic
+from everystep.features.maps import Features
+from everystep.features.specs import bind, fourier, polynomial
+
+if TYPE_CHECKING:
+    from everystep.environments.learner import Learner
+
+RECENT = 1000  # transitions that are kept for it
+FEWEST = 100  # transitions below which features are not compared
+ENOUGH = 0.2  # share of the cap, and of the largest |g|, below which an untried width is too small
+SMALL = 0.05  # error of the cost model, in units of the largest |g|, below which no other features are tried
+HALF = 0.5
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was found, and the setting to change."""
+
+    about: str
+    sentence: str
+    setting: str
+
+    def __str__(self) -> str:
+        return f"{self.about}: {self.sentence}: {self.setting}"
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """All findings; printed as one line each."""
+
+    findings: tuple[Finding, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.findings)) or "Nothing was found that stands in the way."
+
+
+def recent(before: list[Batch], batch: Batch) -> list[Batch]:
+    """The last batches, of at least `RECENT` transitions if there are as many; none of images."""
+    if math.prod(batch.observations.shape[1:]) > automatic.MOST_COORDINATES:
+        return []
+    kept = [*before, batch]
+    while sum(map(len, kept[1:])) >= RECENT:
+        kept = kept[1:]
+    return kept
+
+
+def diagnose(learner: Learner) -> Diagnosis:
+    """Everything that can be said about a training so far."""
+    if learner.agent is None:
+        raise EverystepError("there is no data yet; train for an episode, or learn from logged data.")
+    return Diagnosis(tuple(_findings(learner)))
+
+
+def _findings(learner: Learner) -> Iterator[Finding]:
+    agent = learner.agent
+    assert agent is not None
+    yield from _about_optimism(learner)
+    plan = learner.policy().plan
+    if (remark := horizon_remark(plan, agent.observations)) is not None:
+        sentence, _, setting = remark.rpartition("; try ")
+        yield Finding("horizon", sentence, f"set {setting}")
+    yield from _about_constraints(learner)
+    for remark in learner.fit.remarks(plan):
+        sentence, _, remedy = remark.rpartition(": ")
+        yield Finding("fit", sentence, remedy)
+    yield from _about_cost_features(learner)
+    if learner.resolved.environment.reward_range is None and (remark := outlier_remark(agent.rewards)) is not None:
+        sentence, _, remedy = remark.rpartition(": ")
+        yield Finding("rewards", sentence, remedy)
+
+
+def _about_optimism(learner: Learner) -> Iterator[Finding]:
+    """Widths of a direction that was never tried, by the settings and the length of features."""
+    resolved = learner.resolved
+    tuned = lambda key: resolved.values.get(key) == "tuned"
+    if isinstance(resolved.value, FeatureEncoder) and tuned("radius"):
+        length = _length(learner, resolved.value)
+        width, cap = resolved["beta"] / math.sqrt(resolved["lam"]) * length, resolved["cap"]
+        if width < ENOUGH * cap:
+            yield Finding(
+                "optimism",
+                f"an untried action is raised by {width:.2g}, and values reach {cap:.3g}, so it may never be tried",
+                f"set beta to {math.sqrt(resolved['lam']) * cap / max(length, 0.1):.2g}",
+            )
+    if resolved.has_costs and isinstance(resolved.cost, FeatureEncoder) and tuned("radius_cost"):
+        length, optimism = _length(learner, resolved.cost), resolved["optimism"]
+        width = optimism * resolved["beta_cost"] / math.sqrt(resolved["lam_cost"]) * length
+        ahead = "harm" in learner.recipe.definition.settings  # harm is at least 0, and the mean of an untried step is 0
+        if optimism > 0 and width < ENOUGH and not ahead:  # costs are learnt in units of the largest
+            yield Finding(
+                "optimism",
+                f"the cost of an untried action is lowered by {width:.2g}, where costs are up to 1 in size, so it may "
+                "look unsafe before it is tried",
+                f"set beta_cost to {math.sqrt(resolved['lam_cost']) / max(length, 0.1) / optimism:.2g}",
+            )
+
+
+def _length(learner: Learner, encoder: FeatureEncoder) -> float:
+    """The mean norm of phi(x, a) where the agent was."""
+    batches = learner.recent
+    if not batches:
+        return 1.0
+    vectors = encoder.encode(np.concatenate([each.observations for each in batches])[:RECENT])
+    return float(np.linalg.norm(vectors[0] if isinstance(vectors, tuple) else vectors, axis=0).mean())
+
+
+def _about_constraints(learner: Learner) -> Iterator[Finding]:
+    columns, agent = learner.episodes, learner.agent
+    assert agent is not None
+    if not len(columns["return"]):
+        return
+    names = [f"violation_{i + 1}" for i in range(agent.constraints)]
+    for i, name in enumerate(names):
+        column = columns.get(name, columns["violation"] if agent.constraints == 1 else None)
+        if column is not None and not column.any():
+            yield Finding(
+                "constraints",
+                f"constraint {i + 1} was never violated in {len(column)} episodes",
+                "leave it out, or check its sign and its scale with es.check_constraint",
+            )
+
+
+def _about_cost_features(learner: Learner) -> Iterator[Finding]:
+    """Other cost features that would halve the error on transitions that they were not fitted to."""
+    resolved, batches = learner.resolved, learner.recent
+    rows = sum(map(len, batches))
+    if not resolved.has_costs or not isinstance(resolved.cost, FeatureEncoder) or rows < FEWEST:
+        return
+    column = lambda name: np.concatenate([getattr(each, name) for each in batches])
+    x, actions, costs = column("observations"), column("actions"), column("costs")
+    if x.ndim != 2:
+        return  # a list of states, each with a feature of its own
+    events = resolved.values.get("harm") == "events" and "harm" in learner.recipe.definition.settings
+    targets = np.maximum(costs, 0) if events else costs
+    targets = targets / max(np.abs(targets).max(), 1e-12)
+    held_out = np.arange(rows) % 3 == 2
+    error = lambda phi: _error(phi, x, actions, targets, held_out, resolved["lam_cost"])
+    now = error(resolved.cost.phi)
+    if now < SMALL:
+        return
+    found = {text: error(phi) for text, phi in _candidates(learner, x)}
+    best = min(found, key=lambda text: found[text])
+    if found[best] <= HALF * now:
+        yield Finding(
+            "fit",
+            f"the error of the cost model on {int(held_out.sum())} transitions that it was not fitted to is {now:.2g} "
+            f"of the largest |g|, and would be {found[best]:.2g} with other features",
+            f"set cost_features=es.features.{best}",
+        )
+
+
+def _candidates(learner: Learner, x: np.ndarray) -> Iterator[tuple[str, Features]]:
+    """A few features, with how to ask for them."""
+    space, A = learner.stage.observation_space, learner.stage.actions
+    low, high = ([float(f"{each:.4g}") for each in bound] for bound in automatic.look(space, x))
+    ends = f"low={low}, high={high}"
+    made: dict[str, Any] = {
+        f"polynomial(1, {ends})": polynomial(1, low, high),
+        f"polynomial(2, {ends})": polynomial(2, low, high),
+        f"fourier(75, 1.0, {ends})": fourier(75, 1.0, 0, low, high),
+        f"fourier(75, 0.5, {ends})": fourier(75, 0.5, 0, low, high),
+    }
+    for text, spec in made.items():
+        yield text, bind(spec, space, A)
+
+
+def _error(
+    phi: Features, x: np.ndarray, actions: np.ndarray, targets: np.ndarray, held_out: np.ndarray, lam: float
+) -> float:
+    """The rms error of least squares with ridge lam, on rows that are held out."""
+    rows = phi(x)[np.arange(len(x)), actions]
+    X, y = rows[~held_out], targets[~held_out]
+    w = np.linalg.solve(X.T @ X + lam * np.eye(X.shape[1]), X.T @ y)
+    return float(np.sqrt(((rows[held_out] @ w - targets[held_out]) ** 2).mean()))

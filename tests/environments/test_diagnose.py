@@ -1,0 +1,119 @@
+"""learner.diagnose(): each finding where it is due, with the setting that removes it, and none elsewhere."""
+
+from types import SimpleNamespace
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import everystep as es
+from everystep.environments import diagnose
+from everystep.errors import EverystepError
+
+STEPS = 10
+
+
+class Walk(gymnasium.Env):
+    """A random walk on [-1, 1]: action 1 tends to the right, and earns a reward."""
+
+    observation_space, action_space = spaces.Box(-1, 1, (1,), np.float64), spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.x = self.np_random.uniform(-1, 1, 1)
+        return self.x.copy(), {}
+
+    def step(self, action):
+        self.x = np.clip(self.x + self.np_random.normal(0.2 * (2 * action - 1), 0.3, 1), -1, 1)
+        return self.x.copy(), float(action), False, False, {}
+
+
+def bowl(obs, action, obs_next, info):
+    """Unsafe beyond 0.7 on both sides; no straight line represents it."""
+    return obs[0] ** 2 - 0.5
+
+
+def trained(constraint=bowl, agent=None, episodes=12, env=None, **options):
+    shared = {"features": es.features.fourier(1, constant=True), "cost_features": es.features.fourier(1)}
+    options = {**shared, "length": STEPS, "horizon": 4} | options  # the same sizes in all tests: compiled once
+    learner = es.Learner(env or Walk(), agent or es.agents.lsvi_ae(), constraint=constraint, seed=1, **options)
+    learner.play(episodes)
+    return learner
+
+
+def about(learner, topic):
+    return [each for each in learner.diagnose().findings if each.about == topic]
+
+
+@pytest.mark.quick
+def test_features_that_would_halve_the_error_are_named_and_do():
+    flat = trained(cost_features=es.features.polynomial(1))
+    (finding,) = [each for each in about(flat, "fit") if "not fitted to" in each.sentence]
+    assert finding.setting.startswith("set cost_features=es.features.polynomial(2, low=[-1.0], high=[1.0])")
+    assert "is 0.4 of the largest |g|, and would be 0.047 with other features" in finding.sentence
+
+
+def test_the_error_is_that_of_ridge_regression_on_rows_held_out():
+    learner = trained(cost_features=es.features.polynomial(1))
+    phi = learner.resolved.cost.phi
+    rng = np.random.default_rng(0)
+    x, a, y = rng.uniform(-1, 1, (30, 1)), rng.integers(0, 2, 30), rng.normal(size=(30, 1))
+    held = np.arange(30) % 3 == 2
+    from sklearn.linear_model import Ridge
+
+    rows = phi(x)[np.arange(30), a]
+    model = Ridge(alpha=0.2, fit_intercept=False).fit(rows[~held], y[~held])
+    expected = np.sqrt(((model.predict(rows[held]).reshape(-1, 1) - y[held]) ** 2).mean())
+    assert diagnose._error(phi, x, a, y, held, 0.2) == pytest.approx(expected, rel=1e-10)
+
+
+def test_too_little_optimism_is_found_and_the_setting_removes_it():
+    shy = es.agents.lsvi_ae(beta=0.01, lam=0.01, beta_cost=0.01, lam_cost=0.1)
+    values, costs = about(trained(agent=shy), "optimism")  # features of norm 1
+    assert values.setting == "set beta to 0.4"
+    assert "raised by 0.1, and values reach 4" in values.sentence
+    assert costs.setting == "set beta_cost to 0.32"
+    brave = es.agents.lsvi_ae(beta=0.4, lam=0.01, beta_cost=0.32, lam_cost=0.1)
+    assert about(trained(agent=brave), "optimism") == []
+    assert about(trained(), "optimism") == []
+
+
+def test_a_constraint_that_is_never_violated_and_a_reward_that_squeezes_others():
+    (finding,) = about(trained(lambda *step: -0.5), "constraints")
+    assert finding.sentence == "constraint 1 was never violated in 12 episodes"
+    assert "es.check_constraint" in finding.setting
+    columns = {"return": np.ones(3), "violation": np.ones(3), "violation_1": np.ones(3), "violation_2": np.zeros(3)}
+    two = SimpleNamespace(episodes=columns, agent=SimpleNamespace(constraints=2))
+    assert ["constraint 2" in each.sentence for each in diagnose._about_constraints(two)] == [True]
+
+    class Fined(Walk):
+        def step(self, action):
+            x, reward, *rest = super().step(action)
+            return x, -1000.0 if x[0] > 0.99 and self.np_random.random() < 0.2 else reward, *rest
+
+    learner = trained(env=Fined())
+    (finding,) = about(learner, "rewards")
+    assert "give reward_range" in finding.setting
+
+
+@pytest.mark.quick
+def test_nothing_is_found_where_nothing_stands_in_the_way_and_it_prints():
+    learner = trained()
+    assert "Nothing was found" in str(learner.diagnose()) or learner.diagnose().findings
+    assert str(diagnose.Diagnosis(())) == "Nothing was found that stands in the way."
+    finding = diagnose.Finding("optimism", "too little", "set beta to 1")
+    assert str(diagnose.Diagnosis((finding,))) == "optimism: too little: set beta to 1"
+    with pytest.raises(EverystepError, match="there is no data yet"):
+        es.Learner(Walk(), constraint=bowl, length=STEPS).diagnose()
+
+
+def test_only_the_last_transitions_are_kept_and_none_of_images(monkeypatch):
+    monkeypatch.setattr(diagnose, "RECENT", 25)
+    learner = trained(episodes=6)
+    assert [len(each) for each in learner.recent] == [STEPS] * 3
+    image = learner.recent[0]
+    wide = np.zeros((STEPS, 100))
+    from dataclasses import replace
+
+    assert diagnose.recent([], replace(image, observations=wide, next_observations=wide)) == []
