@@ -10,8 +10,7 @@ The first form trains once and prints, at 1,000, 10,000, 50,000, 100,000 ... ste
 steps since the line before, the memory of the process, and the plans and compiled programs so far. Its targets: flat
 after 50,000 steps; 10^6 steps within an hour and 2 GB.
 
-The second form trains with the default limit on the states kept, with a quarter of it, and without a limit, on the same
-seeds, and prints harm and return (of the last 30 % of the steps), and the mean of their differences from no limit with
+The second form trains with at most 8,192 states, with at most 2,048, and without a limit, on the same seeds, and prints
 its standard error.
 """
 
@@ -34,6 +33,7 @@ import everystep as es
 from everystep import features
 from everystep.environments.learner import MEMORY
 
+LIMITS = (2 * MEMORY, MEMORY // 2, None)
 AT = (1_000, 10_000, 50_000, *range(100_000, 1_000_001, 100_000))
 FREQUENCIES = 50  # d = 2 actions x (cosine and sine) x 50
 SHOWN = "{:>9} {:>14} {:>9} {:>8} {:>9} {:>10} {:>8}"
@@ -69,7 +69,7 @@ def scaling(agent: str, memory: int | None, steps: int) -> None:
     began, cpu = time.perf_counter(), time.process_time()
     while marks:
         trained.play(1)
-        done += int(trained.episodes["length"][-1])
+        done += int(trained.columns["length"][-1])
         if done < marks[0]:
             continue
         marks.pop(0)
@@ -78,7 +78,7 @@ def scaling(agent: str, memory: int | None, steps: int) -> None:
         print(
             SHOWN.format(
                 f"{done:,}", f"{1000 * (now - cpu) / since:.2f}", f"{time.perf_counter() - began:.0f} s",
-                f"{peak:.0f}", trained.plans, compiled[0], f"{trained.episodes['return'][-100:].mean():.0f}",
+                f"{peak:.0f}", trained.plans, compiled[0], f"{trained.columns['return'][-100:].mean():.0f}",
             ),
             flush=True,
         )  # fmt: skip
@@ -91,8 +91,8 @@ def harm_and_return(job: tuple[str, int | None, int, int]) -> tuple[float, float
     trained, done = learner(agent, memory, seed), 0
     while done < steps:
         trained.play(1)
-        done += int(trained.episodes["length"][-1])
-    table = trained.episodes
+        done += int(trained.columns["length"][-1])
+    table = trained.columns
     late = table["length"].cumsum() > 0.7 * done
     return float(table["violation"].sum()), float(table["return"][late].mean())
 
@@ -123,7 +123,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()
     if given.paired:
-        paired(given.agent, given.seeds, given.steps or 20_000, given.jobs, (MEMORY, MEMORY // 4, None))
+        paired(given.agent, given.seeds, given.steps or 20_000, given.jobs, LIMITS)
     else:
         scaling(given.agent, given.memory or None, given.steps or 100_000)
 

@@ -48,7 +48,7 @@ for name, agent in agents.items():
         env, agent, constraint=heading_over, features=features, horizon=HORIZON, episodes=options.episodes
     )
     late = slice(-(options.episodes // 3), None)
-    violations = result.episodes["violation"]
-    numbers = (violations.sum(), violations[late].mean(), result.episodes["length"][late].mean(), result.plans)
+    violations = result.columns["violation"]
+    numbers = (violations.sum(), violations[late].mean(), result.columns["length"][late].mean(), result.plans)
     rows.append([name, *map(tables.number, numbers), f"{time.perf_counter() - began:.0f}"])
 print(tables.aligned(rows))

@@ -56,7 +56,7 @@ def arrays_of(result):
         if part is not None
         for key, array in part.arrays().items()
     }
-    return {**result.episodes, **of_plan, "price": plan.price, "plans": np.array(result.plans)}
+    return {**result.columns, **of_plan, "price": plan.price, "plans": np.array(result.plans)}
 
 
 def check_same(one, other):

@@ -86,8 +86,8 @@ def test_everything_is_learnt_again_as_if_the_features_had_been_known(soon):
 def test_the_same_seed_makes_the_same_choice_and_training(soon):
     one, again = (learner().train(6) for _ in range(2))
     assert one.remarks == again.remarks
-    for name, column in one.episodes.items():
-        assert (column == again.episodes[name]).all()
+    for name, column in one.columns.items():
+        assert (column == again.columns[name]).all()
 
 
 def test_a_training_with_chosen_features_goes_on_after_it_was_saved(soon, tmp_path):
@@ -99,8 +99,8 @@ def test_a_training_with_chosen_features_goes_on_after_it_was_saved(soon, tmp_pa
     assert rest.automatic.chosen_after == 16
     assert rest.resolved["lam_cost"] == first.resolved["lam_cost"]
     result = rest.train(4)
-    for name, column in whole.episodes.items():
-        assert (column == result.episodes[name]).all(), name
+    for name, column in whole.columns.items():
+        assert (column == result.columns[name]).all(), name
     assert [each for each in whole.remarks if "chosen" in each] == [each for each in result.remarks if "chosen" in each]
 
 

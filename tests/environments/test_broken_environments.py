@@ -92,7 +92,7 @@ def test_a_step_that_returns_something_else_is_named_and_earlier_episodes_are_ke
     ) as error:
         train(Corridor(**parts))
     kept = error.value.result
-    assert len(kept.episodes["return"]) == EPISODES_BEFORE
+    assert len(kept.columns["return"]) == EPISODES_BEFORE
     assert kept.policy(0) in (0, 1)
 
 
@@ -101,12 +101,12 @@ def test_a_coordinate_far_outside_of_its_box_is_named(value):
     env = OpenCorridor(observation=np.array([value]))
     with pytest.raises(BrokenError, match=r"^episode 3, step 1: an observation is ") as error:
         train(env, features=es.features.polynomial(1))
-    assert len(error.value.result.episodes["return"]) == EPISODES_BEFORE
+    assert len(error.value.result.columns["return"]) == EPISODES_BEFORE
 
 
 def test_a_coordinate_a_little_outside_of_its_box_is_clipped():
     result = train(OpenCorridor(observation=np.array([1.5])), features=es.features.polynomial(1))
-    assert len(result.episodes["return"]) == EPISODES_BEFORE + 2
+    assert len(result.columns["return"]) == EPISODES_BEFORE + 2
 
 
 @pytest.mark.parametrize(

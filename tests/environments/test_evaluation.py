@@ -44,7 +44,7 @@ def learner(scale=1.0, agent="lsvi-ae", **options):
 
 def test_an_evaluation_is_the_policy_played_by_hand_from_the_same_seeds():
     result = learner().train(6)
-    found = es.evaluate(result.policy, Walk(), constraint=limit(), episodes=3).episodes
+    found = es.evaluate(result.policy, Walk(), constraint=limit(), episodes=3).columns
     env = Walk()
     for i in range(3):
         x, _ = env.reset(seed=FIRST_SEED + i)
@@ -61,7 +61,8 @@ def test_an_evaluation_is_the_policy_played_by_hand_from_the_same_seeds():
 def test_train_evaluates_the_policy_when_asked_and_says_when_it_was_not():
     given = {"constraint": limit(), **OPTIONS}
     result = es.train(Walk(), episodes=3, evaluate=2, **given)
-    assert len(result.evaluation.episodes["return"]) == 2
+    assert len(result.evaluation.columns["return"]) == 2
+    assert result.episodes.column("return").to_pylist() == result.columns["return"].tolist()
     assert "the policy without exploration, 2 episodes: return" in str(result)
     assert "was not evaluated" in str(es.train(Walk(), episodes=3, **given))
     with pytest.raises(es.EverystepError, match=r"evaluate is -1"):
@@ -88,8 +89,8 @@ def test_the_unit_of_a_constraint_does_not_matter(agent, tmp_path):
         results.append(each.train(6))
     one, other = results
     for name in ("return", "unsafe_steps"):
-        np.testing.assert_array_equal(one.episodes[name], other.episodes[name])
-    np.testing.assert_array_equal(one.episodes["violation"], 8 * other.episodes["violation"])
+        np.testing.assert_array_equal(one.columns[name], other.columns[name])
+    np.testing.assert_array_equal(one.columns["violation"], 8 * other.columns["violation"])
     assert "the constraint was divided by 8, its largest size, before it was learnt" in one.remarks
     assert not any("divided by" in each for each in other.remarks)
     one.policy.save(tmp_path / "policy")
@@ -136,4 +137,4 @@ def test_a_bar_tells_of_steps_and_violation_on_a_terminal_and_nothing_elsewhere(
     assert "compiling" in written
     each.play(1)
     assert each.so_far.steps == 48
-    assert each.so_far.violation == pytest.approx(each.episodes["violation"].sum())
+    assert each.so_far.violation == pytest.approx(each.columns["violation"].sum())

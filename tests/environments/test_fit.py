@@ -121,7 +121,7 @@ class Fresh(Chance):
 @pytest.mark.parametrize("agent", ["lsvi-ae", "lsvi-ahead"])
 def test_what_was_never_tried_is_no_fault_of_the_features(agent):
     result = es.train(Fresh(), agent, horizon=LENGTH, episodes=EPISODES)
-    assert result.episodes["unsafe_steps"][EPISODES // 2 :].sum() >= 5
+    assert result.columns["unsafe_steps"][EPISODES // 2 :].sum() >= 5
     assert "believed safe" not in str(result)
 
 

@@ -143,11 +143,11 @@ def test_no_state_is_farther_than_delta_from_the_state_whose_slot_it_shares():
     slot_of, deltas = {}, []
     for _ in range(30):
         x, a = rng.normal(size=(10, 3)), rng.integers(0, 2, 10)
-        while not table.has_room(x, a, encode):
+        while not table.has_room(table.nearby(x, a, encode)):
             _, into = table.merge(encode)
             slot_of = {key: into[slot] for key, slot in slot_of.items()}
             deltas.append(table.delta)
-        slots, own = table.assign(np.ones(10, int), x, a, np.ones(10, bool), encode)
+        slots, own = table.assign(np.ones(10, int), x, a, np.ones(10, bool), table.nearby(x, a, encode))
         slot_of |= {(*x[i], a[i]): slots[i] for i in range(10)}
         kept = np.stack(table.observations[0])
         assert len(kept) == table.used <= 40

@@ -73,16 +73,16 @@ def harm_on_the_line(obs, action, obs_next, info):
 def test_a_ring_is_learnt_with_few_violations_and_ends_at_the_safe_optimum():
     result = es.train(Ring(), constraint=harm, horizon=5, episodes=25)
     blind = es.train(Ring(), "lsvi", constraint=harm, horizon=5, episodes=25)
-    assert result.episodes["violation"].sum() <= 4
-    assert blind.episodes["violation"].sum() >= 20
-    assert (result.episodes["return"][-5:] == 2).all()  # 0 -> 1 -> 2, and stay: state 3 is never entered
-    assert (blind.episodes["return"][-5:] == 5).all()
+    assert result.columns["violation"].sum() <= 4
+    assert blind.columns["violation"].sum() >= 20
+    assert (result.columns["return"][-5:] == 2).all()  # 0 -> 1 -> 2, and stay: state 3 is never entered
+    assert (blind.columns["return"][-5:] == 5).all()
 
 
 @pytest.mark.quick
 def test_several_constraints_are_kept_apart():
     both = lambda *step: [harm(*step), -1.0]
-    episodes = es.train(Ring(), constraint=both, horizon=5, episodes=6).episodes
+    episodes = es.train(Ring(), constraint=both, horizon=5, episodes=6).columns
     assert episodes["violation_2"].sum() == 0
     np.testing.assert_array_equal(episodes["violation"], episodes["violation_1"])
 
@@ -91,7 +91,7 @@ def test_an_environment_made_from_a_problem_reports_its_constraints():
     env = es.gym.make_env(es.problems.from_map(("SFF", "FHF", "FFG"), horizon=6))
     result = es.train(env, episodes=40, seed=1)
     assert result.spec["constraints"] == 1
-    assert result.episodes["violation"][-10:].sum() < result.episodes["violation"][:10].sum() + 1
+    assert result.columns["violation"][-10:].sum() < result.columns["violation"][:10].sum() + 1
     assert result.spec["horizon"] == 6
 
 
@@ -99,8 +99,8 @@ def test_frozen_lake_of_gymnasium_is_solved_and_the_agent_stops_falling_into_hol
     env = gymnasium.make("FrozenLake-v1", is_slippery=False, max_episode_steps=10)
     fell = lambda obs, a, after, info: 1.0 if after in (5, 7, 11, 12) else -1.0
     result = es.train(env, constraint=fell, horizon=10, episodes=80)
-    assert result.episodes["violation"].sum() <= 12
-    assert result.episodes["return"][-5:].mean() == 1
+    assert result.columns["violation"].sum() <= 12
+    assert result.columns["return"][-5:].mean() == 1
     x, total = env.reset(seed=0)[0], 0.0
     for _ in range(10):
         x, reward, ended, *_ = env.step(result.policy(x))
@@ -117,18 +117,18 @@ def test_cart_pole_stays_up_and_its_limits_are_kept_after_a_few_episodes():
     phi = features.fourier(30, lengthscale=1.0, low=-high, high=high)
     agent = agents.lsvi_ae(switch=2)
     result = es.train(env, agent, constraint=leaning, features=phi, horizon=10, episodes=15)
-    assert (result.episodes["length"][-5:] == 60).all()
-    assert result.episodes["violation"][-5:].mean() < result.episodes["violation"][:3].mean() / 2
-    assert result.plans == result.episodes["planned"].sum()
+    assert (result.columns["length"][-5:] == 60).all()
+    assert result.columns["violation"][-5:].mean() < result.columns["violation"][:3].mean() / 2
+    assert result.plans == result.columns["planned"].sum()
     assert f"{result.plans} plans (d log(1 + K) = {120 * np.log(16):.0f})" in str(result)
 
 
 def test_copies_of_an_environment_are_stepped_together():
     envs = gymnasium.vector.SyncVectorEnv([Ring, Ring, lambda: Ring(ends=True)])
     result = es.train(envs, constraint=harm, horizon=5, episodes=24)
-    assert len(result.episodes["return"]) == 24
+    assert len(result.columns["return"]) == 24
     assert result.plans <= 9
-    lengths = result.episodes["length"].reshape(8, 3)
+    lengths = result.columns["length"].reshape(8, 3)
     assert (lengths[:, :2] == 5).all()
     assert (lengths[:, 2] == 2).any()  # it ended on arriving at 2, while the others went on
 
@@ -136,7 +136,7 @@ def test_copies_of_an_environment_are_stepped_together():
 def test_copies_are_made_from_an_id():
     result = es.train("FrozenLake-v1", constraint=lambda *step: -1.0, horizon=5, length=5, episodes=4, envs=2)
     assert result.spec["environment"] == "FrozenLake-v1"
-    assert len(result.episodes["return"]) == 4
+    assert len(result.columns["return"]) == 4
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -170,14 +170,14 @@ def test_a_reward_of_minus_one_a_step_makes_an_early_end_worth_while():
             return x, -1.0, *rest
 
     result = es.train(Hurry(ends=True), constraint=lambda *step: -1.0, horizon=5, episodes=15)
-    assert (result.episodes["return"][-3:] == -2).all()
+    assert (result.columns["return"][-3:] == -2).all()
 
 
 def test_custom_regressors_replace_the_linear_model():
     tree = es.regression(lambda: DecisionTreeRegressor(max_depth=4, random_state=0))
     result = es.train(Ring(), agents.lsvi_ae(value=tree), constraint=harm, horizon=5, episodes=20)
-    assert result.episodes["violation"].sum() <= 4
-    assert (result.episodes["return"][-3:] == 2).all()
+    assert result.columns["violation"].sum() <= 4
+    assert (result.columns["return"][-3:] == 2).all()
     with pytest.raises(EverystepError, match=r"cannot be saved without pickle"):
         result.policy.save("nowhere")
 
@@ -186,7 +186,7 @@ def test_an_ensemble_that_disagrees_explores():
     forest = es.regression(lambda: DecisionTreeRegressor(random_state=0), members=4, bonus="disagreement")
     agent = agents.lsvi_ae(value=forest, beta=2.0)
     result = es.train(Ring(), agent, constraint=harm, horizon=5, episodes=15)
-    assert result.episodes["return"].max() >= 2
+    assert result.columns["return"].max() >= 2
 
 
 def test_values_and_costs_may_live_in_the_space_of_a_kernel(monkeypatch):
@@ -194,8 +194,8 @@ def test_values_and_costs_may_live_in_the_space_of_a_kernel(monkeypatch):
     kernel = "rbf(0.3, on=observation)*categorical(on=action)"
     agent = agents.lsvi_ae(value=es.kernel_values(kernel), cost=es.gp(kernel))
     result = es.train(Line(), agent, constraint=harm_on_the_line, horizon=5, episodes=15)
-    assert result.episodes["violation"].sum() <= 3
-    assert (result.episodes["return"][-3:] == 2).all()
+    assert result.columns["violation"].sum() <= 3
+    assert (result.columns["return"][-3:] == 2).all()
 
 
 # --- policies --------------------------------------------------------------------------------------------------------
@@ -258,7 +258,7 @@ def test_a_warm_start_avoids_violations_in_the_logged_data():
     batch = from_env(Ring(), None, episodes=20, seed=3, constraint=harm)
     assert batch.violation > 0
     warm = es.train(Ring(), constraint=harm, horizon=5, episodes=20, warm_start=batch)
-    assert warm.episodes["violation"].sum() == 0
+    assert warm.columns["violation"].sum() == 0
 
 
 def test_logged_data_may_come_between_episodes():
@@ -266,8 +266,8 @@ def test_logged_data_may_come_between_episodes():
     learner.train(2)
     learner.learn(from_env(Ring(), None, episodes=20, seed=3, constraint=harm))
     result = learner.train(5)
-    assert len(result.episodes["return"]) == 7
-    assert result.episodes["violation"][2:].sum() == 0
+    assert len(result.columns["return"]) == 7
+    assert result.columns["violation"][2:].sum() == 0
 
 
 @pytest.mark.parametrize(
@@ -333,8 +333,8 @@ def test_looking_at_the_result_does_not_change_what_follows():
     other.play(2)
     other.policy(optimism=-1)
     other.play(2)
-    for name, column in one.result().episodes.items():
-        np.testing.assert_array_equal(column, other.result().episodes[name])
+    for name, column in one.result().columns.items():
+        np.testing.assert_array_equal(column, other.result().columns[name])
 
 
 def test_a_function_as_features_is_given_again_and_touches_nothing_else(tmp_path):
@@ -367,9 +367,9 @@ def test_copies_that_start_again_at_once_lose_nothing_of_their_last_step():
     mode = gymnasium.vector.AutoresetMode.SAME_STEP
     envs = gymnasium.vector.SyncVectorEnv([Told, lambda: Told(ends=True)], autoreset_mode=mode)
     result = es.train(envs, horizon=5, episodes=12)
-    lengths = result.episodes["length"].reshape(-1, 2)
+    lengths = result.columns["length"].reshape(-1, 2)
     assert (lengths[:, 0] == 5).all()
-    assert result.episodes["planned"].sum() == result.plans
+    assert result.columns["planned"].sum() == result.plans
 
 
 # --- what goes wrong --------------------------------------------------------------------------------------------------
@@ -394,7 +394,7 @@ def test_an_observation_that_does_not_fit_ends_in_a_sentence_with_what_was_seen(
         )
         with pytest.raises(BrokenError, match=r"episode \d") as caught:
             learner.train(4)
-        assert at == 0 or len(caught.value.result.episodes["return"]) in (2, 3)
+        assert at == 0 or len(caught.value.result.columns["return"]) in (2, 3)
 
 
 def test_a_kernel_that_outgrows_memory_ends_in_a_sentence_and_the_learner_stays_usable(monkeypatch):
@@ -420,7 +420,7 @@ def test_the_remedy_for_a_box_of_actions_works():
     pushes = [np.array([-1.0], np.float32), np.array([1.0], np.float32)]
     env = gymnasium.wrappers.TransformAction(env, lambda i: pushes[i], spaces.Discrete(len(pushes)))
     result = es.train(env, constraint=lambda *step: -1.0, features=features.centres(3), horizon=3, length=3, episodes=2)
-    assert len(result.episodes["return"]) == 2
+    assert len(result.columns["return"]) == 2
 
 
 def test_an_environment_that_breaks_leaves_everything_until_then():
@@ -430,9 +430,9 @@ def test_an_environment_that_breaks_leaves_everything_until_then():
     ) as caught:
         learner.train(10)
     result = caught.value.result
-    assert list(result.episodes["length"]) == [5, 5, 2]
+    assert list(result.columns["length"]) == [5, 5, 2]
     assert result.policy(0) in (0, 1)
-    assert len(learner.train(2).episodes["return"]) == 5  # and it can go on
+    assert len(learner.train(2).columns["return"]) == 5  # and it can go on
 
 
 @pytest.mark.parametrize(
@@ -499,7 +499,7 @@ def test_the_optimum_of_a_published_table_is_reached_by_training_on_its_environm
     problem = es.gym.from_toy_text(env, horizon=8)
     fell = lambda obs, a, after, info: 1.0 if after in (5, 7, 11, 12) else -1.0
     result = es.train(env, constraint=fell, horizon=8, episodes=60)
-    assert result.episodes["return"][-3:].mean() == pytest.approx(planner.solve(problem).value)
+    assert result.columns["return"][-3:].mean() == pytest.approx(planner.solve(problem).value)
 
 
 # --- folders ----------------------------------------------------------------------------------------------------------

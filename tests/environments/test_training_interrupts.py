@@ -75,10 +75,10 @@ def test_the_finished_steps_of_an_interrupted_episode_are_kept():
     env = Walk(interrupt_at(11))  # the third step of the third episode
     made = learner(env)
     result = made.train(100)
-    assert list(result.episodes["length"]) == [4, 4, 2]
+    assert list(result.columns["length"]) == [4, 4, 2]
     assert "stopped by Ctrl-C after 2 of 100 episodes; an unfinished one of 2 steps is kept" in str(result)
     same(made.agent.state, trained_on([4, 4, 2]))
-    assert list(made.train(1).episodes["length"]) == [4, 4, 2, 4]
+    assert list(made.train(1).columns["length"]) == [4, 4, 2, 4]
 
 
 def test_an_interrupt_in_the_constraint_function_is_not_taken_for_an_error_of_it():
@@ -90,7 +90,7 @@ def test_an_interrupt_in_the_constraint_function_is_not_taken_for_an_error_of_it
         return -1.0
 
     result = learner(Walk(), constraint=constraint).train(5)
-    assert list(result.episodes["length"]) == [4, 4]
+    assert list(result.columns["length"]) == [4, 4]
     assert "stopped by Ctrl-C after 2 of 5 episodes" in result.remarks
 
 
@@ -104,8 +104,8 @@ def test_an_interrupted_plan_leaves_the_last_one_in_force(monkeypatch):
 
     monkeypatch.setattr(stored_agent, "_plan", plan)
     result = made.train(10)
-    assert list(result.episodes["length"]) == [4, 4, 4]
-    assert result.plans == result.episodes["planned"].sum() == 3
+    assert list(result.columns["length"]) == [4, 4, 4]
+    assert result.plans == result.columns["planned"].sum() == 3
     assert "stopped by Ctrl-C after 3 of 10 episodes" in result.remarks
 
 
@@ -125,13 +125,13 @@ def test_play_learns_what_was_played_and_raises_the_interrupt():
     made = learner(Walk(interrupt_at(7)))
     with pytest.raises(KeyboardInterrupt):
         made.play(3)
-    assert list(made.result().episodes["length"]) == [4, 2]
+    assert list(made.result().columns["length"]) == [4, 2]
 
 
 def test_copies_keep_every_finished_step():
     envs = gymnasium.vector.SyncVectorEnv([Walk, lambda: Walk(interrupt_at(7))])
     result = es.train(envs, horizon=HORIZON, episodes=20)
-    assert list(result.episodes["length"]) == [4, 4, 2, 2]
+    assert list(result.columns["length"]) == [4, 4, 2, 2]
     assert "after 2 of 20 episodes; 2 unfinished ones of 2, 2 steps are kept" in str(result)
 
 
@@ -148,7 +148,7 @@ def test_a_signal_while_learning_waits_until_the_episode_is_learnt(monkeypatch, 
     monkeypatch.setattr(stored_agent, "_learn", learn)
     result = made.train(10)
     assert "stopped by Ctrl-C after 3 of 10 episodes" in result.remarks
-    assert len(result.episodes["return"]) == 3
+    assert len(result.columns["return"]) == 3
     same(made.agent.state, trained_on([4, 4, 4]))
 
 

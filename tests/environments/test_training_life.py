@@ -359,17 +359,17 @@ def test_ctrl_c_keeps_everything_and_the_same_call_goes_on(tmp_path):
 
     out = tmp_path / "out"
     result = train(out, Drift(stop))
-    assert len(result.episodes["return"]) == 3
+    assert len(result.columns["return"]) == 3
     assert "stopped by Ctrl-C" in str(result)
     assert "goes on" in str(result)
     for read in (result.save, summary.text, finished.read, runner.check_unfinished):
         assert "holds an unfinished training" in sentence(read, out)
     after = train(out)
-    assert len(after.episodes["return"]) == EPISODES
+    assert len(after.columns["return"]) == EPISODES
     for read in (summary.text, finished.read, runner.check_unfinished):
         assert "holds a training run, not an experiment" in sentence(read, out)
-    for name, column in result.episodes.items():
-        np.testing.assert_array_equal(after.episodes[name][:3], column)
+    for name, column in result.columns.items():
+        np.testing.assert_array_equal(after.columns[name][:3], column)
 
 
 def test_an_error_of_the_environment_keeps_everything(tmp_path):
@@ -381,8 +381,8 @@ def test_an_error_of_the_environment_keeps_everything(tmp_path):
 
     with pytest.raises(BrokenError, match="a wheel came off") as caught:
         train(tmp_path / "out", Drift(stop))
-    kept = caught.value.result.episodes["return"]
-    np.testing.assert_array_equal(train(tmp_path / "out").episodes["return"][: len(kept)], kept)
+    kept = caught.value.result.columns["return"]
+    np.testing.assert_array_equal(train(tmp_path / "out").columns["return"][: len(kept)], kept)
 
 
 def test_a_full_disk_stops_training_with_its_result(tmp_path, monkeypatch, checkpoint_after_every_episode):
@@ -392,7 +392,7 @@ def test_a_full_disk_stops_training_with_its_result(tmp_path, monkeypatch, check
     monkeypatch.setattr(checkpoint, "write", full)
     with pytest.raises(BrokenError, match="No space left") as caught:
         train(tmp_path / "out")
-    assert len(caught.value.result.episodes["return"]) == 1
+    assert len(caught.value.result.columns["return"]) == 1
 
 
 def test_a_damaged_checkpoint_costs_the_episodes_since_the_one_before(

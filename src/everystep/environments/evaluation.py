@@ -2,7 +2,7 @@
 
 found = evaluate(result.policy, env, constraint=..., episodes=20)
 print(found)         # return and violation per episode with 95 % intervals, episodes and steps that were unsafe
-found.episodes       # an array for each column, one row per episode
+found.columns       # an array for each column, one row per episode
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ FIRST_SEED = 1_000_000  # of the episodes of an evaluation by default: none that
 class Evaluation:
     """Episodes of a policy: return, length, violation (the sum of max(g, 0)) and unsafe_steps of each."""
 
-    episodes: dict[str, np.ndarray]
+    columns: dict[str, np.ndarray]
 
     def interval(self, column: str) -> tuple[float, float, float]:
         """The mean of a column over episodes, and its 95 % bootstrap interval."""
-        found = statistics.mean_over_seeds(self.episodes[column], np.random.default_rng(0))
+        found = statistics.mean_over_seeds(self.columns[column], np.random.default_rng(0))
         return float(found.mean), float(found.low), float(found.high)
 
     def __str__(self) -> str:
-        n, steps = len(self.episodes["return"]), int(self.episodes["length"].sum())
-        unsafe = self.episodes["unsafe_steps"]
+        n, steps = len(self.columns["return"]), int(self.columns["length"].sum())
+        unsafe = self.columns["unsafe_steps"]
         parts = ["{} {:.4g} [{:.4g}, {:.4g}]".format(name, *self.interval(name)) for name in ("return", "violation")]
         return (
             f"the policy without exploration, {n} episodes: {', '.join(parts)} per episode; "

@@ -1,7 +1,7 @@
 """Learning on any environment with finitely many actions: gymnasium's, or one with the same interface.
 
 result = train(env, "lsvi-ae", constraint=lambda obs, action, obs_next, info: ..., features=fourier(100), episodes=200)
-result.episodes["violation"]; result.policy(obs); result.save("out/mine")
+result.columns["violation"]; result.episodes; result.policy(obs); result.save("out/mine")
 
 `Learner` does the same in steps: learn from logged data, train for some episodes, look at the result, train on.
 """
@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -54,6 +54,9 @@ from everystep.features.spaces import Coordinates
 from everystep.features.specs import bind, one_hot
 from everystep.mdp.cmdp import FiniteCMDP
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 FORMAT = 2  # of spec.json; format 1 had no number, and the guarantee under "confidence"
 MOST_STEPS = 10_000  # of an episode, whose rows are learnt together
 COLUMNS = ("return", "length", "violation", "unsafe_steps", "soft_violation", "planned")
@@ -79,19 +82,26 @@ class BrokenError(EverystepError):
 class Trained:
     """The result of training.
 
-    episodes   an array for each column, one row per episode: return, length, violation (the sum of max(g, 0)),
+    columns    an array for each column, one entry per episode: return, length, violation (the sum of max(g, 0)),
                violation_1 ... where there are several constraints, unsafe_steps, soft_violation, planned
     policy     acts on observations, without exploration
     evaluation episodes that the policy played after training, if asked for
     plans      the number of plans; printed beside the number that theory gives for rare plans, up to a constant
     """
 
-    episodes: dict[str, np.ndarray]
+    columns: dict[str, np.ndarray]
     policy: Policy
     plans: int
     spec: dict[str, Any]
     remarks: tuple[str, ...]
     evaluation: Evaluation | None = None
+
+    @property
+    def episodes(self) -> pa.Table:
+        """One row for each episode, as the result of a run has them."""
+        import pyarrow as pa
+
+        return pa.table(dict(self.columns))
 
     def save(self, out: str | Path, force: bool = False) -> Path:
         """Write a run folder: episodes.parquet, spec.json, policy/ (not by regressors). Refuse one in use.
@@ -105,18 +115,17 @@ class Trained:
 
     def fill(self, folder: Path) -> None:
         """Write the files of a run folder into a folder that is being filled."""
-        import pyarrow as pa
         import pyarrow.parquet as pq
 
         with (folder / "episodes.parquet").open("wb") as file:
-            pq.write_table(pa.table(dict(self.episodes)), file, compression="zstd")
+            pq.write_table(self.episodes, file, compression="zstd")
         if self.policy.can_be_saved:
             self.policy.save(folder / "policy")
         files.write_json(folder / "spec.json", self.spec)
 
     def __str__(self) -> str:
-        n, total = len(self.episodes["return"]), self.episodes["violation"].sum()
-        last = self.episodes["return"][-100:].mean() if n else math.nan
+        n, total = len(self.columns["return"]), self.columns["violation"].sum()
+        last = self.columns["return"][-100:].mean() if n else math.nan
         lines = [
             f"{self.spec['agent']} on {self.spec['environment']}: {n} episodes, {self.plans} plans{self._scale()}, "
             f"total violation {total:.4g}, mean return {last:.4g} in the last {min(n, 100)}, while it explored",
@@ -131,7 +140,7 @@ class Trained:
         if not isinstance(spec["settings"]["switch"], float) or d is None:
             return ""
         estimators, words = (1, "d") if spec["settings"]["share_values"] else (spec["horizon"], "d H")
-        return f" ({words} log(1 + K) = {d * estimators * math.log1p(len(self.episodes['return'])):.0f})"
+        return f" ({words} log(1 + K) = {d * estimators * math.log1p(len(self.columns['return'])):.0f})"
 
 
 def train(
@@ -355,7 +364,7 @@ class Learner:
         policy = self.policy()
         found = [*self.fit.remarks(policy.plan), horizon_remark(policy.plan, self.agent.observations)]
         remarks = (*self.remarks, *(each for each in found if each is not None))
-        return Trained(self.episodes, policy, self.plans, self.spec, remarks)
+        return Trained(self.columns, policy, self.plans, self.spec, remarks)
 
     def policy(self, optimism: float | None = None) -> Policy:
         """What was learnt, as a policy without exploration; `optimism` as the agent's, or another (-1: cautious)."""
@@ -414,7 +423,7 @@ class Learner:
         return SoFar(int(sum(self._columns["length"])), float(sum(self._columns["violation"])))
 
     @property
-    def episodes(self) -> dict[str, np.ndarray]:
+    def columns(self) -> dict[str, np.ndarray]:
         """The columns of `Trained.episodes` so far."""
         return {name: np.array(values) for name, values in self._columns.items()}
 

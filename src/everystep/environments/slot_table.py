@@ -89,13 +89,12 @@ class SlotTable:
         return [each.observations for each in self.lists]
 
     def assign(
-        self, steps: np.ndarray, observations: np.ndarray, actions: np.ndarray, kept: np.ndarray, encode: Encode
+        self, steps: np.ndarray, observations: np.ndarray, actions: np.ndarray, kept: np.ndarray, shared: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """The slot (n,) of each state met at its step, and whether the slot is its own or shared with a state nearby.
 
-        States that are not `kept` have no slot.
+        States that are not `kept` have no slot; `shared` is the slot nearby, or -1, as `nearby` finds it.
         """
-        shared = np.full(len(steps), -1) if self.delta is None else self._nearby(observations, actions, encode)[0]
         slots, own = np.full(len(steps), NO_SLOT, np.int32), np.ones(len(steps), bool)
         for i in np.flatnonzero(kept):
             known = self.lists[int(steps[i]) if self.stepped else 0]
@@ -103,26 +102,19 @@ class SlotTable:
             if slot is None and shared[i] >= 0:
                 slot, own[i] = int(shared[i]), False
             slots[i] = known.add(observations[i], a) if slot is None else slot
-        if self.delta is not None:
-            self._measure_new(encode)
         return slots, own
 
-    def has_room(self, observations: np.ndarray, actions: np.ndarray, encode: Encode) -> bool:
-        """Whether these states fit, at the present delta."""
-        if self.most is None or self.used + len(observations) <= self.most:
-            return True
-        if self.delta is None:
-            return False
-        far = self._nearby(observations, actions, encode)[0] < 0
-        return self.used + int(far.sum()) <= self.most
+    def has_room(self, shared: np.ndarray) -> bool:
+        """Whether states fit that share these slots nearby (n,), or need one of their own (-1)."""
+        return self.most is None or self.used + int((shared < 0).sum()) <= self.most
 
     def merge(self, encode: Encode) -> tuple[np.ndarray, np.ndarray]:
         """Merge states that are close: the slots that stay (n,), and for each slot so far (used,) the one it is now."""
         slots = self.lists[0]
         self._measure_new(encode)
         group = np.array(slots.actions) if slots.by_action else np.zeros(len(slots), int)
-        nearest = np.array([_nearest(self._points[group == a], itself=True)[1] for a in np.unique(group)], object)
-        self.delta = max(self.delta or 0.0, float(np.median(np.concatenate(list(nearest)).astype(float))))
+        apart = np.concatenate([_nearest(self._points[group == a], itself=True)[1] for a in np.unique(group)])
+        self.delta = max(self.delta or 0.0, float(np.median(apart)))
         leader = np.arange(len(slots))
         for a in np.unique(group):
             members = np.flatnonzero(group == a)
@@ -136,18 +128,22 @@ class SlotTable:
         """The planned actions (H, C) of all states with a slot now."""
         return PlannedActions(self, actions, [len(each) for each in self.lists], self.merges)
 
-    def _nearby(self, observations: np.ndarray, actions: np.ndarray, encode: Encode) -> tuple[np.ndarray, np.ndarray]:
-        """The nearest slot within delta (n,), of the same action if slots have one, else -1; and its distance."""
+    def nearby(self, observations: np.ndarray, actions: np.ndarray, encode: Encode) -> np.ndarray:
+        """The nearest slot within delta (n,), of the same action if slots have one; -1 if there is none."""
+        shared = np.full(len(observations), -1)
+        if self.delta is None:
+            return shared
+        self._measure_new(encode)
         slots, at = self.lists[0], _projected(encode(observations))
-        found, distance = np.full(len(at), -1), np.full(len(at), np.inf)
-        group, wanted = np.array(slots.actions), np.asarray(actions)
-        for a in np.unique(wanted) if slots.by_action else [None]:
-            members = np.flatnonzero(group == a) if a is not None else np.arange(len(slots))
-            rows = np.flatnonzero(wanted == a) if a is not None else np.arange(len(at))
+        group, wanted = (
+            np.array(each) * slots.by_action for each in (slots.actions, actions)
+        )
+        for a in np.unique(wanted):
+            members, rows = np.flatnonzero(group == a), np.flatnonzero(wanted == a)
             if len(members):
-                which, distance[rows] = _nearest(self._points[members], at[rows])
-                found[rows] = members[which]
-        return np.where(distance <= self.delta, found, -1), distance
+                which, distance = _nearest(self._points[members], at[rows])
+                shared[rows] = np.where(distance <= self.delta, members[which], -1)
+        return shared
 
     def _measure_new(self, encode: Encode) -> None:
         """Points of the slots that have none yet."""
@@ -202,22 +198,18 @@ def _nearest(points: np.ndarray, at: np.ndarray | None = None, itself: bool = Fa
 
 
 def _leaders(points: np.ndarray, delta: float) -> np.ndarray:
-    """For each point the first point that is kept within delta of it: itself, or the nearest leader before it."""
-    leader, kept = np.arange(len(points)), np.zeros(len(points), bool)
-    size = (points**2).sum(1)
+    """For each point the nearest leader: a point is a leader if no leader before it is within delta."""
+    covered = np.zeros(len(points), bool)
+    leaders: list[int] = []
     for first in range(0, len(points), ROWS):
-        last = min(first + ROWS, len(points))
-        before = np.flatnonzero(kept)
-        if len(before):  # leaders of earlier rows, at once
-            which, distance = _nearest(points[before], points[first:last])
-        for i in range(first, last):
-            if len(before) and distance[i - first] <= delta:
-                leader[i] = before[which[i - first]]
-                continue
-            new = np.flatnonzero(kept[first:i]) + first
-            squared = size[new] + size[i] - 2 * points[new] @ points[i]
-            if len(new) and squared.min() <= delta**2:
-                leader[i] = new[squared.argmin()]
-            else:
-                kept[i] = True
-    return leader
+        rows = points[first : first + ROWS]
+        here = covered[first : first + ROWS]  # a view
+        if leaders:
+            here |= _nearest(points[leaders], rows)[1] <= delta
+        size = (rows**2).sum(1)
+        close = size[:, None] + size - 2 * rows @ rows.T <= delta**2
+        for i in range(len(rows)):
+            if not here[i]:
+                leaders.append(first + i)
+                here |= close[i]
+    return np.array(leaders)[_nearest(points[leaders], points)[0]]

@@ -194,13 +194,16 @@ class StoredAgent:
         """
         table, H = self._slot_table, self.resolved.horizon
         kept = ~piece.terminated & ~(table.stepped & (piece.steps + 1 >= H))
-        while not table.has_room(piece.next_observations, piece.actions, self._for_distances):
+        arrivals = (piece.next_observations, piece.actions)
+        shared = table.nearby(*arrivals, self._for_distances)
+        while not table.has_room(shared):
             value_model, cost_model = stored_models(self.agent)
             keep, into = table.merge(self._for_distances)
             with jax.enable_x64(True):
                 values = value_model.merged(self.state.values, keep, into)
                 self.state = self.state._replace(values=values, costs=cost_model.merged(self.state.costs, keep, into))
-        return table.assign(piece.steps + 1, piece.next_observations, piece.actions, kept, self._for_distances)
+            shared = table.nearby(*arrivals, self._for_distances)
+        return table.assign(piece.steps + 1, *arrivals, kept, shared)
 
     def _padded(self, piece: Batch, slots: np.ndarray, own: np.ndarray) -> TransitionRows:
         """Each transition in one of L rows: that of its step, or the next one where estimators are shared."""
