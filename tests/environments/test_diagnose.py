@@ -84,7 +84,7 @@ def test_a_constraint_that_is_never_violated_and_a_reward_that_squeezes_others()
     assert finding.sentence == "constraint 1 was never violated in 12 episodes"
     assert "es.check_constraint" in finding.setting
     columns = {"return": np.ones(3), "violation": np.ones(3), "violation_1": np.ones(3), "violation_2": np.zeros(3)}
-    two = SimpleNamespace(episodes=columns, agent=SimpleNamespace(constraints=2))
+    two = SimpleNamespace(columns=columns, agent=SimpleNamespace(constraints=2))
     assert ["constraint 2" in each.sentence for each in diagnose._about_constraints(two)] == [True]
 
     class Fined(Walk):

@@ -133,7 +133,7 @@ def _length(learner: Learner, encoder: FeatureEncoder) -> float:
 
 
 def _about_constraints(learner: Learner) -> Iterator[Finding]:
-    columns, agent = learner.episodes, learner.agent
+    columns, agent = learner.columns, learner.agent
     assert agent is not None
     if not len(columns["return"]):
         return
