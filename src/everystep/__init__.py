@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from everystep.environments.evaluation import evaluate
     from everystep.environments.learner import Learner, train
     from everystep.environments.policy import Policy
+    from everystep.environments.shield import shield
     from everystep.errors import EverystepError
     from everystep.experiments.experiment import run
     from everystep.experiments.result import Result
@@ -54,6 +55,7 @@ __all__ = [
     "problems",
     "regression",
     "run",
+    "shield",
     "train",
 ]
 
@@ -82,6 +84,7 @@ _HOME = {
     "problems": "problems",
     "regression": "agents.model_syntax:regression",
     "run": "experiments.experiment:run",
+    "shield": "environments.shield:shield",
     "train": "environments.learner:train",
 }
 _EXTRA = ("gym",)  # needs an optional package, so `from everystep import *` leaves it out

@@ -315,7 +315,7 @@ class Learner:
                     progress(self.number - number)
         except KeyboardInterrupt:
             unfinished = [len(each) for each in waiting if len(each) and not each.over]
-            self._learn_played(waiting)
+            self.learn_played(waiting)
             self._interrupts.append(interrupt_remark(self.number - first, last - first, unfinished))
             raise
 
@@ -329,11 +329,11 @@ class Learner:
             failure = error
         except EverystepError as error:
             raise self._broken(f"episode {number}: {error}") from error
-        self._learn_played(waiting)
+        self.learn_played(waiting)
         if failure is not None:
             raise self._broken(f"episode {number}, {failure}") from failure
 
-    def _learn_played(self, waiting: list[BatchBuilder]) -> None:
+    def learn_played(self, waiting: list[BatchBuilder]) -> None:
         """Learn what was played, one episode after another; each is learnt and has a row, or neither."""
         try:
             while waiting:

@@ -95,7 +95,7 @@ class Stage:
                     f"the environment's step returns {len(values)} values, not five; "
                     "wrap it in es.gym.FromSixValueStep if it returns six."
                 )
-            return self._several(*values) if self.is_vector else self._single(*values)
+            return self._several(*values) if self.is_vector else self.single(*values)
         except EverystepError:
             raise
         except Exception as error:
@@ -115,7 +115,8 @@ class Stage:
             )
         return array
 
-    def _single(self, after: Any, reward: Any, terminated: Any, truncated: Any, info: Any) -> Any:
+    def single(self, after: Any, reward: Any, terminated: Any, truncated: Any, info: Any) -> Any:
+        """The values of a step of one environment, checked, as `step` returns them."""
         ends = [np.array([_flag(*each)]) for each in (("terminated", terminated), ("truncated", truncated))]
         return [after], np.array([_reward(reward)]), *ends, [_info(info)]
 
@@ -180,10 +181,7 @@ def play(
                 if over[i]:
                     continue
                 action = int(actions[i])
-                cost = constraints.observed(
-                    stage.constraint, observations[i], action + stage.first_action, after[i], infos[i]
-                )
-                knows_mean = stage.constraint is None and "mean_constraint" in infos[i]
+                cost, mean_cost = observed_costs(stage, observations[i], action, after[i], infos[i])
                 builder.add(
                     observation=x[i],
                     action=action,
@@ -193,7 +191,7 @@ def play(
                     terminated=bool(terminated[i]),
                     step=t,
                     episode=episode,
-                    mean_cost=_mean_cost(infos[i]["mean_constraint"], len(cost)) if knows_mean else cost,
+                    mean_cost=mean_cost,
                 )
                 if on_cost is not None:
                     on_cost(t, x[i], action, cost)
@@ -204,6 +202,15 @@ def play(
                 observations, x = keep(after), _stacked(x_next)
     except EverystepError as error:
         raise StepError(f"step {t + 1}: {error}") from error
+
+
+def observed_costs(
+    stage: Stage, before: Any, action: int, after: Any, info: Mapping[str, Any]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The constraints (m,) of one step as observed, and their true means where only the environment reports both."""
+    cost = constraints.observed(stage.constraint, before, action + stage.first_action, after, info)
+    knows_mean = stage.constraint is None and "mean_constraint" in info
+    return cost, _mean_cost(info["mean_constraint"], len(cost)) if knows_mean else cost
 
 
 def discrete_actions(space: Any) -> int:

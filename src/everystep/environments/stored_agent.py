@@ -12,7 +12,7 @@ them every episode doubles it, and the percentage is the rule that makes plans r
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -294,10 +294,14 @@ class StoredAgent:
         self._capacity = capacity
 
     # --- planning ----------------------------------------------------------------------------------------------------
-    def plan(self) -> ActingPlan:
-        """The plan of the coming episode. With `switch` the last one is kept until enough was learnt."""
+    def plan(self, make: Callable[[], ActingPlan] | None = None) -> ActingPlan:
+        """The plan of the coming episode. With `switch` the last one is kept until enough was learnt.
+
+        `make` makes another plan than the one with exploration.
+        """
         if self.plan_in_force is None or self._due():
-            made = self._new_plan(self.agent, self.rng, look_up=not self.resolved["react"])
+            exploring = lambda: self._new_plan(self.agent, self.rng, look_up=not self.resolved["react"])
+            made = (make or exploring)()
             log_det = self._log_det if self.resolved.switch is None else self._log_determinants()
             with deferred():  # an interrupt leaves the last plan in force, or the new one
                 self.plan_in_force, self._log_det, self._has_learnt = made, log_det, False

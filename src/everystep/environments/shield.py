@@ -1,0 +1,213 @@
+"""Shields: what was learnt here decides which actions another agent may take.
+
+    shield = es.shield(result.policy)             or es.shield(learner), which goes on learning from what it sees
+    env = shield.wrap(env)                        for any agent; info["shielded"] tells whether an action was replaced
+    env.action_masks()                            for agents that take masks, as MaskablePPO of sb3-contrib does
+    action = shield(observation, action)          shield.admissible(observation)
+
+An action is admissible where its harm is estimated to be at most the tolerance,
+
+    harm(x, a) = max_i ghat_i(x, a)                            the worst constraint of this step
+              or Ghat(x, a) = sum_i w_i [ghat_i]_+ + Phat C     of an agent that looks ahead: all that follows, too
+    ghat = mean - optimism * width                              -1: upper end, 0: middle, 1: lower end; Phat C likewise
+
+An inadmissible action is replaced by the admissible one with the highest Q of the plan. Where none is admissible, the
+least harmful ones are: those of least harm(x, a), and of least harm by the middle among these.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from everystep.environments.acting import ActingPlan, Estimates
+from everystep.environments.constraints import Constraint
+from everystep.environments.learner import Learner, made
+from everystep.environments.policy import Policy
+from everystep.environments.rollout import Stage
+from everystep.errors import EverystepError, check_type, real_number, shown, whole_number
+from everystep.features.spaces import Coordinates, flatten
+from everystep.lsvi.choices.ties import TIE
+
+if TYPE_CHECKING:
+    from everystep.environments.shielded_env import ShieldedEnv
+
+
+class Judged(NamedTuple):
+    """The actions at one observation, each (A,): whether it may be taken, its estimated harm, its value."""
+
+    admissible: np.ndarray
+    harm: np.ndarray
+    Q: np.ndarray
+
+    def instead_of(self, a: int) -> int:
+        """`a` if it is admissible, else the best that is; of equal values the least harmful."""
+        if self.admissible[a]:
+            return a
+        best = _least(np.where(self.admissible, -self.Q, np.inf))
+        return int(np.where(best, self.harm, np.inf).argmin())
+
+
+def harm(plan: ActingPlan, found: Estimates, optimism: float) -> np.ndarray:
+    """(A, n): the harm of each action in the units of the constraint, by the chosen end of its interval."""
+    cost = found.mean - optimism * found.width
+    if plan.ahead is None:
+        return plan.in_units(cost).max(0)
+    return plan.in_units(plan.ahead.led_to(cost, found.after - optimism * found.after_width)[None])[0]
+
+
+def judged(plan: ActingPlan, h: int, x: np.ndarray, optimism: float, tolerance: float) -> Judged:
+    """The actions at one observation (1, ...), by step h of a plan."""
+    found = plan.estimates(h, x)
+    worst = harm(plan, found, optimism)[:, 0]
+    admissible = worst <= tolerance
+    if not admissible.any():
+        admissible = _least(np.where(_least(worst), harm(plan, found, 0.0)[:, 0], np.inf))
+    return Judged(admissible, worst, found.Q[:, 0])
+
+
+def _least(numbers: np.ndarray) -> np.ndarray:
+    """Which of them are the least, up to rounding."""
+    least = numbers.min()
+    return numbers <= least + TIE * max(abs(least), 1.0)
+
+
+class Shield:
+    """Which actions may be taken, by a policy or by a learner. `es.shield` makes it."""
+
+    def __init__(self, guide: Policy | Learner, tolerance: float | None = None, optimism: float | None = None) -> None:
+        check_type("the guide of a shield", guide, (Policy, Learner), "a policy or an es.Learner")
+        self.policy = guide if isinstance(guide, Policy) else None
+        self.learner = guide if isinstance(guide, Learner) else None
+        if self.policy is not None:
+            self.first_action, self.length = self.policy.spec["first_action"], self.policy.spec["length"]
+            self.actions, horizon = self.policy.plan.value_encoder.actions, self.policy.spec["horizon"]
+            has_costs, usual = self.policy.plan.costs is not None, -1.0
+        else:
+            assert self.learner is not None
+            self.first_action, self.length = self.learner.stage.first_action, self.learner.length
+            self.actions, horizon = self.learner.stage.actions, self.learner.horizon
+            has_costs, usual = self.learner.resolved.has_costs, 0.0
+        if not has_costs:
+            raise EverystepError("the guide of a shield never learns costs; train lsvi-ae or lsvi-ahead instead.")
+        self._countdown = self.length - horizon  # steps of an episode before the plan's own begin
+        self.optimism = usual if optimism is None else real_number("optimism", optimism, -1, 1)
+        infinite = isinstance(tolerance, float) and tolerance == math.inf
+        self._tolerance = None if tolerance is None else tolerance if infinite else real_number("tolerance", tolerance)
+        self._plan = None if self.policy is None else self.policy.plan
+        self._planned_by: tuple[Any, int] | None = None  # the agent, and its count of episodes when it was asked
+
+    @property
+    def constraint(self) -> Constraint | None:
+        return None if self.learner is None else self.learner.stage.constraint
+
+    def plan(self) -> ActingPlan | None:
+        """The plan in force; None while a learner has none. A learner plans again by its own rule."""
+        learner = self.learner
+        if learner is None:
+            return self._plan
+        agent = learner.agent
+        if agent is None or (learner.automatic is not None and learner.automatic.looking):
+            return None
+        if self._planned_by != (now := (agent, agent.episode)):
+            self._plan = agent.plan(lambda: agent.plan_without_exploration(self.optimism))
+            self._planned_by = now
+        return self._plan
+
+    def tolerance(self, plan: ActingPlan) -> float:
+        """As given, or that of the agent."""
+        if self._tolerance is not None:
+            return self._tolerance
+        if plan.ahead is None:
+            return 0.0
+        return float(plan.in_units(np.full((1, 1, 1), plan.ahead.tolerance)).max())
+
+    def judged(self, plan: ActingPlan | None, x: np.ndarray, step: int) -> Judged:
+        """The actions at an observation as an array, at a step of an episode counted from 0.
+
+        Without a plan all are equally unknown, so all are admissible.
+        """
+        if plan is None:
+            nothing = np.zeros(self.actions)
+            return Judged(nothing == 0, nothing, nothing)
+        return judged(plan, self.plan_step(step), x[None], self.optimism, self.tolerance(plan))
+
+    def plan_step(self, t: int) -> int:
+        """The step of the plan at step t of an episode, from 0; after the expected length the first one again."""
+        return max(t - self._countdown, 0) if t < self.length else 0
+
+    # --- plain functions ---------------------------------------------------------------------------------------------
+    def __call__(self, observation: Any, action: Any, step: int = 1) -> Any:
+        """`action` itself if it is admissible, else the best action that is. `step` counts from 1."""
+        a = self.number_of(action)
+        chosen = self._judged(observation, step).instead_of(a)
+        return action if chosen == a else chosen + self.first_action
+
+    def admissible(self, observation: Any, step: int = 1) -> np.ndarray:
+        """(A,) booleans, at least one of them True."""
+        return self._judged(observation, step).admissible
+
+    def _judged(self, observation: Any, step: int) -> Judged:
+        return self.judged(self.plan(), flatten(observation), whole_number("step", step) - 1)
+
+    def number_of(self, action: Any) -> int:
+        """An action of the environment, counted from 0."""
+        first, last = self.first_action, self.first_action + self.actions - 1
+        return whole_number("action", _scalar(action), first, last) - first
+
+    # --- environments ------------------------------------------------------------------------------------------------
+    def wrap(self, env: Any, learn: bool = True) -> ShieldedEnv:
+        """The environment with the shield in front of it. With `learn` a learner learns every episode that ends."""
+        from everystep.environments.shielded_env import ShieldedEnv
+
+        return ShieldedEnv(made(env, 1), self, learn)
+
+    def stage(self, env: Any) -> Stage:
+        """What reads the steps of `env`, or the error if the guide was trained in another one."""
+        stage = Stage(env, self.constraint, 0)
+        if stage.is_vector:
+            raise EverystepError(f"env is {shown(env)}; shield each environment before they are put into a vector.")
+        if (stage.actions, stage.first_action) != (self.actions, self.first_action):
+            raise EverystepError(
+                f"env has {stage.actions} actions from {stage.first_action}, and the shield {self.actions} from "
+                f"{self.first_action}; give the environment that it was trained in."
+            )
+        if not self._takes(stage.observation_space):
+            raise EverystepError(
+                f"env has observations {shown(stage.observation_space)}, which are not those of the shield; give the "
+                "environment that it was trained in, and put wrappers that change observations around the shield."
+            )
+        return stage
+
+    def _takes(self, space: Any) -> bool:
+        if self.learner is not None:
+            return bool(space == self.learner.stage.observation_space)
+        assert self.policy is not None
+        ends = Coordinates.of(space)
+        rows = np.stack([ends.low, ends.high]) if ends.sizes is not None else np.zeros((1, len(ends.low)))
+        rows = rows[:, 0].astype(np.int64) if ends.single else rows
+        try:
+            self.policy.plan.estimates(0, rows)
+        except EverystepError:
+            return False
+        return True
+
+
+def shield(guide: Policy | Learner, tolerance: float | None = None, optimism: float | None = None) -> Shield:
+    """A shield for another agent: it replaces actions whose estimated harm is above the tolerance.
+
+    guide      a policy, or a Learner, which learns from every episode that is played in a wrapped environment
+    tolerance  the largest harm that is admitted, in the unit of the constraint; inf admits everything; None: that of
+               the agent if it looks ahead, else 0
+    optimism   which end of the estimates counts: -1 the upper, 0 the middle, 1 the lower; None: -1 of a policy, which
+               learns nothing more, and 0 of a learner: by the upper end it would admit what it knows alone, and never
+               see anything else
+    """
+    return Shield(guide, tolerance, optimism)
+
+
+def _scalar(action: Any) -> Any:
+    """The number in an array of one, as vector agents pass it."""
+    return action.item() if isinstance(action, np.ndarray) and action.size == 1 else action

@@ -1,0 +1,115 @@
+"""An environment with a shield in front of it. See `shield.py`.
+
+A learner inside the shield learns as it would from episodes of its own: each when it ends, with the actions that were
+played, and a row in its table. Two agents learn then, from the same steps.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, SupportsFloat
+
+import gymnasium
+import numpy as np
+
+from everystep.environments.acting import ActingPlan
+from everystep.environments.batch import BatchBuilder
+from everystep.environments.rollout import observed_costs
+from everystep.environments.shield import Judged, Shield
+from everystep.errors import EverystepError, true_or_false
+
+
+class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Replaces inadmissible actions.
+
+    info    "shielded": whether the action was replaced; "asked" and "played": the action asked for, and that played
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, Any], shield: Shield, learn: bool = True) -> None:
+        self.stage = shield.stage(env)
+        super().__init__(env)
+        self.shield = shield
+        self._learner = shield.learner if true_or_false("learn", learn) else None
+        self._reacts = self._learner is not None and bool(self._learner.resolved["react"])
+        self._builder = BatchBuilder()
+        self._plan: ActingPlan | None = None
+        self._seen: Any = None  # the observation as the environment gave it, for the constraint function
+        self._x: np.ndarray | None = None  # the same as an array; None between episodes
+        self._t = 0
+        self._judged: Judged | None = None  # at this observation, once it is needed
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        self._learn_episode()  # one that was not played to its end
+        observation, info = self.env.reset(seed=seed, options=options)
+        self._plan, self._t = self.shield.plan(), 0
+        self._arrive(observation)
+        return observation, info
+
+    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+        x, asked = self._here(), self.shield.number_of(action)
+        a = self._now().instead_of(asked)
+        played = action if a == asked else a + self.shield.first_action
+        observation, reward, terminated, truncated, info = self.env.step(played)
+        if self._learner is not None:
+            self._add(x, a, observation, reward, terminated, truncated, info)
+        self._t += 1
+        if terminated or truncated:
+            self._x = None
+            self._learn_episode()
+        else:
+            self._arrive(observation)
+        first = self.shield.first_action
+        info = {**info, "shielded": a != asked, "asked": asked + first, "played": a + first}
+        return observation, reward, terminated, truncated, info
+
+    def action_masks(self) -> np.ndarray:
+        """(A,) booleans: the admissible actions, or the least harmful where none is."""
+        self._here()
+        return self._now().admissible.copy()
+
+    def close(self) -> None:
+        self._learn_episode()
+        super().close()
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+    def _here(self) -> np.ndarray:
+        if self._x is None:
+            raise EverystepError("the episode has not begun, or is over; call reset() first.")
+        return self._x
+
+    def _now(self) -> Judged:
+        if self._judged is None:
+            self._judged = self.shield.judged(self._plan, self._here(), self._t)
+        return self._judged
+
+    def _arrive(self, observation: Any) -> None:
+        self._x, self._judged = self.stage.array_of(observation), None
+        if self._learner is not None and self.stage.constraint is not None:
+            self._seen = copy.deepcopy(observation)  # environments reuse their arrays
+
+    def _add(
+        self, x: np.ndarray, a: int, observation: Any, reward: Any, terminated: Any, truncated: Any, info: Any
+    ) -> None:
+        """Keep one step for the learner."""
+        assert self._learner is not None
+        after, rewards, ended, _, infos = self.stage.single(observation, reward, terminated, truncated, info)
+        cost, mean_cost = observed_costs(self.stage, self._seen, a, after[0], infos[0])
+        self._builder.add(
+            observation=x,
+            action=a,
+            reward=rewards[0],
+            cost=cost,
+            next_observation=self.stage.array_of(observation),
+            terminated=bool(ended[0]),
+            step=self._t,
+            episode=self._learner.number,
+            mean_cost=mean_cost,
+        )
+        if self._reacts and self._plan is not None:
+            self._plan = self._plan.with_cost(self.shield.plan_step(self._t), x[None], a, cost)
+
+    def _learn_episode(self) -> None:
+        """Learn what was played since the last reset."""
+        builder, self._builder = self._builder, BatchBuilder()
+        if self._learner is not None and len(builder):
+            self._learner.learn_played([builder])
