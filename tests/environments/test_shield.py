@@ -207,6 +207,15 @@ def test_an_inadmissible_action_is_replaced_and_reported(first):
     assert sum(late) == 0 < sum(max(beyond_five(0, 0, info["after"], {}), 0) for info in unshielded)
 
 
+def test_the_price_of_a_replaced_action_is_paid_by_the_other_agent_alone():
+    inside = learner(reward_range=(0, 1))
+    env = es.shield(inside).wrap(Walk(), price=0.5)
+    infos = [info for _ in range(3) for info in episode(env, lambda x: 1)]
+    assert sum(info["shielded"] for info in infos) > 3
+    assert all(info["reward"] == info["after"] / 8 - 0.5 * info["shielded"] for info in infos)
+    assert inside.agent.rewards.tolist() == [info["after"] / 8 for info in infos]
+
+
 def test_masks_are_the_admissible_actions_and_what_they_admit_is_played():
     inside = learner()
     env, rng = es.shield(inside).wrap(Walk()), np.random.default_rng(0)
@@ -331,6 +340,7 @@ class Other(Walk):
         (lambda p: es.shield(p).wrap(gymnasium.vector.SyncVectorEnv([Walk, Walk])), "before they are put into"),
         (lambda p: es.shield(p).wrap("Nothing-v0"), "cannot be made"),
         (lambda p: es.shield(p).wrap(Walk(), learn="yes"), "learn is yes"),
+        (lambda p: es.shield(p).wrap(Walk(), price=-1), "price is -1"),
         (lambda p: es.shield(p).wrap(Walk()).step(0), "the episode has not begun"),
         (lambda p: es.shield(p).wrap(Walk()).action_masks(), "the episode has not begun"),
         (lambda p: es.shield("policy"), "a policy or an es.Learner"),

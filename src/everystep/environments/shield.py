@@ -158,11 +158,15 @@ class Shield:
         return whole_number("action", _scalar(action), first, last) - first
 
     # --- environments ------------------------------------------------------------------------------------------------
-    def wrap(self, env: Any, learn: bool = True) -> ShieldedEnv:
-        """The environment with the shield in front of it. With `learn` a learner learns every episode that ends."""
+    def wrap(self, env: Any, learn: bool = True, price: float = 0.0) -> ShieldedEnv:
+        """The environment with the shield in front of it. With `learn` a learner learns every episode that ends.
+
+        `price` is subtracted from the reward of the other agent whenever its action is replaced, so that it learns not
+        to rely on the shield; the learner sees the reward itself.
+        """
         from everystep.environments.shielded_env import ShieldedEnv
 
-        return ShieldedEnv(made(env, 1), self, learn)
+        return ShieldedEnv(made(env, 1), self, learn, price)
 
     def stage(self, env: Any) -> Stage:
         """What reads the steps of `env`, or the error if the guide was trained in another one."""

@@ -16,7 +16,7 @@ from everystep.environments.acting import ActingPlan
 from everystep.environments.batch import BatchBuilder
 from everystep.environments.rollout import observed_costs
 from everystep.environments.shield import Judged, Shield
-from everystep.errors import EverystepError, true_or_false
+from everystep.errors import EverystepError, real_number, true_or_false
 
 
 class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -25,10 +25,10 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
     info    "shielded": whether the action was replaced; "asked" and "played": the action asked for, and that played
     """
 
-    def __init__(self, env: gymnasium.Env[Any, Any], shield: Shield, learn: bool = True) -> None:
+    def __init__(self, env: gymnasium.Env[Any, Any], shield: Shield, learn: bool = True, price: float = 0.0) -> None:
         self.stage = shield.stage(env)
         super().__init__(env)
-        self.shield = shield
+        self.shield, self.price = shield, real_number("price", price)
         self._learner = shield.learner if true_or_false("learn", learn) else None
         self._reacts = self._learner is not None and bool(self._learner.resolved["react"])
         self._builder = BatchBuilder()
@@ -60,6 +60,8 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             self._arrive(observation)
         first = self.shield.first_action
         info = {**info, "shielded": a != asked, "asked": asked + first, "played": a + first}
+        if a != asked and self.price:
+            reward = float(reward) - self.price
         return observation, reward, terminated, truncated, info
 
     def action_masks(self) -> np.ndarray:

@@ -135,9 +135,7 @@ class SlotTable:
             return shared
         self._measure_new(encode)
         slots, at = self.lists[0], _projected(encode(observations))
-        group, wanted = (
-            np.array(each) * slots.by_action for each in (slots.actions, actions)
-        )
+        group, wanted = (np.array(each) * slots.by_action for each in (slots.actions, actions))
         for a in np.unique(wanted):
             members, rows = np.flatnonzero(group == a), np.flatnonzero(wanted == a)
             if len(members):
