@@ -47,6 +47,7 @@ OF_AGENT = ("resolved", "constraints", "agent", "plan_in_force")
 OF_PLAN = ("values", "costs", "value_encoder", "cost_encoder", "choice", "look_up", "ahead")
 LOOK_UP = ("actions", "used", "merges")
 UNLIKE = (KeyError, TypeError, ValueError, AttributeError, IndexError, StopIteration, OverflowError, RecursionError)
+SAME = "give the same"
 MADE_WITH = ("jax", "jaxlib", "numpy", "device")  # others may round differently
 
 
@@ -256,6 +257,12 @@ class SavedLearner:
             raise self._unreadable() from None
         self.content: dict[str, Any] = content
 
+    def check_environment(self, name: str) -> None:
+        """Raise if the environment has another name: said before anything of it is compared with the features."""
+        with self._as_written():
+            trained_in = {"environment": self.content["identity"]["environment"]}
+        check_same(self.folder, trained_in, {"environment": name}, SAME)
+
     def arguments(self, env: Any, agent: Any, constraint: Any, features: Any, cost_features: Any) -> dict[str, Any]:
         """The arguments of `Learner` that make one to restore into: as given, else as saved."""
         with self._as_written():
@@ -294,7 +301,7 @@ class SavedLearner:
         encoder = encoder_from_json({key: each for key, each in described.items() if key != "arrays"}, arrays)
         return encoder.phi  # type: ignore[attr-defined]
 
-    def restore(self, learner: Learner, remedy: str = "give the same") -> None:
+    def restore(self, learner: Learner, remedy: str = SAME) -> None:
         """Make a new learner the saved one, after a check that it was made from the same arguments."""
         content, arrays = self.content, self.arrays
         with self._as_written():

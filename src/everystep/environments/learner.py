@@ -407,6 +407,7 @@ class Learner:
         from everystep.environments import checkpoint
 
         saved = checkpoint.SavedLearner(path_from("folder of a learner", folder))
+        saved.check_environment(name=_name(made(env, 1)) if isinstance(env, str) else _name(env))
         learner = cls(env, **saved.arguments(env, agent, constraint, features, cost_features))
         saved.restore(learner)
         return learner

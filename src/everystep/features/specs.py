@@ -214,8 +214,8 @@ def bind(spec: Any, observation_space: Any, actions: int) -> Features:
     spec = function(spec) if callable(spec) else spec
     if not isinstance(spec, Spec):
         raise EverystepError(
-            f"features are {quoted(spec)}; give everystep.features.fourier(...), tiles(...), another of these, an "
-            "array (S, A, d), or a function of one observation."
+            f"features are {quoted(spec)}; give auto, everystep.features.fourier(...), tiles(...), another of these, "
+            "an array (S, A, d), or a function of one observation."
         )
     at = Coordinates.of(observation_space)
     try:
