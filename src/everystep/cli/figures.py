@@ -1,14 +1,16 @@
-"""`everystep figures`: the figures of a run."""
+"""`everystep figures`: the figures of a run, or of a training."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from everystep.cli.shared import add_folder, add_force, add_out
 from everystep.errors import unknown
 
-HELP = "draw the figures of a run again, for the screen or for a paper"
+HELP = "draw the figures of a run or a training, for the screen or for a paper"
 STYLES = ("screen", "paper")
 
 
@@ -24,11 +26,26 @@ def run(options: argparse.Namespace) -> None:
         raise unknown("style", options.style, STYLES, f"Choose {' or '.join(STYLES)}.")
 
     from everystep import files
-    from everystep.experiments import figures, rerun
+    from everystep.experiments import run_folder
 
     folder, paper = Path(options.folder), options.style == "paper"
-    result = rerun.read(folder, ("return", *rerun.NEEDED)).result()
+    read_and_draw = _of_training if run_folder.is_training(folder) else _of_run
+    draw = read_and_draw(folder, paper)
     out, inside = (Path(options.out), "") if options.out else (folder, "figures/paper" if paper else "figures")
-    with files.replacing(out, force=options.force) as partial:
-        drawn = (figures.write_paper if paper else figures.write)(result, partial / inside)
+    with files.replacing(out, force=options.force) as filled:
+        drawn = draw(filled / inside)
     print("\n".join(["Written to", *(f"  {out / inside / path.name}" for path in drawn)]))
+
+
+def _of_run(folder: Path, paper: bool) -> Callable[[Path], list[Path]]:
+    from everystep.experiments import figures, rerun
+
+    result = rerun.read(folder, ("return", *rerun.NEEDED)).result()
+    return partial(figures.write_paper if paper else figures.write, result)
+
+
+def _of_training(folder: Path, paper: bool) -> Callable[[Path], list[Path]]:
+    from everystep.environments import training_figures, training_results
+
+    results = training_results.read(folder)
+    return partial(training_figures.write_paper if paper else training_figures.write, results)

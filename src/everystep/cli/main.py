@@ -28,8 +28,10 @@ POOL = "everystep-run"  # names of threads that compute, which end by themselves
 COMMANDS = (  # in the order in which `everystep --help` lists them
     "reproduce",
     "run",
+    "train",
     "resume",
     "summary",
+    "evaluate",
     "certify",
     "theory",
     "figures",

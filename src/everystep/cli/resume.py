@@ -1,4 +1,4 @@
-"""`everystep resume`: an unfinished run, continued."""
+"""`everystep resume`: an unfinished run or training, continued."""
 
 from __future__ import annotations
 
@@ -15,19 +15,31 @@ from everystep.cli.shared import (
     run_with_progress,
     use_cache,
 )
+from everystep.cli.train import add_jobs, number_of_jobs
+from everystep.cli.train import resume as resume_training
+from everystep.errors import EverystepError
 
-HELP = "continue a run that was stopped, killed or cut off"
+HELP = "continue a run or a training that was stopped, killed or cut off"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_folder(parser)
     add_engine(parser)
+    add_jobs(parser)
     add_cache(parser)
 
 
 def run(options: argparse.Namespace) -> None:
-    from everystep.experiments import config, progress, runner
+    from everystep.experiments import config, progress, run_folder, runner
 
+    if run_folder.is_training(Path(options.folder)):
+        for name in ("engine", "address", "log"):
+            if getattr(options, name) not in (None, "local"):
+                raise EverystepError(f"--{name} is for runs of `everystep run`, and this is a training; leave it out.")
+        resume_training(Path(options.folder), number_of_jobs(options), options)
+        return
+    if options.jobs is not None:
+        raise EverystepError("--jobs is for trainings, and this is none; leave it out.")
     progress.check(options.log)
     use_cache(options)
     engine = config.EngineChoice(options.engine or "local", options.address).checked()

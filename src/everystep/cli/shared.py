@@ -115,7 +115,7 @@ def progress_bar(total: int) -> Iterator[Callable[[int], None]]:
         tqdm(
             total=total, unit=" episodes", unit_scale=True, disable=not seen, leave=False, **size(sys.stderr)
         ) as progress,
-        _ticking_bar(progress) if seen else announced(lambda: f"{done / max(total, 1):.0%} of {total:,} episodes"),
+        ticking_bar(progress) if seen else announced(lambda: f"{done / max(total, 1):.0%} of {total:,} episodes"),
     ):
 
         def advance(episodes: int) -> None:
@@ -129,7 +129,7 @@ def progress_bar(total: int) -> Iterator[Callable[[int], None]]:
 
 
 @contextmanager
-def _ticking_bar(bar: Any) -> Iterator[None]:
+def ticking_bar(bar: Any) -> Iterator[None]:
     from everystep.experiments.progress import ticking
 
     with told_elsewhere(), ticking(bar):

@@ -1,4 +1,4 @@
-"""`everystep summary`: the table of a run."""
+"""`everystep summary`: the table of a run, or of a training."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from everystep.cli.shared import add_folder
 
-HELP = "the table of a run, finished or not"
+HELP = "the table of a run or a training, finished or not"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,6 +15,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from everystep.experiments import summary
+    from everystep.experiments import run_folder, summary
 
-    print(summary.text(Path(options.folder)))
+    folder = Path(options.folder)
+    if run_folder.is_training(folder):
+        from everystep.environments import training_results
+
+        print(training_results.summary(training_results.read(folder)))
+        return
+    print(summary.text(folder))

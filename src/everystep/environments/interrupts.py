@@ -11,29 +11,32 @@ from typing import Any
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """Until the end of the block, Ctrl-C waits; then the handler that was in place before is called.
+    """Until the end of the block, Ctrl-C and SIGTERM wait; then the handler that was in place before is called.
 
     Learning updates its arrays in place: an exception within it would leave a state that is neither the old one nor the
     new one. Only the main thread receives signals; in other threads, and where the handler was not set by Python, this
     does nothing.
     """
-    usual = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(usual):
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
+    handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    usual: dict[int, Any] = {number: handler for number, handler in handlers.items() if callable(handler)}
     arrived: list[tuple[int, Any]] = []
-    signal.signal(signal.SIGINT, lambda number, frame: arrived.append((number, frame)))
+    for number in usual:
+        signal.signal(number, lambda number, frame: arrived.append((number, frame)))
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, usual)
+        for number, handler in usual.items():
+            signal.signal(number, handler)
         if arrived:
-            usual(*arrived[-1])
+            usual[arrived[-1][0]](*arrived[-1])
 
 
-def interrupt_remark(episodes: int, of: int, unfinished: list[int]) -> str:
+def interrupt_remark(episodes: int, of: int | None, unfinished: list[int]) -> str:
     """How far training got: `episodes` of `of` were played, among them `unfinished` ones of these lengths."""
-    remark = f"stopped by Ctrl-C after {episodes - len(unfinished)} of {of} episodes"
+    remark = f"stopped by Ctrl-C after {episodes - len(unfinished)} {'' if of is None else f'of {of} '}episodes"
     if not unfinished:
         return remark
     what = "an unfinished one" if len(unfinished) == 1 else f"{len(unfinished)} unfinished ones"

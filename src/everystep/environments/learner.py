@@ -34,8 +34,10 @@ from everystep.environments.policy import Policy
 from everystep.environments.resolve import EnvironmentInfo, ResolvedForTraining
 from everystep.environments.reward_outliers import outlier_remark
 from everystep.environments.rollout import Stage, StepError, play
+from everystep.environments.schedule import Schedule
 from everystep.environments.stored_agent import StoredAgent
 from everystep.errors import (
+    LARGEST,
     LARGEST_MEASUREMENT,
     EverystepError,
     check_type,
@@ -147,7 +149,8 @@ def train(
     env: Any,
     agent: str | Recipe = "lsvi-ae",
     *,
-    episodes: int = 100,
+    episodes: int | None = None,
+    steps: int | None = None,
     without_exploration: int = 0,
     warm_start: Batch | None = None,
     evaluate: int | None = None,
@@ -155,7 +158,9 @@ def train(
     out: str | Path | None = None,
     **options: Any,
 ) -> Trained:
-    """Learn for `episodes` episodes. `options` are arguments of `Learner`, `warm_start` is logged data to start from.
+    """Learn for `episodes` episodes (100), or until the episode in which `steps` steps are reached is over.
+
+    `options` are arguments of `Learner`, `warm_start` is logged data to start from.
 
     The last `without_exploration` of the episodes are played as the policy that is returned plays, so that it was tried
     before it is used, and what goes wrong is learnt.
@@ -178,17 +183,17 @@ def train(
     by_id = isinstance(env, str)
     evaluated = whole_number("evaluate", (EVALUATED if by_id else 0) if evaluate is None else evaluate, 0)
     learner = Learner(env, agent, **options)
+    schedule = Schedule.of(episodes, steps, without_exploration, learner.stage.copies)
     if out is not None:
         from everystep.environments import training_folder
 
-        schedule = training_folder.Schedule.of(episodes, without_exploration, learner.stage.copies)
-        with training_bar.shown(learner, episodes, progress) as report:
+        with training_bar.shown(learner, schedule.total, progress, schedule.steps) as report:
             result = training_folder.train(learner, path_from("out", out), schedule, warm_start, report)
     else:
         if warm_start is not None:
             learner.learn(warm_start)
-        result = learner.train(episodes, progress, without_exploration)
-    if not evaluated or learner.number <= episodes:  # or stopped by Ctrl-C
+        result = learner.train(episodes, progress, without_exploration, steps=steps)
+    if not evaluated or not schedule.is_over(learner):  # or stopped by Ctrl-C
         return result
     found = evaluation.evaluate(result.policy, env, constraint=options.get("constraint"), episodes=evaluated)
     return replace(result, evaluation=found)
@@ -281,42 +286,61 @@ class Learner:
         self._learn(agent, flat)
 
     def train(
-        self, episodes: int, progress: Callable[[int], None] | None = None, without_exploration: int = 0
+        self,
+        episodes: int | None = None,
+        progress: Callable[[int], None] | None = None,
+        without_exploration: int = 0,
+        *,
+        steps: int | None = None,
     ) -> Trained:
-        """Play `episodes` more episodes, and return the result of all of them; also if Ctrl-C ends them early.
+        """Play `episodes` or `steps` more (see `play`), and return the result of all; also if Ctrl-C ends them early.
 
         The last `without_exploration` of them are played as the policy that is returned plays.
         """
-        first, last = exploring_first(episodes, without_exploration)
+        schedule = Schedule.of(episodes, steps, without_exploration)
         try:
-            with training_bar.shown(self, episodes, progress) as report:
-                self.play(first, report)
-                if last:
-                    self.play(last, report, explore=False)
+            with training_bar.shown(self, schedule.total, progress, steps) as report:
+                if steps is not None:
+                    self.play(progress=report, steps=steps)
+                else:
+                    self.play(schedule.exploring, report)
+                    if last := schedule.total - schedule.exploring:
+                        self.play(last, report, explore=False)
         except KeyboardInterrupt:
             if self.agent is None:  # there is nothing to return
                 raise
         return self.result()
 
-    def play(self, episodes: int, progress: Callable[[int], None] | None = None, explore: bool = True) -> None:
-        """Play `episodes` more episodes; with copies, until the last round is full.
+    def play(
+        self,
+        episodes: int | None = None,
+        progress: Callable[[int], None] | None = None,
+        explore: bool = True,
+        *,
+        steps: int | None = None,
+    ) -> None:
+        """Play `episodes` more episodes, or until the episode in which `steps` more steps are reached is over.
+
+        With copies the last round is played to its end.
 
         Without `explore` it acts as `policy()` would, and goes on learning. On Ctrl-C every step that was played is
         learnt, and KeyboardInterrupt is raised.
         """
-        first, last = self.number, self.number + whole_number("episodes", episodes)
+        total = None if steps is None else self.so_far.steps + whole_number("steps", steps)
+        wanted = LARGEST if episodes is None and steps is not None else whole_number("episodes", episodes)
+        first, last = self.number, self.number + wanted
         if progress is not None:
             check_type("progress", progress, Callable, "a function of the number of episodes")  # type: ignore[arg-type]
         waiting: list[BatchBuilder] = []  # played, but not learnt
         try:
-            while (number := self.number) < last:
+            while (number := self.number) < last and (total is None or self.so_far.steps < total):
                 self._play_and_learn(waiting, explore)
                 if progress is not None:
                     progress(self.number - number)
         except KeyboardInterrupt:
             unfinished = [len(each) for each in waiting if len(each) and not each.over]
             self.learn_played(waiting)
-            self._interrupts.append(interrupt_remark(self.number - first, last - first, unfinished))
+            self._interrupts.append(interrupt_remark(self.number - first, None if total else wanted, unfinished))
             raise
 
     def _play_and_learn(self, waiting: list[BatchBuilder], explore: bool) -> None:
@@ -587,16 +611,6 @@ class Learner:
         row = {"return": earned, "length": len(builder)} | columns | {"planned": planned}
         for name, value in row.items():
             self._columns.setdefault(name, []).append(value)
-
-
-def exploring_first(episodes: int, without_exploration: int) -> tuple[int, int]:
-    """The number of episodes with exploration, and of those without it that follow."""
-    last = whole_number("without_exploration", without_exploration, 0)
-    if last >= (episodes := whole_number("episodes", episodes)):
-        raise EverystepError(
-            f"without_exploration is {last}, and episodes {episodes}; explore in at least one: give less."
-        )
-    return episodes - last, last
 
 
 def made(env: Any, copies: int) -> Any:

@@ -15,7 +15,7 @@ COMPILED = 2  # episodes after which the programs of learning and of planning ha
 
 @contextmanager
 def shown(
-    learner: Learner, episodes: int, given: Callable[[int], None] | None
+    learner: Learner, episodes: int, given: Callable[[int], None] | None, steps: int | None = None
 ) -> Iterator[Callable[[int], None] | None]:
     """The function to call with the number of new episodes: the given one, or a bar if standard error is a terminal."""
     if given is not None or not sys.stderr.isatty():
@@ -25,14 +25,17 @@ def shown(
 
     from everystep.experiments.progress import size, ticking
 
-    with tqdm(total=episodes, unit=" episodes", leave=False, **size(sys.stderr)) as bar, ticking(bar):
+    unit = " episodes" if steps is None else " steps"
+    with tqdm(total=steps or episodes, unit=unit, leave=False, **size(sys.stderr)) as bar, ticking(bar):
         bar.set_postfix_str("compiling")
-        first = learner.number  # a training in a folder may then go on with a later one
+        first, before = learner.number, learner.so_far.steps  # a training in a folder may then go on with a later one
 
         def advance(more: int) -> None:
-            bar.update(min(learner.number - first, episodes) - bar.n)
-            if bar.n >= COMPILED:
-                done = learner.so_far
-                bar.set_postfix_str(f"{done.steps:,} steps, violation {done.violation:.4g}", refresh=False)
+            played, done = learner.number - first, learner.so_far
+            now = played if steps is None else done.steps - before
+            bar.update(min(now, bar.total) - bar.n)
+            if played >= COMPILED:
+                other = f"{done.steps:,} steps" if steps is None else f"{played:,} episodes"
+                bar.set_postfix_str(f"{other}, violation {done.violation:.4g}", refresh=False)
 
         yield advance

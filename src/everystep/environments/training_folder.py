@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +29,8 @@ from everystep.environments import checkpoint
 from everystep.environments.batch import Batch
 from everystep.environments.checkpoint import DamagedError, SavedLearner
 from everystep.environments.interrupts import deferred
-from everystep.environments.learner import BrokenError, Learner, Trained, exploring_first
+from everystep.environments.learner import BrokenError, Learner, Trained
+from everystep.environments.schedule import Schedule
 from everystep.errors import EverystepError, check_type
 from everystep.experiments import run_folder
 from everystep.experiments.run_folder import TRAINING, WORK
@@ -39,19 +40,6 @@ COST = 20  # and at least this many times the time it takes to write one
 KEPT = 2
 LEARNER = "learner"
 REMEDY = "give the same, or choose another folder"
-
-
-class Schedule(NamedTuple):
-    """The numbers of episodes after which exploration, and training, is over; with copies, of full rounds."""
-
-    exploring: int
-    total: int
-
-    @classmethod
-    def of(cls, episodes: int, without_exploration: int, copies: int) -> Schedule:
-        first, last = exploring_first(episodes, without_exploration)
-        full = lambda n: -(-n // copies) * copies
-        return cls(full(first), full(first) + full(last))
 
 
 def train(
@@ -75,7 +63,8 @@ def train(
             found = _inspect(out, request)
             if found is not None:
                 _restore(learner, out, found)
-            if (more := learner.number - 1 - schedule.total) >= 0 and not run_folder.is_unfinished(out):
+            if schedule.is_over(learner) and not run_folder.is_unfinished(out):
+                more = 0 if schedule.steps else learner.number - 1 - schedule.total
                 files.sweep(out)
                 return _with_remark(
                     learner.result(), f"out '{out}' holds {more} episodes more than asked for" if more else None
@@ -109,7 +98,9 @@ def _go_on(learner: Learner, keeper: _Keeper, schedule: Schedule, progress: Call
             progress(played)
 
     try:
-        for until, explore in ((schedule.exploring, True), (schedule.total, False)):
+        if schedule.steps is not None and not schedule.is_over(learner):
+            learner.play(None, after_round, steps=schedule.steps - learner.so_far.steps)
+        for until, explore in () if schedule.steps else ((schedule.exploring, True), (schedule.total, False)):
             if (left := until - (learner.number - 1)) > 0:
                 learner.play(left, after_round, explore)
         result = learner.result()

@@ -194,7 +194,7 @@ def read(path: Path | None, flags: Overrides | None = None) -> RunList:
     Flags alone must give `problem`, `agents` and `out`.
     """
     flags = flags or Overrides()
-    file, content = (File(), {}) if path is None else _opened(path)
+    file, content = (File(), {}) if path is None else opened(path)
     file.only(content, KEYS, "an experiment")
     first, content = flags.seed0 is not None or "seed0" in content, DEFAULTS | content
     file.whole("episodes", content["episodes"])
@@ -223,7 +223,7 @@ def read(path: Path | None, flags: Overrides | None = None) -> RunList:
     return RunList(Path(out), runs, engine)
 
 
-def _opened(path: Path) -> tuple[File, dict[str, Any]]:
+def opened(path: Path) -> tuple[File, dict[str, Any]]:
     try:
         check_openable(path, LARGEST_TEXT)
     except EverystepError as error:

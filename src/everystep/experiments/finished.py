@@ -243,6 +243,7 @@ UNSEALED = (
 def read(folder: Path, quiet: bool = False) -> FinishedFolder:
     """A finished run folder; raises if it is none. A note on standard error says that it has no record."""
     run_folder.refuse_unfinished(folder)
+    run_folder.refuse_training_of_seeds(folder)
     if not (folder / "spec.json").is_file():
         raise EverystepError(f"'{folder}' holds no run; give a folder written by `everystep run`.")
     sealed = "spec.json" in files.recorded(folder)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from everystep.experiments.result import FinishedRun
 
 WORK = ".work"
+TRAINING_REQUEST = "training.json"  # in a folder that `everystep train` wrote, beside the folders of its seeds
 TRAINING = "training"  # the `kind` in a spec.json that `train` wrote; that of an experiment has none
 ROWS = 2**17  # of a row group, at most: whole seeds where they fit
 OUTPUTS = (  # of any run
@@ -102,18 +103,33 @@ def refuse_unfinished(folder: Path) -> None:
 
 
 def how_to_finish(folder: Path) -> str:
-    if _is_training(folder / WORK):
+    if is_training_spec(folder / WORK):
         return f"'{folder}' holds an unfinished training; the same call of everystep.train with out= goes on."
     return f"'{folder}' holds an unfinished run; `everystep resume {folder}` finishes it."
 
 
 def refuse_training(folder: Path) -> None:
     """Raise if a folder holds an unfinished training, which the commands for experiments neither read nor continue."""
-    if _is_training(folder / WORK):
+    if is_training_spec(folder / WORK):
         raise NotAnExperimentError(how_to_finish(folder))
+    refuse_training_of_seeds(folder)
 
 
-def _is_training(where: Path) -> bool:
+def refuse_training_of_seeds(folder: Path) -> None:
+    """Raise if a folder was written by `everystep train`."""
+    if (folder / TRAINING_REQUEST).is_file():
+        raise NotAnExperimentError(
+            f"'{folder}' holds a training run, not an experiment; `everystep summary`, `figures` and `evaluate` read "
+            "it."
+        )
+
+
+def is_training(folder: Path) -> bool:
+    """Whether a folder holds a training, finished or not: of `everystep train`, or of `es.train`."""
+    return (folder / TRAINING_REQUEST).is_file() or is_training_spec(folder) or is_training_spec(folder / WORK)
+
+
+def is_training_spec(where: Path) -> bool:
     """Whether a spec.json is that of a training."""
     try:
         spec = files.read_json(where / "spec.json")
@@ -127,8 +143,8 @@ def read_spec(folder: Path) -> dict[str, Any]:
     spec = read_json(folder / "spec.json")
     if spec.get("kind") == TRAINING:
         raise NotAnExperimentError(
-            f"'{folder}' holds a training run, not an experiment; read its episodes.parquet, or load its policy with "
-            "everystep.Policy.load."
+            f"'{folder}' holds a training run, not an experiment; `everystep summary`, `figures` and `evaluate` read "
+            "it, and everystep.Policy.load its policy."
         )
     return spec
 

@@ -1,0 +1,92 @@
+"""`everystep evaluate`: the policies of a training, played without exploration."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from everystep.cli.notes import announced
+from everystep.cli.shared import a_path, add_folder, print_note
+from everystep.errors import EverystepError, seed_number, whole_number
+
+if TYPE_CHECKING:
+    from everystep.environments.training_results import TrainingResults
+
+HELP = "play the policies of a training: return and violation with intervals, and a GIF"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_folder(parser)
+    parser.add_argument("--env", metavar="E", help="an id of gymnasium, or module:factory (that of the training)")
+    parser.add_argument("--constraint", metavar="C", help="module:function (that of the training)")
+    parser.add_argument("--episodes", default="20", metavar="N", help="number of episodes of each seed (20)")
+    parser.add_argument("--seed", metavar="S", help="of the first episode (1000000)")
+    parser.add_argument("--gif", type=a_path, metavar="FILE", help="write the first episode of the first seed as a GIF")
+    parser.add_argument("--force", action="store_true", help="also replace a GIF that everystep did not write")
+
+
+def run(options: argparse.Namespace) -> None:
+    episodes = whole_number("episodes", options.episodes)
+    from everystep.environments import training_evaluation, training_results
+    from everystep.environments.evaluation import FIRST_SEED
+
+    folder = Path(options.folder)
+    seed = FIRST_SEED if options.seed is None else seed_number("seed", options.seed)
+    if not training_results.holds_training(folder):
+        raise EverystepError(f"'{folder}' holds no training; give a folder written by `everystep train` or es.train.")
+    with announced("reading the training"):
+        results = training_results.read(folder)
+    request = results.request
+    env = options.env or (None if request is None else request.env)
+    if env is None:
+        raise EverystepError(
+            f"'{folder}' does not say how its environment is made; give --env, and --constraint if it had one."
+        )
+    constraint = options.constraint or (None if request is None else request.constraint)
+    evaluate(results, env, constraint, episodes, seed, options.gif, options.force)
+    saved = training_evaluation.read(folder)
+    assert saved is not None
+    print(training_evaluation.text(saved))
+    for path in [options.gif] if options.gif else []:
+        print(f"\nWritten to {path}")
+
+
+def evaluate(
+    results: TrainingResults,
+    env: str,
+    constraint: str | None,
+    episodes: int,
+    seed: int | None = None,
+    gif: str | None = None,
+    force: bool = False,
+) -> None:
+    """Evaluate the finished seeds of a training, and save the result in its folder."""
+    from everystep.environments import training_evaluation
+    from everystep.environments.evaluation import FIRST_SEED
+
+    finished = [each for each in results.seeds if each.finished]
+    if not finished:
+        raise EverystepError(f"'{results.folder}' holds no finished training; a policy is saved at its end.")
+    if left := results.unfinished:
+        print_note(f"{len(left)} of the seeds are unfinished; {len(finished)} policies are played.")
+    recorder: dict[str, Any] = {}
+    if gif is not None:
+        from everystep.environments.film import Film
+
+        recorder["film"] = Film(Path(gif), env, force)
+    done: list[int] = []
+    with announced(lambda: f"playing the policies, {len(done)} of {len(finished)} done"):
+        saved = training_evaluation.play(
+            {each.seed: each.folder / "policy" for each in finished},
+            {each.seed: each.episodes for each in finished},
+            env,
+            constraint,
+            episodes,
+            FIRST_SEED if seed is None else seed,
+            done.append,
+            recorder["film"].env_of if recorder else None,
+        )
+        if recorder:
+            recorder["film"].write()
+    saved.write(results.folder)

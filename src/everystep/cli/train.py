@@ -1,0 +1,166 @@
+"""`everystep train`: an agent on an environment, for several seeds, or a training from a file."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from everystep.cli import interrupts
+from everystep.cli.notes import announced
+from everystep.cli.shared import a_path, add_cache, add_out, print_note, ticking_bar, use_cache
+from everystep.errors import EverystepError, whole_number
+
+if TYPE_CHECKING:
+    from everystep.environments.training_request import TrainingRequest
+    from everystep.environments.training_seeds import Message
+
+HELP = "train an agent on a Gymnasium environment"
+FLAGS = ("env", "constraint", "features", "cost_features", "agent", "horizon", "length", "episodes", "steps")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "file", nargs="?", type=a_path, metavar="FILE", help="a training in TOML; flags override it (docs/gymnasium.md)"
+    )
+    parser.add_argument("--env", metavar="E", help="an id of gymnasium, or module:factory")
+    parser.add_argument(
+        "--constraint", metavar="C", help="module:function of (obs, action, obs_next, info) (from info)"
+    )
+    parser.add_argument(
+        "--features", metavar="F", help="auto, one-hot, fourier(100), polynomial(2), tiles(8) ... (auto)"
+    )
+    parser.add_argument("--cost-features", metavar="F", help="features of the cost model (the same)")
+    parser.add_argument("--agent", metavar="A", help="the name of an agent (lsvi-ae)")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", dest="settings",
+        help="a setting of the agent; may be repeated",
+    )  # fmt: skip
+    parser.add_argument("--horizon", metavar="H", help="steps that a plan looks ahead (an episode, at most 50)")
+    parser.add_argument("--length", metavar="N", help="the most steps of an episode (the environment's own limit)")
+    parser.add_argument("--episodes", metavar="N", help="number of episodes of each seed")
+    parser.add_argument("--steps", metavar="N", help="or of steps: the episode that reaches them is the last")
+    parser.add_argument("--seeds", metavar="M", help="number of seeds (1)")
+    parser.add_argument("--seed0", metavar="S", help="the first seed (0)")
+    parser.add_argument("--evaluate", metavar="N", help="episodes that each policy plays afterwards (10)")
+    add_jobs(parser)
+    add_out(parser, "the folder to write: training.json, and seed-0, seed-1, ...")
+    add_cache(parser)
+
+
+def add_jobs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--jobs", metavar="J", help="processes that train seeds (as many as cores)")
+
+
+def run(options: argparse.Namespace) -> None:
+    jobs = number_of_jobs(options)
+    given = {name: value for name in (*FLAGS, "seeds", "seed0", "evaluate", "out") if (value := getattr(options, name))}
+    with announced("preparing the training"):
+        from everystep.environments import training_request
+        from everystep.experiments.config import SettingFlag
+
+        settings = [SettingFlag.parse(text) for text in options.settings]
+        request, out = training_request.read(None if options.file is None else Path(options.file), given, settings)
+        request.check()
+    train_with_progress(request, out, jobs, options)
+
+
+def number_of_jobs(options: argparse.Namespace) -> int:
+    return max(1, os.cpu_count() or 1) if options.jobs is None else whole_number("jobs", options.jobs)
+
+
+def train_with_progress(request: TrainingRequest, out: Path, jobs: int, options: argparse.Namespace) -> None:
+    """Train what is left of a request, evaluate the policies, and print the table."""
+    from everystep.environments import training_results, training_seeds
+
+    use_cache(options)
+    try:
+        with interrupts.keeping(lambda: _how_to_go_on(out)), _progress(request) as report:
+            training_seeds.train(request, out, jobs, report, cache=not options.no_cache)
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) or interrupts.received():
+            raise KeyboardInterrupt(_how_to_go_on(out)) from None
+        raise
+    results = training_results.read(out)
+    if request.evaluate and any(results.evaluation_of(each) is None for each in results.seeds):
+        from everystep.cli.evaluate import evaluate
+
+        evaluate(results, request.env, request.constraint, request.evaluate)
+        results = training_results.read(out)
+    print(training_results.summary(results))
+    print(f"\nWritten to {out}")
+
+
+def _how_to_go_on(out: Path) -> str:
+    from everystep.experiments.run_folder import TRAINING_REQUEST
+
+    return f"`everystep resume {out}` continues" if (out / TRAINING_REQUEST).is_file() else ""
+
+
+@contextmanager
+def _progress(request: TrainingRequest) -> Iterator[Callable[[Message], None]]:
+    """A bar of episodes or steps with the violation so far and the time left; lines if there is no terminal."""
+    from tqdm import tqdm
+
+    from everystep.experiments.progress import size
+
+    by_steps, each = request.steps is not None, request.steps or request.schedule.total
+    latest: dict[int, Any] = {}
+    total = each * len(request.seeds)
+    seen = sys.stderr.isatty()
+    unit = " steps" if by_steps else " episodes"
+
+    def done() -> int:
+        return sum(min(one.steps if by_steps else one.episodes, each) for one in latest.values())
+
+    def words() -> str:
+        steps, violation = sum(one.steps for one in latest.values()), sum(one.violation for one in latest.values())
+        other = f"{sum(one.episodes for one in latest.values()):,} episodes" if by_steps else f"{steps:,} steps"
+        return f"{other}, violation {violation:.4g}" if latest else "compiling"
+
+    with tqdm(total=total, unit=unit, unit_scale=True, disable=not seen, leave=False, **size(sys.stderr)) as bar:
+        line = lambda: f"{done() / total:.0%} of {total:,}{unit}; {words()}"
+        with ticking_bar(bar) if seen else announced(line):
+            bar.set_postfix_str("compiling")
+
+            def report(message: Message) -> None:
+                if interrupts.received():
+                    raise KeyboardInterrupt
+                if message.kind in ("progress", "finished"):
+                    latest[message.seed] = message
+                    bar.update(done() - bar.n)
+                    bar.set_postfix_str(words(), refresh=False)
+                if message.kind == "finished" and message.seed == request.seeds[0]:
+                    remarks.extend(message.words)
+
+            remarks: list[str] = []
+            yield report
+    for remark in remarks:
+        print_note(remark if len(request.seeds) == 1 else f"seed {request.seeds[0]}: {remark}")
+
+
+def resume(out: Path, jobs: int, options: argparse.Namespace) -> None:
+    """Continue the training of a folder."""
+    from everystep.environments import training_seeds
+    from everystep.experiments import run_folder
+    from everystep.experiments.run_folder import TRAINING_REQUEST
+
+    if not (out / TRAINING_REQUEST).is_file():
+        if (out.parent / TRAINING_REQUEST).is_file():
+            raise EverystepError(f"'{out}' is one seed of a training; `everystep resume {out.parent}` continues all.")
+        if not run_folder.is_unfinished(out):
+            raise EverystepError(f"'{out}' holds a training that is finished; there is nothing to resume.")
+        raise EverystepError(run_folder.how_to_finish(out))
+    with announced("preparing the training"):
+        request = training_seeds.read_request(out)
+        if not training_seeds.unfinished(request, out):
+            raise EverystepError(
+                f"'{out}' holds a training that is finished; `everystep train` with more episodes, steps or seeds "
+                "learns on."
+            )
+        request.check()
+    train_with_progress(request, out, jobs, options)

@@ -1,0 +1,92 @@
+"""The first episode of an evaluation as a GIF, where the environment renders pictures (render_mode "rgb_array")."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from everystep import files
+from everystep.environments import named
+from everystep.errors import EverystepError, shown
+
+MOST_FRAMES = 1000
+MOST_FRAMES_PER_SECOND = 30
+
+
+class Film:
+    """Records the first episode of the first environment that `env_of` makes."""
+
+    def __init__(self, path: Path, env: str, force: bool = False) -> None:
+        try:
+            import PIL.Image  # noqa: F401
+        except ImportError:
+            raise EverystepError("a GIF needs Pillow; install it, or leave --gif out.") from None
+        if path.suffix.lower() != ".gif":
+            raise EverystepError(f"gif is '{shown(path)}'; give a name that ends in .gif.")
+        files.check_place(path, force)
+        self._path, self._env, self._force = path, env, force
+        self._frames: list[np.ndarray] = []
+        self._per_second = MOST_FRAMES_PER_SECOND
+        self._made = False
+
+    def env_of(self, seed: int) -> Any:
+        """A new environment; the first one records."""
+        if self._made:
+            return named.environment(self._env)
+        self._made = True
+        options = {} if named.is_imported(self._env) else {"render_mode": "rgb_array"}
+        env = named.environment(self._env, **options)
+        if getattr(env, "render_mode", None) != "rgb_array":
+            raise EverystepError(
+                f"env '{shown(self._env)}' does not render pictures; make it with render_mode='rgb_array', or leave "
+                "--gif out."
+            )
+        given = (getattr(env, "metadata", None) or {}).get("render_fps")
+        self._per_second = min(int(given), MOST_FRAMES_PER_SECOND) if isinstance(given, int) and given > 0 else 10
+        return _Recording(env, self._frames)
+
+    def write(self) -> None:
+        from PIL import Image
+
+        pictures = [Image.fromarray(frame) for frame in self._frames]
+        duration = round(1000 / self._per_second)
+        files.write_output(
+            self._path,
+            lambda file: pictures[0].save(
+                file, "GIF", save_all=True, append_images=pictures[1:], duration=duration, loop=0
+            ),
+            self._force,
+        )
+
+
+class _Recording:
+    """An environment whose pictures of the first episode are kept."""
+
+    def __init__(self, env: Any, frames: list[np.ndarray]) -> None:
+        self._env, self._frames, self._episodes = env, frames, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._env, name)
+
+    def reset(self, **options: Any) -> Any:
+        found = self._env.reset(**options)
+        self._episodes += 1
+        self._keep()
+        return found
+
+    def step(self, action: Any) -> Any:
+        found = self._env.step(action)
+        self._keep()
+        return found
+
+    def _keep(self) -> None:
+        if self._episodes == 1 and len(self._frames) < MOST_FRAMES:
+            frame = np.asarray(self._env.render())
+            if frame.ndim != 3 or frame.shape[2] != 3 or frame.dtype != np.uint8:
+                raise EverystepError(
+                    f"the environment rendered an array of shape {frame.shape} and type {frame.dtype}; return pictures "
+                    "(height, width, 3) of bytes."
+                )
+            self._frames.append(frame.copy())

@@ -1,0 +1,112 @@
+"""Environments and constraints by name, for a command: an id of gymnasium, or `module:name` of something to import.
+
+Modules are looked for in the current folder, then where Python looks. An id may name the module that registers it, as
+in `everystep:everystep/FrozenLake-v0`: what follows the colon of a factory is an identifier, and of an id it is not,
+because it ends in a version.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+from everystep.environments.constraints import Constraint
+from everystep.errors import EverystepError, quoted, shown
+
+
+def environment(name: str, **options: Any) -> Any:
+    """A new environment; `options`, such as render_mode, go to `gymnasium.make`, not to a factory."""
+    if not is_imported(name):
+        with _here():
+            return _by_id(name, options)
+    factory = imported("env", name)
+    if not callable(factory):
+        raise EverystepError(f"env is '{shown(name)}', which is {quoted(factory)}; name a function that makes one.")
+    try:
+        with _here():
+            return factory()
+    except EverystepError:
+        raise
+    except Exception as error:
+        raise EverystepError(
+            f"env '{shown(name)}' raised {type(error).__name__} ({shown(error)}); make it return an environment when "
+            "it is called without arguments."
+        ) from error
+
+
+def constraint(name: str | None) -> Constraint | None:
+    """The constraint function with this name; None for none."""
+    if name is None:
+        return None
+    if not is_imported(name):
+        raise EverystepError(
+            f"constraint is '{shown(name)}'; write module:function, such as limits:tilt for tilt in limits" + ".py."
+        )
+    found = imported("constraint", name)
+    if not callable(found):
+        raise EverystepError(
+            f"constraint '{shown(name)}' is {quoted(found)}; name a function of (obs, action, obs_next, info)."
+        )
+    return found
+
+
+def is_imported(name: str) -> bool:
+    """Whether a name is `module:name`, and no id of gymnasium."""
+    module, colon, inside = name.partition(":")
+    return bool(colon) and all(part.isidentifier() for part in (*module.split("."), *inside.split(".")))
+
+
+def imported(field: str, name: str) -> Any:
+    """What `module:name` names; the error names `field`."""
+    module, _, inside = name.partition(":")
+    try:
+        with _here():
+            found: Any = import_module(module)
+    except ImportError as error:
+        raise EverystepError(
+            f"{field} '{shown(name)}' cannot be imported ({shown(error)}); check the module, or run the command in its "
+            "folder."
+        ) from error
+    except Exception as error:  # of the user's module
+        raise EverystepError(
+            f"{field} '{shown(name)}' cannot be imported: the module raised {type(error).__name__} ({shown(error)}); "
+            "correct it."
+        ) from error
+    for part in inside.split("."):
+        if not hasattr(found, part):
+            raise EverystepError(f"{field} is '{shown(name)}', but {module} has no '{shown(part)}'; check the name.")
+        found = getattr(found, part)
+    return found
+
+
+def _by_id(name: str, options: dict[str, Any]) -> Any:
+    try:
+        import gymnasium
+    except ImportError:
+        raise EverystepError("an environment by its id needs gymnasium; install everystep[gym].") from None
+    try:
+        return gymnasium.make(name, **options)
+    except Exception as error:  # gymnasium's own errors, and those of any environment
+        raise EverystepError(
+            f"env '{shown(name)}' cannot be made ({type(error).__name__}: {shown(error)}); give the id of an installed "
+            "environment, or module:factory."
+        ) from None
+
+
+@contextmanager
+def _here() -> Iterator[None]:
+    """Modules of the current folder can be imported, as with `python -m`."""
+    here = os.getcwd()
+    if here in sys.path or "" in sys.path:
+        yield
+        return
+    sys.path.insert(0, here)
+    try:
+        yield
+    finally:
+        if here in sys.path:
+            sys.path.remove(here)

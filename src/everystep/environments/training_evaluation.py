@@ -1,0 +1,126 @@
+"""The policies of a training's folder, played without exploration, and the result saved as DIR/evaluation.json."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from everystep import files
+from everystep.environments import named
+from everystep.environments.evaluation import FIRST_SEED, Evaluation, evaluate
+from everystep.environments.policy import Policy
+from everystep.environments.training_request import close
+from everystep.errors import EverystepError, whole_number
+from everystep.experiments import statistics, tables
+
+NAME = "evaluation.json"
+FORMAT = 1
+COLUMNS = ("return", "length", "violation", "unsafe_steps")
+
+
+@dataclass(frozen=True)
+class Saved:
+    """An evaluation that was saved: its episodes of each seed, and after how many episodes of training it was made."""
+
+    env: str
+    constraint: str | None
+    episodes: int
+    after: dict[int, int]
+    columns: dict[int, dict[str, np.ndarray]]
+
+    def of(self, seed: int, trained: int) -> Evaluation | None:
+        """The episodes of a seed after `trained` episodes of training; None if there are none of this policy."""
+        return Evaluation(self.columns[seed]) if self.after.get(seed) == trained else None
+
+    def write(self, folder: Path, force: bool = False) -> None:
+        content = {
+            "format": FORMAT,
+            "env": self.env,
+            "constraint": self.constraint,
+            "episodes": self.episodes,
+            "seeds": [
+                {
+                    "seed": seed,
+                    "after": self.after[seed],
+                    **{name: column.tolist() for name, column in columns.items()},
+                }
+                for seed, columns in self.columns.items()
+            ],
+        }
+        files.write_output(
+            folder / NAME, lambda file: file.write((json.dumps(content, indent=1) + "\n").encode()), force
+        )
+
+
+def read(folder: Path) -> Saved | None:
+    """The saved evaluation of a folder; None if there is none."""
+    if not (folder / NAME).is_file():
+        return None
+    try:
+        content = files.read_json(folder / NAME)
+        if content["format"] != FORMAT:
+            raise ValueError("another format")
+        n = whole_number("episodes", content["episodes"])
+        columns = {int(each["seed"]): {name: np.asarray(each[name]) for name in COLUMNS} for each in content["seeds"]}
+        if not all(
+            column.shape == (n,) and column.dtype.kind in "iuf" for own in columns.values() for column in own.values()
+        ):
+            raise ValueError("wrong columns")
+        after = {int(each["seed"]): int(each["after"]) for each in content["seeds"]}
+        return Saved(content["env"], content["constraint"], n, after, columns)
+    except (OSError, ValueError, KeyError, TypeError):
+        raise EverystepError(
+            f"'{folder / NAME}' cannot be read; remove it, and run `everystep evaluate {folder}` again."
+        ) from None
+
+
+def play(
+    policies: dict[int, Path],
+    after: dict[int, int],
+    env: str,
+    constraint: str | None,
+    episodes: int,
+    seed: int = FIRST_SEED,
+    report: Callable[[int], None] = lambda seed: None,
+    env_of: Callable[[int], Any] | None = None,
+) -> Saved:
+    """Play the policy of every seed, each in a new environment; `env_of` makes it if it is given."""
+    g = named.constraint(constraint)
+    columns = {}
+    for each, folder in policies.items():
+        policy = Policy.load(folder)
+        made = named.environment(env) if env_of is None else env_of(each)
+        try:
+            columns[each] = evaluate(policy, made, constraint=g, episodes=episodes, seed=seed).columns
+        finally:
+            close(made)
+        report(each)
+    return Saved(env, constraint, episodes, after, columns)
+
+
+def text(saved: Saved) -> str:
+    """Return, violation and unsafe steps per episode, for each seed over its episodes, and over seeds."""
+    names = ("return", "violation", "unsafe_steps")
+    head = ["seed", "episodes", *(f"{name.replace('_', ' ')} per episode" for name in names), "episodes with harm"]
+    rows = []
+    for seed, columns in saved.columns.items():
+        harmed = int((columns["unsafe_steps"] > 0).sum())
+        rows.append([f"{seed}", f"{saved.episodes}", *(_interval(columns[name]) for name in names), f"{harmed}"])
+    notes = ["in brackets: 95 % bootstrap interval over episodes"]
+    if len(rows) > 1:
+        means = {name: np.array([float(each[name].mean()) for each in saved.columns.values()]) for name in names}
+        rows.append(["mean", "", *(_interval(means[name]) for name in names), ""])
+        notes = ["in brackets: 95 % bootstrap interval over the episodes of a seed, and of the mean over seeds"]
+    given = "from info" if saved.constraint is None else saved.constraint
+    first = f"{saved.env}, constraint {given}: policies without exploration"
+    return "\n".join([first, "", tables.aligned([head, *rows]), "", *notes])
+
+
+def _interval(samples: np.ndarray) -> str:
+    found = statistics.mean_over_seeds(samples, np.random.default_rng(0))
+    return f"{tables.number(float(found.mean))} [{tables.number(float(found.low))}, {tables.number(float(found.high))}]"

@@ -1,0 +1,220 @@
+"""What `everystep train` is to train: from flags, from a TOML file whose values flags override, or from a folder.
+
+env = "CartPole-v1"              # an id of gymnasium, or module:factory
+constraint = "limits:tilt"       # module:function; left out: from info
+features = "fourier(100)"        # also: cost_features, agent, horizon, length, seed0, evaluate, out
+episodes = 200                   # or steps = 50_000
+seeds = 5
+
+[settings]                       # of the agent, as with --set
+beta = 0.3
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from everystep.agents.registry import Recipe
+from everystep.environments import named
+from everystep.environments.batch import BatchBuilder
+from everystep.environments.learner import Learner
+from everystep.environments.rollout import play
+from everystep.environments.schedule import Schedule
+from everystep.errors import LARGEST_SEED, EverystepError, count, quoted, seed_number, shown, whole_number
+from everystep.experiments import config
+from everystep.experiments.config import File, SettingFlag
+from everystep.features import syntax
+
+TEXTS = ("env", "constraint", "features", "cost_features", "agent", "out")
+NUMBERS = ("horizon", "length", "episodes", "steps", "seed0", "evaluate")
+KEYS = (*TEXTS, *NUMBERS, "seeds", "settings")
+EVALUATED = 10  # default episodes of the evaluation after training
+MOST_SEEDS = 1000
+MAY_GROW = ("episodes", "steps", "seeds", "evaluate")
+
+
+@dataclass(frozen=True)
+class TrainingRequest:
+    """One agent in one environment, for several seeds. All of it is text and numbers."""
+
+    env: str
+    agent: str = "lsvi-ae"
+    constraint: str | None = None
+    features: str | None = None
+    cost_features: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    horizon: int | None = None
+    length: int | None = None
+    episodes: int | None = None
+    steps: int | None = None
+    seeds: tuple[int, ...] = (0,)
+    evaluate: int = EVALUATED
+
+    @property
+    def recipe(self) -> Recipe:
+        return Recipe(self.agent, self.settings)
+
+    @property
+    def schedule(self) -> Schedule:
+        return Schedule.of(self.episodes, self.steps)
+
+    @property
+    def amount(self) -> str:
+        return f"{self.schedule.total} episodes" if self.steps is None else f"{self.steps} steps"
+
+    def learner(self, seed: int) -> Learner:
+        """A new learner in a new environment, as `es.train` makes it."""
+        read = lambda name: None if (text := getattr(self, name)) is None else syntax.read(text, name)
+        return Learner(
+            named.environment(self.env),
+            self.recipe,
+            constraint=named.constraint(self.constraint),
+            features=read("features"),
+            cost_features=read("cost_features"),
+            horizon=self.horizon,
+            length=self.length,
+            seed=seed,
+        )
+
+    def check(self) -> None:
+        """Raise what would go wrong before the second step, so that nothing is written then."""
+        learner = self.learner(self.seeds[0])
+        try:
+            first = lambda t, observations, x: np.zeros(len(x), int)  # any action will do
+            play(learner.stage, [BatchBuilder()] * learner.stage.copies, first, length=1)
+        finally:
+            close(learner.stage.env)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"seeds": list(self.seeds), "settings": dict(self.settings)}
+
+    @classmethod
+    def from_json(cls, content: Any) -> TrainingRequest:
+        """What `to_json` wrote; a ValueError for anything else."""
+        known = {each.name: each for each in fields(cls)}
+        if not isinstance(content, dict) or set(content) != set(known):
+            raise ValueError("other keys")
+        texts = ("env", "agent", "constraint", "features", "cost_features")
+        if not all(
+            isinstance(content[name], str) or (content[name] is None and name not in texts[:2]) for name in texts
+        ):
+            raise ValueError("a text is missing")
+        numbers = [content[name] for name in ("horizon", "length", "episodes", "steps") if content[name] is not None]
+        seeds, settings = content["seeds"], content["settings"]
+        if not isinstance(seeds, list) or not seeds or len(set(map(str, seeds))) < len(seeds):
+            raise ValueError("no list of seeds")
+        whole = lambda value: isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST_SEED
+        if not all(map(whole, [*numbers, *seeds, content["evaluate"]])) or 0 in numbers:
+            raise ValueError("a number is wrong")
+        if not isinstance(settings, dict) or not all(isinstance(each, str | int | float) for each in settings.values()):
+            raise ValueError("settings are wrong")
+        made = cls(**content | {"seeds": tuple(seeds)})
+        made.recipe, made.schedule  # noqa: B018  raise if they are no settings of this agent
+        return made
+
+    def check_continues(self, before: TrainingRequest, out: Path) -> None:
+        """Raise unless this is the training `before`, or more of it."""
+        for each in fields(self):
+            old, new = (getattr(one, each.name) for one in (before, self))
+            if each.name == "settings":
+                old, new = before.recipe.label, self.recipe.label
+            if each.name not in MAY_GROW and old != new:
+                raise EverystepError(
+                    f"out '{out}' holds a training with {each.name} {_in_words(old)}, not {_in_words(new)}; give the "
+                    "same, or choose another folder."
+                )
+        less = (self.steps or 0) < (before.steps or 0) or self.schedule.total < before.schedule.total
+        if (self.steps is None) != (before.steps is None) or less:
+            raise EverystepError(
+                f"out '{out}' holds a training of {before.amount}, not {self.amount}; ask for as many or more of the "
+                "same, or choose another folder."
+            )
+        if missing := sorted(set(before.seeds) - set(self.seeds)):
+            raise EverystepError(
+                f"out '{out}' holds a training with seed {missing[0]}, which is not asked for; ask for its seeds and "
+                "more, or choose another folder."
+            )
+
+
+def close(env: Any) -> None:
+    """Close an environment that was made here; one that cannot be closed is left."""
+    try:
+        env.close()
+    except Exception:  # of the environment, whose work is done
+        return
+
+
+def _in_words(value: Any) -> str:
+    return "left out" if value is None else quoted(value)
+
+
+# --- from a file and flags --------------------------------------------------------------------------------------------
+def read(path: Path | None, flags: Mapping[str, Any], settings: Sequence[SettingFlag]) -> tuple[TrainingRequest, Path]:
+    """The request and its folder; `flags` are those that were given."""
+    file, content = (File(), {}) if path is None else config.opened(path)
+    file.only(content, KEYS, "a training")
+    given: dict[str, Any] = {name: file.text_of(name, content[name]) for name in TEXTS if name in content}
+    given |= {
+        name: file.whole(name, content[name], 0 if name in ("seed0", "evaluate") else 1)
+        for name in NUMBERS
+        if name in content
+    }
+    if "seeds" in content:
+        given["seeds"] = (
+            [file.whole("seeds", each, 0, LARGEST_SEED) for each in content["seeds"]]
+            if isinstance(content["seeds"], list)
+            else file.whole("seeds", content["seeds"])
+        )
+    own = dict(file.table("settings", content.get("settings", {})))
+    for key, value in own.items():
+        if not isinstance(value, str | int | float):
+            raise file.wrong(key, f"setting {key} is {quoted(value)}; write a number, a string, true or false.")
+    for one, other in (("episodes", "steps"), ("steps", "episodes")):
+        if one in flags and other not in flags:
+            given.pop(other, None)  # the flag decides how long
+    given |= _numbers(flags)
+    for missing in ("env", "out"):
+        if missing not in given:
+            where = "" if path is None else f"; write {missing} = \"...\" in '{path}', or give it as a flag"
+            raise EverystepError(f"--{missing} is missing{where or '; give it, or a FILE'}.")
+    if ("episodes" in given) == ("steps" in given):
+        both = "both are given" if "steps" in given else "neither is given"
+        raise EverystepError(f"a training lasts for a number of episodes or of steps, and {both}; give one of the two.")
+    out, seeds = Path(given.pop("out")), _seeds(given.pop("seeds", 1), given.pop("seed0", None))
+    agent = given.get("agent", "lsvi-ae")
+    for flag in settings:
+        if flag.agent not in (None, agent):
+            raise EverystepError(f"--set is '{shown(str(flag))}', but the agent is {agent}; write key=value.")
+        own[flag.key] = flag.value
+    try:
+        request = TrainingRequest(**given, settings=own, seeds=seeds)
+        request.recipe, request.schedule  # noqa: B018
+    except EverystepError as error:
+        raise EverystepError(f"'{path}': {error}" if path is not None else str(error)) from None
+    return request, out
+
+
+def _numbers(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Flags with their numbers read."""
+    read_by = {"seeds": count, "seed0": seed_number, "evaluate": lambda name, value: whole_number(name, value, 0)}
+    number = lambda name, value: read_by.get(name, whole_number)(name, value)
+    return {name: number(name, value) if name in (*NUMBERS, "seeds") else value for name, value in flags.items()}
+
+
+def _seeds(given: int | list[int], first: int | None) -> tuple[int, ...]:
+    if isinstance(given, list):
+        if first is not None:
+            raise EverystepError(f"seeds is {shown(given)}, so seed0 = {first} has no effect; leave seed0 out.")
+        if not given or len(set(given)) < len(given):
+            raise EverystepError(f"seeds is {shown(given)}; give each seed once.")
+        seeds = tuple(given)
+    else:
+        seeds = tuple(range(first or 0, (first or 0) + min(given, MOST_SEEDS + 1)))
+    if len(seeds) > MOST_SEEDS or max(seeds) > LARGEST_SEED:
+        raise EverystepError(f"seeds is {shown(given)}; give at most {MOST_SEEDS}, each at most {LARGEST_SEED}.")
+    return seeds

@@ -1,0 +1,247 @@
+"""What a training's folder holds, finished or not: the rows of every seed, and the table that summarises them.
+
+Two kinds of folders are read: those of `everystep train`, with a folder for each seed, and those of `es.train(out=...)`
+and `Trained.save`, which are one seed. Of an unfinished seed the last checkpoint is read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from everystep import files
+from everystep.environments import training_evaluation, training_seeds
+from everystep.environments.checkpoint import DamagedError, SavedLearner
+from everystep.environments.evaluation import Evaluation
+from everystep.environments.plain_values import from_plain
+from everystep.environments.training_request import TrainingRequest
+from everystep.errors import EverystepError, count
+from everystep.experiments import run_folder, statistics, tables
+from everystep.experiments.run_folder import TRAINING_REQUEST, WORK
+
+NEEDED = ("return", "length", "violation", "unsafe_steps")
+LAST, SHARE = 100, 0.3  # the return is the mean of at most that many episodes, in at most that share of the steps
+AGAIN = "train into another folder."
+
+
+@dataclass(frozen=True)
+class SeedResult:
+    """The rows of one seed, by column, and whether it is finished."""
+
+    seed: int
+    folder: Path
+    columns: dict[str, np.ndarray]
+    finished: bool
+    environment: str
+    agent: str
+
+    @property
+    def episodes(self) -> int:
+        return len(self.columns["return"])
+
+    @property
+    def steps(self) -> int:
+        return int(self.columns["length"].sum())
+
+    def last_episodes(self) -> int:
+        """The number of episodes at the end whose mean return is reported, at least one."""
+        ends = np.cumsum(self.columns["length"])
+        late = int((ends - self.columns["length"] >= (1 - SHARE) * ends[-1]).sum())
+        return max(1, min(LAST, late))
+
+    def numbers(self) -> tuple[float, float, float]:
+        """Total violation, unsafe steps, and the mean return at the end."""
+        columns, last = self.columns, self.last_episodes()
+        return (
+            float(columns["violation"].sum()),
+            float(columns["unsafe_steps"].sum()),
+            float(columns["return"][-last:].mean()),
+        )
+
+
+@dataclass(frozen=True)
+class TrainingResults:
+    """The seeds of a training that have begun; `request` if the command wrote the folder."""
+
+    folder: Path
+    seeds: list[SeedResult]
+    request: TrainingRequest | None
+    evaluation: training_evaluation.Saved | None
+
+    @property
+    def title(self) -> str:
+        if self.request is not None:
+            return f"{self.request.env}, {self.request.recipe.label}"
+        return f"{self.seeds[0].environment}, {self.seeds[0].agent}"
+
+    @property
+    def unfinished(self) -> list[int]:
+        """The seeds that are not finished, those included that have not begun."""
+        wanted = [each.seed for each in self.seeds] if self.request is None else self.request.seeds
+        return sorted(set(wanted) - {each.seed for each in self.seeds if self._is_over(each)})
+
+    def _is_over(self, seed: SeedResult) -> bool:
+        if self.request is None or not seed.finished:
+            return seed.finished
+        steps = self.request.steps
+        return seed.episodes >= self.request.schedule.total if steps is None else seed.steps >= steps
+
+    def evaluation_of(self, seed: SeedResult) -> Evaluation | None:
+        """The saved evaluation of a seed's policy, unless it has been trained on since."""
+        if self.evaluation is None or not seed.finished:
+            return None
+        return self.evaluation.of(seed.seed, seed.episodes)
+
+
+def holds_training(folder: Path) -> bool:
+    """Whether a folder is one that this module reads."""
+    return run_folder.is_training(folder)
+
+
+def read(folder: Path) -> TrainingResults:
+    """A training's folder; raises if it holds nothing yet, or something else."""
+    if (folder / TRAINING_REQUEST).is_file():
+        request = training_seeds.read_request(folder)
+        places = {seed: training_seeds.folder_of(folder, seed) for seed in request.seeds}
+        found = [_seed(place, seed) for seed, place in places.items()]
+    else:
+        request, found = None, [_seed(folder, None)]
+    seeds = [each for each in found if each is not None and each.episodes]
+    if not seeds:
+        raise EverystepError(f"'{folder}' holds a training without a finished episode so far; {how_to_go_on(folder)}.")
+    return TrainingResults(folder, seeds, request, training_evaluation.read(folder))
+
+
+def how_to_go_on(folder: Path) -> str:
+    if (folder / TRAINING_REQUEST).is_file():
+        return f"`everystep resume {folder}` continues, unless another process is working on it"
+    return "the same call of everystep.train with out= goes on"
+
+
+def _seed(folder: Path, seed: int | None) -> SeedResult | None:
+    """The rows of a seed; None if it has not begun."""
+    if (folder / WORK).is_dir():
+        saved = sorted((folder / WORK).glob("checkpoint-*"), reverse=True)
+        saved += [folder / "learner"] if (folder / "learner").is_dir() else []
+        return next((each for each in (_from_checkpoint(folder, place, seed) for place in saved) if each), None)
+    if not (folder / "spec.json").is_file():
+        return None
+    for name in ("spec.json", "episodes.parquet"):
+        if not (folder / name).is_file():
+            raise EverystepError(f"'{folder}' has no {name}; restore it, or {AGAIN}")
+        if name in files.recorded(folder) and (fault := files.altered(folder, name)):
+            raise EverystepError(f"'{folder / name}' {fault}; restore it, or {AGAIN}")
+    spec = run_folder.read_json(folder / "spec.json")
+    return _checked(folder, seed, spec, _rows(folder), True)
+
+
+def _rows(folder: Path) -> dict[str, np.ndarray]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(folder / "episodes.parquet", columns=list(NEEDED))
+        return {name: table[name].to_numpy() for name in NEEDED}
+    except (OSError, ValueError, KeyError, pa.ArrowException):
+        raise EverystepError(
+            f"'{folder}' has an episodes.parquet that cannot be read; restore it, or {AGAIN}"
+        ) from None
+
+
+def _from_checkpoint(folder: Path, place: Path, seed: int | None) -> SeedResult | None:
+    """The rows of a saved learner; None if it is damaged, or was removed meanwhile."""
+    try:
+        saved = SavedLearner(place)
+        columns = from_plain(saved.content["learner"]["_columns"], saved.arrays)
+        rows = {name: np.asarray(columns[name], float) for name in NEEDED}
+    except (DamagedError, OSError, KeyError, TypeError, ValueError):
+        return None
+    return _checked(folder, seed, saved.content["identity"], rows, False)
+
+
+def _checked(
+    folder: Path, seed: int | None, about: dict[str, Any], rows: dict[str, np.ndarray], finished: bool
+) -> SeedResult:
+    n = len(rows["return"])
+    numeric = all(
+        each.shape == (n,) and each.dtype.kind in "biuf" and np.isfinite(each).all() for each in rows.values()
+    )
+    texts = all(isinstance(about.get(name), str) for name in ("environment", "agent"))
+    if not numeric or not texts or about.get("seed") != (about.get("seed") if seed is None else seed):
+        raise EverystepError(f"'{folder}' holds rows or a seed that are not those of its training; {AGAIN}")
+    own = about.get("seed") if seed is None else seed
+    return SeedResult(
+        count("seed", own or 0) if own else 0, folder, rows, finished, about["environment"], about["agent"]
+    )
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+def summary(results: TrainingResults) -> str:
+    """A line for each seed, and their mean with its interval."""
+    evaluations = [results.evaluation_of(each) for each in results.seeds]
+    head = ["seed", "episodes", "steps", "total violation", "unsafe steps", "return at the end"]
+    evaluated = any(each is not None for each in evaluations)
+    head += ["evaluation: return", "violation", "unsafe steps"] if evaluated else []
+    rows, samples = [], []
+    for each, found in zip(results.seeds, evaluations, strict=True):
+        numbers: list[float] = [*each.numbers()]
+        if evaluated:
+            columns = {} if found is None else found.columns
+            means = [
+                float(columns[name].mean()) if columns else np.nan for name in ("return", "violation", "unsafe_steps")
+            ]
+            numbers += means
+        samples.append(numbers)
+        name = f"{each.seed}" if each.seed not in results.unfinished else f"{each.seed} (unfinished)"
+        rows.append([name, f"{each.episodes}", f"{each.steps}", *map(_number, numbers)])
+    if len(rows) > 1:
+        intervals = [_over_seeds(column) for column in np.array(samples).T]
+        rows.append(["mean", "", "", *(_number(float(each.mean)) for each in intervals)])
+        rows.append(
+            ["95 %", "", "", *(f"{_number(float(each.low))} to {_number(float(each.high))}" for each in intervals)]
+        )
+    return "\n".join([_first_line(results), "", tables.aligned([head, *rows]), "", *_notes(results, evaluated)])
+
+
+def _first_line(results: TrainingResults) -> str:
+    request, n = results.request, len(results.seeds)
+    asked = "" if request is None else f"{request.amount}, "
+    of = f"{len(request.seeds)} seeds" if request is not None and len(request.seeds) > 1 else f"{n} seed"
+    return f"{results.title}: {'unfinished; ' if results.unfinished else ''}{asked}{of}"
+
+
+def _notes(results: TrainingResults, evaluated: bool) -> list[str]:
+    last = sorted({each.last_episodes() for each in results.seeds})
+    episodes = f"{last[0]}" if len(last) == 1 else f"{last[0]} to {last[-1]}"
+    notes = [
+        f"return at the end: mean of the last {episodes} episodes, while it explored "
+        f"(at most {LAST}, in the last {SHARE:.0%} of the steps)"
+    ]
+    if evaluated and results.evaluation is not None:
+        notes.append(
+            f"evaluation: the policy alone, {results.evaluation.episodes} episodes of each seed, means per episode"
+        )
+    if len(results.seeds) > 1:
+        notes.append("95 %: bootstrap interval of the mean over seeds")
+    if results.unfinished:
+        listed = ", ".join(map(str, results.unfinished[:10])) + (", ..." if len(results.unfinished) > 10 else "")
+        word = "seed" if len(results.unfinished) == 1 else "seeds"
+        notes += [f"unfinished: {word} {listed}, at the last checkpoint", how_to_go_on(results.folder)]
+    elif results.evaluation is None:
+        notes.append(f"`everystep evaluate {results.folder}` plays the policies without exploration")
+    elif not evaluated:
+        notes.append("the saved evaluation is of policies before they were trained on, and is not shown")
+    return notes
+
+
+def _number(value: float) -> str:
+    if np.isnan(value):
+        return ""
+    return f"{value:.0f}" if value == round(value) else tables.number(value)
+
+
+def _over_seeds(samples: np.ndarray) -> statistics.Interval:
+    return statistics.mean_over_seeds(samples[~np.isnan(samples)], np.random.default_rng(0))
