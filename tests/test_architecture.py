@@ -87,8 +87,10 @@ def test_core_dependencies_are_exactly_what_is_imported():
     name = lambda line: re.split(r"[<>=~! \[]", line)[0]
     names = {name(line) for line in declared}
     used = {name.split(".")[0] for path in SOURCE.rglob("*.py") for name in imported(path, at_run_time_only=False)}
-    # What an extra brings is imported where it is used; pygame comes with gymnasium's own extras, psutil with ray.
-    extra = {name(line) for lines in project["optional-dependencies"].values() for line in lines} | {"pygame", "psutil"}
+    # What an extra brings is imported where it is used; pygame comes with gymnasium's own extras, psutil with ray, and
+    # Pillow with matplotlib.
+    extra = {name(line) for lines in project["optional-dependencies"].values() for line in lines}
+    extra |= {"pygame", "psutil", "PIL"}
     assert used - set(sys.stdlib_module_names) - {"everystep", "__future__"} - (extra - names) == names
     assert not [line for line in declared if "==" in line or "<" in line]
 
