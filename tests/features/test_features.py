@@ -292,7 +292,7 @@ WRONG = {
     )(inside(1)),
     "failed at observation .* .RuntimeError: no sensor": lambda: fs.bind(raises, PLANE, 2),
     "returned inf at observation": lambda: fs.bind(lambda x: np.full((2, 2), np.inf), PLANE, 2),
-    "features are 'fourier'; give everystep.features": lambda: fs.bind("fourier", PLANE, 2),
+    "features are 'fourier'; give auto, everystep.features": lambda: fs.bind("fourier", PLANE, 2),
     r"observations have shape \(2,\); these features need \(n, 2\)": lambda: made("tiles")[0](np.zeros(2)),
     "an observation is nan at coordinate 1": lambda: made("tiles")[0](np.array([[0.0, np.nan]])),
     "an observation is 9 at coordinate 0; it must be a whole number from 3 to 8": lambda: made("one-hot")[0](

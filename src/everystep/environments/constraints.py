@@ -33,8 +33,8 @@ def observed(constraint: Constraint | None, obs: Any, action: Any, obs_next: Any
             f"the constraint function raised {type(error).__name__} ({shown(error)}) "
             f"at observation {shown(obs)}, action {action}; make it return a number there."
         ) from error
-    where = f"at observation {shown(obs)}, action {action}"
-    return signed(given, lambda: f"the constraint function returned {shown(given)} {where}")
+    words = lambda: f"the constraint function returned {shown(given)} at observation {shown(obs)}, action {action}"
+    return signed(given, words)
 
 
 def from_info(info: Mapping[str, Any]) -> np.ndarray:
