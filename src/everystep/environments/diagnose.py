@@ -91,7 +91,7 @@ def _findings(learner: Learner) -> Iterator[Finding]:
     for remark in learner.fit.remarks(plan):
         sentence, _, remedy = remark.rpartition(": ")
         yield Finding("fit", sentence, remedy)
-    yield from _about_cost_features(learner)
+    yield from about_cost_features(learner)
     if learner.resolved.environment.reward_range is None and (remark := outlier_remark(agent.rewards)) is not None:
         sentence, _, remedy = remark.rpartition(": ")
         yield Finding("rewards", sentence, remedy)
@@ -148,7 +148,7 @@ def _about_constraints(learner: Learner) -> Iterator[Finding]:
             )
 
 
-def _about_cost_features(learner: Learner) -> Iterator[Finding]:
+def about_cost_features(learner: Learner) -> Iterator[Finding]:
     """Other cost features that would halve the error on transitions that they were not fitted to."""
     resolved, batches = learner.resolved, learner.recent
     rows = sum(map(len, batches))

@@ -78,21 +78,36 @@ class CostFit:
 
     def remarks(self, plan: ActingPlan) -> list[str]:
         """What a reader should know; `plan` is the one after training."""
-        late = self._episodes[(len(self._episodes) + 1) // 2 :]
+        late = self._late
         if not late or plan.costs is None:
             return []
         return [*self._about_surprises(late, plan), *_about_no_safe_action(late)]
+
+    @property
+    def _late(self) -> list[EpisodeFit]:
+        return self._episodes[(len(self._episodes) + 1) // 2 :]
+
+    @property
+    def error(self) -> float | None:
+        """The rms error of ghat in the second half of the episodes, every step predicted before it was learnt."""
+        late = self._late
+        steps = sum(each.steps for each in late)
+        return math.sqrt(sum(each.squared_error * each.steps for each in late) / steps) if steps else None
+
+    @property
+    def error_remark(self) -> str | None:
+        if self.error is None:
+            return None
+        return f"ghat was off by {self.error:.2g} (rms) in the second half, each step predicted before it was learnt"
 
     def _about_surprises(self, late: list[EpisodeFit], plan: ActingPlan) -> list[str]:
         unsafe, surprises = sum(each.unsafe for each in late), sum(len(each.surprises) for each in late)
         if unsafe < FEWEST or surprises <= unsafe / 2 or not self._still_believed(late, plan):
             return []
-        steps = sum(each.steps for each in late)
-        error = math.sqrt(sum(each.squared_error * each.steps for each in late) / steps)
         return [
             f"of {unsafe} unsafe steps in the second half {surprises} were believed safe (rms error of ghat "
-            f"{error:.2g}): unless chance decides, the features do not fit the constraint; if it is clipped, divide it "
-            "instead, or give cost_features with more detail"
+            f"{self.error:.2g}): unless chance decides, the features do not fit the constraint; if it is clipped, "
+            "divide it instead, or give cost_features with more detail"
         ]
 
     def _still_believed(self, late: list[EpisodeFit], plan: ActingPlan) -> bool:

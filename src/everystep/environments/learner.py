@@ -386,7 +386,10 @@ class Learner:
         if self.agent is None:
             raise EverystepError("there is no data yet; train for an episode, or learn from logged data.")
         policy = self.policy()
-        found = [*self.fit.remarks(policy.plan), horizon_remark(policy.plan, self.agent.observations)]
+        found = [self.fit.error_remark, *self.fit.remarks(policy.plan)]
+        if len(found) > 1:  # costs that are not understood: would others be?
+            found += [f"{each.sentence}: {each.setting}" for each in diagnosis.about_cost_features(self)]
+        found.append(horizon_remark(policy.plan, self.agent.observations))
         remarks = (*self.remarks, *(each for each in found if each is not None))
         return Trained(self.columns, policy, self.plans, self.spec, remarks)
 
