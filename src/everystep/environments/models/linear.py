@@ -216,6 +216,8 @@ class LinearPredictor(NamedTuple):
     def predict(self, h: int, phi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean (..., A, n) and width (A, n) at step h, of features (e, F, n)."""
         w, inverse = at_step(self.weights, h), at_step(self.inverse, h)
+        if self.radius == 0:  # as the values of policies have it: the norms, which take most of the time, do not matter
+            return inner_products(w, phi), np.zeros((len(inverse) * phi.shape[1], phi.shape[2]))
         flat = phi.reshape(len(phi), -1)
         norm2 = (flat * (inverse @ flat)).sum(-2).reshape(-1, phi.shape[-1])
         return inner_products(w, phi), self.radius * np.sqrt(np.maximum(norm2, 0))
