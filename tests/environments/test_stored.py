@@ -368,3 +368,7 @@ def test_a_cost_seen_within_an_episode_is_one_more_row_of_the_regression(steps, 
     x = phi[:, f, 0]
     np.testing.assert_allclose(mean[:, a, 0], after.weights[t, :, b] @ x, rtol=0, atol=1e-12)
     np.testing.assert_allclose(width[a, 0], radius * np.sqrt(x @ after.inverse[t, b] @ x), rtol=0, atol=1e-12)
+    exact, none = learnt._replace(radius=0.0).predict(h, phi)  # without a radius nothing else is computed
+    assert (exact == mean).all()
+    assert none.shape == width.shape
+    assert not none.any()
