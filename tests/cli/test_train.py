@@ -205,7 +205,12 @@ def test_figures_of_a_training_are_drawn_also_of_an_unfinished_one(two_seeds, tm
 
 
 def test_other_commands_say_what_the_folder_is(two_seeds, tmp_path, capsys):
-    for command in (["report", str(two_seeds)], ["certify", str(two_seeds)], ["theory", str(two_seeds)]):
+    for command in (
+        ["report", str(two_seeds)],
+        ["certify", str(two_seeds)],
+        ["theory", str(two_seeds)],
+        ["compare", "--out", str(two_seeds)],
+    ):
         assert main(command) == 2
         assert "training run, not an experiment" in capsys.readouterr().err
     assert main(["resume", str(two_seeds / "seed-0")]) == 2

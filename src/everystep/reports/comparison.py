@@ -237,8 +237,9 @@ def _csv_lines(row: ComparisonRow) -> Iterator[list[Any]]:
 
 
 def claim(out: Path, force: bool = False) -> None:
-    """Refuse a folder in which the tables could not be written, before any work is done."""
+    """Refuse a folder in which the tables could not be written, or that is a training's, before any work is done."""
     files.check_writable(out)
+    run_folder.refuse_training_of_seeds(out)
     files.check_places(files.real(out), OUTPUTS, force)
 
 
