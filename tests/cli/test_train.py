@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import everystep as es
+from everystep import files
 from everystep.cli.main import main
 from everystep.environments import named, training_results, training_seeds
 from everystep.environments.training_request import TrainingRequest
@@ -130,6 +131,21 @@ def test_a_stopped_training_resumes_bit_for_bit(two_seeds, tmp_path, monkeypatch
         assert arrays(out / f"seed-{seed}") == arrays(two_seeds / f"seed-{seed}")
     assert main(["resume", str(out)]) == 2
     assert "finished" in capsys.readouterr().err
+
+
+def test_a_folder_that_another_process_trains_in_is_left_alone(two_seeds, tmp_path, capsys):
+    out = tmp_path / "two"
+    shutil.copytree(two_seeds, out)
+    work = out / "seed-1" / ".work"  # as it is before the first checkpoint
+    work.mkdir()
+    shutil.move(out / "seed-1" / "spec.json", work / "spec.json")
+    before = sorted(out.rglob("*"))
+    with files.held(out, work / "pid"):
+        assert (
+            main([*ARGUMENTS, "--episodes", str(EPISODES), "--seeds", "2", "--evaluate", "3", "--out", str(out)]) == 2
+        )
+    assert "in use by another process" in capsys.readouterr().err
+    assert sorted(out.rglob("*")) == before
 
 
 def test_steps_end_with_the_episode_that_reaches_them(two_seeds, tmp_path):

@@ -117,15 +117,15 @@ def train(
     stop after their episodes. An error of one seed does not stop the others.
     """
     new = not out.exists()
-    try:
-        begin(out, request)
-        with _held(out):
+    begin(out, request)
+    with _held(out):
+        try:
             failures = _train(request, out, jobs, report, cache)
             if failures:
                 raise EverystepError(" ".join(failures))
-    except BaseException:
-        _remove_empty(out, request.seeds, new)
-        raise
+        except BaseException:
+            _remove_empty(out, request.seeds, new)
+            raise
 
 
 def _train(request: TrainingRequest, out: Path, jobs: int, report: Callable[[Message], None], cache: bool) -> list[str]:
