@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import gymnasium
@@ -142,6 +143,21 @@ def valid_calls(bench: Bench) -> dict[str, Callable[[], Call]]:
             lambda batch: es.Learner(Ring(), constraint=safe, horizon=3).learn(batch),
             (),
             {"batch": es.logged.Batch(**batch())},
+        ),
+        "check_constraint": lambda: (
+            es.check_constraint,
+            (),
+            {"env": Ring(), "constraint": safe, "episodes": 1, "seed": 0},
+        ),
+        "evaluate": lambda: (
+            es.evaluate,
+            (),
+            {"policy": trained_policy(), "env": Ring(), "constraint": safe, "episodes": 1, "seed": 0},
+        ),
+        "shield": lambda: (
+            es.shield,
+            (),
+            {"guide": es.Learner(Ring(), constraint=safe, horizon=3), "tolerance": 0.1, "optimism": 0.0},
         ),
         "Policy.load": lambda: (
             es.Policy.load,
@@ -484,8 +500,13 @@ class Mean:
         return np.full(len(X), self.mean)
 
 
+@cache
+def trained_policy() -> Any:
+    return es.train(Ring(), constraint=safe, horizon=3, episodes=1).policy
+
+
 # --- calls ------------------------------------------------------------------------------------------------------------
-HEAVY = ("run", "train", "Learner.learn", "logged.from_env")  # these may compile
+HEAVY = ("run", "train", "Learner.learn", "logged.from_env", "evaluate")  # these may compile
 
 
 @PYTHON_API.kind("calls", 80)
