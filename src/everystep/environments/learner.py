@@ -40,6 +40,7 @@ from everystep.errors import (
     LARGEST,
     LARGEST_MEASUREMENT,
     EverystepError,
+    as_number,
     check_type,
     path_from,
     quoted,
@@ -657,7 +658,7 @@ def _range(given: Any) -> tuple[float, float] | None:
     if given is None:
         return None
     try:
-        low, high = (float(each) for each in given)
+        low, high = (math.nan if (number := as_number(each)) is None else float(number) for each in given)
     except Exception:  # not two numbers, or an object that fails while it is read
         low = high = math.nan
     if not (math.isfinite(low) and math.isfinite(high) and low < high):

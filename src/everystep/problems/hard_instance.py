@@ -97,8 +97,9 @@ def _signs(u: Any, shape: tuple[int, int], seed: int) -> np.ndarray:
     if u is None:
         return np.random.default_rng(seed).choice([-1.0, 1.0], shape)
     try:
-        signs = np.asarray(u, float)
-    except Exception:  # not numbers, or an object that fails while it is read
+        signs = np.asarray(u)
+        signs = signs.astype(float) if signs.dtype.kind in "iuf" else np.empty(0)
+    except Exception:  # lists of different lengths, or an object that fails while it is read
         signs = np.empty(0)
     if signs.shape != shape or (np.abs(signs) != 1).any():
         raise EverystepError(f"u is {quoted(u)}; give signs, 1 or -1, of shape {shape}: (horizon, d - 1).")
