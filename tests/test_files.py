@@ -379,3 +379,9 @@ def test_a_name_for_temporary_files_is_refused(tmp_path):
         with pytest.raises(es.EverystepError, match="has a name for temporary files; choose another name"):
             write()
     assert not list(tmp_path.iterdir())
+
+
+def test_a_path_through_a_folder_that_is_not_there_makes_nothing(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        files.make_folder(tmp_path / "nowhere" / ".." / "place" / "x")
+    assert not list(tmp_path.iterdir())

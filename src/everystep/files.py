@@ -205,6 +205,7 @@ def make_folder(folder: Path) -> None:
     new = [path for path in (target, *target.parents) if not os.path.exists(path)]
     try:
         target.mkdir(parents=True, exist_ok=True)
+        os.stat(folder)  # fails for nowhere/../place, which is no path to the folder that was made
     except OSError:
         for path in new:
             with contextlib.suppress(OSError):
