@@ -312,3 +312,11 @@ WRONG = {
 def test_wrong_features_are_refused_in_a_sentence(sentence):
     with pytest.raises(EverystepError, match=sentence):
         WRONG[sentence]()
+
+
+@pytest.mark.filterwarnings("error")
+def test_sizes_whose_squares_overflow_are_measured_without_a_warning():
+    huge = np.array([[[3e200, 4e200]], [[0.0, 0.0]]])
+    with pytest.raises(EverystepError, match=r"norm of 5e\+200"):
+        fs.bind(fs.table(huge), discrete(2), 1)
+    assert np.allclose(fs.bind(fs.table(huge, normalise=True), discrete(2), 1)(np.array([0])), [[[0.6, 0.8]]])

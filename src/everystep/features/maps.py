@@ -346,7 +346,8 @@ def values_at(function: Callable[[Any], Any], obs: np.ndarray, shape: tuple[int,
                 f"feature function {name_of(function)} returned shape {value.shape}; return {shape} per observation."
             )
         out[i] = value
-    norms = np.linalg.norm(out, axis=-1, keepdims=True)
+    size = max(float(np.abs(out).max(initial=0)), 1.0)  # so that squares stay finite
+    norms = size * np.linalg.norm(out / size, axis=-1, keepdims=True)
     if cut:
         return out / np.maximum(norms, 1)
     if norms.max(initial=0) > 1 + ROUNDING:

@@ -320,7 +320,8 @@ def _tiles(at: Coordinates, tilings: int, bins: Any, low: Any, high: Any) -> Til
 
 def _shrunk(kind: str, values: np.ndarray, normalise: bool) -> tuple[np.ndarray, float]:
     """Values with norms of at most 1, and the divisor."""
-    top = float(np.linalg.norm(values, axis=-1).max())
+    size = max(float(np.abs(values).max()), 1.0)  # so that squares stay finite
+    top = size * float(np.linalg.norm(values / size, axis=-1).max())
     if top <= 1 + ROUNDING:
         return values, 1.0
     if not normalise:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from everystep.errors import EverystepError, real_number, shown, true_or_false, whole_number
+from everystep.errors import LARGEST_MEASUREMENT, EverystepError, real_number, shown, true_or_false, whole_number
 from everystep.mdp import memory, successors
 from everystep.mdp.cmdp import Factored, FiniteCMDP, Grid, Known, Noise, Successors
 
@@ -280,10 +280,10 @@ def _known(problem: FiniteCMDP, given: Known | None) -> Known:
     if triples is not None:
         triples = numbers("triples", triples)
         wrong_shape = triples.ndim != 4 or triples.shape[:3] != (S, A, S) or triples.shape[3] == 0
-        if wrong_shape or not np.isfinite(triples).all():
+        if wrong_shape or not (np.abs(triples) <= LARGEST_MEASUREMENT).all():  # whose squares are finite
             raise EverystepError(
-                f"triples have shape {triples.shape}; give finite numbers ({S}, {A}, {S}, d), a vector for every "
-                "state, action and next state."
+                f"triples have shape {triples.shape}; give numbers of at most {LARGEST_MEASUREMENT:g}, ({S}, {A}, {S}, "
+                "d), a vector for every state, action and next state."
             )
     return Known(np.broadcast_to(threshold, (m,)).copy(), safe, triples)
 

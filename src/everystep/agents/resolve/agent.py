@@ -272,6 +272,9 @@ def _features(problem: FiniteCMDP, agent: str, features: Any) -> np.ndarray | No
             f"setting features of {agent} has shape {phi.shape}; "
             f"the problem needs ({problem.states}, {problem.actions}, d)."
         )
-    if phi is not None and (norm := float(np.linalg.norm(phi, axis=-1).max())) > 1 + 1e-9:
-        raise EverystepError(f"features have a norm of {norm:.6g}; scale them so that ||phi(x, a)|| <= 1.")
+    if phi is not None:
+        with np.errstate(over="ignore"):  # a norm of inf is above 1
+            norm = float(np.linalg.norm(phi, axis=-1).max())
+        if norm > 1 + 1e-9:
+            raise EverystepError(f"features have a norm of {norm:.6g}; scale them so that ||phi(x, a)|| <= 1.")
     return phi
