@@ -62,7 +62,7 @@ def evaluate(
     force: bool = False,
 ) -> None:
     """Evaluate the finished seeds of a training, and save the result in its folder."""
-    from everystep.environments import training_evaluation
+    from everystep.environments import policy_card, training_evaluation
     from everystep.environments.evaluation import FIRST_SEED
 
     finished = [each for each in results.seeds if each.finished]
@@ -90,3 +90,6 @@ def evaluate(
         if recorder:
             recorder["film"].write()
     saved.write(results.folder)
+    for each in finished:
+        if (found := saved.of(each.seed, each.episodes)) is not None:
+            policy_card.add_evaluation(each.folder / "policy", found)

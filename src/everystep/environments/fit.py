@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from everystep.errors import shown
 
 FEWEST = 5  # unsafe steps in the second half, below which nothing is said about them
 MOST_STEPS = 1000  # that are predicted again after training
+EXAMPLES, LONGEST_EXAMPLE = 3, 64  # observations without an action believed safe that are kept, and their length
 WITHOUT = 0.01  # share of steps without an action believed safe, above which it is said
 
 
@@ -93,6 +95,23 @@ class CostFit:
         late = self._late
         steps = sum(each.steps for each in late)
         return math.sqrt(sum(each.squared_error * each.steps for each in late) / steps) if steps else None
+
+    @property
+    def figures(self) -> dict[str, Any] | None:
+        """The second half of the episodes in numbers, ready for JSON; None if nothing was predicted."""
+        late = self._late
+        if not late:
+            return None
+        examples = [each.example for each in late if each.example is not None]
+        return {
+            "episodes": len(late),
+            "steps": sum(each.steps for each in late),
+            "error": self.error,
+            "unsafe": sum(each.unsafe for each in late),
+            "believed_safe": sum(len(each.surprises) for each in late),
+            "without_safe_action": sum(each.without for each in late),
+            "examples": [np.ravel(each).tolist() for each in examples[:EXAMPLES] if np.size(each) <= LONGEST_EXAMPLE],
+        }
 
     @property
     def error_remark(self) -> str | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,7 +20,7 @@ import numpy as np
 from everystep import files
 from everystep.agents.registry import Recipe, recipe
 from everystep.environments import diagnose as diagnosis
-from everystep.environments import evaluation, training_bar
+from everystep.environments import evaluation, findings, policy_card, training_bar
 from everystep.environments.acting import ActingPlan
 from everystep.environments.automatic import AutomaticFeatures, Chosen
 from everystep.environments.batch import Batch, BatchBuilder
@@ -98,6 +98,7 @@ class Trained:
     spec: dict[str, Any]
     remarks: tuple[str, ...]
     evaluation: Evaluation | None = None
+    found: dict[str, Any] = field(default_factory=dict)  # for spec.json (findings.py)
 
     @property
     def episodes(self) -> pa.Table:
@@ -124,7 +125,8 @@ class Trained:
             pq.write_table(self.episodes, file, compression="zstd")
         if self.policy.can_be_saved:
             self.policy.save(folder / "policy")
-        files.write_json(folder / "spec.json", self.spec)
+            policy_card.write(self, folder / "policy")
+        files.write_json(folder / "spec.json", {**self.spec, findings.KEY: self.found})
 
     def __str__(self) -> str:
         n, total = len(self.columns["return"]), self.columns["violation"].sum()
@@ -197,6 +199,8 @@ def train(
     if not evaluated or not schedule.is_over(learner):  # or stopped by Ctrl-C
         return result
     found = evaluation.evaluate(result.policy, env, constraint=options.get("constraint"), episodes=evaluated)
+    if out is not None:
+        policy_card.add_evaluation(path_from("out", out) / "policy", found)
     return replace(result, evaluation=found)
 
 
@@ -392,7 +396,7 @@ class Learner:
             found += [f"{each.sentence}: {each.setting}" for each in diagnosis.about_cost_features(self)]
         found.append(horizon_remark(policy.plan, self.agent.observations))
         remarks = (*self.remarks, *(each for each in found if each is not None))
-        return Trained(self.columns, policy, self.plans, self.spec, remarks)
+        return Trained(self.columns, policy, self.plans, self.spec, remarks, found=findings.of(self, remarks))
 
     def policy(self, optimism: float | None = None) -> Policy:
         """What was learnt, as a policy without exploration; `optimism` as the agent's, or another (-1: cautious)."""

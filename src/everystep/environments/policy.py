@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from everystep import files
+from everystep.environments import policy_card
 from everystep.environments.acting import ActingPlan, HarmAhead
 from everystep.environments.encoders import encoder_from_json
 from everystep.errors import EverystepError, path_from, real_number, shown, true_or_false, whole_number
@@ -129,6 +130,7 @@ class Policy:
             files.write_npz(partial / "policy.npz", arrays.items(), compressed=True)
             content["arrays"] = files.seal(partial / "policy.npz").sha256
             files.write_json(partial / "policy.json", {**content, "checksum": _checksum(content)})
+        policy_card.remove(target)  # that of a policy which this one has replaced
         return target
 
     @classmethod

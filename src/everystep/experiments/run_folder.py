@@ -37,7 +37,8 @@ TRAINING = "training"  # the `kind` in a spec.json that `train` wrote; that of a
 ROWS = 2**17  # of a row group, at most: whole seeds where they fit
 OUTPUTS = (  # of any run
     "episodes.parquet", "spec.json", "summary.json", "problem.npz", "visits.npz", "features.npz", "certificates.npz",
-    "kernels.json", "findings.txt", "policy/policy.npz", "policy/policy.json",
+    "kernels.json", "findings.txt", "policy/policy.npz", "policy/policy.json", "policy/card.json",
+    "policy/CARD.md",
     *(f"figures/{stem}{ending}" for stem in ("map", "learning", "heatmap", "regret", "literal")
       for ending in (".png", ".svg")),
 )  # fmt: skip
@@ -119,8 +120,8 @@ def refuse_training_of_seeds(folder: Path) -> None:
     """Raise if a folder was written by `everystep train`."""
     if (folder / TRAINING_REQUEST).is_file():
         raise NotAnExperimentError(
-            f"'{folder}' holds a training run, not an experiment; `everystep summary`, `figures` and `evaluate` read "
-            "it."
+            f"'{folder}' holds a training run, not an experiment; `everystep summary`, `report`, `figures` and "
+            "`evaluate` read it."
         )
 
 
@@ -143,8 +144,8 @@ def read_spec(folder: Path) -> dict[str, Any]:
     spec = read_json(folder / "spec.json")
     if spec.get("kind") == TRAINING:
         raise NotAnExperimentError(
-            f"'{folder}' holds a training run, not an experiment; `everystep summary`, `figures` and `evaluate` read "
-            "it, and everystep.Policy.load its policy."
+            f"'{folder}' holds a training run, not an experiment; `everystep summary`, `report`, `figures` and "
+            "`evaluate` read it, and everystep.Policy.load its policy."
         )
     return spec
 
@@ -250,6 +251,8 @@ def _regrouped(batches: Iterable[Mapping[str, np.ndarray]], size: int) -> Iterat
 
 
 def same_run(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether two specs define the same run; versions may differ."""
-    strip = lambda spec: {key: value for key, value in json.loads(json.dumps(spec)).items() if key != "versions"}
+    """Whether two specs define the same run; versions may differ, and what a training found grows with it."""
+    strip = lambda spec: {
+        key: value for key, value in json.loads(json.dumps(spec)).items() if key not in ("versions", "found")
+    }
     return bool(strip(one) == strip(other))

@@ -1,0 +1,105 @@
+"""The card of a policy, and what a training found: in the folder, true, and never in the way."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import everystep as es
+from everystep import agents, files
+from everystep.environments import findings, policy_card, training_evaluation
+from everystep.environments.evaluation import Evaluation
+from everystep.environments.learner import Learner
+
+LAKE = es.problems.from_map(["SFG", "FHF"], horizon=4)
+
+
+def near(obs, action, obs_next, info):
+    return -1.0 if obs_next < 3 else 1.0
+
+
+@pytest.fixture(scope="module")
+def result():
+    learner = Learner(es.gym.make_env(LAKE), "lsvi-ae", constraint=near, seed=3)
+    return learner.train(6, lambda n: None)
+
+
+@pytest.fixture(scope="module")
+def folder(result, tmp_path_factory):
+    return result.save(tmp_path_factory.mktemp("card") / "out")
+
+
+def card_of(folder):
+    return json.loads((folder / "policy" / "card.json").read_text(encoding="utf-8"))
+
+
+def test_the_card_holds_the_numbers_of_the_rows(result, folder):
+    card, columns = card_of(folder), result.columns
+    assert card["trained"]["episodes"] == 6
+    assert card["trained"]["steps"] == columns["length"].sum()
+    assert card["trained"]["violation"] == columns["violation"].sum() > 0
+    assert card["trained"]["unsafe_steps"] == columns["unsafe_steps"].sum()
+    assert card["constraint"].endswith("test_policy_card:near")
+    assert card["features"]["value"] == "one-hot features for each action"
+    assert card["policy"] == files.seal(folder / "policy" / "policy.json").sha256
+    text = (folder / "policy" / "CARD.md").read_text(encoding="utf-8")
+    assert f"6 episodes, {columns['length'].sum():.0f} steps" in text
+    assert "tuned, not proved" in text
+    assert "None was made" in text
+
+
+@pytest.mark.parametrize(
+    ("agent", "words"),
+    [(agents.lsvi_ae(radius_cost="paper"), "with probability 0.95"), (agents.lsvi(), "certifies nothing")],
+)
+def test_the_card_says_what_certificates_are_worth(agent, words, tmp_path):
+    trained = Learner(es.gym.make_env(LAKE), agent, constraint=near).train(2, lambda n: None)
+    out = trained.save(tmp_path / "out")
+    assert words in (out / "policy" / "CARD.md").read_text(encoding="utf-8")
+    assert card_of(out)["certificates"]["proved"] == ("probability" in words)
+
+
+def test_an_evaluation_is_added_unless_the_card_was_changed_by_hand(result, tmp_path):
+    out = result.save(tmp_path / "out") / "policy"
+    columns = {name: np.array([1.0, 3.0]) for name in training_evaluation.COLUMNS}
+    policy_card.add_evaluation(out, Evaluation(columns))
+    card = policy_card.read(out)
+    assert card["evaluation"]["return"][0] == 2
+    assert card["evaluation"]["unsafe_steps"] == 4
+    assert "2 episodes without exploration: return 2.000" in (out / "CARD.md").read_text(encoding="utf-8")
+    assert files.altered(out, "card.json") is None  # the record knows the new one
+    assert es.Policy.load(out)(0) == result.policy(0)
+    (out / "CARD.md").write_text("mine", encoding="utf-8")
+    policy_card.add_evaluation(out, Evaluation({name: column + 1 for name, column in columns.items()}))
+    assert (out / "CARD.md").read_text(encoding="utf-8") == "mine"
+    assert policy_card.read(out) == card
+
+
+def test_the_card_of_another_policy_does_not_stay(result, tmp_path):
+    out = result.save(tmp_path / "out") / "policy"
+    replace(result.policy, spec={**result.policy.spec, "seed": 4}).save(out)
+    assert not (out / "CARD.md").exists()
+    assert policy_card.read(out) is None
+    assert es.Policy.load(out).spec["seed"] == 4
+
+
+def test_what_was_found_is_saved_and_a_result_may_be_saved_again(result, folder):
+    found = json.loads((folder / "spec.json").read_text(encoding="utf-8"))["found"]
+    assert found["remarks"] == list(result.remarks)
+    late = result.columns["length"][3:]
+    assert found["fit"]["steps"] == late.sum()
+    assert found["fit"]["unsafe"] == result.columns["unsafe_steps"][3:].sum()
+    assert found["seen"] is None  # observations are integers
+    assert replace(result, found={}).save(folder) == folder  # the same training, however much it found
+
+
+def test_the_ends_and_medians_of_observations_are_found():
+    env = es.gym.make_env(LAKE)
+    learner = Learner(env, "lsvi-ae", constraint=near)
+    learner.play(1)
+    x = np.array([[0.0, 5.0], [1.0, 7.0], [5.0, 6.0]])
+    assert findings.seen(x) == {"low": [0, 5], "median": [1, 6], "high": [5, 7]}
+    assert findings.seen(np.zeros((4, 65))) is None
+    assert findings.of(learner, ("one",))["remarks"] == ["one"]
+    assert findings.constraint_in_words(None) == "read from info"
