@@ -94,6 +94,7 @@ def test_what_was_found_is_saved_and_a_result_may_be_saved_again(result, folder)
     assert replace(result, found={}).save(folder) == folder  # the same training, however much it found
 
 
+@pytest.mark.quick
 def test_the_ends_and_medians_of_observations_are_found():
     env = es.gym.make_env(LAKE)
     learner = Learner(env, "lsvi-ae", constraint=near)
