@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from everystep import agents, features, kernels, problems
     from everystep.agents.model_syntax import gp, kernel_values, regression
     from everystep.agents.model_syntax import kernel_values as kernel
-    from everystep.environments import logged
+    from everystep.environments import callbacks, logged
     from everystep.environments.check_constraint import check_constraint
     from everystep.environments.evaluation import evaluate
     from everystep.environments.learner import Learner, train
@@ -43,6 +43,7 @@ __all__ = [
     "Result",
     "Successors",
     "agents",
+    "callbacks",
     "check_constraint",
     "evaluate",
     "features",
@@ -71,6 +72,7 @@ _HOME = {
     "Policy": "environments.policy:Policy",
     "Result": "experiments.result:Result",
     "agents": "agents",
+    "callbacks": "environments.callbacks",
     "check_constraint": "environments.check_constraint:check_constraint",
     "evaluate": "environments.evaluation:evaluate",
     "features": "features",

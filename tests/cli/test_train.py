@@ -1,6 +1,7 @@
 """`everystep train` and `evaluate`: the same as from Python, resumable, and true about what a folder holds."""
 
 import json
+import pickle
 import shutil
 import sys
 from pathlib import Path
@@ -40,6 +41,11 @@ def later(obs, action, obs_next, info):
     return -1.0
 
 number = 3
+seen = []
+
+def look(learner):
+    seen.append(learner.number)
+    return learner.number > 6
 """
 ARGUMENTS = ["train", "--env", "holes_for_test:lake", "--constraint", "holes_for_test:fell", "--set", "beta=0.3"]
 EPISODES = 12
@@ -116,7 +122,7 @@ def test_a_stopped_training_resumes_bit_for_bit(two_seeds, tmp_path, monkeypatch
 
     out = tmp_path / "stopped"
     with pytest.raises(KeyboardInterrupt):
-        training_seeds.train(request, out, 1, stop_in_the_second_seed)
+        training_seeds.train(request, out, training_seeds.Means(), stop_in_the_second_seed)
     results = training_results.read(out)
     assert results.unfinished == [1]
     assert 4 <= results.seeds[1].episodes <= EPISODES
@@ -258,6 +264,17 @@ def test_other_commands_say_what_the_folder_is(two_seeds, tmp_path, capsys):
         (["--seeds", "0"], "seeds is 0"),
         (["--steps", "9"], "give one of the two"),
         (["--jobs", "0"], "jobs is 0"),
+        (["--envs", "0"], "envs is 0"),
+        (["--memory", "-1"], "memory is -1"),
+        (["--reward-range", "5"], "two numbers"),
+        (["--reward-range=2,1"], "the lower first"),
+        (["--without-exploration", "3"], "explore in at least one"),
+        (["--on-episode", "look"], "module:function"),
+        (["--on-plan", "holes_for_test:number"], "module:function"),
+        (["--stop-at-return", "nan"], "stop_at_return is nan"),
+        (["--log", "paper"], "no log 'paper'"),
+        (["--engine", "moon"], "no engine 'moon'"),
+        (["--engine", "ray", "--jobs", "2"], "--jobs is for the engine local"),
     ],
 )
 def test_a_wrong_input_is_one_sentence_and_nothing_is_left(flags, word, tmp_path, capsys):
@@ -270,6 +287,66 @@ def test_a_wrong_input_is_one_sentence_and_nothing_is_left(flags, word, tmp_path
     assert left == before
     if word != "a sensor failed":  # which is found in the first episode, whose steps are kept
         assert not Path("out/bad").exists()
+
+
+def test_options_of_the_learner_and_an_early_end_are_those_of_python(tmp_path, capsys):
+    flags = ["--envs", "2", "--reseed", "--reward-range", "0,2", "--without-exploration", "2", "--memory", "0"]
+    end = ["--on-episode", "holes_for_test:look", "--episodes", str(EPISODES), "--evaluate", "0"]
+    assert main([*ARGUMENTS, *flags, *end, "--out", "ended"]) == 0
+    assert "unfinished" not in capsys.readouterr().out
+    assert sys.modules["holes_for_test"].seen == [2, 3, 4, 5, 6, 7]
+    _, fell = lake_and_constraint()
+    pair = named.environments("holes_for_test:lake", 2)
+    es.train(
+        pair, es.agents.lsvi_ae(beta=0.3), constraint=fell, reseed=True, reward_range=(0, 2), memory=None, episodes=6,
+        out=tmp_path / "python",
+    )  # fmt: skip
+    assert rows(tmp_path / "ended" / "seed-0") == rows(tmp_path / "python")
+    assert main(["resume", "ended"]) == 2
+    assert "finished" in capsys.readouterr().err
+    (tmp_path / "training.toml").write_text(
+        'env = "holes_for_test:lake"\nconstraint = "holes_for_test:fell"\nenvs = 2\nreseed = true\nevaluate = 0\n'
+        'reward_range = [0, 2]\nwithout_exploration = 2\nmemory = 0\non_episode = "holes_for_test:look"\n'
+        f'episodes = {EPISODES}\nout = "ended"\n[settings]\nbeta = 0.3\n'
+    )
+    assert main(["train", "training.toml"]) == 0  # the same training, which is finished
+    for line, word in (("reseed = 1", "reseed is 1"), ("reward_range = 3", "two numbers"), ("envs = 0", "envs is 0")):
+        (tmp_path / "bad.toml").write_text(f'env = "CartPole-v1"\nepisodes = 2\nout = "x"\n{line}\n')
+        assert main(["train", "bad.toml"]) == 2
+        told = capsys.readouterr().err
+        assert "line 4" in told
+        assert word in told
+
+
+class OneAfterAnother:
+    """What the Ray engine does with tasks, in this process: turns of no length, all that is sent pickled."""
+
+    def __init__(self):
+        self.turns = 0
+
+    def spread(self, tasks):
+        for job in tasks.jobs:
+            finished = False
+            while not finished:
+                sent = pickle.loads(pickle.dumps((tasks.work, tasks.shared, job, tasks.stands(job))))
+                finished = tasks.take(job, pickle.loads(pickle.dumps(sent[0](*sent[1:], 0.0))))
+                self.turns += 1
+        return {}
+
+
+def test_a_training_on_a_cluster_is_the_same_byte_for_byte(two_seeds, tmp_path, monkeypatch):
+    monkeypatch.setattr(training_seeds, "OFTEN", 0.0)
+    cluster, told, out = OneAfterAnother(), [], tmp_path / "cluster"
+    request = training_seeds.read_request(two_seeds)
+    training_seeds.train(request, out, training_seeds.Means(cluster=cluster), told.append)
+    content = lambda folder: {
+        path.relative_to(folder): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name not in (files.RECORD, "evaluation.json")
+    }
+    assert content(out) == content(two_seeds)
+    assert cluster.turns > 2 * EPISODES // 2
+    assert [each.kind for each in told].count("finished") == 2
 
 
 @pytest.mark.quick
@@ -305,9 +382,16 @@ def test_features_are_read_from_their_text_and_never_evaluated():
 
 @pytest.mark.quick
 def test_a_request_survives_json_and_anything_else_is_refused():
-    request = TrainingRequest("CartPole-v1", settings={"beta": "0.3"}, episodes=5, seeds=(3, 1))
+    request = TrainingRequest(
+        "CartPole-v1", settings={"beta": "0.3"}, episodes=5, seeds=(3, 1), reward_range=(0.0, 1.0), stop_at_return=2.5
+    )
     written = json.loads(json.dumps(request.to_json()))
     assert TrainingRequest.from_json(written) == request
-    for key, value in (("env", None), ("seeds", []), ("episodes", 0), ("settings", {"beta": []}), ("agent", "nobody")):
+    short = {"env": "CartPole-v1", "episodes": 5}  # as an earlier version may have written it
+    assert TrainingRequest.from_json(short) == TrainingRequest(**short)
+    for key, value in (
+        *(("env", None), ("seeds", []), ("episodes", 0), ("settings", {"beta": []}), ("agent", "nobody")),
+        *(("envs", 0), ("memory", None), ("reseed", 1), ("reward_range", [1]), ("on_plan", 3), ("more", 1)),
+    ):
         with pytest.raises(ValueError, match=r"."):
             TrainingRequest.from_json(written | {key: value})

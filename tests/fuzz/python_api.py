@@ -116,6 +116,11 @@ def valid_calls(bench: Bench) -> dict[str, Callable[[], Call]]:
                 "warm_start": None,
                 "progress": None,
                 "reseed": False,
+                "memory": 10,
+                "on_episode": lambda learner: None,
+                "on_plan": None,
+                "without_exploration": 0,
+                "evaluate": 0,
             },
         ),
         "Learner": lambda: (
@@ -132,6 +137,9 @@ def valid_calls(bench: Bench) -> dict[str, Callable[[], Call]]:
                 "seed": 0,
                 "envs": 1,
                 "reseed": False,
+                "memory": 10,
+                "on_episode": None,
+                "on_plan": None,
             },
         ),
         "Learner.load": lambda: (
@@ -144,6 +152,8 @@ def valid_calls(bench: Bench) -> dict[str, Callable[[], Call]]:
             (),
             {"batch": es.logged.Batch(**batch())},
         ),
+        "callbacks.stop_at_return": lambda: (es.callbacks.stop_at_return, (), {"least": 1.0, "over": 2}),
+        "callbacks.tensorboard": lambda: (es.callbacks.tensorboard, (), {"folder": str(bench.here)}),
         "check_constraint": lambda: (
             es.check_constraint,
             (),
@@ -502,6 +512,8 @@ class Mean:
 
 @cache
 def trained_policy() -> Any:
+    import everystep as es
+
     return es.train(Ring(), constraint=safe, horizon=3, episodes=1).policy
 
 

@@ -15,7 +15,7 @@ from everystep.cli.shared import (
     run_with_progress,
     use_cache,
 )
-from everystep.cli.train import add_jobs, number_of_jobs
+from everystep.cli.train import add_jobs, check_engine, number_of_jobs
 from everystep.cli.train import resume as resume_training
 from everystep.errors import EverystepError
 
@@ -33,10 +33,9 @@ def run(options: argparse.Namespace) -> None:
     from everystep.experiments import config, progress, run_folder, runner
 
     if run_folder.is_training(Path(options.folder)):
-        for name in ("engine", "address", "log"):
-            if getattr(options, name) not in (None, "local"):
-                raise EverystepError(f"--{name} is for runs of `everystep run`, and this is a training; leave it out.")
-        resume_training(Path(options.folder), number_of_jobs(options), options)
+        number_of_jobs(options)
+        check_engine(options)
+        resume_training(Path(options.folder), options)
         return
     if options.jobs is not None:
         raise EverystepError("--jobs is for trainings, and this is none; leave it out.")

@@ -12,15 +12,29 @@ from typing import TYPE_CHECKING, Any
 
 from everystep.cli import interrupts
 from everystep.cli.notes import announced
-from everystep.cli.shared import a_path, add_cache, add_out, print_note, ticking_bar, use_cache
+from everystep.cli.shared import (
+    a_path,
+    add_cache,
+    add_engine,
+    add_out,
+    connected_cluster,
+    print_note,
+    ticking_bar,
+    use_cache,
+)
 from everystep.errors import EverystepError, whole_number
 
 if TYPE_CHECKING:
     from everystep.environments.training_request import TrainingRequest
     from everystep.environments.training_seeds import Message
+    from everystep.experiments.config import EngineChoice
 
 HELP = "train an agent on a Gymnasium environment"
-FLAGS = ("env", "constraint", "features", "cost_features", "agent", "horizon", "length", "episodes", "steps")
+FLAGS = (
+    *("env", "constraint", "features", "cost_features", "agent", "horizon", "length", "episodes", "steps"),
+    *("without_exploration", "reward_range", "memory", "envs", "reseed", "on_episode", "on_plan", "stop_at_return"),
+    *("seeds", "seed0", "evaluate", "out"),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,10 +58,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--length", metavar="N", help="the most steps of an episode (the environment's own limit)")
     parser.add_argument("--episodes", metavar="N", help="number of episodes of each seed")
     parser.add_argument("--steps", metavar="N", help="or of steps: the episode that reaches them is the last")
+    parser.add_argument("--without-exploration", metavar="N", help="the last N episodes are played as the policy plays")
+    parser.add_argument(
+        "--reward-range", metavar="LOW,HIGH", help="of rewards, write --reward-range=-1,1 (as observed)"
+    )
+    parser.add_argument("--memory", metavar="N", help="most states that plans compute values at; 0: no limit (4096)")
+    parser.add_argument("--envs", metavar="N", help="copies of the environment stepped together (1)")
+    parser.add_argument("--reseed", action="store_true", help="begin every episode with reset(seed=...)")
+    parser.add_argument("--on-episode", metavar="F", help="module:function of the learner, called after every episode")
+    parser.add_argument("--on-plan", metavar="F", help="the same after every plan; True ends the training")
+    parser.add_argument("--stop-at-return", metavar="R", help="end once the mean return of 20 episodes is R")
     parser.add_argument("--seeds", metavar="M", help="number of seeds (1)")
     parser.add_argument("--seed0", metavar="S", help="the first seed (0)")
     parser.add_argument("--evaluate", metavar="N", help="episodes that each policy plays afterwards (10)")
     add_jobs(parser)
+    add_engine(parser)
     add_out(parser, "the folder to write: training.json, and seed-0, seed-1, ...")
     add_cache(parser)
 
@@ -57,8 +82,9 @@ def add_jobs(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    jobs = number_of_jobs(options)
-    given = {name: value for name in (*FLAGS, "seeds", "seed0", "evaluate", "out") if (value := getattr(options, name))}
+    number_of_jobs(options)
+    check_engine(options)
+    given = {name: value for name in FLAGS if (value := getattr(options, name))}
     with announced("preparing the training"):
         from everystep.environments import training_request
         from everystep.experiments.config import SettingFlag
@@ -66,21 +92,40 @@ def run(options: argparse.Namespace) -> None:
         settings = [SettingFlag.parse(text) for text in options.settings]
         request, out = training_request.read(None if options.file is None else Path(options.file), given, settings)
         request.check()
-    train_with_progress(request, out, jobs, options)
+    train_with_progress(request, out, options)
+
+
+def check_engine(options: argparse.Namespace) -> EngineChoice:
+    """The engine that was asked for; refuse what it cannot do before any work."""
+    from everystep.experiments import config, progress
+
+    engine = config.EngineChoice(options.engine or "local", options.address).checked()
+    progress.check(options.log)
+    if engine.name != "local" and (options.log is not None or options.jobs is not None):
+        flag = "--jobs" if options.log is None else "--log"
+        raise EverystepError(f"{flag} is for the engine local, and --engine is {engine.name}; leave one of them out.")
+    return engine
 
 
 def number_of_jobs(options: argparse.Namespace) -> int:
     return max(1, os.cpu_count() or 1) if options.jobs is None else whole_number("jobs", options.jobs)
 
 
-def train_with_progress(request: TrainingRequest, out: Path, jobs: int, options: argparse.Namespace) -> None:
+def train_with_progress(request: TrainingRequest, out: Path, options: argparse.Namespace) -> None:
     """Train what is left of a request, evaluate the policies, and print the table."""
     from everystep.environments import training_results, training_seeds
+    from everystep.experiments import progress
 
     use_cache(options)
+    logs = None if options.log is None else progress.log_folder(out)
     try:
-        with interrupts.keeping(lambda: _how_to_go_on(out)), _progress(request) as report:
-            training_seeds.train(request, out, jobs, report, cache=not options.no_cache)
+        with (
+            connected_cluster(check_engine(options)) as cluster,
+            interrupts.keeping(lambda: _how_to_go_on(out)),
+            _progress(request) as report,
+        ):
+            means = training_seeds.Means(number_of_jobs(options), not options.no_cache, logs, cluster)
+            training_seeds.train(request, out, means, report)
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt) or interrupts.received():
             raise KeyboardInterrupt(_how_to_go_on(out)) from None
@@ -143,7 +188,7 @@ def _progress(request: TrainingRequest) -> Iterator[Callable[[Message], None]]:
         print_note(remark if len(request.seeds) == 1 else f"seed {request.seeds[0]}: {remark}")
 
 
-def resume(out: Path, jobs: int, options: argparse.Namespace) -> None:
+def resume(out: Path, options: argparse.Namespace) -> None:
     """Continue the training of a folder."""
     from everystep.environments import training_seeds
     from everystep.experiments import run_folder
@@ -163,4 +208,4 @@ def resume(out: Path, jobs: int, options: argparse.Namespace) -> None:
                 "learns on."
             )
         request.check()
-    train_with_progress(request, out, jobs, options)
+    train_with_progress(request, out, options)

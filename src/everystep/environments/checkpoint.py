@@ -42,7 +42,11 @@ if TYPE_CHECKING:
 FORMAT = 1
 NAME = "learner.json"
 # Made again from the arguments, or saved on their own; everything else that these objects hold is saved as it is.
-OF_LEARNER = ("recipe", "seed", "stage", "name", "length", "horizon", "resolved", "requested", "agent", "automatic")
+CALLED = ("on_episode", "on_plan", "stopped")  # of one training, not of what was learnt
+OF_LEARNER = (
+    *("recipe", "seed", "stage", "name", "length", "horizon", "resolved", "requested", "agent", "automatic"),
+    *CALLED,
+)
 OF_AGENT = ("resolved", "constraints", "agent", "plan_in_force")
 OF_PLAN = ("values", "costs", "value_encoder", "cost_encoder", "choice", "look_up", "ahead")
 LOOK_UP = ("actions", "used", "merges")

@@ -9,6 +9,10 @@ from contextlib import contextmanager
 from typing import Any
 
 
+class PausedError(KeyboardInterrupt):
+    """A training is to stop between two episodes. Nothing is cut short, so that nothing is said about it later."""
+
+
 @contextmanager
 def deferred() -> Iterator[None]:
     """Until the end of the block, Ctrl-C and SIGTERM wait; then the handler that was in place before is called.

@@ -19,16 +19,18 @@ import numpy as np
 
 from everystep import files
 from everystep.agents.registry import Recipe, recipe
+from everystep.environments import callbacks, evaluation, findings, policy_card, training_bar
 from everystep.environments import diagnose as diagnosis
-from everystep.environments import evaluation, findings, policy_card, training_bar
 from everystep.environments.acting import ActingPlan
 from everystep.environments.automatic import AutomaticFeatures, Chosen
 from everystep.environments.batch import Batch, BatchBuilder
+from everystep.environments.blas_threads import one_blas_thread
+from everystep.environments.callbacks import Callback
 from everystep.environments.constraints import Constraint
 from everystep.environments.diagnose import Diagnosis
 from everystep.environments.evaluation import Evaluation
 from everystep.environments.fit import CostFit
-from everystep.environments.interrupts import deferred, interrupt_remark
+from everystep.environments.interrupts import PausedError, deferred, interrupt_remark
 from everystep.environments.look_ahead import horizon_remark
 from everystep.environments.policy import Policy
 from everystep.environments.resolve import EnvironmentInfo, ResolvedForTraining
@@ -196,7 +198,7 @@ def train(
         if warm_start is not None:
             learner.learn(warm_start)
         result = learner.train(episodes, progress, without_exploration, steps=steps)
-    if not evaluated or not schedule.is_over(learner):  # or stopped by Ctrl-C
+    if not evaluated or not (schedule.is_over(learner) or learner.stopped):  # it was stopped by Ctrl-C
         return result
     found = evaluation.evaluate(result.policy, env, constraint=options.get("constraint"), episodes=evaluated)
     if out is not None:
@@ -219,6 +221,9 @@ class Learner:
                    close to each other share a value; None: no limit
     envs           copies stepped together, if `env` is an id or has a spec: they share a plan
     reseed         begin every episode with reset(seed=...), derived from `seed` and its number
+    on_episode     called with the learner after every episode (see `callbacks.py`); it may return True: training then
+                   ends, as if no more had been asked for
+    on_plan        likewise after every new plan; training then ends after the episode
     """
 
     def __init__(
@@ -236,7 +241,12 @@ class Learner:
         seed: int = 0,
         envs: int = 1,
         reseed: bool = False,
+        on_episode: Callback | None = None,
+        on_plan: Callback | None = None,
     ) -> None:
+        self.on_episode = callbacks.checked("on_episode", on_episode)
+        self.on_plan = callbacks.checked("on_plan", on_plan)
+        self.stopped = False  # by one of them
         self.recipe = recipe(agent)
         self.seed = seed_number("seed", seed)
         env = made(env, whole_number("envs", envs))
@@ -282,6 +292,7 @@ class Learner:
         self.recent: list[Batch] = []  # the last transitions, for `diagnose`
 
     # --- learning ----------------------------------------------------------------------------------------------------
+    @one_blas_thread()
     def learn(self, batch: Batch) -> None:
         """Learn from logged transitions, before or between episodes, as if they had been its own."""
         flat = self._flat(batch)
@@ -309,13 +320,14 @@ class Learner:
                     self.play(progress=report, steps=steps)
                 else:
                     self.play(schedule.exploring, report)
-                    if last := schedule.total - schedule.exploring:
+                    if (last := schedule.total - schedule.exploring) and not self.stopped:
                         self.play(last, report, explore=False)
         except KeyboardInterrupt:
             if self.agent is None:  # there is nothing to return
                 raise
         return self.result()
 
+    @one_blas_thread()
     def play(
         self,
         episodes: int | None = None,
@@ -329,8 +341,9 @@ class Learner:
         With copies the last round is played to its end.
 
         Without `explore` it acts as `policy()` would, and goes on learning. On Ctrl-C every step that was played is
-        learnt, and KeyboardInterrupt is raised.
+        learnt, and KeyboardInterrupt is raised. `stopped` says whether `on_episode` or `on_plan` ended it early.
         """
+        self.stopped = False
         total = None if steps is None else self.so_far.steps + whole_number("steps", steps)
         wanted = LARGEST if episodes is None and steps is not None else whole_number("episodes", episodes)
         first, last = self.number, self.number + wanted
@@ -338,10 +351,12 @@ class Learner:
             check_type("progress", progress, Callable, "a function of the number of episodes")  # type: ignore[arg-type]
         waiting: list[BatchBuilder] = []  # played, but not learnt
         try:
-            while (number := self.number) < last and (total is None or self.so_far.steps < total):
+            while (number := self.number) < last and (total is None or self.so_far.steps < total) and not self.stopped:
                 self._play_and_learn(waiting, explore)
                 if progress is not None:
                     progress(self.number - number)
+        except PausedError:
+            raise
         except KeyboardInterrupt:
             unfinished = [len(each) for each in waiting if len(each) and not each.over]
             self.learn_played(waiting)
@@ -375,8 +390,22 @@ class Learner:
                             self.fit.add(agent.plan_in_force, batch, np.stack(builder.mean_costs))
                         self._learn(agent, batch)
                         self._add_row(builder)
+                if len(builder):
+                    self._ask("on_episode")
+        except BrokenError:
+            raise
         except EverystepError as error:
             raise self._broken(f"episode {self.number}: {error}") from error
+
+    def _ask(self, name: str) -> None:
+        """Call `on_episode` or `on_plan`, which may end training."""
+        try:
+            asked = callbacks.asks_to_stop(name, getattr(self, name), self)
+        except EverystepError as error:
+            raise self._broken(f"after episode {self.number - 1}, {error}") from error
+        if asked and not self.stopped:
+            self.stopped = True
+            self._interrupts.append(f"{name} ended training after {self.so_far.steps} steps")
 
     def _broken(self, sentence: str) -> BrokenError:
         try:
@@ -386,6 +415,7 @@ class Learner:
         what = "Nothing is kept." if kept is None else "Everything before it is kept."
         return BrokenError(f"{sentence} {what}", kept)
 
+    @one_blas_thread()
     def result(self) -> Trained:
         """The result of training so far."""
         if self.agent is None:
@@ -398,6 +428,7 @@ class Learner:
         remarks = (*self.remarks, *(each for each in found if each is not None))
         return Trained(self.columns, policy, self.plans, self.spec, remarks, found=findings.of(self, remarks))
 
+    @one_blas_thread()
     def policy(self, optimism: float | None = None) -> Policy:
         """What was learnt, as a policy without exploration; `optimism` as the agent's, or another (-1: cautious)."""
         if self.agent is None:
@@ -459,6 +490,13 @@ class Learner:
     def columns(self) -> dict[str, np.ndarray]:
         """The columns of `Trained.episodes` so far."""
         return {name: np.array(values) for name, values in self._columns.items()}
+
+    @property
+    def last_episode(self) -> dict[str, Any]:
+        """The newest row of `columns`, by name."""
+        if self.number == 1:
+            raise EverystepError("there is no episode yet; train for one.")
+        return {name: values[-1] for name, values in self._columns.items()}
 
     @property
     def number(self) -> int:
@@ -574,7 +612,11 @@ class Learner:
 
     def _plan(self, explore: bool) -> ActingPlan:
         assert self.agent is not None
-        return self.agent.plan() if explore else self.agent.plan_without_exploration()
+        before = self.plans
+        plan = self.agent.plan() if explore else self.agent.plan_without_exploration()
+        if self.plans > before:
+            self._ask("on_plan")
+        return plan
 
     def _flat(self, batch: Batch) -> Batch:
         """Logged data with observations in rows, as the environment's own episodes have them."""

@@ -38,6 +38,31 @@ def environment(name: str, **options: Any) -> Any:
         ) from error
 
 
+def environments(name: str, copies: int) -> Any:
+    """A new environment, or several copies as one vector environment."""
+    if copies == 1:
+        return environment(name)
+    from gymnasium.vector import SyncVectorEnv
+
+    if is_imported(name):
+        return SyncVectorEnv([lambda: environment(name)] * copies)
+    from everystep.environments.learner import made
+
+    with _here():
+        return made(name, copies)
+
+
+def function(field: str, name: str | None) -> Any:
+    """The function called `module:function`; None for none."""
+    if name is None:
+        return None
+    if not is_imported(name) or not callable(found := imported(field, name)):
+        raise EverystepError(
+            f"{field} is '{shown(name)}'; write module:function, such as mine:{field} for {field} in mine.py."
+        )
+    return found
+
+
 def constraint(name: str | None) -> Constraint | None:
     """The constraint function with this name; None for none."""
     if name is None:

@@ -63,8 +63,9 @@ def train(
             found = _inspect(out, request)
             if found is not None:
                 _restore(learner, out, found)
-            if schedule.is_over(learner) and not run_folder.is_unfinished(out):
-                more = 0 if schedule.steps else learner.number - 1 - schedule.total
+            if (schedule.is_over(learner) or stopped_early(out, schedule)) and not run_folder.is_unfinished(out):
+                learner.stopped = not schedule.is_over(learner)
+                more = 0 if schedule.steps or learner.stopped else learner.number - 1 - schedule.total
                 files.sweep(out)
                 return _with_remark(
                     learner.result(), f"out '{out}' holds {more} episodes more than asked for" if more else None
@@ -101,7 +102,7 @@ def _go_on(learner: Learner, keeper: _Keeper, schedule: Schedule, progress: Call
         if schedule.steps is not None and not schedule.is_over(learner):
             learner.play(None, after_round, steps=schedule.steps - learner.so_far.steps)
         for until, explore in () if schedule.steps else ((schedule.exploring, True), (schedule.total, False)):
-            if (left := until - (learner.number - 1)) > 0:
+            if (left := until - (learner.number - 1)) > 0 and not learner.stopped:
                 learner.play(left, after_round, explore)
         result = learner.result()
     except KeyboardInterrupt:
@@ -114,8 +115,14 @@ def _go_on(learner: Learner, keeper: _Keeper, schedule: Schedule, progress: Call
             keeper.commit()
         raise
     with _in_sentences(keeper.out), suppress(KeyboardInterrupt), deferred():  # it waits until everything is written
-        keeper.finish(result)
+        keeper.finish(result, schedule if learner.stopped else None)
     return result
+
+
+def stopped_early(out: Path, schedule: Schedule) -> bool:
+    """Whether `on_episode` or `on_plan` ended the training of a finished folder that was to last as long as this."""
+    spec = out / "spec.json"
+    return spec.is_file() and run_folder.read_json(spec).get("stopped") == list(schedule)
 
 
 def _inspect(out: Path, request: dict[str, Any]) -> list[Path] | None:
@@ -190,27 +197,46 @@ class _Keeper:
         began = time.monotonic()
         try:
             with deferred():
-                numbers = _numbers(self._work)
-                with files.filling(self._work / f"checkpoint-{max(numbers, default=0) + 1:06}") as partial:
-                    checkpoint.write(self._learner, partial)
-                for number in sorted(numbers)[: len(numbers) + 1 - KEPT]:
-                    files.remove_folder(self._work / f"checkpoint-{number:06}")
+                add_checkpoint(self._work, lambda partial: checkpoint.write(self._learner, partial))
         except OSError as error:
             sentence = f"{str(files.cannot_write(self.out, error)).rstrip('.')}; the result so far is kept in memory."
             raise BrokenError(sentence, self._learner.result()) from None
         self._last = time.monotonic()
         self._interval = max(EVERY, COST * (self._last - began))
 
-    def finish(self, result: Trained) -> None:
-        """Write the finished files in .work and move them to their place, spec.json last; then remove .work."""
-        finished = self._work / "finished"
-        shutil.rmtree(finished, ignore_errors=True)
-        (finished / LEARNER).mkdir(parents=True)
-        replace(result, spec={**result.spec, "request": self._request}).fill(finished)
-        checkpoint.write(self._learner, finished / LEARNER)
-        files.move_files(finished, self.out, last="spec.json")
-        checkpoint.remove_old_arrays(self.out / LEARNER)
-        files.remove_folder(self._work)
+    def finish(self, result: Trained, stopped: Schedule | None) -> None:
+        """Write the finished files.
+
+        `stopped` is how long the training was to last, if it was ended early: so long it counts as finished.
+        """
+        about = {"request": self._request} | ({} if stopped is None else {"stopped": list(stopped)})
+
+        def fill(finished: Path) -> None:
+            (finished / LEARNER).mkdir()
+            replace(result, spec={**result.spec, **about}).fill(finished)
+            checkpoint.write(self._learner, finished / LEARNER)
+
+        finish(self.out, fill)
+
+
+def add_checkpoint(work: Path, fill: Callable[[Path], None]) -> None:
+    """Add a checkpoint, and remove those that are no longer needed."""
+    numbers = _numbers(work)
+    with files.filling(work / f"checkpoint-{max(numbers, default=0) + 1:06}") as partial:
+        fill(partial)
+    for number in sorted(numbers)[: len(numbers) + 1 - KEPT]:
+        files.remove_folder(work / f"checkpoint-{number:06}")
+
+
+def finish(out: Path, fill: Callable[[Path], None]) -> None:
+    """Put the finished files of a training in their place, spec.json last, and remove .work."""
+    finished = out / WORK / "finished"
+    shutil.rmtree(finished, ignore_errors=True)
+    finished.mkdir()
+    fill(finished)
+    files.move_files(finished, out, last="spec.json")
+    checkpoint.remove_old_arrays(out / LEARNER)
+    files.remove_folder(out / WORK)
 
 
 def _numbers(work: Path) -> list[int]:

@@ -3,7 +3,9 @@
 env = "CartPole-v1"              # an id of gymnasium, or module:factory
 constraint = "limits:tilt"       # module:function; left out: from info
 features = "fourier(100)"        # also: cost_features, agent, horizon, length, seed0, evaluate, out
-episodes = 200                   # or steps = 50_000
+episodes = 200                   # or steps = 50_000; without_exploration = 20 of them at the end
+reward_range = [0, 1]            # left out: of observed rewards; also: memory, envs, reseed
+stop_at_return = 475             # end early; on_episode, on_plan = "module:function" may, too
 seeds = 5
 
 [settings]                       # of the agent, as with --set
@@ -12,7 +14,8 @@ beta = 0.3
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -20,22 +23,25 @@ from typing import Any
 import numpy as np
 
 from everystep.agents.registry import Recipe
-from everystep.environments import named
+from everystep.environments import callbacks, named
 from everystep.environments.batch import BatchBuilder
-from everystep.environments.learner import Learner
+from everystep.environments.callbacks import Callback
+from everystep.environments.learner import MEMORY, Learner
 from everystep.environments.rollout import play
 from everystep.environments.schedule import Schedule
-from everystep.errors import LARGEST_SEED, EverystepError, count, quoted, seed_number, shown, whole_number
+from everystep.errors import LARGEST_SEED, EverystepError, count, quoted, real_number, seed_number, shown, whole_number
 from everystep.experiments import config
 from everystep.experiments.config import File, SettingFlag
 from everystep.features import syntax
 
-TEXTS = ("env", "constraint", "features", "cost_features", "agent", "out")
-NUMBERS = ("horizon", "length", "episodes", "steps", "seed0", "evaluate")
-KEYS = (*TEXTS, *NUMBERS, "seeds", "settings")
+FUNCTIONS = ("on_episode", "on_plan")
+TEXTS = ("env", "constraint", "features", "cost_features", "agent", "out", *FUNCTIONS)
+NUMBERS = ("horizon", "length", "episodes", "steps", "envs", "memory", "without_exploration", "seed0", "evaluate")
+FROM_ZERO = ("memory", "without_exploration", "seed0", "evaluate")  # these may be 0
+KEYS = (*TEXTS, *NUMBERS, "reseed", "reward_range", "stop_at_return", "seeds", "settings")
 EVALUATED = 10  # default episodes of the evaluation after training
 MOST_SEEDS = 1000
-MAY_GROW = ("episodes", "steps", "seeds", "evaluate")
+MAY_DIFFER = ("episodes", "steps", "seeds", "evaluate", "stop_at_return", *FUNCTIONS)  # when a training goes on
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,14 @@ class TrainingRequest:
     length: int | None = None
     episodes: int | None = None
     steps: int | None = None
+    without_exploration: int = 0
+    reward_range: tuple[float, float] | None = None
+    memory: int = MEMORY  # 0: no limit
+    envs: int = 1
+    reseed: bool = False
+    on_episode: str | None = None
+    on_plan: str | None = None
+    stop_at_return: float | None = None
     seeds: tuple[int, ...] = (0,)
     evaluate: int = EVALUATED
 
@@ -61,24 +75,34 @@ class TrainingRequest:
 
     @property
     def schedule(self) -> Schedule:
-        return Schedule.of(self.episodes, self.steps)
+        return Schedule.of(self.episodes, self.steps, self.without_exploration, self.envs)
 
     @property
     def amount(self) -> str:
         return f"{self.schedule.total} episodes" if self.steps is None else f"{self.steps} steps"
 
-    def learner(self, seed: int) -> Learner:
-        """A new learner in a new environment, as `es.train` makes it."""
+    def learner(self, seed: int, log: Callback | None = None) -> Learner:
+        """A new learner in a new environment, as `es.train` makes it. `log` is called after every episode."""
         read = lambda name: None if (text := getattr(self, name)) is None else syntax.read(text, name)
+        called = {name: named.function(name, getattr(self, name)) for name in FUNCTIONS}
+        called["on_episode"] = callbacks.all_of(
+            log,
+            called["on_episode"],
+            None if self.stop_at_return is None else callbacks.stop_at_return(self.stop_at_return),
+        )
         return Learner(
-            named.environment(self.env),
+            named.environments(self.env, self.envs),
             self.recipe,
             constraint=named.constraint(self.constraint),
             features=read("features"),
             cost_features=read("cost_features"),
             horizon=self.horizon,
             length=self.length,
+            reward_range=self.reward_range,
+            memory=self.memory or None,
+            reseed=self.reseed,
             seed=seed,
+            **called,
         )
 
     def check(self) -> None:
@@ -91,26 +115,39 @@ class TrainingRequest:
             close(learner.stage.env)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"seeds": list(self.seeds), "settings": dict(self.settings)}
+        lists = {"reward_range": None if self.reward_range is None else list(self.reward_range)}
+        return asdict(self) | lists | {"seeds": list(self.seeds), "settings": dict(self.settings)}
 
     @classmethod
     def from_json(cls, content: Any) -> TrainingRequest:
         """What `to_json` wrote; a ValueError for anything else."""
-        known = {each.name: each for each in fields(cls)}
-        if not isinstance(content, dict) or set(content) != set(known):
+        defaults = cls(env="").to_json()  # an earlier version may not have known all of them
+        if not isinstance(content, dict) or not set(content) <= set(defaults) or "env" not in content:
             raise ValueError("other keys")
-        texts = ("env", "agent", "constraint", "features", "cost_features")
-        if not all(
-            isinstance(content[name], str) or (content[name] is None and name not in texts[:2]) for name in texts
-        ):
+        content = defaults | content
+        optional = ("constraint", "features", "cost_features", *FUNCTIONS)
+        texts = [
+            content[name] for name in ("env", "agent", *optional) if name not in optional or content[name] is not None
+        ]
+        if not all(isinstance(each, str) for each in texts):
             raise ValueError("a text is missing")
-        numbers = [content[name] for name in ("horizon", "length", "episodes", "steps") if content[name] is not None]
+        least = dict.fromkeys(NUMBERS, 1) | dict.fromkeys(FROM_ZERO, 0)
+        for name in ("horizon", "length", "episodes", "steps", "envs", "memory", "without_exploration", "evaluate"):
+            if content[name] is not None or name not in ("horizon", "length", "episodes", "steps"):
+                _whole(content[name], least[name])
         seeds, settings = content["seeds"], content["settings"]
         if not isinstance(seeds, list) or not seeds or len(set(map(str, seeds))) < len(seeds):
             raise ValueError("no list of seeds")
-        whole = lambda value: isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST_SEED
-        if not all(map(whole, [*numbers, *seeds, content["evaluate"]])) or 0 in numbers:
+        for each in seeds:
+            _whole(each, 0)
+        if not isinstance(content["reseed"], bool):
+            raise ValueError("reseed is wrong")
+        limits = [content["stop_at_return"], *(content["reward_range"] or ())]
+        if not all(each is None or (isinstance(each, int | float) and math.isfinite(each)) for each in limits):
             raise ValueError("a number is wrong")
+        if content["reward_range"] is not None:
+            low, high = content["reward_range"]
+            content["reward_range"] = (low, high)
         if not isinstance(settings, dict) or not all(isinstance(each, str | int | float) for each in settings.values()):
             raise ValueError("settings are wrong")
         made = cls(**content | {"seeds": tuple(seeds)})
@@ -123,7 +160,7 @@ class TrainingRequest:
             old, new = (getattr(one, each.name) for one in (before, self))
             if each.name == "settings":
                 old, new = before.recipe.label, self.recipe.label
-            if each.name not in MAY_GROW and old != new:
+            if each.name not in MAY_DIFFER and old != new:
                 raise EverystepError(
                     f"out '{out}' holds a training with {each.name} {_in_words(old)}, not {_in_words(new)}; give the "
                     "same, or choose another folder."
@@ -149,6 +186,11 @@ def close(env: Any) -> None:
         return
 
 
+def _whole(value: Any, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= LARGEST_SEED:
+        raise ValueError("a number is wrong")
+
+
 def _in_words(value: Any) -> str:
     return "left out" if value is None else quoted(value)
 
@@ -160,10 +202,17 @@ def read(path: Path | None, flags: Mapping[str, Any], settings: Sequence[Setting
     file.only(content, KEYS, "a training")
     given: dict[str, Any] = {name: file.text_of(name, content[name]) for name in TEXTS if name in content}
     given |= {
-        name: file.whole(name, content[name], 0 if name in ("seed0", "evaluate") else 1)
-        for name in NUMBERS
-        if name in content
+        name: file.whole(name, content[name], 0 if name in FROM_ZERO else 1) for name in NUMBERS if name in content
     }
+    if not isinstance(content.get("reseed", False), bool):
+        raise file.wrong("reseed", f"reseed is {quoted(content['reseed'])}; write true or false.")
+    given |= {name: content[name] for name in ("reseed",) if name in content}
+    for name, read_one in (("stop_at_return", _a_return), ("reward_range", _two_numbers)):
+        if name in content:
+            try:
+                given[name] = read_one(content[name])
+            except EverystepError as error:
+                raise file.wrong(name, str(error)) from None
     if "seeds" in content:
         given["seeds"] = (
             [file.whole("seeds", each, 0, LARGEST_SEED) for each in content["seeds"]]
@@ -201,9 +250,28 @@ def read(path: Path | None, flags: Mapping[str, Any], settings: Sequence[Setting
 
 def _numbers(flags: Mapping[str, Any]) -> dict[str, Any]:
     """Flags with their numbers read."""
-    read_by = {"seeds": count, "seed0": seed_number, "evaluate": lambda name, value: whole_number(name, value, 0)}
-    number = lambda name, value: read_by.get(name, whole_number)(name, value)
-    return {name: number(name, value) if name in (*NUMBERS, "seeds") else value for name, value in flags.items()}
+    from_zero = lambda name, value: whole_number(name, value, 0)
+    read_by: dict[str, Callable[[str, Any], Any]] = {
+        **dict.fromkeys(NUMBERS, whole_number),
+        **dict.fromkeys(FROM_ZERO, from_zero),
+        "seed0": seed_number,
+        "seeds": count,
+        "stop_at_return": lambda name, value: _a_return(value),
+        "reward_range": lambda name, value: _two_numbers(value.split(",")),
+    }
+    as_it_is = lambda name, value: value
+    return {name: read_by.get(name, as_it_is)(name, value) for name, value in flags.items()}
+
+
+def _a_return(given: Any) -> float:
+    return real_number("stop_at_return", given, -math.inf)
+
+
+def _two_numbers(given: Any) -> tuple[float, float]:
+    if not isinstance(given, list) or len(given) != 2:
+        raise EverystepError(f"reward_range is {quoted(given)}; give two numbers, the lower first, such as -1,1.")
+    low, high = (real_number("reward_range", each, -math.inf) for each in given)
+    return low, high
 
 
 def _seeds(given: int | list[int], first: int | None) -> tuple[int, ...]:

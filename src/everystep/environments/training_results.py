@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from everystep import files
-from everystep.environments import training_evaluation, training_seeds
+from everystep.environments import training_evaluation, training_folder, training_seeds
 from everystep.environments.checkpoint import DamagedError, SavedLearner
 from everystep.environments.evaluation import Evaluation
 from everystep.environments.plain_values import from_plain
@@ -86,6 +86,8 @@ class TrainingResults:
     def _is_over(self, seed: SeedResult) -> bool:
         if self.request is None or not seed.finished:
             return seed.finished
+        if training_folder.stopped_early(seed.folder, self.request.schedule):
+            return True
         steps = self.request.steps
         return seed.episodes >= self.request.schedule.total if steps is None else seed.steps >= steps
 

@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from everystep import files
-from everystep.environments import training_folder
+from everystep.environments import callbacks, training_folder
+from everystep.environments.interrupts import PausedError
 from everystep.environments.training_request import TrainingRequest, close
 from everystep.errors import EverystepError
 from everystep.experiments import program_cache, run_folder
@@ -36,7 +37,7 @@ OFTEN = 0.2  # seconds between messages
 WAIT = 0.2  # between looks at whether the command was stopped
 STOPPING = 5.0  # seconds that a training has to end its episode and to write a checkpoint
 
-Send = Callable[["Message"], None]  # it raises KeyboardInterrupt once the training is to stop
+Send = Callable[["Message"], None]  # it raises PausedError once the training is to stop
 
 
 class Message(NamedTuple):
@@ -95,6 +96,8 @@ def unfinished(request: TrainingRequest, out: Path) -> list[int]:
 def _is_over(request: TrainingRequest, folder: Path) -> bool:
     if run_folder.is_unfinished(folder) or not (folder / "spec.json").is_file():
         return False
+    if training_folder.stopped_early(folder, request.schedule):
+        return True
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -108,10 +111,17 @@ def _is_over(request: TrainingRequest, folder: Path) -> bool:
 
 
 # --- all seeds --------------------------------------------------------------------------------------------------------
-def train(
-    request: TrainingRequest, out: Path, jobs: int, report: Callable[[Message], None], cache: bool = True
-) -> None:
-    """Train all seeds of a request, in `jobs` processes, from wherever each of them stopped.
+class Means(NamedTuple):
+    """By which a training is computed: processes, whether programs are kept, a folder of logs, a cluster of Ray."""
+
+    jobs: int = 1
+    cache: bool = True
+    logs: Path | None = None
+    cluster: Any = None
+
+
+def train(request: TrainingRequest, out: Path, means: Means, report: Callable[[Message], None]) -> None:
+    """Train all seeds of a request, from wherever each of them stopped.
 
     `report` receives what the seeds report, in this thread. If it raises KeyboardInterrupt, or Ctrl-C does, the seeds
     stop after their episodes. An error of one seed does not stop the others.
@@ -120,7 +130,7 @@ def train(
     begin(out, request)
     with _held(out):
         try:
-            failures = _train(request, out, jobs, report, cache)
+            failures = _train(request, out, means, report)
             if failures:
                 raise EverystepError(" ".join(failures))
         except BaseException:
@@ -128,13 +138,17 @@ def train(
             raise
 
 
-def _train(request: TrainingRequest, out: Path, jobs: int, report: Callable[[Message], None], cache: bool) -> list[str]:
+def _train(request: TrainingRequest, out: Path, means: Means, report: Callable[[Message], None]) -> list[str]:
     """The failures of all seeds, in sentences."""
+    if means.cluster is not None:
+        from everystep.environments import training_ray
+
+        return training_ray.train(request, out, means.cluster, report)
     failures, stopped = [], False
-    jobs = min(jobs, len(request.seeds))
+    alone = min(means.jobs, len(request.seeds)) == 1
     with ExitStack() as stack:
         messages = stack.enter_context(
-            _in_a_thread(request, out) if jobs == 1 else _in_processes(request, out, jobs, cache)
+            _in_a_thread(request, out, means.logs) if alone else _in_processes(request, out, means)
         )
         for message in messages:
             if message is None:
@@ -178,7 +192,7 @@ def _remove_empty(out: Path, seeds: Sequence[int], new: bool) -> None:
 
 # --- in a thread ------------------------------------------------------------------------------------------------------
 @contextmanager
-def _in_a_thread(request: TrainingRequest, out: Path) -> Iterator[Iterator[Message | None]]:
+def _in_a_thread(request: TrainingRequest, out: Path, logs: Path | None) -> Iterator[Iterator[Message | None]]:
     """Messages of all seeds, trained one after another in a thread; None now and again."""
     arrived: queue.SimpleQueue[Message] = queue.SimpleQueue()
     stop = threading.Event()
@@ -186,9 +200,9 @@ def _in_a_thread(request: TrainingRequest, out: Path) -> Iterator[Iterator[Messa
     def send(message: Message) -> None:
         arrived.put(message)
         if stop.is_set():
-            raise KeyboardInterrupt
+            raise PausedError
 
-    thread = threading.Thread(target=_work, args=(request, out, request.seeds, send), name=THREAD, daemon=True)
+    thread = threading.Thread(target=_work, args=(request, out, request.seeds, send, logs), name=THREAD, daemon=True)
 
     def messages() -> Iterator[Message | None]:
         while True:
@@ -210,14 +224,15 @@ def _in_a_thread(request: TrainingRequest, out: Path) -> Iterator[Iterator[Messa
 
 # --- in processes -----------------------------------------------------------------------------------------------------
 @contextmanager
-def _in_processes(request: TrainingRequest, out: Path, jobs: int, cache: bool) -> Iterator[Iterator[Message | None]]:
+def _in_processes(request: TrainingRequest, out: Path, means: Means) -> Iterator[Iterator[Message | None]]:
     """Messages of all seeds, trained in processes; None now and again."""
+    jobs = min(means.jobs, len(request.seeds))
     context = multiprocessing.get_context("spawn")
     processes, ends = [], []
     try:
         for i in range(jobs):
             ours, theirs = context.Pipe(duplex=False)
-            arguments = (request.to_json(), str(out), request.seeds[i::jobs], cache, theirs)
+            arguments = (request.to_json(), out, request.seeds[i::jobs], means, theirs)
             processes.append(context.Process(target=_in_a_process, args=arguments, daemon=True))
             ends.append(ours)
             processes[-1].start()
@@ -253,32 +268,32 @@ def _received(ends: Sequence[Any], unfinished: dict[Any, set[int]]) -> Iterator[
             yield message
 
 
-def _in_a_process(request: dict[str, Any], out: str, seeds: Sequence[int], cache: bool, end: Any) -> None:
+def _in_a_process(request: dict[str, Any], out: Path, seeds: Sequence[int], means: Means, end: Any) -> None:
     """What a process does. It ends as soon as the process that started it has ended."""
     for number in (signal.SIGINT, signal.SIGTERM):  # Ctrl-C reaches all processes of a terminal
         signal.signal(number, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=lambda: (connection.wait([parent.sentinel]), os._exit(1)), daemon=True).start()
-    if cache:
+    if means.cache:
         program_cache.enable()
 
     def send(message: Message) -> None:
         try:
             end.send(tuple(message))
         except OSError:  # the other end was closed
-            raise KeyboardInterrupt from None
+            raise PausedError from None
 
     with suppress(KeyboardInterrupt):
-        _work(TrainingRequest.from_json(request), Path(out), seeds, send)
+        _work(TrainingRequest.from_json(request), out, seeds, send, means.logs)
 
 
 # --- one seed after another -------------------------------------------------------------------------------------------
-def _work(request: TrainingRequest, out: Path, seeds: Sequence[int], send: Send) -> None:
+def _work(request: TrainingRequest, out: Path, seeds: Sequence[int], send: Send, logs: Path | None) -> None:
     for seed in seeds:
         try:
             with suppress(KeyboardInterrupt):
-                _train_seed(request, folder_of(out, seed), seed, send)
+                train_seed(request, folder_of(out, seed), seed, send, None if logs is None else folder_of(logs, seed))
                 continue
             _report(send, Message(seed, "stopped"))
             return
@@ -293,8 +308,10 @@ def _report(send: Send, message: Message) -> None:
         send(message)
 
 
-def _train_seed(request: TrainingRequest, folder: Path, seed: int, send: Send) -> None:
-    learner = request.learner(seed)
+def train_seed(request: TrainingRequest, folder: Path, seed: int, send: Send, log: Path | None = None) -> None:
+    """Train one seed in its folder, from where it stopped."""
+    writer = None if log is None else callbacks.tensorboard(log)
+    learner = request.learner(seed, writer)
     last = time.monotonic()
 
     def progress(episodes: int) -> None:
@@ -313,3 +330,5 @@ def _train_seed(request: TrainingRequest, folder: Path, seed: int, send: Send) -
         send(_so_far("finished", result.remarks))
     finally:
         close(learner.stage.env)
+        if writer is not None:
+            writer.close()

@@ -1,0 +1,21 @@
+"""Linear algebra with one thread while an agent learns.
+
+The last digits of a product depend on how many threads BLAS divides it among, and so on the machine. With one thread a
+training is the same by the command, by Python, in processes and on a cluster. It costs nothing: the matrices are small,
+and on a busy machine threads that wait for each other are several times slower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import scipy.linalg  # noqa: F401  its BLAS, which JAX uses, must be loaded before it is limited
+from threadpoolctl import threadpool_limits
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """For a block, or for a function that it decorates."""
+    with threadpool_limits(1, user_api="blas"):
+        yield
