@@ -114,3 +114,10 @@ def test_curves_for_tensorboard_are_over_steps(tmp_path, alone):
         data = data[16 + size :]
     lengths = alone.columns["length"]
     assert found == list(zip(np.cumsum(lengths).tolist(), lengths.tolist(), strict=True))
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(("given", "field"), [({"least": "x"}, "least"), ({"least": 1, "over": 0}, "over")])
+def test_wrong_numbers_are_named(given, field):
+    with pytest.raises(es.EverystepError, match=f"{field} of stop_at_return"):
+        es.callbacks.stop_at_return(**given)
