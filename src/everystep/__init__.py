@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from everystep import agents, features, kernels, problems
     from everystep.agents.model_syntax import gp, kernel_values, regression
     from everystep.agents.model_syntax import kernel_values as kernel
+    from everystep.environments import action_sets as actions
     from everystep.environments import callbacks, logged
     from everystep.environments.check_constraint import check_constraint
     from everystep.environments.evaluation import evaluate
@@ -42,6 +43,7 @@ __all__ = [
     "Policy",
     "Result",
     "Successors",
+    "actions",
     "agents",
     "callbacks",
     "check_constraint",
@@ -71,6 +73,7 @@ _HOME = {
     "Noise": "mdp.cmdp:Noise",
     "Policy": "environments.policy:Policy",
     "Result": "experiments.result:Result",
+    "actions": "environments.action_sets",
     "agents": "agents",
     "callbacks": "environments.callbacks",
     "check_constraint": "environments.check_constraint:check_constraint",

@@ -321,7 +321,10 @@ def test_when_an_environment_breaks_the_steps_before_are_kept(then, message):
         ({"episodes": 0}, r"^episodes is 0"),
         ({"seed": -1}, r"^seed is -1"),
         ({"horizon": 0}, r"^horizon is 0"),
-        ({"env": gymnasium.make("MountainCarContinuous-v0")}, r"^the action space is Box.*: make it Discrete"),
+        (
+            {"env": gymnasium.make("MountainCarContinuous-v0")},
+            r"^the action space is Box.*; give actions=es.actions",
+        ),
         ({"env": 3}, r"^env is 3; give a gymnasium environment"),
     ],
 )
@@ -392,7 +395,7 @@ def test_recorded_constraints_need_no_function(minari, lake):
         ("cart/none-v0", TILT, r"^no Minari data set 'cart/none-v0' here; `minari download cart/none-v0` fetches a"),
         ("no/such name", TILT, r"^no Minari data set 'no/such name' here"),
         (3, TILT, r"^data is int; give a Minari data set or its id\.$"),
-        ("pendulum/push-v0", TILT, r"^the action space is Box.*: make it Discrete"),
+        ("pendulum/push-v0", TILT, r"^the action space is Box.*; give actions=es.actions"),
         ("cartpole/named-v0", TILT, r"^observations of cartpole/named-v0 are dict; give a data set whose"),
     ],
 )

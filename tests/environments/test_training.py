@@ -409,13 +409,7 @@ def test_a_kernel_that_outgrows_memory_ends_in_a_sentence_and_the_learner_stays_
     assert caught.value.result.policy([1.0, 0.0]) in (0, 1)
 
 
-def test_a_box_of_actions_is_refused_with_what_to_do():
-    env = gymnasium.make("MountainCarContinuous-v0")
-    with pytest.raises(EverystepError, match=r"the action space is Box.*make it Discrete, for instance with"):
-        es.train(env, constraint=lambda *step: -1.0, horizon=5)
-
-
-def test_the_remedy_for_a_box_of_actions_works():
+def test_a_box_of_actions_can_be_made_discrete_by_the_user():
     env = gymnasium.make("MountainCarContinuous-v0")
     pushes = [np.array([-1.0], np.float32), np.array([1.0], np.float32)]
     env = gymnasium.wrappers.TransformAction(env, lambda i: pushes[i], spaces.Discrete(len(pushes)))
@@ -507,7 +501,7 @@ def test_a_policy_of_another_format_is_refused_in_a_sentence(tmp_path):
     es.train(Ring(), constraint=harm, horizon=5, episodes=2).policy.save(tmp_path)
     content = json.loads((tmp_path / "policy.json").read_text(encoding="utf-8"))
     (tmp_path / "policy.json").write_text(json.dumps(content | {"format": 1}), encoding="utf-8")
-    with pytest.raises(EverystepError, match=r"has format 1, and this version reads format 5; train it again"):
+    with pytest.raises(EverystepError, match=r"has format 1, and this version reads format 6; train it again"):
         Policy.load(tmp_path)
 
 

@@ -140,8 +140,12 @@ def valid_calls(bench: Bench) -> dict[str, Callable[[], Call]]:
                 "memory": 10,
                 "on_episode": None,
                 "on_plan": None,
+                "actions": None,
             },
         ),
+        "actions.grid": lambda: (_in_box(es.actions.grid), (), {"points": 3}),
+        "actions.sobol": lambda: (_in_box(es.actions.sobol), (), {"count": 4, "seed": 0}),
+        "actions.listed": lambda: (_in_box(es.actions.listed), (), {"actions": np.array([[-1.0, 0.0], [0.5, 1.0]])}),
         "Learner.load": lambda: (
             es.Learner.load,
             (),
@@ -415,7 +419,7 @@ INTERNAL = {  # types of results and base classes, and functions on compressed a
     "Policy", "agents.Parts", "features.Features", "kernels.Kernel", "planner.Solution", "planner.Evaluation",
     "features.Spec", "planner.action_values", "planner.mean_under", "planner.policy_backup",
     "planner.harm", "planner.Baseline", "planner.DeadEnds",
-    "planner.start_distribution", "planner.from_start",
+    "planner.start_distribution", "planner.from_start", "actions.Candidates",
 }  # fmt: skip
 
 
@@ -476,6 +480,19 @@ def _bound(make: Callable[..., Any]) -> Callable[..., Any]:
         return es.features.bind(make(*args, **options), space(), 2)
 
     return bind
+
+
+def _in_box(make: Callable[..., Any]) -> Callable[..., Any]:
+    """A set of actions, made for a small space, and asked for the nearest."""
+
+    def candidates(*args: Any, **options: Any) -> Any:
+        from gymnasium import spaces
+
+        from everystep.environments import action_sets
+
+        return action_sets.candidates(spaces.Box(-1, 1, (2,)), make(*args, **options)).nearest([[0.1, 0.2]])
+
+    return candidates
 
 
 def _played(make: Callable[..., Any]) -> Callable[..., Any]:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 HELP = "train an agent on a Gymnasium environment"
 FLAGS = (
-    *("env", "constraint", "features", "cost_features", "agent", "horizon", "length", "episodes", "steps"),
+    *("env", "constraint", "features", "cost_features", "actions", "agent", "horizon", "length", "episodes", "steps"),
     *("without_exploration", "reward_range", "memory", "envs", "reseed", "on_episode", "on_plan", "stop_at_return"),
     *("seeds", "seed0", "evaluate", "out"),
 )
@@ -49,6 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--features", metavar="F", help="auto, one-hot, fourier(100), polynomial(2), tiles(8) ... (auto)"
     )
     parser.add_argument("--cost-features", metavar="F", help="features of the cost model (the same)")
+    parser.add_argument(
+        "--actions", metavar="A", help="candidates of a Box: grid(5), sobol(64), listed([...]) (grid(5))"
+    )
     parser.add_argument("--agent", metavar="A", help="the name of an agent (lsvi-ae)")
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", dest="settings",

@@ -46,11 +46,12 @@ class Chosen(NamedTuple):
 class AutomaticFeatures:
     """Keeps transitions, and chooses features by them.
 
+    actions  their number, or their coordinates (A, k): then features are of observation and action together
     given    features that the user gave, bound, by name: "features", "cost_features"; the others are chosen
     events   whether the cost model learns max(g, 0)
     """
 
-    def __init__(self, space: Any, actions: int, seed: int, given: dict[str, Features], events: bool) -> None:
+    def __init__(self, space: Any, actions: Any, seed: int, given: dict[str, Features], events: bool) -> None:
         automatic.check_space(space)
         self.space, self.actions, self.seed, self.given, self.events = space, actions, seed, given, events
         self.kept: list[Batch] = []
@@ -60,7 +61,7 @@ class AutomaticFeatures:
 
     @classmethod
     def asked(
-        cls, recipe: Recipe, space: Any, actions: int, features: Any, cost_features: Any, seed: int
+        cls, recipe: Recipe, space: Any, actions: Any, features: Any, cost_features: Any, seed: int
     ) -> AutomaticFeatures | None:
         """Features to be chosen for an agent; None where the user gave them, or kernels need none."""
         is_auto = lambda given: isinstance(given, str) and given == AUTO
@@ -90,7 +91,7 @@ class AutomaticFeatures:
     @property
     def chosen(self) -> Chosen:
         """The features in use. Those before the first episode is over are placeholders: nothing is learnt with them."""
-        before = Choice(automatic.standard(*automatic.look(self.space, np.zeros((0, 1))), self.seed))
+        before = self._standard(automatic.look(self.space, np.zeros((0, 1))))
         choices = {name: self.choices.get(name, before) for name in self.chooses}
         made = {name: bind(each.spec, self.space, self.actions) for name, each in choices.items()}
         ridge = choices["cost_features"].ridge if "cost_features" in choices else math.nan
@@ -126,7 +127,7 @@ class AutomaticFeatures:
         targets = {"features": of_values, "cost_features": costs}
         for name in self.chooses:
             if self.count < EVIDENCE:
-                self.choices[name] = Choice(automatic.standard(*bounds, self.seed))
+                self.choices[name] = self._standard(bounds)
             else:
                 self.choices[name] = automatic.choose(
                     self.space,
@@ -138,6 +139,10 @@ class AutomaticFeatures:
                     tolerated=0.0 if self.events else automatic.TOLERATED,
                 )
         return self.chosen, kept
+
+    def _standard(self, bounds: tuple[np.ndarray, np.ndarray]) -> Choice:
+        """Before length scales are chosen."""
+        return Choice(automatic.standard(*bounds, self.seed, of_action=automatic.coordinates_of(self.actions)))
 
     # --- saved and restored ------------------------------------------------------------------------------------------
     def state(self) -> dict[str, Any]:

@@ -101,15 +101,16 @@ SENTENCES = {
 
 
 def check_constraint(
-    env: Any, constraint: Constraint | None = None, episodes: int = 10, seed: int = 0
+    env: Any, constraint: Constraint | None = None, episodes: int = 10, seed: int = 0, actions: Any = None
 ) -> ConstraintCheck:
     """Play at random, try every action in copies, and say whether the constraint can be kept, and how.
 
-    env         a gymnasium environment with Discrete actions, or the id of one; it is reset and stepped
+    env         a gymnasium environment, or the id of one; it is reset and stepped
     constraint  (obs, action, obs_next, info) -> one number or several, safe iff <= 0; None: from `info`
+    actions     those that are tried where the action space is no list: es.actions.grid(5), ...
     """
     episodes, seed = whole_number("episodes", episodes), seed_number("seed", seed)
-    stage = Stage(made(env, 1), constraint, seed)
+    stage = Stage(made(env, 1), constraint, seed, actions=actions)
     if stage.is_vector:
         raise EverystepError("the constraint is checked in one environment, not in a vector environment; give one.")
     return _Check(stage, np.random.default_rng(seed)).run(episodes)
@@ -179,8 +180,8 @@ class _Check:
             self.stage.reset(0)
             twin = copy.deepcopy(self.stage.env)
             for _ in range(COMPARED):
-                action = int(self.rng.integers(self.stage.actions)) + self.stage.first_action
-                one, other = (each.step(action) for each in (self.stage.env, twin))
+                a, action = self.rng.integers(self.stage.actions), self.stage.candidates.action
+                one, other = (each.step(action(a)) for each in (self.stage.env, twin))
                 if not all(_equal(a, b) for a, b in zip(one[:4], other[:4], strict=True)):
                     self.remarks.append("a copy of the environment took other steps than the environment itself")
                     return False
@@ -202,8 +203,8 @@ class _Check:
         for seed, twin in enumerate(twins):
             getattr(twin, "unwrapped", twin).np_random = np.random.default_rng(seed)
         for _ in range(COMPARED):
-            action = int(self.rng.integers(self.stage.actions)) + self.stage.first_action
-            first, *others = (twin.step(action)[:4] for twin in twins)
+            a, action = self.rng.integers(self.stage.actions), self.stage.candidates.action
+            first, *others = (twin.step(action(a))[:4] for twin in twins)
             if not all(_equal(first, each) for each in others):
                 return True
             if first[2] or first[3]:
@@ -230,14 +231,14 @@ class _Check:
 
     def _step(self, env: Any, observation: Any, a: int) -> tuple[Any, np.ndarray, bool]:
         """One step: the next observation, the constraints, and whether the episode is over."""
-        action, here = a + self.stage.first_action, copy.deepcopy(observation)
+        action, here = self.stage.candidates.action, copy.deepcopy(observation)
         try:
-            after, _, terminated, truncated, info = env.step(action)
+            after, _, terminated, truncated, info = env.step(action(a))
         except Exception as error:
             raise EverystepError(
                 f"the environment's step raised {type(error).__name__}: {shown(error).rstrip('.')}."
             ) from error
-        g = constraints.observed(self.stage.constraint, here, action, after, info)
+        g = constraints.observed(self.stage.constraint, here, action(a), after, info)
         if self.seen and len(g) != len(self.seen[0]):
             raise EverystepError(
                 f"there are {len(g)} constraints, and {len(self.seen[0])} before; give the same number."

@@ -26,6 +26,7 @@ from everystep.agents.registry import Recipe
 from everystep.agents.resolve.context import setting_as_text
 from everystep.environments import env_state
 from everystep.environments.acting import ActingPlan, HarmAhead
+from everystep.environments.action_sets import Candidates
 from everystep.environments.encoders import Encoder, KernelEncoder, encoder_from_json
 from everystep.environments.plain_values import Arrays, UnknownContentError, from_plain, to_plain
 from everystep.environments.slot_table import PlannedActions
@@ -66,6 +67,7 @@ def identity(learner: Learner) -> dict[str, Any]:
         "observation space": shown(stage.observation_space),
         "number of actions": stage.actions,
         "first action": stage.first_action,
+        "actions": _digest(stage.candidates.arrays()) if stage.candidates.arrays() else None,
         "envs": stage.copies,
         "agent": learner.recipe.name,
         **{f"setting {name}": value for name, value in resolved.to_json().items()},
@@ -153,6 +155,7 @@ def write(learner: Learner, folder: Path) -> None:
     }
     if agent is not None and agent.plan_in_force is not None:
         content["plan"] = to_plain(_plan_fields(agent.plan_in_force), arrays, "plan")
+    arrays |= {f"candidates.{key}": array for key, array in learner.stage.candidates.arrays().items()}
     for name, encoder in (("features", learner.resolved.value), ("cost_features", learner.resolved.cost)):
         arrays |= {f"{name}.{key}": array for key, array in encoder.arrays().items()}
     name = f"arrays-{_digest(arrays)}.npz"
@@ -292,9 +295,16 @@ class SavedLearner:
                 "constraint": constraint,
                 "features": features,
                 "cost_features": cost_features,
+                "actions": self._actions(),
                 "reward_range": about["reward_range"],
                 **{name: about[name] for name in ("horizon", "length", "memory", "seed", "reseed")},
             }
+
+    def _actions(self) -> Any:
+        """The candidates, where the action space is no list of numbers."""
+        before = "candidates."
+        arrays = {key.removeprefix(before): each for key, each in self.arrays.items() if key.startswith(before)}
+        return Candidates.from_arrays(arrays) if arrays else None
 
     def _features(self, name: str) -> Any:
         """Saved features; None for a kernel, which is a setting of the agent."""

@@ -128,7 +128,10 @@ def _length(learner: Learner, encoder: FeatureEncoder) -> float:
     batches = learner.recent
     if not batches:
         return 1.0
-    vectors = encoder.encode(np.concatenate([each.observations for each in batches])[:RECENT])
+    x, actions = (np.concatenate([getattr(each, name) for each in batches]) for name in ("observations", "actions"))
+    if encoder.phi.joint:
+        return float(np.linalg.norm(encoder.phi.rows(x, actions), axis=1).mean())
+    vectors = encoder.encode(x[:RECENT])
     return float(np.linalg.norm(vectors[0] if isinstance(vectors, tuple) else vectors, axis=0).mean())
 
 
@@ -179,7 +182,7 @@ def about_cost_features(learner: Learner) -> Iterator[Finding]:
 
 def _candidates(learner: Learner, x: np.ndarray) -> Iterator[tuple[str, Features]]:
     """A few features, with how to ask for them."""
-    space, A = learner.stage.observation_space, learner.stage.actions
+    space, A = learner.stage.observation_space, learner.stage.action_points
     low, high = ([float(f"{each:.4g}") for each in bound] for bound in automatic.look(space, x))
     ends = f"low={low}, high={high}"
     made: dict[str, Any] = {
@@ -196,7 +199,7 @@ def _error(
     phi: Features, x: np.ndarray, actions: np.ndarray, targets: np.ndarray, held_out: np.ndarray, lam: float
 ) -> float:
     """The rms error of least squares with ridge lam, on rows that are held out."""
-    rows = phi(x)[np.arange(len(x)), actions]
+    rows = phi.rows(x, actions)
     X, y = rows[~held_out], targets[~held_out]
     w = np.linalg.solve(X.T @ X + lam * np.eye(X.shape[1]), X.T @ y)
     return float(np.sqrt(((rows[held_out] @ w - targets[held_out]) ** 2).mean()))

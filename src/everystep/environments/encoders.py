@@ -22,15 +22,17 @@ from everystep.environments.models.kernel import (
     StoredKernelValues,
 )
 from everystep.environments.models.linear import (
+    LEARNT,
     EpisodeFeatures,
     FeatureShape,
     LinearPredictor,
     StoredLinearCosts,
     StoredLinearValues,
 )
+from everystep.environments.models.mixing import Mixing
 from everystep.environments.models.protocols import Predictor, StoredCostModel, StoredValueModel
 from everystep.errors import whole_number
-from everystep.features.maps import Features, example, rebuild
+from everystep.features.maps import Features, Joint, example, rebuild
 from everystep.features.spaces import rows
 from everystep.kernels import Kernel
 from everystep.lsvi.radii import Radius
@@ -119,7 +121,7 @@ class Encoder(Protocol):
 
 @dataclass(frozen=True)
 class FeatureEncoder:
-    """phi(x, a) for each action, or psi(x) alone where features are crossed with actions."""
+    """phi(x, a) for each action, or psi(x) alone where features are crossed with actions, or joint."""
 
     phi: Features
     keeps_points = False
@@ -136,7 +138,11 @@ class FeatureEncoder:
     @property
     def shape(self) -> FeatureShape:
         phi = self.phi
-        return FeatureShape(phi.actions, phi.crossed, phi.d // phi.actions if phi.crossed else phi.d)
+        return FeatureShape(phi.actions, phi.crossed, phi.d // phi.actions if phi.crossed else phi.d, phi.joint)
+
+    @property
+    def mixing(self) -> Mixing | None:
+        return Mixing.of(self.phi) if isinstance(self.phi, Joint) else None
 
     @property
     def slot_per_action(self) -> bool:
@@ -157,18 +163,18 @@ class FeatureEncoder:
     def encode_transitions(
         self, observations: np.ndarray, actions: np.ndarray, next_observations: np.ndarray, place: Place
     ) -> EpisodeFeatures:
-        here = self._vectors(observations)[np.arange(len(actions)), 0 if self.phi.crossed else actions]
+        here = self.phi.state(observations) if self.phi.crossed else self.phi.rows(observations, actions)
         there = place(self._vectors(next_observations)).transpose(2, 1, 0)
         return EpisodeFeatures(place(here), there)  # type: ignore[arg-type]
 
     def value_model(self, radius: Radius, lam: float, cap: float, horizon: float) -> StoredLinearValues:
-        return StoredLinearValues(radius, lam, cap, horizon)
+        return StoredLinearValues(radius, lam, cap, horizon, self.mixing)
 
     def cost_model(self, radius: Radius, lam: float) -> StoredLinearCosts:
-        return StoredLinearCosts(radius, lam)
+        return StoredLinearCosts(radius, lam, self.mixing)
 
     def predictor(self, arrays: Mapping[str, np.ndarray]) -> LinearPredictor:
-        return LinearPredictor(**{name: arrays[name] for name in LinearPredictor._fields})
+        return LinearPredictor(**{name: arrays[name] for name in LEARNT}, mixing=self.mixing)
 
     def example(self) -> np.ndarray | None:
         return example(self.phi)
@@ -181,7 +187,8 @@ class FeatureEncoder:
 
     def _vectors(self, observations: np.ndarray) -> np.ndarray:
         """(n, F, e)."""
-        return self.phi.state(observations)[:, None] if self.phi.crossed else self.phi(observations)
+        one = self.phi.crossed or self.phi.joint
+        return self.phi.state(observations)[:, None] if one else self.phi(observations)
 
 
 @dataclass(frozen=True)
@@ -239,7 +246,10 @@ class KernelEncoder:
 
 @dataclass(frozen=True)
 class RegressionEncoder(FeatureEncoder):
-    """Features for the bonus, and for the regressor the observation followed by one column for each action."""
+    """Features for the bonus, and for the regressor the observation followed by one column for each action.
+
+    Where actions have coordinates, these follow instead.
+    """
 
     model: Regression
     has_paper_radius = False
@@ -255,7 +265,8 @@ class RegressionEncoder(FeatureEncoder):
     def inputs(self, observations: np.ndarray, actions: np.ndarray) -> np.ndarray:
         """(n, p)."""
         x = observations.reshape(len(observations), -1).astype(float)
-        return np.concatenate([x, np.eye(self.phi.actions)[actions]], 1)
+        points = self.phi.points if isinstance(self.phi, Joint) else np.eye(self.phi.actions)
+        return np.concatenate([x, points[actions]], 1)
 
     def inputs_of_all_actions(self, observations: np.ndarray) -> np.ndarray:
         """(A, n, p)."""

@@ -60,16 +60,10 @@ def evaluate(
     check_type("policy", policy, Policy, "a policy, as Trained.policy and Policy.load give them")
     episodes, seed = whole_number("episodes", episodes), seed_number("seed", seed)
     env = made(env, 1)
-    stage = Stage(env, constraint, seed)
-    if stage.is_vector:
+    stage = lambda seed: Stage(env, constraint, seed, actions=policy.candidates)
+    if stage(seed).is_vector:
         raise EverystepError(f"env is {shown(env)}; give one environment, not a vector of them.")
-    actions = policy.plan.value_encoder.actions
-    if stage.actions != actions or stage.first_action != policy.spec["first_action"]:
-        raise EverystepError(
-            f"env has {stage.actions} actions from {stage.first_action}, and the policy {actions} from "
-            f"{policy.spec['first_action']}; give the environment that it was trained in."
-        )
-    rows = [_played(policy, Stage(env, constraint, seed + i)) for i in range(episodes)]
+    rows = [_played(policy, stage(seed + i)) for i in range(episodes)]
     return Evaluation({name: np.array([row[name] for row in rows]) for name in rows[0]})
 
 
@@ -78,7 +72,7 @@ def _played(policy: Policy, stage: Stage) -> dict[str, Any]:
     length, horizon = policy.spec["length"], policy.spec["horizon"]
     plan_step = lambda t: max(t - (length - horizon), 0)
     builder = BatchBuilder()
-    choose = lambda t, observations, x: np.array([policy(observations[0], plan_step(t) + 1)]) - stage.first_action
+    choose = lambda t, observations, x: policy.numbers(x, plan_step(t) + 1)
     play(stage, [builder], choose, length=length)
     g = np.maximum(np.stack(builder.mean_costs), 0)
     return {

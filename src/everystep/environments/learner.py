@@ -1,4 +1,4 @@
-"""Learning on any environment with finitely many actions: gymnasium's, or one with the same interface.
+"""Learning on any environment: gymnasium's, or one with the same interface.
 
 result = train(env, "lsvi-ae", constraint=lambda obs, action, obs_next, info: ..., features=fourier(100), episodes=200)
 result.columns["violation"]; result.episodes; result.policy(obs); result.save("out/mine")
@@ -22,6 +22,7 @@ from everystep.agents.registry import Recipe, recipe
 from everystep.environments import callbacks, evaluation, findings, policy_card, training_bar
 from everystep.environments import diagnose as diagnosis
 from everystep.environments.acting import ActingPlan
+from everystep.environments.action_sets import Candidates
 from everystep.environments.automatic import AutomaticFeatures, Chosen
 from everystep.environments.batch import Batch, BatchBuilder
 from everystep.environments.blas_threads import one_blas_thread
@@ -68,6 +69,7 @@ COLUMNS = ("return", "length", "violation", "unsafe_steps", "soft_violation", "p
 LOOK_AHEAD = 50  # default steps a plan looks ahead, if episodes are longer
 EVALUATED = 10  # default episodes of an evaluation
 MEMORY = 4096  # default number of states that plans compute values at, if states do not recur
+FEW_CANDIDATES, MEMORY_LEAST = 32, 512  # with more candidates, MEMORY * 32 / A states, and at least 512
 
 
 class SoFar(NamedTuple):
@@ -209,7 +211,7 @@ def train(
 class Learner:
     """An agent in an environment.
 
-    env            a gymnasium environment, a vector environment, or the id of one; Discrete actions
+    env            a gymnasium environment, a vector environment, or the id of one
     constraint     (obs, action, obs_next, info) -> one number or several, safe iff <= 0; None: from `info`
     features       of (x, a), as `everystep.features` makes them, or "auto": chosen by what is seen
                    (`environments/automatic.py`); None: one-hot where observations are integers, else auto
@@ -219,6 +221,8 @@ class Learner:
     reward_range   (low, high) of rewards, which are scaled to [0, 1] by it; None: of observed rewards, and 0
     memory         the most states that plans compute values at, where observations are not integers: beyond it, those
                    close to each other share a value; None: no limit
+    actions        those that it chooses among where the action space is a Box: es.actions.grid(5), sobol(64) or
+                   listed(...); None: grid(5) while it has at most 125 actions, else sobol(64)
     envs           copies stepped together, if `env` is an id or has a spec: they share a plan
     reseed         begin every episode with reset(seed=...), derived from `seed` and its number
     on_episode     called with the learner after every episode (see `callbacks.py`); it may return True: training then
@@ -238,6 +242,7 @@ class Learner:
         length: int | None = None,
         reward_range: tuple[float, float] | None = None,
         memory: int | None = MEMORY,
+        actions: Any = None,
         seed: int = 0,
         envs: int = 1,
         reseed: bool = False,
@@ -250,7 +255,7 @@ class Learner:
         self.recipe = recipe(agent)
         self.seed = seed_number("seed", seed)
         env = made(env, whole_number("envs", envs))
-        self.stage = Stage(env, constraint, self.seed, reseed=true_or_false("reseed", reseed))
+        self.stage = Stage(env, constraint, self.seed, reseed=true_or_false("reseed", reseed), actions=actions)
         self.name = _name(env)
         ahead = LOOK_AHEAD if horizon is None else whole_number("horizon", horizon)
         self.length = whole_number("length", length) if length is not None else _limit(env) or ahead
@@ -261,7 +266,7 @@ class Learner:
             raise EverystepError(
                 f"horizon is {horizon}, but an episode has at most {self.length} steps; set length, or a lower horizon."
             )
-        space, A = self.stage.observation_space, self.stage.actions
+        space, A = self.stage.observation_space, self.stage.action_points
         coordinates = Coordinates.of(space)
         features = one_hot() if features is None and coordinates.sizes is not None else features
         self.automatic = AutomaticFeatures.asked(self.recipe, space, A, features, cost_features, self.seed)
@@ -275,11 +280,11 @@ class Learner:
             EnvironmentInfo(
                 **chosen._asdict(),
                 coordinates=len(coordinates.low),
-                actions=A,
+                actions=self.stage.actions,
                 horizon=self.horizon,
                 length=self.length,
                 reward_range=_range(reward_range),
-                memory=None if memory is None or coordinates.sizes is not None else whole_number("memory", memory),
+                memory=None if coordinates.sizes is not None else _memory(memory, self.stage.candidates),
             ),
         )
         self.requested = self.resolved  # before features are chosen
@@ -434,7 +439,9 @@ class Learner:
         if self.agent is None:
             raise EverystepError("there is no data yet; train for an episode, or learn from logged data.")
         optimism = None if optimism is None else real_number("optimism", optimism, -1, 1)
-        return Policy(self.agent.plan_without_exploration(optimism), self.spec)
+        known = self.actions
+        chosen = None if known.values is None else known
+        return Policy(self.agent.plan_without_exploration(optimism), self.spec, chosen)
 
     def diagnose(self) -> Diagnosis:
         """What stands in the way, each finding with the setting to change; print it."""
@@ -476,6 +483,11 @@ class Learner:
         return learner
 
     # --- about the training ------------------------------------------------------------------------------------------
+    @property
+    def actions(self) -> Candidates:
+        """The actions that it chooses among, by number; `nearest` numbers logged ones."""
+        return self.stage.candidates
+
     @property
     def plans(self) -> int:
         """The number of plans so far."""
@@ -521,6 +533,7 @@ class Learner:
             which = "the constraint" if self.agent.constraints == 1 else f"constraint {i}"
             if scale > 1:
                 found.append(f"{which} was divided by {scale:g}, its largest size, before it was learnt")
+        found += () if self.actions.remark is None else (self.actions.remark,)
         if self.length > self.horizon:
             found.append(f"plans look {self.horizon} steps ahead in episodes of up to {self.length}")
         if self.agent.merged:
@@ -678,6 +691,16 @@ def made(env: Any, copies: int) -> Any:
         return gymnasium.make(spec) if copies == 1 else gymnasium.make_vec(spec, num_envs=copies)
     except (gymnasium.error.Error, ImportError) as error:
         raise EverystepError(f"environment '{spec}' cannot be made ({error}); check its id.") from None
+
+
+def _memory(memory: Any, actions: Candidates) -> int | None:
+    """The most states of plans; the default is lower with many candidates, because a plan is made for both."""
+    if memory is None:
+        return None
+    most = whole_number("memory", memory)
+    if most == MEMORY and actions.values is not None:
+        return min(MEMORY, max(MEMORY_LEAST, MEMORY * FEW_CANDIDATES // len(actions)))
+    return most
 
 
 def _name(env: Any) -> str:

@@ -21,6 +21,7 @@ import numpy as np
 from everystep import files
 from everystep.environments import policy_card
 from everystep.environments.acting import ActingPlan, HarmAhead
+from everystep.environments.action_sets import Candidates
 from everystep.environments.encoders import encoder_from_json
 from everystep.errors import EverystepError, path_from, real_number, shown, true_or_false, whole_number
 from everystep.features.spaces import flatten
@@ -28,7 +29,8 @@ from everystep.lsvi.choices.basic import Greedy, Penalised, Reacting
 from everystep.lsvi.protocols import ScoringChoice
 
 ROWS = 1000  # observations that are encoded together
-FORMAT = 5  # 4 had no scale of costs, 3 no harm ahead, 2 no checksums
+FORMAT = 6  # 5 had no list of actions, 4 no scale of costs, 3 no harm ahead, 2 no checksums
+READ = (5, FORMAT)
 
 
 @dataclass(frozen=True)
@@ -37,17 +39,28 @@ class Policy:
 
     plan    its last plan, without exploration
     spec    how it was made, ready for JSON: settings, environment, the guarantee of its certificates
+    chosen  the actions that it chooses among, where the action space is no list of numbers
     """
 
     plan: ActingPlan
     spec: dict[str, Any]
+    chosen: Candidates | None = None
 
-    def __call__(self, observation: Any, step: int = 1) -> int:
+    def __call__(self, observation: Any, step: int = 1) -> Any:
         """The action for one observation. `step` counts from 1; later steps look fewer steps ahead."""
-        return int(self._actions(self._h(step), self._row(observation))[0])
+        return self.candidates.action(self._numbers(self._h(step), self._row(observation))[0])
+
+    @property
+    def candidates(self) -> Candidates:
+        """The actions that it chooses among, by number."""
+        return self.chosen or Candidates(self.plan.value_encoder.actions, self.spec["first_action"])
+
+    def numbers(self, x: np.ndarray, step: int = 1) -> np.ndarray:
+        """The numbers of the actions (n,), from 0, for observations as arrays (n, ...)."""
+        return self._numbers(self._h(step), x)
 
     def batch(self, observations: Any, step: int = 1) -> np.ndarray:
-        """The action for each of several observations, (n,): a sequence of them, or an array of shape (n, ...)."""
+        """The action for each of several observations, (n, ...): a sequence of them, or an array of shape (n, ...)."""
         h = self._h(step)
         try:
             rows = [flatten(each) for each in observations]
@@ -57,14 +70,14 @@ class Policy:
             ) from None
         if len({row.shape for row in rows}) > 1:
             raise EverystepError("the observations have different shapes; give those of one environment.")
-        pieces = [self._actions(h, np.stack(rows[i : i + ROWS])) for i in range(0, len(rows), ROWS)]
-        return np.concatenate([np.empty(0, np.int64), *pieces])
+        pieces = [self._numbers(h, np.stack(rows[i : i + ROWS])) for i in range(0, len(rows), ROWS)]
+        return self.candidates.several(np.concatenate([np.empty(0, np.int64), *pieces]))
 
-    def _actions(self, h: int, x: np.ndarray) -> np.ndarray:
-        """The actions (n,); ties are broken by one random order of the actions, the same for every observation."""
+    def _numbers(self, h: int, x: np.ndarray) -> np.ndarray:
+        """The numbers of the actions (n,); ties are broken by one random order, the same for every observation."""
         tied = self.plan.best(h, x)
         priority = np.random.default_rng(0).random((len(tied), 1))
-        return np.where(tied, priority, -1).argmax(0) + self.spec["first_action"]
+        return np.where(tied, priority, -1).argmax(0)
 
     def certify(self, observation: Any, step: int = 1) -> np.ndarray:
         """1 (safe), -1 (unsafe) or 0 (unknown) for each action, by the cost intervals. See `confidence`."""
@@ -108,7 +121,7 @@ class Policy:
             raise EverystepError(
                 "a policy by regressors cannot be saved without pickle; train a linear or kernel model."
             )
-        arrays = {"price": plan.price}
+        arrays = {"price": plan.price} | ({} if self.chosen is None else self.chosen.arrays())
         for name, encoder in (("value", plan.value_encoder), ("cost", plan.cost_encoder)):
             arrays |= {f"{name}_side_{key}": array for key, array in encoder.arrays().items()}
         predictors = {"value": plan.values} | ({} if plan.costs is None else {"cost": plan.costs})
@@ -122,6 +135,7 @@ class Policy:
             **_choice_to_json(plan.choice),
             "optimism": plan.optimism,
             "cap": plan.cap,
+            "actions": None if self.chosen is None else len(self.chosen),
             "cost_scale": None if plan.cost_scale is None else [float(each) for each in plan.cost_scale],
             "ahead": None if plan.ahead is None else _ahead_to_json(plan.ahead),
             "spec": self.spec,
@@ -144,7 +158,7 @@ class Policy:
         broken = EverystepError(f"policy '{shown(where)}' cannot be read; give a folder that Policy.save wrote.")
         try:
             content = files.read_json(where / "policy.json")
-            if content["format"] != FORMAT:
+            if content["format"] not in READ:
                 raise EverystepError(
                     f"policy '{shown(where)}' has format {shown(content['format'])}, and this version reads format "
                     f"{FORMAT}; train it again, or load it with the version that wrote it."
@@ -166,15 +180,18 @@ class Policy:
         try:
             plan = _plan_from_json(content, arrays, features, cost_features)
             _check_spec(content["spec"])
+            chosen = None if content.get("actions") is None else Candidates.from_arrays(arrays)
         except EverystepError:
             raise
         except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
             raise broken from None
         try:
             _check_plan(plan, arrays)
+            if chosen is not None and len(chosen) != plan.value_encoder.actions:
+                raise EverystepError(f"it has {len(chosen)} actions; save the policy again.")
         except EverystepError as error:
             raise EverystepError(f"policy '{shown(where)}': {error}") from None
-        return cls(plan, content["spec"])
+        return cls(plan, content["spec"], chosen)
 
 
 def _plan_from_json(

@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 
 from everystep.environments import constraints
+from everystep.environments.action_sets import candidates
 from everystep.environments.batch import BatchBuilder, check_observation
 from everystep.environments.constraints import Constraint, signed
-from everystep.errors import LARGEST, EverystepError, as_number, shown, whole_number
+from everystep.errors import EverystepError, as_number, shown, whole_number
 from everystep.features.spaces import Coordinates, flatten
 
 Choose = Callable[[int, list[Any], np.ndarray], np.ndarray]  # (step, observations, their arrays) to actions from 0
 OnCost = Callable[[int, np.ndarray, int, np.ndarray], None]  # (step, observation, action, costs)
 
 
-MOST_ACTIONS = 10_000  # plans hold arrays with an entry for each pair of actions
 FAR_OUTSIDE = 10  # widths of its range by which a coordinate may leave it before it counts as broken
 
 
@@ -35,6 +35,7 @@ class Stage:
 
     `to_array` turns one observation into the array that is stored; it must copy, as environments reuse their arrays.
     The environment is seeded once, before its first episode; with `reseed` before every episode, by its number.
+    `actions` are those to choose among, as `es.actions` gives them. Agents know an action by its number, from 0.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Stage:
         seed: int,
         to_array: Callable[[Any], np.ndarray] = flatten,
         reseed: bool = False,
+        actions: Any = None,
     ) -> None:
         self.env, self.constraint, self.to_array = env, constraint, to_array
         self.is_vector = hasattr(env, "num_envs")
@@ -58,8 +60,8 @@ class Stage:
         if not all(hasattr(env, name) for name in (*names, "reset", "step")):
             raise EverystepError(f"env is {shown(env)}; give a gymnasium environment, or the id of one.")
         space, self.observation_space = (getattr(env, name) for name in names)
-        self.actions = discrete_actions(space)
-        self.first_action = whole_number("start of the action space", getattr(space, "start", 0), at_least=-LARGEST)
+        self.candidates = candidates(space, actions)
+        self.actions, self.first_action = self.candidates.count, self.candidates.first
         about = getattr(env, "metadata", None)
         mode = str(about.get("autoreset_mode", "")).lower() if isinstance(about, Mapping) else ""
         if "disabled" in mode:
@@ -70,6 +72,12 @@ class Stage:
         self.seed, self.reseed = seed, reseed
         self.begun = False  # whether the first episode was
         self._low, self._high = _reach(self.observation_space)
+
+    @property
+    def action_points(self) -> Any:
+        """What features know of the actions: their number, or their coordinates (A, k)."""
+        points = self.candidates.points
+        return self.actions if points is None else points
 
     def reset(self, episode: int) -> list[Any]:
         """The first observation of each copy."""
@@ -87,7 +95,7 @@ class Stage:
 
     def step(self, actions: np.ndarray) -> tuple[list[Any], np.ndarray, Any, Any, list[Any]]:
         """Next observations, rewards, terminated, truncated and infos, one for each copy; actions count from 0."""
-        given = actions + self.first_action if self.is_vector else int(actions[0]) + self.first_action
+        given = self.candidates.several(actions) if self.is_vector else self.candidates.action(actions[0])
         try:
             values = self.env.step(given)
             if len(values) != 5:
@@ -208,32 +216,9 @@ def observed_costs(
     stage: Stage, before: Any, action: int, after: Any, info: Mapping[str, Any]
 ) -> tuple[np.ndarray, np.ndarray]:
     """The constraints (m,) of one step as observed, and their true means where only the environment reports both."""
-    cost = constraints.observed(stage.constraint, before, action + stage.first_action, after, info)
+    cost = constraints.observed(stage.constraint, before, stage.candidates.action(action), after, info)
     knows_mean = stage.constraint is None and "mean_constraint" in info
     return cost, _mean_cost(info["mean_constraint"], len(cost)) if knows_mean else cost
-
-
-def discrete_actions(space: Any) -> int:
-    """The number of actions; spaces other than Discrete are refused with a remedy."""
-    if hasattr(space, "n") and getattr(space, "shape", ()) == ():
-        count = whole_number("n of the action space", space.n)
-        if count > MOST_ACTIONS:
-            raise EverystepError(f"the action space has {count} actions; give at most {MOST_ACTIONS}.")
-        return count
-    raise EverystepError(
-        f"the action space is {shown(space)}; agents choose among a finite number: make it Discrete, for instance "
-        "with gymnasium.wrappers.TransformAction(env, lambda i: LIST[i], gymnasium.spaces.Discrete(len(LIST)))."
-    )
-
-
-def discrete_actions_from_zero(space: Any) -> int:
-    """The number of actions in a batch, whose actions count from 0."""
-    count = discrete_actions(space)
-    if getattr(space, "start", 0) != 0:
-        raise EverystepError(
-            f"the action space is {shown(space)}; wrap the environment so that its actions start at 0."
-        )
-    return count
 
 
 def _failed(call: str, error: Exception) -> EverystepError:

@@ -82,13 +82,13 @@ class Shield:
         self.policy = guide if isinstance(guide, Policy) else None
         self.learner = guide if isinstance(guide, Learner) else None
         if self.policy is not None:
-            self.first_action, self.length = self.policy.spec["first_action"], self.policy.spec["length"]
-            self.actions, horizon = self.policy.plan.value_encoder.actions, self.policy.spec["horizon"]
+            self.candidates, self.length = self.policy.candidates, self.policy.spec["length"]
+            horizon = self.policy.spec["horizon"]
             has_costs, usual = self.policy.plan.costs is not None, -1.0
         else:
             assert self.learner is not None
-            self.first_action, self.length = self.learner.stage.first_action, self.learner.length
-            self.actions, horizon = self.learner.stage.actions, self.learner.horizon
+            self.candidates, self.length = self.learner.stage.candidates, self.learner.length
+            horizon = self.learner.horizon
             has_costs, usual = self.learner.resolved.has_costs, 0.0
         if not has_costs:
             raise EverystepError("the guide of a shield never learns costs; train lsvi-ae or lsvi-ahead instead.")
@@ -130,7 +130,7 @@ class Shield:
         Without a plan all are equally unknown, so all are admissible.
         """
         if plan is None:
-            nothing = np.zeros(self.actions)
+            nothing = np.zeros(len(self.candidates))
             return Judged(nothing == 0, nothing, nothing)
         return judged(plan, self.plan_step(step), x[None], self.optimism, self.tolerance(plan))
 
@@ -143,7 +143,7 @@ class Shield:
         """`action` itself if it is admissible, else the best action that is. `step` counts from 1."""
         a = self.number_of(action)
         chosen = self._judged(observation, step).instead_of(a)
-        return action if chosen == a else chosen + self.first_action
+        return action if chosen == a else self.candidates.action(chosen)
 
     def admissible(self, observation: Any, step: int = 1) -> np.ndarray:
         """(A,) booleans, at least one of them True."""
@@ -153,9 +153,8 @@ class Shield:
         return self.judged(self.plan(), flatten(observation), whole_number("step", step) - 1)
 
     def number_of(self, action: Any) -> int:
-        """An action of the environment, counted from 0."""
-        first, last = self.first_action, self.first_action + self.actions - 1
-        return whole_number("action", _scalar(action), first, last) - first
+        """An action of the environment, counted from 0; where actions are vectors, the nearest of the candidates."""
+        return self.candidates.number_of(action)
 
     # --- environments ------------------------------------------------------------------------------------------------
     def wrap(self, env: Any, learn: bool = True, price: float = 0.0) -> ShieldedEnv:
@@ -170,14 +169,11 @@ class Shield:
 
     def stage(self, env: Any) -> Stage:
         """What reads the steps of `env`, or the error if the guide was trained in another one."""
-        stage = Stage(env, self.constraint, 0)
+        known = self.candidates
+        stage = Stage(env, self.constraint, 0, actions=None if known.values is None else known)
         if stage.is_vector:
             raise EverystepError(f"env is {shown(env)}; shield each environment before they are put into a vector.")
-        if (stage.actions, stage.first_action) != (self.actions, self.first_action):
-            raise EverystepError(
-                f"env has {stage.actions} actions from {stage.first_action}, and the shield {self.actions} from "
-                f"{self.first_action}; give the environment that it was trained in."
-            )
+        known.check_same(stage.candidates, "the shield")
         if not self._takes(stage.observation_space):
             raise EverystepError(
                 f"env has observations {shown(stage.observation_space)}, which are not those of the shield; give the "
@@ -210,8 +206,3 @@ def shield(guide: Policy | Learner, tolerance: float | None = None, optimism: fl
                see anything else
     """
     return Shield(guide, tolerance, optimism)
-
-
-def _scalar(action: Any) -> Any:
-    """The number in an array of one, as vector agents pass it."""
-    return action.item() if isinstance(action, np.ndarray) and action.size == 1 else action

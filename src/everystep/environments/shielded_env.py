@@ -48,7 +48,8 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
         x, asked = self._here(), self.shield.number_of(action)
         a = self._now().instead_of(asked)
-        played = action if a == asked else a + self.shield.first_action
+        played = action if a == asked else self.shield.candidates.action(a)
+        given = {"asked": self._given(asked, action), "played": self._given(a, played)}
         observation, reward, terminated, truncated, info = self.env.step(played)
         if self._learner is not None:
             self._add(x, a, observation, reward, terminated, truncated, info)
@@ -58,8 +59,7 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             self._learn_episode()
         else:
             self._arrive(observation)
-        first = self.shield.first_action
-        info = {**info, "shielded": a != asked, "asked": asked + first, "played": a + first}
+        info = {**info, "shielded": a != asked, **given}
         if a != asked and self.price:
             reward = float(reward) - self.price
         return observation, reward, terminated, truncated, info
@@ -72,6 +72,11 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
     def close(self) -> None:
         self._learn_episode()
         super().close()
+
+    def _given(self, number: int, action: Any) -> Any:
+        """What `info` holds of an action: its number, or the vector itself."""
+        known = self.shield.candidates
+        return known.action(number) if known.values is None else np.array(action)
 
     # --- inside ------------------------------------------------------------------------------------------------------
     def _here(self) -> np.ndarray:

@@ -1,7 +1,8 @@
 """Can these features be afforded? The one place that decides, before any array is made.
 
 A linear model with e features (of a state, if they are crossed with actions) holds, for each of its T estimators and B
-blocks, Lambda, its inverse and one copy of work, e^2 numbers each; and e F numbers for each of C states.
+blocks, Lambda, its inverse and one copy of work, e^2 numbers each; and e F numbers for each of C states. Where actions
+have coordinates F is 1, and estimates of all actions in all states count beside them.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from everystep.errors import EverystepError
 MOST_BYTES = 2e9
 STATES = 8192  # for which memory is counted where it has no limit
 MATRICES = 3
+ESTIMATES = 4  # values, costs, and their widths
 
 
 def bytes_of(encoder: FeatureEncoder, estimators: int, states: int) -> float:
     """What a model on these features holds."""
     shape = encoder.shape
     matrices = MATRICES * estimators * shape.blocks * float(shape.e) ** 2
-    return 8 * (matrices + estimators * shape.e * shape.vectors * states)
+    estimates = ESTIMATES * shape.actions * states if shape.joint else 0
+    return 8 * (matrices + estimators * (shape.e * shape.vectors * states + estimates))
 
 
 def check_size(agent: str, value: Encoder, cost: Encoder | None, estimators: int, memory: int | None) -> None:

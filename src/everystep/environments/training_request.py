@@ -2,7 +2,7 @@
 
 env = "CartPole-v1"              # an id of gymnasium, or module:factory
 constraint = "limits:tilt"       # module:function; left out: from info
-features = "fourier(100)"        # also: cost_features, agent, horizon, length, seed0, evaluate, out
+features = "fourier(100)"        # also: cost_features, actions, agent, horizon, length, seed0, evaluate, out
 episodes = 200                   # or steps = 50_000; without_exploration = 20 of them at the end
 reward_range = [0, 1]            # left out: of observed rewards; also: memory, envs, reseed
 stop_at_return = 475             # end early; on_episode, on_plan = "module:function" may, too
@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from everystep.agents.registry import Recipe
-from everystep.environments import callbacks, named
+from everystep.environments import action_sets, callbacks, named
 from everystep.environments.batch import BatchBuilder
 from everystep.environments.callbacks import Callback
 from everystep.environments.learner import MEMORY, Learner
@@ -35,7 +35,7 @@ from everystep.experiments.config import File, SettingFlag
 from everystep.features import syntax
 
 FUNCTIONS = ("on_episode", "on_plan")
-TEXTS = ("env", "constraint", "features", "cost_features", "agent", "out", *FUNCTIONS)
+TEXTS = ("env", "constraint", "features", "cost_features", "actions", "agent", "out", *FUNCTIONS)
 NUMBERS = ("horizon", "length", "episodes", "steps", "envs", "memory", "without_exploration", "seed0", "evaluate")
 FROM_ZERO = ("memory", "without_exploration", "seed0", "evaluate")  # these may be 0
 KEYS = (*TEXTS, *NUMBERS, "reseed", "reward_range", "stop_at_return", "seeds", "settings")
@@ -53,6 +53,7 @@ class TrainingRequest:
     constraint: str | None = None
     features: str | None = None
     cost_features: str | None = None
+    actions: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     horizon: int | None = None
     length: int | None = None
@@ -96,6 +97,7 @@ class TrainingRequest:
             constraint=named.constraint(self.constraint),
             features=read("features"),
             cost_features=read("cost_features"),
+            actions=None if self.actions is None else action_sets.read(self.actions),
             horizon=self.horizon,
             length=self.length,
             reward_range=self.reward_range,
@@ -125,7 +127,7 @@ class TrainingRequest:
         if not isinstance(content, dict) or not set(content) <= set(defaults) or "env" not in content:
             raise ValueError("other keys")
         content = defaults | content
-        optional = ("constraint", "features", "cost_features", *FUNCTIONS)
+        optional = ("constraint", "features", "cost_features", "actions", *FUNCTIONS)
         texts = [
             content[name] for name in ("env", "agent", *optional) if name not in optional or content[name] is not None
         ]

@@ -10,7 +10,8 @@ The evidence rewards features that fit and, by the determinant, features that ne
 lam (a grid) and sigma^2 (in closed form: the quadratic form / n). Targets are scaled to variance 1, and sigma^2 is at
 least `PRECISION`: without that limit a target that some features represent exactly would outweigh all others.
 
-Features of different actions are separate blocks, so their determinants and quadratic forms add up. The length scale of
+Features of different actions are separate blocks, so their determinants and quadratic forms add up; where actions have
+coordinates, features are of both (`Joint`), and there is one block. The length scale of
 each coordinate is found by coordinate ascent on a grid; frequencies are drawn once, so the same data and seed give the
 same choice.
 """
@@ -32,6 +33,7 @@ from everystep.features.specs import Spec, bind, fourier, polynomial
 
 AUTO = "auto"
 FREQUENCIES = 75  # 150 features and a constant for each action
+FREQUENCIES_OF_BOTH = 100  # of observation and action together: 200 features and a constant for all actions
 MOST_COORDINATES = 64  # of an observation; more are an image
 PRECISION = 0.05  # the least sigma^2, of targets with variance 1: errors of 22 % of a deviation do no harm
 TOLERATED = 0.1  # evidence per row that is given up for fewer or longer features: errors 10 % larger
@@ -125,14 +127,23 @@ def check_space(space: Any) -> None:
         )
 
 
-def standard(low: np.ndarray, high: np.ndarray, seed: int, lengths: Any = 1.0) -> Spec:
-    """Fourier features, before anything is known about length scales."""
-    return fourier(FREQUENCIES, lengths, seed, _plain(low), _plain(high), constant=True)
+def standard(
+    low: np.ndarray, high: np.ndarray, seed: int, lengths: Sequence[float] | None = None, of_action: int = 0
+) -> Spec:
+    """Fourier features; length scales of 1 before anything is known. `of_action`: the coordinates of an action."""
+    lengths = (1.0,) * (len(low) + of_action) if lengths is None else tuple(lengths)
+    size = FREQUENCIES_OF_BOTH if len(lengths) > len(low) else FREQUENCIES
+    return fourier(size, lengths, seed, _plain(low), _plain(high), constant=True)
+
+
+def coordinates_of(actions: Any) -> int:
+    """k, for actions given by their coordinates (A, k); 0 for a number of actions."""
+    return actions.shape[1] if isinstance(actions, np.ndarray) and actions.ndim == 2 else 0
 
 
 def choose(
     space: Any,
-    actions: int,
+    actions: Any,
     seen: Seen,
     bounds: tuple[np.ndarray, np.ndarray],
     seed: int,
@@ -141,17 +152,22 @@ def choose(
 ) -> Choice:
     """The simplest features of almost the highest evidence: polynomials, if they may be, else Fourier features."""
     data = seen.few(seed)
+    k = coordinates_of(actions)
     if not data.targets.shape[1]:
-        return Choice(standard(*bounds, seed))
+        return Choice(standard(*bounds, seed, of_action=k))
 
     def tried(spec: Spec) -> Choice:
-        found, ridges = log_evidence(bind(spec, space, actions).state(data.observations), data.actions, data.targets)
+        phi = bind(spec, space, actions)
+        rows = phi.rows(data.observations, data.actions) if phi.joint else phi.state(data.observations)
+        found, ridges = log_evidence(rows, data.actions * (not phi.joint), data.targets)
         return Choice(spec, float(np.exp(np.log(ridges).mean())), found / len(data.actions))
 
-    best, longest = _by_lengths(lambda lengths: tried(standard(*bounds, seed, lengths)), len(bounds[0]), tolerated)
+    best, longest = _by_lengths(lambda lengths: tried(standard(*bounds, seed, lengths)), len(bounds[0]) + k, tolerated)
     low, high = map(_plain, bounds)
     for degree in (1, 2) if polynomials else ():
-        if _fits(len(low), degree) and (simple := tried(polynomial(degree, low, high))).is_as_good_as(best, tolerated):
+        if _fits(len(low) + k, degree) and (simple := tried(polynomial(degree, low, high))).is_as_good_as(
+            best, tolerated
+        ):
             return simple
     return longest
 
@@ -203,7 +219,8 @@ def described(spec: Spec) -> str:
     plain = to_plain(spec)
     if plain["degree"]:
         return f"polynomial({plain['degree']})"
-    return f"fourier({FREQUENCIES}, lengthscale=[{', '.join(f'{each:.2g}' for each in plain['lengths'])}])"
+    size = FREQUENCIES_OF_BOTH if len(plain["lengths"]) > len(plain["low"]) else FREQUENCIES
+    return f"fourier({size}, lengthscale=[{', '.join(f'{each:.2g}' for each in plain['lengths'])}])"
 
 
 def to_plain(spec: Spec) -> dict[str, Any]:

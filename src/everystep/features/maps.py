@@ -225,11 +225,16 @@ class Features:
 
     actions: int
     crossed: ClassVar[bool] = False
+    joint: ClassVar[bool] = False
 
     @property
     def d(self) -> int:
         """The length of phi(x, a)."""
         raise NotImplementedError
+
+    def rows(self, obs: np.ndarray, actions: Int[np.ndarray, " n"]) -> Float[np.ndarray, "n d"]:
+        """phi(x, a) of one action for each observation, by its number."""
+        return self(obs)[np.arange(len(actions)), actions]
 
     def __call__(self, obs: np.ndarray) -> Float[np.ndarray, "n A d"]:
         raise NotImplementedError
@@ -276,6 +281,54 @@ class Crossed(Features):
     @property
     def remarks(self) -> tuple[str, ...]:
         return self.psi.remarks
+
+
+@dataclass(frozen=True, eq=False)
+class Joint(Features):
+    """phi(x, a) of the coordinates of both, so that actions close to each other learn from each other.
+
+    For each action it is linear in features of the state, psi(x) = own(x)[pick]:
+
+        phi_i(x, a) = factor_i(a) psi_i(x) + cross_i(a) psi_{other_i}(x)
+
+    Fourier features by the addition theorem, with u = W_x x, v = W_a a, and cosine and sine of each as the other:
+
+        cos(u + v) = cos v cos u - sin v sin u,   sin(u + v) = cos v sin u + sin v cos u
+
+    Products of coordinates, radial functions around a grid and tiles are factor(a) psi(x), so cross is 0. What depends
+    on actions is computed once. `other` is its own inverse: pairs, or each feature alone.
+    """
+
+    own: StateFeatures
+    points: Float[np.ndarray, "A k"]  # the actions, in the scale [-1, 1]
+    pick: Int[np.ndarray, " d"]
+    other: Int[np.ndarray, " d"]
+    factor: Float[np.ndarray, "A d"]
+    cross: Float[np.ndarray, "A d"]
+    joint: ClassVar[bool] = True
+
+    @property
+    def actions(self) -> int:  # type: ignore[override]
+        return len(self.points)
+
+    @property
+    def d(self) -> int:
+        return len(self.pick)
+
+    def __call__(self, obs: np.ndarray) -> Float[np.ndarray, "n A d"]:
+        psi = self.state(obs)[:, None]
+        return self.factor * psi + self.cross * psi[..., self.other]
+
+    def state(self, obs: np.ndarray) -> Float[np.ndarray, "n d"]:
+        return self.own(obs)[:, self.pick]
+
+    def rows(self, obs: np.ndarray, actions: Int[np.ndarray, " n"]) -> Float[np.ndarray, "n d"]:
+        psi = self.state(obs)
+        return self.factor[actions] * psi + self.cross[actions] * psi[:, self.other]
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        return self.own.remarks
 
 
 @dataclass(frozen=True, eq=False)
@@ -378,7 +431,7 @@ _KINDS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
         *(OneHot, StateTable, Intercept, Fourier, Centres, Polynomial, Tiles, CustomStateFeatures, Joined),
-        *(Crossed, Table, CustomFeatures, Scale),
+        *(Crossed, Joint, Table, CustomFeatures, Scale),
     )
 }
 
@@ -420,7 +473,9 @@ def example(features: Any) -> np.ndarray | None:
         return np.array([features.first])
     if hasattr(features, "scale"):
         return np.asarray(features.scale.low, np.float64)[None]
-    inner = [features.psi] if isinstance(features, Crossed) else getattr(features, "parts", ())
+    inner = getattr(features, "parts", ())
+    if isinstance(features, Crossed | Joint):
+        inner = [features.psi if isinstance(features, Crossed) else features.own]
     found = [example(each) for each in inner if not isinstance(each, Intercept)]
     return found[0] if found and all(each is not None for each in found) else None
 

@@ -6,6 +6,8 @@ A `Spec` is what the user asks for; `bind` turns it into `Features` of a space a
     features(obs)            obs (n, o), or (n,) integers, to (n, A, d)
     features.state(obs)      psi (n, e), where phi(x, a) = e_a (x) psi(x) has one block per action: d = A e
 
+Where actions have coordinates, given as (A, k) in place of their number, features of measurements are of (x, a).
+
 Continuous observations are first scaled to [-1, 1], so that length scales and bins mean the same in every coordinate.
 Observations outside the bounds are clipped to them, because features beyond the declared range would be guesses.
 `remarks` reports what was scaled, divided or cut.
@@ -16,7 +18,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from itertools import combinations_with_replacement
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,8 @@ from everystep.errors import (
     true_or_false,
     whole_number,
 )
-from everystep.features import spaces
+from everystep.features import joint, spaces
+from everystep.features.layout import LARGEST, few, fits, grid, offsets, powers
 from everystep.features.maps import (
     ROUNDING,
     Centres,
@@ -52,8 +54,6 @@ from everystep.features.maps import (
     value_at,
 )
 from everystep.features.spaces import Coordinates
-
-LARGEST = 20_000  # features of a state; matrices of more do not fit into memory, and a mistake is likely
 
 
 # --- specifications --------------------------------------------------------------------------------------------------
@@ -200,12 +200,15 @@ def _lengths(kind: str, value: Any) -> Any:
 
 
 # --- for a space -----------------------------------------------------------------------------------------------------
-def bind(spec: Any, observation_space: Any, actions: int) -> Features:
+def bind(spec: Any, observation_space: Any, actions: Any) -> Features:
     """Features for a space and a number of actions, from a `Spec`, an array (a table) or a function.
 
+    Actions may also be given by their coordinates, (A, k) in the scale [-1, 1]: then features of measurements (fourier,
+    centres, polynomial, tiles) are of observation and action together, in this order of coordinates.
     `Features` are returned as they are, if they have the same number of actions.
     """
-    actions = whole_number("actions", actions)
+    points = _points(actions) if isinstance(actions, np.ndarray) and actions.ndim else None
+    actions = whole_number("actions", actions) if points is None else len(points)
     if isinstance(spec, Features):
         if spec.actions != actions:
             raise EverystepError(f"features are for {spec.actions} actions, but there are {actions}; make them again.")
@@ -219,13 +222,22 @@ def bind(spec: Any, observation_space: Any, actions: int) -> Features:
         )
     at = Coordinates.of(observation_space)
     try:
-        return _bound(spec, at, actions)
+        return _bound(spec, at, actions) if points is None or not joint.of_both(spec) else joint.made(spec, at, points)
     except EverystepError:
         raise
     except (TypeError, ValueError, KeyError, AttributeError):  # of a Spec that no function here made
         raise EverystepError(
             f"features {shown(spec)} cannot be made of these settings; use es.features.{spec.kind}(...)."
         ) from None
+
+
+def _points(given: np.ndarray) -> np.ndarray:
+    points = spaces.as_floats(given)
+    if points is None or points.ndim != 2 or not points.size or not (np.abs(points) <= 1).all():
+        raise EverystepError(
+            f"actions are {shown(given)}; give their number, or coordinates (A, k) in the scale [-1, 1]."
+        )
+    return points
 
 
 def _bound(spec: Spec, at: Coordinates, actions: int) -> Features:
@@ -254,22 +266,9 @@ def _whole(at: Coordinates, kind: str) -> tuple[int, ...]:
     return at.sizes
 
 
-def _fits(kind: str, name: str, value: Any, o: int) -> tuple[Any, ...]:
-    """One entry for each of o coordinates, from one or o."""
-    many = tuple(np.atleast_1d(np.asarray(value)).tolist())
-    if len(many) not in (1, o):
-        raise EverystepError(f"{name} of {kind} has {len(many)} numbers for {o} coordinates; give one, or {o}.")
-    return many * o if len(many) == 1 else many
-
-
-def _few(kind: str, number: int, remedy: str) -> None:
-    if number > LARGEST:
-        raise EverystepError(f"{kind} makes {number} features of a state, more than {LARGEST}; {remedy}.")
-
-
 def _one_hot(at: Coordinates) -> OneHot:
     sizes = _whole(at, "one_hot")
-    _few("one_hot", math.prod(sizes), "choose tiles, fourier or centres")
+    few("one_hot", math.prod(sizes), "choose tiles, fourier or centres")
     return OneHot(sizes, at.first)
 
 
@@ -279,8 +278,8 @@ def _constant(at: Coordinates) -> Intercept:
 
 def _fourier(at: Coordinates, size: int, lengthscale: Any, seed: int, low: Any, high: Any) -> Fourier:
     scale = spaces.scale(at, low, high, "fourier")
-    _few("fourier", 2 * size, "choose a smaller size")
-    lengths = np.array(_fits("fourier", "lengthscale", lengthscale, len(at.low)))
+    few("fourier", 2 * size, "choose a smaller size")
+    lengths = np.array(fits("fourier", "lengthscale", lengthscale, len(at.low)))
     return Fourier(scale, np.random.default_rng(seed).normal(size=(size, len(lengths))) / lengths)
 
 
@@ -293,29 +292,25 @@ def _centres(at: Coordinates, centres: Any, lengthscale: Any, low: Any, high: An
             )
         points, spacing = scale(centres), np.full(o, 0.5)
     else:
-        counts = _fits("centres", "centres", centres, o)
-        _few("centres", math.prod(counts), "choose fewer along a coordinate, or give the centres themselves")
-        along = [np.linspace(-1, 1, n) if n > 1 else np.zeros(1) for n in counts]
-        points = np.stack(np.meshgrid(*along, indexing="ij"), -1).reshape(-1, o)
+        counts = fits("centres", "centres", centres, o)
+        few("centres", math.prod(counts), "choose fewer along a coordinate, or give the centres themselves")
+        points = grid(counts)
         spacing = np.array([2 / max(n - 1, 1) for n in counts])
-    lengths = spacing if lengthscale is None else np.array(_fits("centres", "lengthscale", lengthscale, o))
+    lengths = spacing if lengthscale is None else np.array(fits("centres", "lengthscale", lengthscale, o))
     return Centres(scale, points, lengths)
 
 
 def _polynomial(at: Coordinates, degree: int, low: Any, high: Any) -> Polynomial:
     scale, o = spaces.scale(at, low, high, "polynomial"), len(at.low)
-    _few("polynomial", math.comb(o + degree, degree), "choose a lower degree")
-    products = list(combinations_with_replacement(range(o + 1), degree))  # factor 0 is 1, factor j is coordinate j - 1
-    powers = np.array([[product.count(j + 1) for j in range(o)] for product in products])
-    return Polynomial(scale, powers)
+    few("polynomial", math.comb(o + degree, degree), "choose a lower degree")
+    return Polynomial(scale, powers(o, degree))
 
 
 def _tiles(at: Coordinates, tilings: int, bins: Any, low: Any, high: Any) -> Tiles:
     scale, o = spaces.scale(at, low, high, "tiles"), len(at.low)
-    counts = _fits("tiles", "bins", bins, o)
-    _few("tiles", tilings * math.prod(b + 1 for b in counts), "ask for fewer bins or tilings")
-    moves = np.arange(tilings)[:, None] * (2 * np.arange(o) + 1) % tilings
-    return Tiles(scale, counts, moves / tilings)
+    counts = fits("tiles", "bins", bins, o)
+    few("tiles", tilings * math.prod(b + 1 for b in counts), "ask for fewer bins or tilings")
+    return Tiles(scale, counts, offsets(tilings, o))
 
 
 def _shrunk(kind: str, values: np.ndarray, normalise: bool) -> tuple[np.ndarray, float]:

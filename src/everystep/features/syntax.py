@@ -7,14 +7,15 @@ arguments. joined(...) takes features.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from everystep.errors import EverystepError, quoted, shown, unknown
 from everystep.features import specs
 from everystep.features.automatic import AUTO
 from everystep.features.specs import Spec
 
+Made = TypeVar("Made")
 LONGEST = 1000  # characters
 NAMED: dict[str, Callable[..., Spec]] = {
     "one_hot": specs.one_hot,
@@ -29,42 +30,44 @@ HOW = "write auto, one-hot, or fourier(100), centres(5), polynomial(2), tiles(8)
 
 def read(text: Any, field: str = "features") -> Spec | str:
     """Features from their text; "auto" stays itself. The error names `field`."""
+    return AUTO if isinstance(text, str) and text.strip() == AUTO else called(text, field, NAMED, HOW)
+
+
+def called(text: Any, field: str, named: Mapping[str, Callable[..., Made]], how: str) -> Made:
+    """What a function of the list returns for the arguments in a text; `how` is the remedy of an error."""
     if not isinstance(text, str) or len(text) > LONGEST:
-        raise EverystepError(f"{field} is {quoted(text)}; {HOW}.")
-    written = text.strip().replace("one-hot", "one_hot")
-    if written == AUTO:
-        return AUTO
+        raise EverystepError(f"{field} is {quoted(text)}; {how}.")
     try:
-        tree = ast.parse(written, mode="eval").body
+        tree = ast.parse(text.strip().replace("one-hot", "one_hot"), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise EverystepError(f"{field} is {quoted(text)}; {HOW}.") from None
+        raise EverystepError(f"{field} is {quoted(text)}; {how}.") from None
     try:
-        return _made(tree)
+        return _made(tree, field, named, how)
     except _NotReadError:
-        raise EverystepError(f"{field} is {quoted(text)}; {HOW}.") from None
+        raise EverystepError(f"{field} is {quoted(text)}; {how}.") from None
     except EverystepError as error:
         raise EverystepError(f"{field} is {quoted(text)}: {error}") from None
     except TypeError as error:  # wrong names or numbers of arguments
-        raise EverystepError(f"{field} is {quoted(text)}, which has wrong arguments ({shown(error)}); {HOW}.") from None
+        raise EverystepError(f"{field} is {quoted(text)}, which has wrong arguments ({shown(error)}); {how}.") from None
 
 
 class _NotReadError(ValueError):
     """Something that is no features."""
 
 
-def _made(tree: ast.AST) -> Spec:
+def _made(tree: ast.AST, field: str, named: Mapping[str, Callable[..., Made]], how: str) -> Made:
     if isinstance(tree, ast.Name):
         tree = ast.Call(tree, [], [])
     if not isinstance(tree, ast.Call) or not isinstance(tree.func, ast.Name):
         raise _NotReadError
     name = tree.func.id
-    if name not in NAMED:
-        raise unknown("features", name, NAMED, f"{HOW[0].upper()}{HOW[1:]}.")
-    read_one = _made if name == "joined" else _value
+    if name not in named:
+        raise unknown(field.removeprefix("cost_"), name, named, f"{how[0].upper()}{how[1:]}.")
+    read_one = _value if name != "joined" else lambda inner: _made(inner, field, named, how)
     words = {each.arg: read_one(each.value) for each in tree.keywords if each.arg is not None}
     if len(words) < len(tree.keywords):
         raise _NotReadError
-    return NAMED[name](*map(read_one, tree.args), **words)
+    return named[name](*map(read_one, tree.args), **words)
 
 
 def _value(tree: ast.AST) -> Any:

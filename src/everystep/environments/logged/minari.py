@@ -8,18 +8,19 @@ from typing import Any
 
 import numpy as np
 
+from everystep.environments.action_sets import for_a_batch
 from everystep.environments.batch import Batch, BatchBuilder
 from everystep.environments.constraints import Constraint, observed
 from everystep.environments.logged.play import to_array
-from everystep.environments.rollout import discrete_actions_from_zero
 from everystep.errors import EverystepError
 
 
-def from_minari(data: Any, constraint: Constraint | None = None) -> Batch:
+def from_minari(data: Any, constraint: Constraint | None = None, actions: Any = None) -> Batch:
     """A batch from a Minari data set, or from the id of a local one. Needs the extra `minari`.
 
     The constraints are what `constraint(obs, action, obs_next, info)` returns, or without it the recorded
-    infos["constraint"] or infos["cost"] (record_infos=True of Minari's DataCollector keeps them).
+    infos["constraint"] or infos["cost"] (record_infos=True of Minari's DataCollector keeps them). Where the action
+    space is no list of numbers, the nearest of `actions` (es.actions.grid(5), ...) counts as the action.
     """
     try:
         import minari
@@ -46,7 +47,7 @@ def from_minari(data: Any, constraint: Constraint | None = None) -> Batch:
             ) from None
     if not isinstance(data, minari.MinariDataset):
         raise EverystepError(f"data is {type(data).__name__}; give a Minari data set or its id.")
-    count = discrete_actions_from_zero(data.action_space)
+    known = for_a_batch(data.action_space, actions)
     builder = BatchBuilder()
     for k, episode in enumerate(data.iterate_episodes()):
         if not isinstance(episode.observations, np.ndarray):
@@ -58,11 +59,12 @@ def from_minari(data: Any, constraint: Constraint | None = None) -> Batch:
         for h in range(n):
             obs, action, after = episode.observations[h], episode.actions[h], episode.observations[h + 1]
             try:
+                info = _info_at(episode.infos or {}, h, n)
                 builder.add(
                     observation=to_array(obs),
-                    action=action,
+                    action=action if known.values is None else known.number_of(action),
                     reward=float(episode.rewards[h]),
-                    cost=observed(constraint, obs, int(action), after, _info_at(episode.infos or {}, h, n)),
+                    cost=observed(constraint, obs, int(action) if known.values is None else action, after, info),
                     next_observation=to_array(after),
                     terminated=bool(episode.terminations[h]),
                     step=h,
@@ -70,7 +72,7 @@ def from_minari(data: Any, constraint: Constraint | None = None) -> Batch:
                 )
             except EverystepError as error:
                 raise EverystepError(f"episode {k + 1}, step {h + 1}: {error}") from error
-    return builder.batch(count)
+    return builder.batch(len(known))
 
 
 def _info_at(infos: Mapping[str, Any], h: int, n: int) -> dict[str, Any]:

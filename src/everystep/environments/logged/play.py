@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from everystep.environments.action_sets import for_a_batch
 from everystep.environments.batch import Batch, BatchBuilder
 from everystep.environments.constraints import Constraint
-from everystep.environments.rollout import Stage, StepError, discrete_actions_from_zero, play
+from everystep.environments.rollout import Stage, StepError, play
 from everystep.errors import EverystepError, number_below, seed_number, whole_number
 from everystep.features.spaces import flatten
 
@@ -21,27 +22,31 @@ def from_env(
     seed: int = 0,
     constraint: Constraint | None = None,
     horizon: int | None = None,
+    actions: Any = None,
 ) -> Batch:
     """A batch collected by playing `policy`, a function from observation to action; None chooses at random.
 
     horizon: the most steps of an episode, for environments without an end. All randomness of the environment and of
     the random actions comes from `seed`. If the environment or the policy fails, the error's `kept` holds what was
-    collected before.
+    collected before. actions: where the action space is no list of numbers, those that `es.Learner` chooses among; the
+    nearest of them is played, and its number kept.
     """
     episodes, seed = whole_number("episodes", episodes), seed_number("seed", seed)
     length = None if horizon is None else whole_number("horizon", horizon)
-    stage = Stage(env, constraint, seed, to_array=to_array)
+    stage = Stage(env, constraint, seed, to_array=to_array, actions=actions)
     if stage.is_vector:
         raise EverystepError("env is a vector environment; give a single environment.")
-    count = discrete_actions_from_zero(env.action_space)
+    count, known = stage.actions, for_a_batch(env.action_space, actions)
     rng = np.random.default_rng(seed)
-    act = policy if policy is not None else lambda obs: int(rng.integers(count))
+    act = policy if policy is not None else lambda obs: known.action(rng.integers(count))
 
     def choose(t: int, observations: list[Any], x: np.ndarray) -> np.ndarray:
         try:
             action = act(observations[0])
         except Exception as error:
             raise EverystepError(f"the policy raised {type(error).__name__}: {str(error).rstrip('.')}.") from error
+        if known.values is not None:
+            return np.array([known.number_of(action)])
         return np.array([number_below("the policy's action", action, count)])
 
     builder = BatchBuilder()

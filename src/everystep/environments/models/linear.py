@@ -13,7 +13,10 @@ Features come in two forms, distinguished by their shapes:
     crossed  phi(x, a) = e_a (x) psi(x)         F = 1 vector per state, Lambda block diagonal       B = A
 
 so that B F = A: with features as (e, F C), the product of B vectors and F C columns has a row for each action. Crossed
-features then need A^2 times less time and memory than the same features written out.
+features then need A^2 times less time and memory than the same features written out. Where actions have coordinates
+there is a third form, in which a state keeps one vector whatever A is, and actions share what they learn:
+
+    joint    phi(x, a) = M_a psi(x)             F = 1 vector per state, one Gram matrix            B = 1: `mixing.py`
 
 T, the leading axis, is 1 (shared over steps) or H. Slots of step t hold states met at step t; their squared norms are
 those of the estimator of that step. C is the capacity; when it is full, it is enlarged, up to a limit, where next
@@ -37,6 +40,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int
 
+from everystep.environments.models.mixing import Mixing
 from everystep.environments.models.protocols import NO_SLOT, StoredSizes, TransitionRows, arrivals_by_step
 from everystep.lsvi.costs.estimate import CostEstimate
 from everystep.lsvi.radii import Radius, Scalar, with_bonus
@@ -46,11 +50,12 @@ from everystep.mdp.world import at_step
 
 
 class FeatureShape(NamedTuple):
-    """Sizes of the features: A actions, vectors of length e, and whether phi(x, a) = e_a (x) psi(x)."""
+    """Sizes of the features: A actions, vectors of length e, and whether phi(x, a) = e_a (x) psi(x), or M_a psi(x)."""
 
     actions: int
     crossed: bool
     e: int
+    joint: bool = False
 
     @property
     def blocks(self) -> int:
@@ -60,14 +65,14 @@ class FeatureShape(NamedTuple):
     @property
     def vectors(self) -> int:
         """F, the number of feature vectors of a state."""
-        return 1 if self.crossed else self.actions
+        return 1 if self.crossed or self.joint else self.actions
 
 
 class EpisodeFeatures(NamedTuple):
     """The features of one episode of L steps, for one feature map. Rows of padding are zeros.
 
     here   (L, e)     phi(x, a) of each step; psi(x) when crossed
-    there  (e, F, L)  of the states arrived at, for every action
+    there  (e, F, L)  of the states arrived at, for every action; psi(x) when crossed or joint
     """
 
     here: Float[Array, "L e"]
@@ -139,18 +144,23 @@ def with_fresh_inverse(blocks: Blocks) -> Blocks:
     return blocks._replace(inverse=inverse.reshape(T, B, e, e))
 
 
-def squared_norms(blocks: Blocks, phi: Float[Array, "T e F N"]) -> Float[Array, "T A N"]:
+def squared_norms(blocks: Blocks, phi: Float[Array, "T e F N"], mixing: Mixing | None = None) -> Float[Array, "T A N"]:
     """||phi||^2 in Lambda^-1, computed from Lambda^-1: O(N A e^2).
 
     One matrix at a time: the product of stacks of matrices, multiplied and summed in the same program, crashes XLA on a
     CPU at some sizes (jaxlib 0.10.2; one of 50 x 50 with 1024 columns is enough).
     """
-    return _each_block(lambda inverse, flat: (flat * (inverse @ flat)).sum(0), blocks.inverse, phi)
+    return _each_block(lambda inverse, flat: (flat * (inverse @ flat)).sum(0), blocks.inverse, phi, mixing)
 
 
-def _each_block(one: Callable[[Array, Array], Array], matrices: Array, phi: Array) -> Float[Array, "T A N"]:
+def _each_block(
+    one: Callable[[Array, Array], Array], matrices: Array, phi: Array, mixing: Mixing | None
+) -> Float[Array, "T A N"]:
     """`one` for each (T, B) matrix and the features of its step as columns (e, F N), one at a time."""
     T, e, F, N = phi.shape
+    if mixing is not None:
+        of_actions = lambda each: mixing.each_action(lambda flat: one(each[0][0], flat), each[1])
+        return lax.map(of_actions, (matrices, phi[:, :, 0]))
     of_step = lambda each: lax.map(lambda matrix: one(matrix, each[1]), each[0])
     return lax.map(of_step, (matrices, phi.reshape(T, e, F * N))).reshape(T, -1, N)
 
@@ -161,16 +171,21 @@ def into_slots(array: Array, slot: Int[Array, "T n"], new: Array, how: str) -> A
 
 
 def with_arrivals(
-    slots: Slots, blocks: Blocks, U: Float[Array, "T B n e"], rows: TransitionRows, there: Float[Array, "e F L"]
+    slots: Slots,
+    blocks: Blocks,
+    U: Float[Array, "T B n e"],
+    rows: TransitionRows,
+    there: Float[Array, "e F L"],
+    mixing: Mixing | None,
 ) -> Slots:
     """The slots after an episode: norms updated by U, O(n C A e), and the states arrived at."""
     slot, new = arrivals_by_step(len(slots.phi), rows.own_slot, there)
     phi = into_slots(slots.phi, slot, new, "set")
     if slots.norm2 is None:
         return Slots(phi, None)
-    fallen = _each_block(lambda U, flat: ((U @ flat) ** 2).sum(0), U, slots.phi)
+    fallen = _each_block(lambda U, flat: ((U @ flat) ** 2).sum(0), U, slots.phi, mixing)
     norm2 = jnp.maximum(slots.norm2 - fallen, 0)
-    return Slots(phi, into_slots(norm2, slot, squared_norms(blocks, new), "set"))
+    return Slots(phi, into_slots(norm2, slot, squared_norms(blocks, new, mixing), "set"))
 
 
 def with_capacity(tree: Any, capacity: int) -> Any:
@@ -197,10 +212,14 @@ def _chosen(leaf: Array, keep: np.ndarray) -> Array:
     return jnp.asarray(new)
 
 
-def inner_products(w: Any, phi: Any) -> Any:
+def inner_products(w: Any, phi: Any, mixing: Mixing | None = None) -> Any:
     """<w, phi(x, a)>: (..., B, e) and (e, F, N) to (..., A, N), for NumPy and JAX arrays alike."""
     e, _, N = phi.shape
+    w = w if mixing is None else mixing.weights(w)
     return (w @ phi.reshape(e, -1)).reshape(*w.shape[:-2], -1, N)
+
+
+LEARNT = ("weights", "inverse", "radius")  # of a predictor
 
 
 class LinearPredictor(NamedTuple):
@@ -212,10 +231,14 @@ class LinearPredictor(NamedTuple):
     weights: Any
     inverse: Any
     radius: Any
+    mixing: Mixing | None = None
 
     def predict(self, h: int, phi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean (..., A, n) and width (A, n) at step h, of features (e, F, n)."""
         w, inverse = at_step(self.weights, h), at_step(self.inverse, h)
+        if self.mixing is not None:
+            mean, norm2 = self.mixing.predict(w, None if self.radius == 0 else inverse[0], phi[:, 0])
+            return mean, self.radius * np.sqrt(norm2)
         if self.radius == 0:  # as the values of policies have it: the norms, which take most of the time, do not matter
             return inner_products(w, phi), np.zeros((len(inverse) * phi.shape[1], phi.shape[2]))
         flat = phi.reshape(len(phi), -1)
@@ -225,17 +248,17 @@ class LinearPredictor(NamedTuple):
     def updated(self, h: int, phi: np.ndarray, a: int, y: np.ndarray) -> LinearPredictor:
         """The same after one more observation, y (m,) at action a of features (e, F, 1): recursive least squares."""
         t, b = min(h, len(self.inverse) - 1), min(a, self.inverse.shape[1] - 1)
-        x = phi[:, min(a, phi.shape[1] - 1), 0]
+        x = phi[:, min(a, phi.shape[1] - 1), 0] if self.mixing is None else self.mixing.of_action(phi[:, 0], a)[:, 0]
         gain = self.inverse[t, b] @ x
         size = 1 + x @ gain
         weights, inverse = self.weights.copy(), self.inverse.copy()
         weights[t, :, b] += np.outer(y - weights[t, :, b] @ x, gain) / size
         inverse[t, b] -= np.outer(gain, gain) / size
-        return LinearPredictor(weights, inverse, self.radius)
+        return LinearPredictor(weights, inverse, self.radius, self.mixing)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The fields, by name."""
-        return {name: np.asarray(value) for name, value in self._asdict().items()}
+        """The fields, by name, but the mixing, which the encoder has."""
+        return {name: np.asarray(getattr(self, name)) for name in LEARNT}
 
     def fits(self, shape: FeatureShape, horizon: int, outputs: tuple[int, ...]) -> bool:
         """Whether the arrays have the shapes of these features, of H steps, and of (m,) or () outputs."""
@@ -290,6 +313,7 @@ class StoredLinearValues(NamedTuple):
     lam: Scalar
     cap: Scalar
     horizon: Scalar
+    mixing: Mixing | None = None
 
     @property
     def learns_from_plans(self) -> bool:
@@ -321,7 +345,7 @@ class StoredLinearValues(NamedTuple):
         weighted = lambda numbers: (X * numbers.reshape(*((1, 1, n) if T == 1 else (T, 1, 1)), 1)).sum(-2)
         slot, come_from = arrivals_by_step(T, rows.slot, here.T)
         _, by = arrivals_by_step(T, rows.slot, rows.a)
-        slots, moved = with_arrivals(state.slots, blocks, U, rows, there), state.moved
+        slots, moved = with_arrivals(state.slots, blocks, U, rows, there, self.mixing), state.moved
         if len(moved):  # T = 1
             psi, at = state_features(there), jnp.clip(rows.slot, 0, state.by.shape[1] - 1)
             from_slot = jnp.where(rows.slot < NO_SLOT, psi - state_features(slots.phi[0])[:, at], 0.0)
@@ -358,7 +382,7 @@ class StoredLinearValues(NamedTuple):
         return state._replace(slots=slots, M=M, by=by)
 
     def refreshed(self, state: LinearValueState) -> LinearValueState:
-        return _with_fresh_inverses(state)
+        return _with_fresh_inverses(state, self.mixing)
 
     def log_det(self, state: LinearValueState) -> Float[Array, " T"]:
         return state.blocks.log_det.sum(1)
@@ -368,7 +392,7 @@ class StoredLinearValues(NamedTuple):
     ) -> LinearValueFit:
         span = state.high - state.low
         known = (state.rewards - state.low * state.steps) / span
-        width = with_bonus(self.radius.width(_slot_norms(state), k), bonus)
+        width = with_bonus(self.radius.width(_slot_norms(state, self.mixing), k), bonus)
         return LinearValueFit(state, known, -state.low / span, width, self._correction(state))
 
     def _correction(self, state: LinearValueState) -> Float[Array, "B e e"] | None:
@@ -402,18 +426,18 @@ class StoredLinearValues(NamedTuple):
         return (at_step(fit.state.blocks.inverse, h) @ self._sum_over_data(fit, h, C_next)[..., None])[..., 0]
 
     def expect(self, fit: LinearValueFit, h: Int[Array, ""], C_next: Float[Array, " C"]) -> Float[Array, "A C"]:
-        return inner_products(self.harm_weights(fit, h, C_next), at_step(fit.state.slots.phi, h))
+        return inner_products(self.harm_weights(fit, h, C_next), at_step(fit.state.slots.phi, h), self.mixing)
 
     def estimate(self, fit: LinearValueFit, h: Int[Array, ""], V_next: Float[Array, " C"]) -> Float[Array, "A C"]:
         w = self.weights(fit, h, V_next)
-        mean = inner_products(w, at_step(fit.state.slots.phi, h))
+        mean = inner_products(w, at_step(fit.state.slots.phi, h), self.mixing)
         return jnp.minimum(mean + at_step(fit.width, h), self.cap)  # line 7
 
     def predictor(self, fit: LinearValueFit, V: Float[Array, "H C"], k: Int[Array, ""]) -> LinearPredictor:
         """The weights of a plan that ended with V, for observations without a slot."""
         V_next = jnp.concatenate([V[1:], jnp.zeros_like(V[:1])])
         w = jax.vmap(lambda h, V: self.weights(fit, h, V))(jnp.arange(len(V)), V_next)
-        return LinearPredictor(w, fit.state.blocks.inverse, self.radius.width(jnp.ones(()), k))
+        return LinearPredictor(w, fit.state.blocks.inverse, self.radius.width(jnp.ones(()), k), self.mixing)
 
     def harm_predictor(
         self, fit: LinearValueFit, C: Float[Array, "H C"], k: Int[Array, ""], radius: Radius | None
@@ -422,11 +446,11 @@ class StoredLinearValues(NamedTuple):
         C_next = jnp.concatenate([C[1:], jnp.zeros_like(C[:1])])
         w = jax.vmap(lambda h, C: self.harm_weights(fit, h, C))(jnp.arange(len(C)), C_next)
         width = jnp.zeros(()) if radius is None else radius.width(jnp.ones(()), k)
-        return LinearPredictor(w, fit.state.blocks.inverse, width)
+        return LinearPredictor(w, fit.state.blocks.inverse, width, self.mixing)
 
     def squared_norms(self, state: LinearValueState, V_next: Any = None) -> Float[Array, "T A C"]:
         """||phi||^2_{Lambda^-1} at all slots."""
-        return _slot_norms(state)
+        return _slot_norms(state, self.mixing)
 
 
 class NoCosts(NamedTuple):
@@ -471,6 +495,7 @@ class StoredLinearCosts(NamedTuple):
 
     radius: Radius
     lam: Scalar
+    mixing: Mixing | None = None
 
     def init(self, shape: FeatureShape, sizes: StoredSizes) -> LinearCostState:
         T, B, e = sizes.steps, shape.blocks, shape.e
@@ -486,13 +511,13 @@ class StoredLinearCosts(NamedTuple):
         y = by_estimator(len(X), rows.cost)  # (T, n, m)
         blocks, U = with_rows(state.blocks, X)
         moment = state.moment + jnp.einsum("tbne,tnm->tmbe", X, y)
-        return LinearCostState(blocks, moment, with_arrivals(state.slots, blocks, U, rows, there))
+        return LinearCostState(blocks, moment, with_arrivals(state.slots, blocks, U, rows, there, self.mixing))
 
     def enlarged(self, state: LinearCostState, capacity: int) -> LinearCostState:
         return state._replace(slots=with_capacity(state.slots, capacity))
 
     def refreshed(self, state: LinearCostState) -> LinearCostState:
-        return _with_fresh_inverses(state)
+        return _with_fresh_inverses(state, self.mixing)
 
     def merged(self, state: LinearCostState, keep: np.ndarray, into: np.ndarray) -> LinearCostState:
         return state._replace(slots=merged_slots(state.slots, keep))
@@ -504,21 +529,23 @@ class StoredLinearCosts(NamedTuple):
         return (state.blocks.inverse[:, None] @ state.moment[..., None])[..., 0]
 
     def estimate(self, state: LinearCostState, k: Int[Array, ""]) -> CostEstimate:
-        width = self.radius.width(_slot_norms(state), k)
-        return CostEstimate(jax.vmap(inner_products)(self.theta(state), state.slots.phi), width[:, None])
+        width = self.radius.width(_slot_norms(state, self.mixing), k)
+        mean = jax.vmap(lambda w, phi: inner_products(w, phi, self.mixing))(self.theta(state), state.slots.phi)
+        return CostEstimate(mean, width[:, None])
 
     def predictor(self, state: LinearCostState, k: Int[Array, ""]) -> LinearPredictor:
-        return LinearPredictor(self.theta(state), state.blocks.inverse, self.radius.width(jnp.ones(()), k))
+        radius = self.radius.width(jnp.ones(()), k)
+        return LinearPredictor(self.theta(state), state.blocks.inverse, radius, self.mixing)
 
 
-def _slot_norms(state: Any) -> Float[Array, "T A C"]:
+def _slot_norms(state: Any, mixing: Mixing | None) -> Float[Array, "T A C"]:
     """Squared norms at all slots, kept or computed now."""
     kept = state.slots.norm2
-    return jnp.maximum(squared_norms(state.blocks, state.slots.phi), 0) if kept is None else kept
+    return jnp.maximum(squared_norms(state.blocks, state.slots.phi, mixing), 0) if kept is None else kept
 
 
-def _with_fresh_inverses(state: Any) -> Any:
+def _with_fresh_inverses(state: Any, mixing: Mixing | None) -> Any:
     """The same with inverses computed again, and the norms that follow from them."""
     blocks, slots = with_fresh_inverse(state.blocks), state.slots
-    norm2 = None if slots.norm2 is None else squared_norms(blocks, slots.phi)
+    norm2 = None if slots.norm2 is None else squared_norms(blocks, slots.phi, mixing)
     return state._replace(blocks=blocks, slots=slots._replace(norm2=norm2))

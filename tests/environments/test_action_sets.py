@@ -1,0 +1,364 @@
+"""Actions that are vectors: candidates of a space, agents that choose among them, and everything that keeps them."""
+
+import json
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import everystep as es
+from everystep.environments import action_sets
+from everystep.environments import policy as policies
+from everystep.environments.action_sets import candidates
+from everystep.environments.learner import _memory
+from everystep.environments.models.linear import Blocks, inner_products, squared_norms
+from everystep.environments.models.mixing import Mixing
+from everystep.environments.training_request import TrainingRequest
+from everystep.errors import EverystepError
+
+BOX = spaces.Box(np.array([-1.0, 0.0], np.float32), np.array([1.0, 4.0], np.float32))
+UNIT = spaces.Box(-1, 1, (1,))
+FEATURES = es.features.fourier(4)  # d = 8
+THREE = es.actions.listed([[-1.0], [0.0], [1.0]])
+SHORT = {"features": FEATURES, "horizon": 3, "length": 9}
+
+
+class Walk(gymnasium.Env):
+    """x moves by a fifth of the action and a little noise; reward x, and x may not exceed 0.4."""
+
+    def __init__(self, action_space=UNIT, listed=False):
+        self.action_space, self.listed = action_space, listed
+        self.observation_space = spaces.Discrete(5) if listed else spaces.Box(-1, 1, (1,))
+        self.actions = []
+
+    def _seen(self):
+        return int(np.clip(np.round(2 * self.x + 2), 0, 4)) if self.listed else np.array([self.x], np.float32)
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.x, self.t = self.np_random.uniform(-0.5, 0.5), 0
+        return self._seen(), {}
+
+    def step(self, action):
+        force = action - 1 if isinstance(self.action_space, spaces.Discrete) else float(np.ravel(action)[0])
+        self.actions.append(np.copy(action))
+        if isinstance(action, np.ndarray):
+            action[...] = 9  # candidates must not be changed by this
+        self.x = float(np.clip(self.x + 0.2 * force + 0.05 * self.np_random.normal(), -1, 1))
+        self.t += 1
+        return self._seen(), self.x, False, self.t == 9, {"constraint": self.x - 0.4}
+
+
+def columns(result):
+    return {name: column for name, column in result.columns.items() if name != "planned"}
+
+
+def assert_same(one, other):
+    for name, column in columns(one).items():
+        np.testing.assert_allclose(column, other.columns[name], rtol=0, atol=1e-8, err_msg=name)
+
+
+# --- candidates -------------------------------------------------------------------------------------------------------
+def test_a_grid_has_its_points_along_each_coordinate_and_the_last_varies_fastest():
+    found = candidates(BOX, es.actions.grid((3, 2)))
+    assert found.values.dtype == np.float32
+    assert found.values.tolist() == [[-1, 0], [-1, 4], [0, 0], [0, 4], [1, 0], [1, 4]]
+    assert found.points.tolist() == [[-1, -1], [-1, 1], [0, -1], [0, 1], [1, -1], [1, 1]]
+    assert candidates(UNIT, es.actions.grid(1)).values.tolist() == [[0]]
+
+
+def test_a_sobol_set_is_spread_over_the_box_and_repeats_by_its_seed():
+    one, same, other = (candidates(BOX, es.actions.sobol(16, seed)).values for seed in (1, 1, 2))
+    assert (one == same).all()
+    assert (one != other).any()
+    assert (one >= BOX.low).all()
+    assert (one <= BOX.high).all()
+    quarter = (one[:, 0] > 0) * 2 + (one[:, 1] > 2)
+    assert np.bincount(quarter).tolist() == [4, 4, 4, 4]
+
+
+def test_without_a_choice_a_box_has_a_grid_or_a_sobol_set_and_a_remark_says_so():
+    assert len(candidates(UNIT)) == 5
+    assert "5 actions, grid(5)" in candidates(UNIT).remark
+    assert len(candidates(spaces.Box(0, 1, (3,)))) == 125
+    assert "64 actions, sobol(64)" in candidates(spaces.Box(0, 1, (2, 2))).remark
+    assert candidates(spaces.Box(0, 1, (2, 2))).values.shape == (64, 2, 2)
+    assert candidates(UNIT, es.actions.grid(5)).remark is None
+
+
+def test_finite_spaces_are_enumerated_in_order():
+    found = candidates(spaces.MultiDiscrete([2, 3], start=[0, 4]))
+    assert found.values.tolist() == [[0, 4], [0, 5], [0, 6], [1, 4], [1, 5], [1, 6]]
+    assert candidates(spaces.MultiBinary(2)).values.tolist() == [[0, 0], [0, 1], [1, 0], [1, 1]]
+    assert len(candidates(spaces.MultiDiscrete([9] * 9), es.actions.listed(np.eye(9)))) == 9
+
+
+def test_a_box_of_integers_has_each_integer_once():
+    box = spaces.Box(0, 2, (1,), np.int64)
+    assert candidates(box).values.tolist() == [[0], [1], [2]]
+    assert candidates(box).values.dtype == np.int64
+
+
+def test_a_list_may_lie_in_a_box_without_bounds():
+    found = candidates(spaces.Box(-np.inf, np.inf, (1,)), es.actions.listed([3.0, 5.0, 4.0]))
+    assert found.points.tolist() == [[-1], [1], [0]]
+
+
+def test_the_nearest_candidate_is_that_in_the_scale_of_the_bounds():
+    found = candidates(BOX, es.actions.listed([[0, 0], [1, 0], [0, 4]]))
+    assert found.nearest([[0.4, 0], [0.6, 1.0], [0, 2.1]]).tolist() == [0, 1, 2]
+    assert found.number_of(np.array([0.9, 0.2], np.float32)) == 1
+    with pytest.raises(EverystepError, match=r"give finite numbers, \(n, 2\)"):
+        found.nearest([[np.nan, 0]])
+
+
+WRONG = {
+    "without finite bounds; wrap it in gymnasium.wrappers.RescaleAction": (spaces.Box(-np.inf, 1, (1,)), None),
+    "agents choose among a list of arrays: wrap the environment": (spaces.Tuple([UNIT, UNIT]), None),
+    "whose actions are a list already; leave actions out": (spaces.Discrete(3), es.actions.grid(3)),
+    "with 2048 actions, and at most 1024 are enumerated; give actions=es.actions.listed": (
+        spaces.MultiBinary(11),
+        None,
+    ),
+    "grid.3., which is for a Box": (spaces.MultiBinary(2), es.actions.grid(3)),
+    r"have shape \(1, 3\), and an action has 2 coordinates; give \(A, 2\)": (BOX, es.actions.listed([[0, 0, 0]])),
+    "action 1 of listed holds 5, which is not in the action space": (BOX, es.actions.listed([[0, 0], [0, 5]])),
+    "holds 0.5, which is not in the action space": (spaces.MultiBinary(1), es.actions.listed([0.5])),
+    "not all different; give each action once": (BOX, es.actions.listed([[0, 0], [0, 0]])),
+    "grid.100. makes 1e.04 actions of 2 coordinates, more than 4096": (BOX, es.actions.grid(100)),
+    "points of grid have 3 numbers for 2 coordinates; give one, or 2": (BOX, es.actions.grid((1, 2, 3))),
+    "actions is 7; give es.actions.grid": (BOX, 7),
+    "without valid bounds": (spaces.Box(0, 1, (0,)), None),
+}
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("words", WRONG)
+def test_what_does_not_fit_the_space_is_refused(words):
+    with pytest.raises(EverystepError, match=words):
+        candidates(*WRONG[words])
+
+
+NOT_MADE = {
+    "hold nan; give finite numbers": lambda: es.actions.listed([[np.nan]]),
+    "give at least one action": lambda: es.actions.listed(np.zeros((0, 2))),
+    "give an array of numbers": lambda: es.actions.listed("many"),
+    "count of sobol is 0": lambda: es.actions.sobol(0),
+    "count of sobol is 5000; give at most 4096": lambda: es.actions.sobol(5000),
+    "points of grid": lambda: es.actions.grid([[2]]),
+    "no actions 'grids'. Did you mean grid": lambda: action_sets.read("grids(3)"),
+    "write grid.5.": lambda: action_sets.read("grid(open('x'))"),
+}
+
+
+@pytest.mark.parametrize("words", NOT_MADE)
+def test_a_set_that_is_none_is_refused(words):
+    with pytest.raises(EverystepError, match=words):
+        NOT_MADE[words]()
+
+
+def test_sets_are_read_from_text():
+    assert action_sets.read(" grid([5, 3]) ") == es.actions.grid((5, 3))
+    assert action_sets.read("sobol(8, seed=2)") == es.actions.sobol(8, 2)
+    assert candidates(UNIT, action_sets.read("listed([[-1], [0.5]])")).values.tolist() == [[-1], [0.5]]
+    request = TrainingRequest("Pendulum-v1", constraint="math:hypot", actions="grid(3)", episodes=1)
+    learner = request.learner(0)
+    assert learner.actions.values.tolist() == [[-2], [0], [2]]
+    before = {name: value for name, value in request.to_json().items() if name != "actions"}
+    assert TrainingRequest.from_json(before).actions is None
+
+
+# --- features of both in the models -----------------------------------------------------------------------------------
+def test_products_and_norms_are_those_of_the_features_written_out():
+    points = np.linspace(-1, 1, 5)[:, None]
+    phi = es.features.bind(es.features.fourier(3, constant=True), spaces.Box(-1, 1, (2,)), points)
+    rng = np.random.default_rng(0)
+    x, half, w = rng.uniform(-1, 1, (6, 2)), rng.normal(size=(7, 7)), rng.normal(size=(2, 1, 7))
+    written, psi, mixing = phi(x), phi.state(x).T[:, None], Mixing.of(phi)
+    mean = np.einsum("nad,md->man", written, w[:, 0])
+    norm2 = np.einsum("nad,de,nae->an", written, half @ half.T, written)
+    np.testing.assert_allclose(inner_products(w, psi, mixing), mean, atol=1e-12)
+    with jax.enable_x64(True):
+        inverse = jnp.asarray(half @ half.T)[None, None]
+        blocks, arrays = Blocks(inverse, inverse, jnp.zeros((1, 1))), jax.tree.map(jnp.asarray, mixing)
+        found = np.asarray(squared_norms(blocks, jnp.asarray(psi[None]), arrays))
+    np.testing.assert_allclose(found[0], norm2, atol=1e-10)
+    for at_once in (1, 10**6):
+        ours = _predicted(mixing, w, half @ half.T, psi[:, 0], at_once)
+        np.testing.assert_allclose(ours[0], mean, atol=1e-12)
+        np.testing.assert_allclose(ours[1], norm2, atol=1e-10)
+
+
+def _predicted(mixing, w, inverse, psi, at_once):
+    from everystep.environments.models import mixing as module
+
+    before, module.MOST_NUMBERS = module.MOST_NUMBERS, at_once
+    try:
+        return mixing.predict(w, inverse, psi)
+    finally:
+        module.MOST_NUMBERS = before
+
+
+@pytest.mark.parametrize("switch", ["none", "1%"])  # norms kept, and computed for each plan
+def test_an_agent_is_the_same_with_its_features_written_out(switch):
+    agent = es.agents.lsvi_ahead(switch=switch)
+    env = lambda: Walk()
+    short = es.train(env(), agent, actions=THREE, episodes=6, features=FEATURES, horizon=3, length=5)
+    phi = short.policy.plan.value_encoder.phi
+    written = es.features.function(lambda x: phi(x[None])[0], d=8)
+    same = es.train(env(), agent, actions=THREE, episodes=6, features=written, horizon=3, length=5)
+    assert_same(short, same)
+    x = np.linspace(-1, 1, 4)[:, None]
+    for one, other in zip(short.policy.plan.estimates(0, x), same.policy.plan.estimates(0, x), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-8)
+
+
+@pytest.mark.quick
+def test_three_vectors_are_learnt_like_three_numbers():
+    """Tiles of the position crossed with three actions, and tiles of both in which each action has its own."""
+    make = es.features.tiles
+    numbers = es.train(Walk(spaces.Discrete(3)), features=make(1, 4), horizon=3, episodes=8)
+    vectors = es.train(Walk(), actions=THREE, features=make(1, (4, 3)), horizon=3, episodes=8)
+    assert_same(numbers, vectors)
+
+
+def test_listed_states_are_learnt_in_the_same_way_whatever_the_actions_are():
+    numbers, vectors = Walk(spaces.Discrete(3), listed=True), Walk(listed=True)
+    one = es.train(numbers, horizon=3, episodes=8)
+    other = es.train(vectors, actions=THREE, horizon=3, episodes=8)
+    assert all((column == other.columns[name]).all() for name, column in one.columns.items())
+    assert [int(a) - 1 for a in numbers.actions] == [float(a[0]) for a in vectors.actions]
+    assert one.policy(2) - 1 == other.policy(2)[0]
+
+
+# --- what keeps actions -----------------------------------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def learner():
+    made = es.Learner(Walk(), actions=es.actions.grid(4), **SHORT)
+    made.play(4)
+    return made
+
+
+def test_environment_and_constraint_get_the_action_itself():
+    given = []
+
+    def constraint(obs, action, obs_next, info):
+        given.append(action)
+        return -1.0
+
+    env = Walk()
+    made = es.Learner(env, constraint=constraint, actions=es.actions.grid(4), **SHORT)
+    made.play(2)
+    assert all(a.shape == (1,) and a.dtype == np.float32 for a in given)
+    assert [a.tolist() for a in given] == [a.tolist() for a in env.actions]
+    np.testing.assert_allclose(made.actions.values[:, 0], [-1, -1 / 3, 1 / 3, 1], atol=1e-6)
+
+
+def test_copies_get_one_vector_each():
+    vector = gymnasium.vector.SyncVectorEnv([Walk, Walk])
+    made = es.Learner(vector, actions=es.actions.grid(4), **SHORT)
+    made.play(2)
+    assert [each.actions[0].shape for each in vector.envs] == [(1,), (1,)]
+
+
+def test_a_saved_policy_acts_the_same(learner, tmp_path):
+    policy = learner.policy()
+    policy.save(tmp_path / "policy")
+    again = es.Policy.load(tmp_path / "policy")
+    x = np.linspace(-1, 1, 7)[:, None]
+    assert (again.batch(x) == policy.batch(x)).all()
+    assert again.batch(x).shape == (7, 1)
+    assert again(x[0]).dtype == np.float32
+    assert (again.certify(x[0]) == policy.certify(x[0])).all()
+    found = es.evaluate(again, Walk(), episodes=2)
+    assert (found.columns["return"] == es.evaluate(policy, Walk(), episodes=2).columns["return"]).all()
+    with pytest.raises(EverystepError, match="does not hold the actions of the policy"):
+        es.evaluate(again, Walk(spaces.Box(0, 1, (1,))), episodes=1)
+    with pytest.raises(EverystepError):
+        es.evaluate(again, Walk(spaces.Discrete(4)), episodes=1)
+
+
+def test_a_policy_of_the_format_before_is_read(tmp_path):
+    made = es.train(Walk(spaces.Discrete(3)), episodes=1, **SHORT).policy
+    folder = made.save(tmp_path / "policy")
+    content = json.loads((folder / "policy.json").read_text())
+    del content["actions"], content["checksum"]
+    content["format"] = 5
+    (folder / "policy.json").write_text(json.dumps({**content, "checksum": policies._checksum(content)}))
+    x = np.linspace(-1, 1, 7)[:, None]
+    assert (es.Policy.load(folder).batch(x) == made.batch(x)).all()
+
+
+def test_a_learner_goes_on_bit_for_bit(learner, tmp_path):
+    learner.save(tmp_path / "learner")
+    again = es.Learner.load(tmp_path / "learner", Walk())
+    assert (again.actions.values == learner.actions.values).all()
+    learner.play(3)
+    again.play(3)
+    assert all((column == again.columns[name]).all() for name, column in learner.columns.items())
+
+
+def test_a_training_goes_on_with_the_same_actions_alone(tmp_path):
+    train = lambda actions, episodes: es.train(Walk(), actions=actions, episodes=episodes, out=tmp_path / "t", **SHORT)
+    train(es.actions.grid(4), 2)
+    with pytest.raises(EverystepError, match="was trained with number of actions 4, not 3"):
+        train(es.actions.grid(3), 4)
+    with pytest.raises(EverystepError, match="was trained with actions"):
+        train(es.actions.sobol(4), 4)
+    assert len(train(es.actions.grid(4), 4).columns["return"]) == 4
+
+
+def test_logged_vectors_become_numbers(learner):
+    batch = es.logged.from_env(Walk(), lambda obs: np.array([0.2]), 1, horizon=3, actions=es.actions.grid(4))
+    assert batch.actions.tolist() == [2, 2, 2]
+    assert learner.actions.nearest([[0.2], [-0.9]]).tolist() == [2, 0]
+    made = es.Learner(Walk(), actions=es.actions.grid(4), **SHORT)
+    made.learn(batch)
+    assert made.policy()(np.zeros(1)).shape == (1,)
+    with pytest.raises(EverystepError, match="already"):
+        es.Learner(Walk(spaces.Discrete(3)), **SHORT).actions.nearest([0])
+
+
+def test_a_shield_judges_a_vector_by_the_nearest_candidate(learner):
+    shield = es.shield(learner.policy(), tolerance=np.inf)
+    asked = np.array([0.3], np.float32)
+    assert shield(np.zeros(1), asked) is asked
+    env = es.shield(learner.policy(), tolerance=0.0).wrap(Walk())  # little is known: the least harmful is played
+    env.reset(seed=0)
+    mask = env.action_masks()
+    assert mask.shape == (4,)
+    assert not mask.all()
+    asked = learner.actions.action(int(np.argmin(mask)))
+    info = env.step(asked)[-1]
+    assert info["shielded"]
+    assert info["asked"] == asked
+    assert mask[learner.actions.number_of(info["played"])]
+    with pytest.raises(EverystepError, match="does not hold the actions"):
+        es.shield(learner).wrap(Walk(spaces.Box(0, 1, (1,))))
+
+
+def test_a_constraint_is_checked_with_the_candidates():
+    found = es.check_constraint(Walk(), episodes=2, actions=THREE)
+    assert found.verdict in ("one decision", "look ahead")
+
+
+def test_features_are_chosen_for_vectors(monkeypatch):
+    from everystep.features import automatic
+
+    monkeypatch.setattr(automatic, "FREQUENCIES_OF_BOTH", 3)
+    result = es.train(Walk(), horizon=3, episodes=2)
+    plan = result.policy.plan
+    assert plan.value_encoder.phi.joint
+    assert plan.value_encoder.d == 7
+    assert any("the agent chooses among 5 actions, grid(5)" in each for each in result.remarks)
+
+
+def test_many_candidates_have_fewer_states_by_default():
+    count = lambda n: action_sets.Candidates(n, 0, np.zeros((n, 1)), np.zeros(1), np.ones(1))
+    assert [_memory(4096, count(n)) for n in (8, 32, 64, 256, 2048)] == [4096, 4096, 2048, 512, 512]
+    assert _memory(4000, count(512)) == 4000
+    assert _memory(None, count(512)) is None
+    assert _memory(4096, action_sets.Candidates(512)) == 4096
