@@ -228,7 +228,6 @@ def test_figures_of_a_training_are_drawn_also_of_an_unfinished_one(two_seeds, tm
 
 def test_other_commands_say_what_the_folder_is(two_seeds, tmp_path, capsys):
     for command in (
-        ["report", str(two_seeds)],
         ["certify", str(two_seeds)],
         ["theory", str(two_seeds)],
         ["compare", "--out", str(two_seeds)],
@@ -239,7 +238,7 @@ def test_other_commands_say_what_the_folder_is(two_seeds, tmp_path, capsys):
     assert f"everystep resume {two_seeds}" in capsys.readouterr().err
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "training.json").write_text('{"kind": "training", "format": 1, "request": {"env": 3}}')
-    for command in ("summary", "figures", "resume", "evaluate"):
+    for command in ("summary", "figures", "report", "compare", "resume", "evaluate"):
         assert main([command, "foreign"]) == 2
         assert "cannot be read" in capsys.readouterr().err
     assert [path.name for path in (tmp_path / "foreign").iterdir()] == ["training.json"]

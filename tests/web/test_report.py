@@ -294,7 +294,7 @@ def test_no_text_in_json_can_leave_its_script():
 
 @pytest.mark.quick
 def test_modules_in_one_page_neither_import_nor_export_nor_clash():
-    text = assets.one_module(["harm.js", "board.js", "curves.js", "report.js"])
+    text = assets.one_module(["harm.js", "board.js", "curves.js", "charts.js", "report.js"])
     tops = [
         line.split("(")[0].split()[1]
         for line in text.splitlines()

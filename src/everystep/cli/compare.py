@@ -1,4 +1,4 @@
-"""`everystep compare`: all agents on all problems."""
+"""`everystep compare`: all agents on all problems, or trainings side by side."""
 
 from __future__ import annotations
 
@@ -6,17 +6,25 @@ import argparse
 from pathlib import Path
 
 from everystep.cli.notes import announced
-from everystep.cli.shared import add_cache, add_force, add_out, progress_bar, split_names, use_cache
+from everystep.cli.shared import a_path, add_cache, add_force, add_out, progress_bar, split_names, use_cache
 from everystep.errors import EverystepError, count
 
-HELP = "run all agents on all problems that support them: Table 1, measured"
+HELP = "run all agents on all problems that support them: Table 1, measured; or put trainings side by side"
+SEEDS = "32"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "folders",
+        nargs="*",
+        type=a_path,
+        metavar="DIR",
+        help="folders of trainings: nothing is run, a table is printed",
+    )
     parser.add_argument("--problems", metavar="P,Q", help="names separated by commas (all)")
     parser.add_argument("--agents", metavar="A,B", help="names separated by commas (all)")
     parser.add_argument("--ablation", action="store_true", help="LSVI-AE without each of its ingredients instead")
-    parser.add_argument("--seeds", default="32", metavar="N", help="number of seeds (32)")
+    parser.add_argument("--seeds", metavar="N", help=f"number of seeds ({SEEDS})")
     parser.add_argument("--episodes", metavar="K", help="number of episodes (each problem's default)")
     parser.add_argument("--table-only", action="store_true", help="run nothing: the table of the existing runs")
     add_out(parser, "a folder of run folders (out/compare, or out/ablation)")
@@ -25,7 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    seeds = count("seeds", options.seeds)
+    if options.folders:
+        _compare_trainings(options)
+        return
+    seeds = count("seeds", SEEDS if options.seeds is None else options.seeds)
     episodes = None if options.episodes is None else count("episodes", options.episodes)
     out = Path(options.out or ("out/ablation" if options.ablation else "out/compare"))
     problems = None if options.problems is None else split_names(options.problems)
@@ -60,3 +71,15 @@ def run(options: argparse.Namespace) -> None:
     table.write(out, options.force)
     print(table.text())
     print(f"\nWritten to {out}")
+
+
+def _compare_trainings(options: argparse.Namespace) -> None:
+    for name in ("problems", "agents", "ablation", "seeds", "episodes", "table_only", "out", "force"):
+        if getattr(options, name):
+            raise EverystepError(
+                f"--{name.replace('_', '-')} is for runs of agents on problems; leave it out to compare the trainings "
+                f"in '{options.folders[0]}'."
+            )
+    from everystep.environments import training_comparison
+
+    print(training_comparison.text(training_comparison.read([Path(folder) for folder in options.folders])))

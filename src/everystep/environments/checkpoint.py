@@ -63,7 +63,7 @@ def identity(learner: Learner) -> dict[str, Any]:
     chosen = () if automatic is None else automatic.chooses
     return {
         "environment": learner.name,
-        "environment settings": _settings(stage.env),
+        "environment settings": environment_settings(stage.env),
         "observation space": shown(stage.observation_space),
         "number of actions": stage.actions,
         "first action": stage.first_action,
@@ -87,7 +87,7 @@ def identity(learner: Learner) -> dict[str, Any]:
     }
 
 
-def _settings(env: Any) -> dict[str, Any]:
+def environment_settings(env: Any) -> dict[str, Any]:
     """The arguments that an environment was made with, if they are numbers or texts; of a problem, its digest."""
     given = getattr(getattr(env, "spec", None), "kwargs", None) or {}
     found = {

@@ -36,13 +36,7 @@ class Film:
         if self._made:
             return named.environment(self._env)
         self._made = True
-        options = {} if named.is_imported(self._env) else {"render_mode": "rgb_array"}
-        env = named.environment(self._env, **options)
-        if getattr(env, "render_mode", None) != "rgb_array":
-            raise EverystepError(
-                f"env '{shown(self._env)}' does not render pictures; make it with render_mode='rgb_array', or leave "
-                "--gif out."
-            )
+        env = rendering_environment(self._env, "leave --gif out")
         given = (getattr(env, "metadata", None) or {}).get("render_fps")
         self._per_second = min(int(given), MOST_FRAMES_PER_SECOND) if isinstance(given, int) and given > 0 else 10
         return _Recording(env, self._frames)
@@ -83,10 +77,26 @@ class _Recording:
 
     def _keep(self) -> None:
         if self._episodes == 1 and len(self._frames) < MOST_FRAMES:
-            frame = np.asarray(self._env.render())
-            if frame.ndim != 3 or frame.shape[2] != 3 or frame.dtype != np.uint8:
-                raise EverystepError(
-                    f"the environment rendered an array of shape {frame.shape} and type {frame.dtype}; return pictures "
-                    "(height, width, 3) of bytes."
-                )
-            self._frames.append(frame.copy())
+            self._frames.append(picture(self._env))
+
+
+def rendering_environment(name: str, otherwise: str) -> Any:
+    """A new environment that renders pictures; `otherwise` says what to do if it does not."""
+    options = {} if named.is_imported(name) else {"render_mode": "rgb_array"}
+    env = named.environment(name, **options)
+    if getattr(env, "render_mode", None) != "rgb_array":
+        raise EverystepError(
+            f"env '{shown(name)}' does not render pictures; make it with render_mode='rgb_array', or {otherwise}."
+        )
+    return env
+
+
+def picture(env: Any) -> np.ndarray:
+    """What an environment shows now, (height, width, 3) bytes."""
+    frame = np.asarray(env.render())
+    if frame.ndim != 3 or frame.shape[2] != 3 or frame.dtype != np.uint8:
+        raise EverystepError(
+            f"the environment rendered an array of shape {frame.shape} and type {frame.dtype}; return pictures "
+            "(height, width, 3) of bytes."
+        )
+    return frame.copy()

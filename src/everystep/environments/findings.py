@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from everystep.environments.checkpoint import environment_settings
 from everystep.features.automatic import MOST_COORDINATES
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def of(learner: Learner, remarks: tuple[str, ...]) -> dict[str, Any]:
         "fit": learner.fit.figures,
         "seen": seen(_observations(learner)),
         "constraint": constraint_in_words(learner.stage.constraint),
+        "environment": environment_settings(learner.stage.env),
     }
 
 

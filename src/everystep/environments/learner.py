@@ -130,6 +130,11 @@ class Trained:
         if self.policy.can_be_saved:
             self.policy.save(folder / "policy")
             policy_card.write(self, folder / "policy")
+        if self.evaluation is not None:
+            from everystep.environments import training_evaluation
+
+            saved = training_evaluation.of(self, self.evaluation)
+            files.write(folder / training_evaluation.NAME, lambda file: file.write(saved.to_bytes()))
         files.write_json(folder / "spec.json", {**self.spec, findings.KEY: self.found})
 
     def __str__(self) -> str:
@@ -204,7 +209,9 @@ def train(
         return result
     found = evaluation.evaluate(result.policy, env, constraint=options.get("constraint"), episodes=evaluated)
     if out is not None:
-        policy_card.add_evaluation(path_from("out", out) / "policy", found)
+        from everystep.environments import training_evaluation
+
+        training_evaluation.keep(result, found, path_from("out", out))
     return replace(result, evaluation=found)
 
 

@@ -134,10 +134,12 @@ def evaluated(evaluation: Evaluation) -> dict[str, Any]:
 
 def features_in_words(described: Mapping[str, Any]) -> str:
     """The features of a model, from how an encoder describes itself."""
+    if not isinstance(described, Mapping):
+        return str(described)
     if "kernel" in described:
         return f"the kernel {described['kernel']}"
     if described.get("kind") == "Crossed":
-        return f"{features_in_words(described['psi'])} for each action"
+        return f"{features_in_words(described.get('psi', {}))} for each action"
     if described.get("kind") == "Joined":
         return " and ".join(features_in_words(each) for each in described.get("parts", ()))
     kind = str(described.get("kind"))
@@ -232,8 +234,12 @@ def _evaluation(found: Mapping[str, Any] | None) -> str:
     )
 
 
-def _certificates(found: Mapping[str, Any]) -> str:
+def certificates_in_words(spec: Mapping[str, Any]) -> str:
     """What a label is worth, in a few sentences."""
+    return _certificates(certificates(spec))
+
+
+def _certificates(found: Mapping[str, Any]) -> str:
     if found["proved"]:
         return (
             f"The radius of the cost intervals is that of the paper ({found['radius']}): {found['guarantee']}. Where "

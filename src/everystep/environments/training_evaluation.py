@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from everystep import files
-from everystep.environments import named
+from everystep.environments import named, policy_card
 from everystep.environments.evaluation import FIRST_SEED, Evaluation, evaluate
+from everystep.environments.findings import FROM_INFO
 from everystep.environments.policy import Policy
 from everystep.environments.training_request import close
 from everystep.errors import EverystepError, whole_number
 from everystep.experiments import statistics, tables
+
+if TYPE_CHECKING:
+    from everystep.environments.learner import Trained
 
 NAME = "evaluation.json"
 FORMAT = 1
@@ -37,7 +42,8 @@ class Saved:
         """The episodes of a seed after `trained` episodes of training; None if there are none of this policy."""
         return Evaluation(self.columns[seed]) if self.after.get(seed) == trained else None
 
-    def write(self, folder: Path, force: bool = False) -> None:
+    def to_bytes(self) -> bytes:
+        """The content of its file."""
         content = {
             "format": FORMAT,
             "env": self.env,
@@ -52,9 +58,10 @@ class Saved:
                 for seed, columns in self.columns.items()
             ],
         }
-        files.write_output(
-            folder / NAME, lambda file: file.write((json.dumps(content, indent=1) + "\n").encode()), force
-        )
+        return (json.dumps(content, indent=1) + "\n").encode()
+
+    def write(self, folder: Path, force: bool = False) -> None:
+        files.write_output(folder / NAME, lambda file: file.write(self.to_bytes()), force)
 
 
 def read(folder: Path) -> Saved | None:
@@ -77,6 +84,24 @@ def read(folder: Path) -> Saved | None:
         raise EverystepError(
             f"'{folder / NAME}' cannot be read; remove it, and run `everystep evaluate {folder}` again."
         ) from None
+
+
+def of(result: Trained, evaluation: Evaluation) -> Saved:
+    """The evaluation of a result of `es.train`, as it is saved."""
+    seed, columns = result.spec["seed"], evaluation.columns
+    given = result.found.get("constraint")
+    constraint = None if given == FROM_INFO else given
+    after = {seed: len(result.columns["return"])}
+    return Saved(result.spec["environment"], constraint, len(columns["return"]), after, {seed: columns})
+
+
+def keep(result: Trained, evaluation: Evaluation, folder: Path) -> None:
+    """Save an evaluation in the folder of a training, and on its card; a file that was changed by hand is left."""
+    try:
+        of(result, evaluation).write(folder)
+    except (OSError, EverystepError) as error:
+        print(f"note: the evaluation is not saved: {error}", file=sys.stderr)
+    policy_card.add_evaluation(folder / "policy", evaluation)
 
 
 def play(

@@ -10,13 +10,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from everystep.environments.training_results import SeedResult, TrainingResults
-from everystep.experiments import figures, statistics
+from everystep.environments import training_curves
+from everystep.environments.training_curves import Curve
+from everystep.environments.training_results import TrainingResults
+from everystep.experiments import figures
 from everystep.experiments.figures import COLUMN, FAINT, INK, SCREEN, TWO_COLUMNS, Page
 
-POINTS = 400  # of a curve
-SMOOTH = 0.1  # a return is the mean of that share of the episodes
-LEAST = 5  # and of at least that many
 NAME = "training"
 
 
@@ -40,19 +39,13 @@ def training(results: TrainingResults, page: Page = SCREEN) -> Figure:
     """Two panels over the number of steps; curves of several seeds end where the first of them does."""
     figure, (left, right) = page.panels()
     colour, _ = figures.looks([results.seeds[0].agent])[results.seeds[0].agent]
-    episodes = min(each.episodes for each in results.seeds)
-    window = max(min(LEAST, episodes), round(SMOOTH * episodes))
-    harm = [_Curve(each, np.cumsum(each.columns["violation"])) for each in results.seeds]
-    earned = [
-        _Curve(each, statistics.moving_average(each.columns["return"], window), from_start=False)
-        for each in results.seeds
-    ]
+    harm, earned = training_curves.violation_so_far(results), training_curves.returns(results)
     for axes, curves in ((left, harm), (right, earned)):
         _draw(axes, curves, colour)
         axes.set_xlabel("steps")
     left.set(title="Violation so far", ylabel="sum over steps of max(g, 0)")
     figures.from_zero(left)
-    right.set(title="Return per episode", ylabel=f"mean of the last {window} episodes")
+    right.set(title="Return per episode", ylabel=f"mean of the last {training_curves.window(results)} episodes")
     _mark_evaluations(right, results, colour)
     figure.suptitle(
         textwrap.fill(_title(results), 52 if page is COLUMN else 110),
@@ -79,30 +72,14 @@ def _mark_evaluations(axes: Axes, results: TrainingResults, colour: str) -> None
     )  # fmt: skip
 
 
-class _Curve:
-    """A number after each episode of a seed, over the steps until then."""
-
-    def __init__(self, seed: SeedResult, values: np.ndarray, from_start: bool = True) -> None:
-        ends = np.cumsum(seed.columns["length"])
-        self.steps = np.concatenate([[0], ends]) if from_start else ends
-        self.values = np.concatenate([[0.0], values]) if from_start else values
-
-    def at(self, steps: np.ndarray) -> np.ndarray:
-        """Between the ends of episodes, on a straight line."""
-        return np.interp(steps, self.steps, self.values)
-
-
-def _draw(axes: Axes, curves: list[_Curve], colour: str) -> None:
-    first, last = max(each.steps[0] for each in curves), min(each.steps[-1] for each in curves)
+def _draw(axes: Axes, curves: list[Curve], colour: str) -> None:
     for each in curves if len(curves) > 1 else []:
         axes.plot(each.steps, each.values, color=colour, linewidth=0.7, alpha=0.45)
-    shown = np.linspace(first, max(last, first), POINTS)
-    samples = np.stack([each.at(shown) for each in curves])
-    interval = statistics.mean_over_seeds(samples, np.random.default_rng(0), resamples=1000)
+    shown, interval = training_curves.mean(curves)
     axes.plot(shown, interval.mean, color=colour)
     if len(curves) > 1:
         axes.fill_between(shown, interval.low, interval.high, color=colour, alpha=0.22, linewidth=0)
-    axes.set_xlim(0, max(float(each.steps[-1]) for each in curves))
+    axes.set_xlim(0, training_curves.end(curves))
     axes.xaxis.set_major_locator(mpl.ticker.MaxNLocator(5, integer=True))
     axes.grid(axis="y", color=FAINT, alpha=0.2, linewidth=0.6)
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -82,8 +82,11 @@ class TrainingRequest:
     def amount(self) -> str:
         return f"{self.schedule.total} episodes" if self.steps is None else f"{self.steps} steps"
 
-    def learner(self, seed: int, log: Callback | None = None) -> Learner:
-        """A new learner in a new environment, as `es.train` makes it. `log` is called after every episode."""
+    def learner(self, seed: int, log: Callback | None = None, env: Any = None) -> Learner:
+        """A new learner in a new environment, as `es.train` makes it. `log` is called after every episode.
+
+        `env` is an environment to use instead of a new one.
+        """
         read = lambda name: None if (text := getattr(self, name)) is None else syntax.read(text, name)
         called = {name: named.function(name, getattr(self, name)) for name in FUNCTIONS}
         called["on_episode"] = callbacks.all_of(
@@ -92,7 +95,7 @@ class TrainingRequest:
             None if self.stop_at_return is None else callbacks.stop_at_return(self.stop_at_return),
         )
         return Learner(
-            named.environments(self.env, self.envs),
+            named.environments(self.env, self.envs) if env is None else env,
             self.recipe,
             constraint=named.constraint(self.constraint),
             features=read("features"),
@@ -106,6 +109,10 @@ class TrainingRequest:
             seed=seed,
             **called,
         )
+
+    def without_functions(self) -> TrainingRequest:
+        """The same without the functions that look on: what is played again is not reported to them again."""
+        return replace(self, stop_at_return=None, **dict.fromkeys(FUNCTIONS))  # type: ignore[arg-type]
 
     def check(self) -> None:
         """Raise what would go wrong before the second step, so that nothing is written then."""

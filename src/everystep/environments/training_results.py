@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -117,6 +117,14 @@ def read(folder: Path) -> TrainingResults:
     return TrainingResults(folder, seeds, request, training_evaluation.read(folder))
 
 
+def check_unaltered(folder: Path) -> None:
+    """Raise if the request or the evaluation of a training is not the one that was written."""
+    known = files.recorded(folder)
+    for name in (TRAINING_REQUEST, training_evaluation.NAME):
+        if name in known and (folder / name).is_file() and (fault := files.altered(folder, name)):
+            raise EverystepError(f"'{folder / name}' {fault}; restore it, or {AGAIN}")
+
+
 def how_to_go_on(folder: Path) -> str:
     if (folder / TRAINING_REQUEST).is_file():
         return f"`everystep resume {folder}` continues, unless another process is working on it"
@@ -126,8 +134,7 @@ def how_to_go_on(folder: Path) -> str:
 def _seed(folder: Path, seed: int | None) -> SeedResult | None:
     """The rows of a seed; None if it has not begun."""
     if (folder / WORK).is_dir():
-        saved = sorted((folder / WORK).glob("checkpoint-*"), reverse=True)
-        saved += [folder / "learner"] if (folder / "learner").is_dir() else []
+        saved = saved_learners(folder)
         return next((each for each in (_from_checkpoint(folder, place, seed) for place in saved) if each), None)
     if not (folder / "spec.json").is_file():
         return None
@@ -138,6 +145,12 @@ def _seed(folder: Path, seed: int | None) -> SeedResult | None:
             raise EverystepError(f"'{folder / name}' {fault}; restore it, or {AGAIN}")
     spec = run_folder.read_json(folder / "spec.json")
     return _checked(folder, seed, spec, _rows(folder), True)
+
+
+def saved_learners(folder: Path) -> list[Path]:
+    """The learners in the folder of a seed, the newest first; some may be damaged."""
+    saved = sorted((folder / WORK).glob("checkpoint-*"), reverse=True)
+    return saved + ([folder / "learner"] if (folder / "learner").is_dir() else [])
 
 
 def _rows(folder: Path) -> dict[str, np.ndarray]:
@@ -181,8 +194,24 @@ def _checked(
 
 
 # --- the table --------------------------------------------------------------------------------------------------------
+class SummaryTable(NamedTuple):
+    """A row for each seed, and (`over_seeds`) their mean and its interval; `notes` say what the columns are."""
+
+    head: list[str]
+    rows: list[list[str]]
+    over_seeds: list[list[str]]
+    notes: list[str]
+
+
 def summary(results: TrainingResults) -> str:
     """A line for each seed, and their mean with its interval."""
+    found = table(results)
+    aligned = tables.aligned([found.head, *found.rows, *found.over_seeds])
+    return "\n".join([_first_line(results), "", aligned, "", *found.notes])
+
+
+def table(results: TrainingResults) -> SummaryTable:
+    """The table of `summary`."""
     evaluations = [results.evaluation_of(each) for each in results.seeds]
     head = ["seed", "episodes", "steps", "total violation", "unsafe steps", "return at the end"]
     evaluated = any(each is not None for each in evaluations)
@@ -198,14 +227,20 @@ def summary(results: TrainingResults) -> str:
             numbers += means
         samples.append(numbers)
         name = f"{each.seed}" if each.seed not in results.unfinished else f"{each.seed} (unfinished)"
-        rows.append([name, f"{each.episodes}", f"{each.steps}", *map(_number, numbers)])
+        rows.append([name, f"{each.episodes}", f"{each.steps}", *map(number_in_words, numbers)])
+    over_seeds = []
     if len(rows) > 1:
         intervals = [_over_seeds(column) for column in np.array(samples).T]
-        rows.append(["mean", "", "", *(_number(float(each.mean)) for each in intervals)])
-        rows.append(
-            ["95 %", "", "", *(f"{_number(float(each.low))} to {_number(float(each.high))}" for each in intervals)]
+        over_seeds.append(["mean", "", "", *(number_in_words(float(each.mean)) for each in intervals)])
+        over_seeds.append(
+            [
+                "95 %",
+                "",
+                "",
+                *(f"{number_in_words(float(each.low))} to {number_in_words(float(each.high))}" for each in intervals),
+            ]
         )
-    return "\n".join([_first_line(results), "", tables.aligned([head, *rows]), "", *_notes(results, evaluated)])
+    return SummaryTable(head, rows, over_seeds, _notes(results, evaluated))
 
 
 def _first_line(results: TrainingResults) -> str:
@@ -239,7 +274,8 @@ def _notes(results: TrainingResults, evaluated: bool) -> list[str]:
     return notes
 
 
-def _number(value: float) -> str:
+def number_in_words(value: float) -> str:
+    """A count without decimals, another number with a few; nothing for what is not known."""
     if np.isnan(value):
         return ""
     return f"{value:.0f}" if value == round(value) else tables.number(value)

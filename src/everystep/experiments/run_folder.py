@@ -38,7 +38,7 @@ ROWS = 2**17  # of a row group, at most: whole seeds where they fit
 OUTPUTS = (  # of any run
     "episodes.parquet", "spec.json", "summary.json", "problem.npz", "visits.npz", "features.npz", "certificates.npz",
     "kernels.json", "findings.txt", "policy/policy.npz", "policy/policy.json", "policy/card.json",
-    "policy/CARD.md",
+    "policy/CARD.md", "evaluation.json",
     *(f"figures/{stem}{ending}" for stem in ("map", "learning", "heatmap", "regret", "literal")
       for ending in (".png", ".svg")),
 )  # fmt: skip

@@ -70,7 +70,7 @@ class Chart(NamedTuple):
     caption: str
     x: str
     y: str
-    data: Callable[[ChartInputs], list[Panel]]
+    data: Callable[[Any], list[Panel]]  # of ChartInputs, or what another page gives it
     style: str = "curves"
     from_zero: bool = False
 
@@ -80,7 +80,7 @@ class Section(NamedTuple):
 
     title: str
     caption: str
-    remarks: Callable[[ChartInputs], list[str]]  # what was left out of its charts
+    remarks: Callable[[Any], list[str]]  # what was left out of its charts
     by_agent: bool = False  # whether agents and single seeds can be switched on and off
     by_step: bool = False  # whether lines are coloured by step
     by_scale: bool = True  # whether the vertical axis may be logarithmic
@@ -337,21 +337,28 @@ class PageCharts(NamedTuple):
     content: list[dict[str, Any]]
 
 
-def for_page(inputs: ChartInputs, looks: Sequence[Mapping[str, str]]) -> PageCharts:
+def for_page(
+    inputs: Any,
+    looks: Sequence[Mapping[str, str]],
+    records: Sequence[Chart] | None = None,
+    headed: Mapping[str, Section] | None = None,
+) -> PageCharts:
+    """The charts of the report of a run, or of another page that has records and sections of its own."""
     look_of = {look["label"]: look for look in looks}
     panels, content = [], []
-    for chart in CHARTS:
+    for chart in CHARTS if records is None else records:
         for panel in chart.data(inputs):
             name = chart.name if panel.agent is None else f"{chart.name}-{panel.agent}"
             look = None if panel.agent is None else look_of[panel.agent]
             about = {"name": name, "section": chart.section, "title": chart.title}
             axes = {"style": chart.style, "x": chart.x, "y": chart.y, "fromZero": chart.from_zero}
-            panels.append({**about, "caption": chart.caption, "look": look})
-            content.append({**about, **axes, **panel.content})
+            shown = {**about, **axes, **panel.content}
+            panels.append({**{key: shown[key] for key in about}, "caption": chart.caption, "look": look})
+            content.append(shown)
     panels_of = lambda name: [panel for panel in panels if panel["section"] == name]
     sections = [
         section._asdict() | {"name": name, "remarks": section.remarks(inputs), "panels": panels_of(name)}
-        for name, section in SECTIONS.items()
+        for name, section in (SECTIONS if headed is None else headed).items()
         if panels_of(name)
     ]
     return PageCharts(sections, panels_of(PLAYER), content)

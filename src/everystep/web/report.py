@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -55,7 +55,12 @@ def write(folder: Path, bar: Bar, out: Path | None = None, player: bool = True, 
     run = rerun.read(folder, COLUMNS)
     out = check_place(folder, out, force)
     first_seed = run_first_seed(run, bar) if player else FirstSeed({}, ["The player was left out (--no-player)."])
-    content = page(run, first_seed).encode("utf-8", "backslashreplace")  # a folder may have any name
+    return write_page(out, page(run, first_seed), force)
+
+
+def write_page(out: Path, text: str, force: bool) -> Path:
+    """Write a page where `check_place` allows it."""
+    content = text.encode("utf-8", "backslashreplace")  # a folder may have any name
     try:
         files.write_output(out, lambda file: file.write(content), force)
     except OSError as error:
@@ -98,7 +103,7 @@ def page(run: rerun.Run, first_seed: FirstSeed) -> str:
         "report.html",
         {
             "name": run.problem.name,
-            "facts": [*_facts(run.problem, summary), ("Seeds", _seeds(run.spec["seeds"]))],
+            "facts": [*_facts(run.problem, summary), ("Seeds", seeds_in_words(run.spec["seeds"]))],
             "run_line": _run_line(run.spec),
             "remarks": [*run.spec["remarks"], *run.problem.check(), *run.opened.remarks, *_no_harm(run.problem, scene)],
             "has_map": scene is not None,
@@ -122,7 +127,7 @@ def page(run: rerun.Run, first_seed: FirstSeed) -> str:
             "content": assets.as_json(content),
             "style": assets.inlined("\n".join(assets.static(name) for name in ("page.css", "board.css", "report.css"))),
             "plotly": assets.inlined(assets.plotly_script()),
-            "script": assets.inlined(assets.one_module(["harm.js", "board.js", "curves.js", "report.js"])),
+            "script": assets.inlined(assets.one_module(["harm.js", "board.js", "curves.js", "charts.js", "report.js"])),
             "version": __version__,
         },
     )
@@ -137,8 +142,8 @@ def _run_line(spec: Mapping[str, Any]) -> str:
     )
 
 
-def _seeds(seeds: list[int]) -> str:
-    consecutive = len(seeds) > 2 and seeds == list(range(seeds[0], seeds[0] + len(seeds)))
+def seeds_in_words(seeds: Sequence[int]) -> str:
+    consecutive = len(seeds) > 2 and list(seeds) == list(range(seeds[0], seeds[0] + len(seeds)))
     if consecutive:
         return f"{seeds[0]} to {seeds[-1]}"
     return ", ".join(map(str, seeds[:12])) + (f" and {len(seeds) - 12:,} more" if len(seeds) > 12 else "")

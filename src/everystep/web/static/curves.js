@@ -101,7 +101,7 @@ export class Curves {
    * @param {HTMLElement} element where to draw
    * @param {Look[]} agents
    * @param {{title: string, x?: string, y?: string, log?: boolean, fromZero?: boolean, height?: number,
-   *   references?: {value: number, name: string}[]}} options
+   *   references?: {value: number, name: string}[], faint?: number}} options  faint: the opacity of single seeds
    */
   constructor(element, agents, options) {
     this.element = element;
@@ -179,7 +179,7 @@ export class Curves {
       ...this.seeds.get(label),
       name: `${label} seeds`,
       mode: "lines",
-      line: { color: transparent(onPage(colour), 0.16), width: 0.8 },
+      line: { color: transparent(onPage(colour), this.options.faint ?? 0.16), width: 0.8 },
       hoverinfo: "skip",
       connectgaps: false,
     }));

@@ -1,73 +1,28 @@
 // @ts-check
 /** The report: boards and charts from the JSON in the page. charts.py lists the charts; `STYLES` draws them. */
 import { ARROW, BOLT, Board, DIAMOND, MARKS, ViolationCounts } from "./board.js";
-import { Curves, dark, dress, drawn, floats, keepDrawn, onPage, plain, theme } from "./curves.js";
+import { byId, drawCharts, drawCurves, keepSwatches, marked } from "./charts.js";
+import { dark, drawn, floats, keepDrawn, onPage, plain, theme } from "./curves.js";
 import { harmText, offerVelocities } from "./harm.js";
 
 /**
- * @typedef {{name: string, section: string, title: string, style: "curves" | "steps" | "timeline" | "strip", x: string, y: string,
- *   fromZero: boolean}} Axes
- * @typedef {Axes & {references: {value: number, name: string}[], episodes: number[],
- *   bands: Record<string, {mean: string, low: string, high: string}>, seedX: number[], seeds: Record<string, string>}} CurvesPanel
+ * @typedef {import("./charts.js").Axes} Axes
+ * @typedef {import("./charts.js").CurvesPanel} CurvesPanel
+ * @typedef {import("./charts.js").Drawn} Drawn
  * @typedef {Axes & {agent: string, episodes: number[], z: string[][]}} StepsPanel
  * @typedef {Axes & {agent?: string, states: string[], actions: string[], top: number, exact: string, believed?: string,
  *   chosen?: string, plan?: string}} StripPanel
  * @typedef {{episodes: number, agents: Look[], charts: Axes[], scene: Scene | null, films: Record<string, Frame[]>}} Content
- * @typedef {{setLog(log: boolean): void, setShown?(agent: string, shown: boolean): void, setSeedsShown?(shown: boolean): void}} Drawn
  */
-
-/** @param {string} id @returns {HTMLElement} */
-function byId(id) {
-  const found = document.getElementById(id);
-  if (!found) throw new Error(`the page has no #${id}`);
-  return found;
-}
 
 /** @param {string} id */
 const input = (id) => /** @type {HTMLInputElement} */ (byId(id));
-/** @param {string} key @param {string} value @returns {HTMLElement} */
-function marked(key, value) {
-  return /** @type {HTMLElement} */ (document.querySelector(`[data-${key}="${CSS.escape(value)}"]`));
-}
 
 /** @type {Content} */
 const content = JSON.parse(byId("content").textContent ?? "");
 const { agents, scene } = content;
 
-function colourSwatches() {
-  for (const swatch of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-colour]"))) {
-    dress(swatch, swatch.dataset.colour ?? "", swatch.dataset.dash ?? "");
-  }
-}
-
-/** Rows of equal length as one line, with NaN between rows. @param {number[]} x @param {Numbers} rows */
-function joinedRows(x, rows) {
-  const n = x.length;
-  const seeds = rows.length / n;
-  const across = new Float64Array(seeds * (n + 1)).fill(NaN);
-  const up = new Float64Array(seeds * (n + 1)).fill(NaN);
-  for (let s = 0; s < seeds; s += 1) {
-    for (let i = 0; i < n; i += 1) {
-      across[s * (n + 1) + i] = x[i];
-      up[s * (n + 1) + i] = rows[s * n + i];
-    }
-  }
-  return { across, up };
-}
-
 // --- charts -----------------------------------------------------------------------------------------------------------
-/** All agents in one chart: means, intervals and single seeds. @param {HTMLElement} element @param {CurvesPanel} panel @returns {Drawn} */
-function drawCurves(element, panel) {
-  const chart = new Curves(element, agents, panel);
-  for (const { label } of agents) {
-    const { mean, low, high } = panel.bands[label];
-    chart.setBand(label, { x: panel.episodes, mean: floats(mean, "f8"), low: floats(low, "f8"), high: floats(high, "f8") });
-    const { across, up } = joinedRows(panel.seedX, floats(panel.seeds[label], "f4"));
-    chart.setSeeds(label, across, up);
-  }
-  return chart;
-}
-
 /** A hue from step 1 to the last; lightness changes monotonically, for colour-blind readers. @param {number} share */
 function ofStep(share) {
   return `hsl(${250 - 190 * share} ${55 + 25 * share}% ${(dark.matches ? 68 : 32) + (dark.matches ? 8 : 16) * share}%)`;
@@ -155,28 +110,14 @@ function drawStrip(element, panel) {
   return { setLog() {} };
 }
 
-/** How panels are drawn, by style. The player draws timelines itself. @type {Record<string, (element: HTMLElement, panel: any) => Drawn>} */
-const STYLES = { curves: drawCurves, steps: drawSteps, strip: drawStrip };
+/** How panels are drawn, by style. The player draws timelines itself. @type {Record<string, import("./charts.js").Draw>} */
+const STYLES = { curves: (element, panel) => drawCurves(element, panel, agents), steps: drawSteps, strip: drawStrip };
 
-/** Draw all charts, and connect the controls of their sections. */
-function drawCharts() {
+/** The colours of steps, beside the charts that use them. */
+function showRamps() {
   const ramp = `linear-gradient(90deg, ${[0, 0.25, 0.5, 0.75, 1].map(ofStep).join(",")})`;
   for (const element of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(".ramp.steps"))) {
     element.style.setProperty("background", ramp);
-  }
-  const panels = content.charts.filter(({ style }) => style in STYLES);
-  const charts = panels.map((panel) => ({ section: panel.section, chart: STYLES[panel.style](marked("chart", panel.name), panel) }));
-  for (const controls of document.querySelectorAll("[data-controls]")) {
-    const own = charts.filter(({ section }) => section === /** @type {HTMLElement} */ (controls).dataset.controls);
-    for (const input of controls.querySelectorAll("input")) {
-      input.addEventListener("change", () => {
-        for (const { chart } of own) {
-          if (input.type === "radio") chart.setLog(input.value === "log");
-          else if (input.dataset.agent !== undefined) chart.setShown?.(input.dataset.agent, input.checked);
-          else chart.setSeedsShown?.(input.checked);
-        }
-      });
-    }
   }
 }
 
@@ -451,9 +392,9 @@ function legend() {
   entry(picture("M-4.5,-4.5h9v9h-9z", "dead-end"), "not viable: the state whose plan is drawn");
 }
 
-dark.addEventListener("change", colourSwatches);
-colourSwatches();
-drawCharts();
+keepSwatches();
+showRamps();
+drawCharts(content.charts, STYLES);
 if (scene) {
   const map = document.getElementById("map");
   const viable = document.getElementById("viable");

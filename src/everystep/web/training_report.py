@@ -1,0 +1,285 @@
+"""`everystep report DIR` of a training: one page that opens from the disk, without a network.
+
+Curves and tables are those of `everystep figures` and `everystep summary`. The cost model is that of the first seed's
+policy; of an unfinished seed it is restored from the last checkpoint. Pictures are of the first episode, which is
+played again, and of an episode of the policy. What cannot be shown is replaced by a sentence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from markupsafe import Markup, escape
+
+from everystep import __version__
+from everystep.environments import filmstrip, learnt, policy_card, training_results
+from everystep.environments.filmstrip import Strip
+from everystep.environments.learnt import Learnt
+from everystep.environments.training_request import TrainingRequest
+from everystep.environments.training_results import TrainingResults
+from everystep.errors import EverystepError, shown
+from everystep.experiments import tables
+from everystep.web import assets, charts, coordinate_names, training_charts
+from everystep.web.report import check_place, seeds_in_words, write_page
+from everystep.web.training_charts import TrainingInputs
+
+STYLES = ("page.css", "report.css", "training.css")
+SCRIPTS = ("curves.js", "charts.js", "training.js")
+SEEDS_WITH_REMARKS = 64
+NOT_AGAIN = "Pictures were left out (--no-player)."
+
+
+class Film(NamedTuple):
+    """The pictures of one episode, or why there are none."""
+
+    title: str
+    strip: Strip | None
+    why: str = ""
+
+
+class Contents(NamedTuple):
+    """Everything that the page shows."""
+
+    inputs: TrainingInputs
+    all_learnt: dict[int, Learnt]
+    films: list[Film]
+
+
+def write(
+    folder: Path,
+    out: Path | None = None,
+    again: bool = True,
+    force: bool = False,
+    along: tuple[int, ...] | None = None,
+) -> Path:
+    """Write the report of a training's folder (DIR/report.html) and return its path.
+
+    Without `again` nothing of the user's runs: no pictures, and no cost model of an unfinished training. `along` are
+    the two coordinates of the observation that the cost model is shown along.
+    """
+    training_results.check_unaltered(folder)
+    results = training_results.read(folder)
+    out = check_place(folder, out, force)
+    return write_page(out, page(contents(results, again, along)), force)
+
+
+def contents(results: TrainingResults, again: bool = True, along: tuple[int, ...] | None = None) -> Contents:
+    """What the page of a training shows."""
+    first = results.seeds[0]
+    found = {first.seed: learnt.read(first, results.request, again)}
+    for each in results.seeds[1:SEEDS_WITH_REMARKS]:
+        if each.finished:
+            found[each.seed] = learnt.read(each, results.request, restore=False)
+    inputs = TrainingInputs(results, found[first.seed], training_charts.model(found[first.seed], along))
+    return Contents(inputs, found, _films(results, found[first.seed], again))
+
+
+def _films(results: TrainingResults, first: Learnt, again: bool) -> list[Film]:
+    seed, request = results.seeds[0], results.request
+    titles = ("The first episode", "An episode of the policy, without exploration")
+    if not again or request is None:
+        why = (
+            NOT_AGAIN if not again else "The folder does not say how its environment is made, so there are no pictures."
+        )
+        return [Film("", None, why)]
+    policy = first.policy
+    films = [
+        _film(titles[0], lambda: filmstrip.first_episode(request, seed)),
+        Film(titles[1], None, first.why)
+        if policy is None
+        else _film(titles[1], lambda: filmstrip.of_policy(policy, request)),
+    ]
+    reasons = {film.why for film in films}
+    return [Film("", None, reasons.pop())] if len(reasons) == 1 and films[0].strip is None else films
+
+
+def _film(title: str, record: Callable[[], Strip]) -> Film:
+    """A film, or a sentence: whatever goes wrong in an environment, the report is written."""
+    try:
+        return Film(title, record())
+    except EverystepError as error:
+        return Film(title, None, f"There are no pictures: {error}")
+    except Exception as error:  # of the environment, or of what it renders with
+        return Film(
+            title, None, f"There are no pictures: the environment raised {type(error).__name__} ({shown(error)})."
+        )
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+def page(made: Contents) -> str:
+    """The complete page."""
+    inputs, results = made.inputs, made.inputs.results
+    looks = assets.looks([inputs.agent])
+    drawn = charts.for_page(inputs, looks, training_charts.CHARTS, training_charts.SECTIONS)
+    sections = {section["name"]: section for section in drawn.sections}
+    spec = inputs.learnt.spec
+    return assets.page(
+        "training.html",
+        {
+            "name": inputs.environment,
+            "agent": looks[0],
+            "looks": looks,
+            "line": _line(results),
+            "unfinished": _unfinished(results),
+            "facts": _facts(made),
+            "settings": [(key, _plain(value)) for key, value in spec.get("settings", {}).items()],
+            "picture": next((film.strip.pictures[0] for film in made.films if film.strip), None),
+            "table": _table(results),
+            "notes": [_with_code(_capital(note)) for note in training_results.table(results).notes],
+            "curves": sections["curves"],
+            "remarks": _remarks(made),
+            "fits": _fits(made),
+            "examples": _examples(made),
+            "model": sections.get("model"),
+            "look_ahead": inputs.learnt.policy is not None and inputs.learnt.policy.plan.ahead is not None,
+            "estimates": _estimates(inputs.learnt),
+            "certificates": policy_card.certificates_in_words(spec) if spec else "",
+            "lines": inputs.model.sliced is not None and len(inputs.model.sliced.along) > 1,
+            "no_model": inputs.model.why,
+            "films": [_film_row(film) for film in made.films],
+            "seeds": len(results.seeds),
+            "horizon": spec.get("horizon", 0),
+            "content": assets.as_json({"agents": looks, "charts": drawn.content}),
+            "style": assets.inlined("\n".join(assets.static(name) for name in STYLES)),
+            "plotly": assets.inlined(assets.plotly_script()),
+            "script": assets.inlined(assets.one_module(SCRIPTS)),
+            "version": __version__,
+        },
+    )
+
+
+def _line(results: TrainingResults) -> str:
+    n = len(results.seeds)
+    episodes, steps = (sum(getattr(each, name) for each in results.seeds) for name in ("episodes", "steps"))
+    number_of = lambda count, noun: f"{count:,} {noun}{'' if count == 1 else 's'}"
+    return ", ".join([number_of(n, "seed"), number_of(episodes, "episode"), number_of(steps, "step")])
+
+
+def _unfinished(results: TrainingResults) -> Markup | str:
+    """That some seeds are unfinished, and how to go on; "" if none is."""
+    if not (left := results.unfinished):
+        return ""
+    which = f"Seed {left[0]} is" if len(left) == 1 else f"Seeds {seeds_in_words(left)} are"
+    begun = (
+        "shown as of the last checkpoint"
+        if len(left) == 1
+        else "those that have begun are shown as of their last checkpoint"
+    )
+    return _with_code(f"{which} unfinished; {begun}; {training_results.how_to_go_on(results.folder)}.")
+
+
+def _with_code(text: str) -> Markup:
+    """A text in which what stands between backticks is code."""
+    return Markup(re.sub(r"`([^`]*)`", r"<code>\1</code>", str(escape(text))))
+
+
+def _facts(made: Contents) -> list[tuple[str, str]]:
+    results, first = made.inputs.results, made.inputs.learnt
+    request, spec = results.request, first.spec
+    values, costs = (_features(request, spec, *each) for each in (("features", "value"), ("cost_features", "cost")))
+    facts: list[tuple[str, Any]] = [
+        ("Environment", made.inputs.environment if request is None else request.env),
+        ("Constraint", (request.constraint if request is not None else None) or first.constraint or "not recorded"),
+        ("Constraints", spec.get("constraints") if spec.get("constraints") != 1 else None),
+        ("Agent", made.inputs.agent if request is None else request.recipe.label),
+        ("Features", values),
+        ("Features of costs", costs if spec.get("value") != spec.get("cost") else None),
+        ("Length of phi(x, a)", spec.get("d")),
+        ("Plans look ahead", f"{spec['horizon']} steps" if "horizon" in spec else None),
+        ("Longest episode", f"{spec['length']} steps" if "length" in spec else None),
+        ("Asked for", None if request is None else f"{request.amount} of each seed"),
+        ("Seeds", seeds_in_words([each.seed for each in results.seeds])),
+        ("Versions", ", ".join(f"{name} {number}" for name, number in spec.get("versions", {}).items())),
+    ]
+    return [(name, str(value)) for name, value in facts if value not in (None, "")]
+
+
+def _features(request: TrainingRequest | None, spec: Mapping[str, Any], asked_as: str, saved_as: str) -> str | None:
+    """As they were asked for, else as they are."""
+    asked = None if request is None else getattr(request, asked_as)
+    if asked not in (None, "auto") or saved_as not in spec:
+        return asked
+    return f"{policy_card.features_in_words(spec[saved_as])}{', chosen by what was seen' if asked else ''}"
+
+
+def _plain(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _table(results: TrainingResults) -> dict[str, Any]:
+    """The table of seeds; the last columns are of the evaluation."""
+    found = training_results.table(results)
+    labels = [*found.head[:6], *(f"evaluation: {each.removeprefix('evaluation: ')}" for each in found.head[6:])]
+    return {"labels": [_capital(each) for each in labels], "rows": found.rows, "over_seeds": found.over_seeds}
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+# --- how it is doing --------------------------------------------------------------------------------------------------
+def _remarks(made: Contents) -> list[dict[str, str]]:
+    """Every remark once, with the seeds it is of unless it is of all."""
+    of: dict[str, list[int]] = {}
+    for seed, found in made.all_learnt.items():
+        for remark in found.remarks:
+            of.setdefault(remark, []).append(seed)
+    everywhere = [seed for seed, found in made.all_learnt.items() if found.remarks]
+    which = lambda seeds: "" if len(everywhere) == 1 or seeds == everywhere else _named(seeds)
+    return [{"text": _capital(remark), "seeds": which(seeds)} for remark, seeds in of.items()]
+
+
+def _named(seeds: Sequence[int]) -> str:
+    return f"{'seed' if len(seeds) == 1 else 'seeds'} {seeds_in_words(seeds)}"
+
+
+def _fits(made: Contents) -> list[list[str]]:
+    """How the cost estimates of each seed did, in the second half of its episodes."""
+    share = lambda part, whole: f"{part:,.0f} ({part / whole:.1%})" if whole else f"{part:,.0f}"
+    return [
+        [
+            f"{seed}",
+            f"{fit['error']:.3g}",
+            f"{fit['steps']:,.0f}",
+            share(fit["unsafe"], fit["steps"]),
+            share(fit["believed_safe"], fit["unsafe"]),
+            share(fit["without_safe_action"], fit["steps"]),
+        ]
+        for seed, found in made.all_learnt.items()
+        if (fit := found.fit) is not None
+    ]
+
+
+def _examples(made: Contents) -> list[str]:
+    """Observations at which no action was believed safe."""
+    found = []
+    for each in made.all_learnt.values():
+        for example in [] if each.fit is None else each.fit["examples"]:
+            names = coordinate_names.of_coordinates(made.inputs.environment, len(example))
+            found.append(", ".join(f"{name} {value:.3g}" for name, value in zip(names, example, strict=True)))
+    return found[:3]
+
+
+def _estimates(first: Learnt) -> str:
+    """What the intervals of the cost model are of."""
+    if first.policy is None:
+        return ""
+    ahead = first.policy.plan.ahead
+    if ahead is None:
+        many = first.spec.get("constraints", 1) > 1
+        return "the worst of the constraints g(x, a)" if many else "the constraint g(x, a)"
+    return f"the harm that an action leads to within the horizon, less the tolerance of {ahead.tolerance:g}"
+
+
+def _film_row(film: Film) -> dict[str, Any]:
+    if film.strip is None:
+        return {"title": film.title, "why": film.why, "pictures": []}
+    strip = film.strip
+    line = (
+        f"{strip.length:,} steps, return {tables.number(strip.earned)}, violation {tables.number(strip.violation)}, "
+        f"{strip.unsafe:,} unsafe {'step' if strip.unsafe == 1 else 'steps'}"
+    )
+    return {"title": film.title, "why": "", "line": line, "pictures": strip.pictures}
