@@ -125,6 +125,10 @@ def test_the_example_at_the_top_of_the_readme_runs(monkeypatch, tmp_path, capsys
 def test_the_example_of_training_in_the_readme_runs(monkeypatch, tmp_path, capsys):
     pytest.importorskip("gymnasium")
     monkeypatch.chdir(tmp_path)
-    exec(readme_example("Environments").replace("episodes=80", "episodes=10"), {})
-    assert "lsvi-ae" in capsys.readouterr().out
-    assert (tmp_path / "out" / "holes" / "policy").is_dir()
+    example = readme_example("Environments").replace("length=200, episodes=50", "length=20, horizon=10, episodes=3")
+    exec(example.replace("episodes=20", "episodes=1"), {})
+    printed = capsys.readouterr().out
+    assert "look ahead" in printed
+    assert "lsvi-ahead on CartPole-v1: 3 episodes" in printed
+    assert (tmp_path / "out" / "mine" / "policy" / "CARD.md").is_file()
+    assert (tmp_path / "out" / "policy").is_dir()
