@@ -45,6 +45,23 @@ def make_templates(place: Path, quick: bool) -> None:
         raise SystemExit("the run folders that are to be altered could not be made")
 
 
+class Line:
+    """An environment with vectors of two numbers, of which the first is to stay below one half."""
+
+    def __init__(self) -> None:
+        from gymnasium import spaces
+
+        self.observation_space, self.action_space = spaces.Box(-1, 1, (2,), np.float64), spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.x = np.zeros(2)
+        return self.x.copy(), {}
+
+    def step(self, action: int) -> Any:
+        self.x = np.clip(self.x + [0.4 * action, 0.1], -1, 1)
+        return self.x.copy(), float(action), False, False, {"constraint": self.x[0] - 0.5}
+
+
 def _make(place: Path, quick: bool) -> None:
     import everystep as es
     from everystep.experiments import checkpoints, experiment, runner
@@ -65,6 +82,7 @@ def _make(place: Path, quick: bool) -> None:
             shutil.copytree(place / "run", place / "compared" / name)
         gym_env = es.gym.make_env(pond)
         es.train(gym_env, episodes=2).save(place / "training")
+        es.train(Line(), features=es.features.fourier(4), horizon=3, episodes=3, evaluate=1, out=place / "trained")
 
     def stop(report: Any) -> None:
         nonlocal left
@@ -239,6 +257,7 @@ def seal_again(folder: Path) -> None:
             listed.write_bytes("".join(sums).encode("utf-8", "surrogateescape"))
 
 
+TRAININGS = ("training", "trained")
 READERS = ("summary", "certify", "theory", "figures", "report", "resume", "run", "compare")
 
 
@@ -255,6 +274,10 @@ def folder(bench: Bench) -> Case:
     command = bench.pick(cheap)
     if name == "compared":
         return Case(["compare", "--table-only", "--out", "run"], written=["run"])
+    if name in TRAININGS and bench.chance(0.7):
+        words = bench.pick((["report", "run"], ["report", "run", "--no-player"], ["compare", "run"]))
+        along = bench.pick((["--along", "0,1"], ["--along", "1,9"], ["--along", "x"])) if bench.chance(0.3) else []
+        return Case([*words, *(along if words[0] == "report" else [])], written=["run"])
     if command == "compare":
         return Case(["compare", "--table-only", "--out", "."], written=["."])
     if command == "run":

@@ -12,6 +12,7 @@ from browser import chromium
 import everystep as es
 from everystep.cli.main import main
 from everystep.environments import cost_slice, learnt, training_curves, training_results, training_seeds
+from everystep.environments.action_sets import Candidates
 from everystep.errors import EverystepError
 from everystep.web import assets, coordinate_names, training_charts, training_report
 
@@ -294,6 +295,13 @@ def test_altered_and_foreign_folders_are_refused_in_a_sentence(home, tmp_path, c
         assert main(["report", str(tmp_path / "one")]) == 2
         assert "spec.json" in capsys.readouterr().err
         shutil.rmtree(tmp_path / "one")
+    saved = json.loads((home / "two" / "evaluation.json").read_text())
+    saved["seeds"][0]["return"][0] = 1e308  # whose sum would overflow
+    shutil.copytree(home / "two", tmp_path / "two")
+    (tmp_path / "two" / ".everystep.sha256").unlink()
+    (tmp_path / "two" / "evaluation.json").write_text(json.dumps(saved))
+    assert main(["report", str(tmp_path / "two")]) == 2
+    assert "evaluation.json" in capsys.readouterr().err
     assert main(["report", str(home)]) == 2
 
 
@@ -332,8 +340,10 @@ def test_trainings_are_compared_within_an_environment_and_constraint(home, singl
 def test_well_known_environments_have_names_and_units():
     assert coordinate_names.of_coordinates("CartPole-v1", 4)[2] == "pole angle (rad)"
     assert coordinate_names.of_coordinates("CartPole-v1", 5)[2] == "observation[2]"
-    assert coordinate_names.of_actions("FrozenLake-v1", 4, 0)[1] == "1: down"
-    assert coordinate_names.of_actions("everystep/FrozenLake-v0", 4, 0)[1] == "action 1"
+    assert coordinate_names.of_actions("FrozenLake-v1", Candidates(4))[1] == "1: down"
+    assert coordinate_names.of_actions("everystep/FrozenLake-v0", Candidates(4, first=3))[1] == "action 4"
+    box = Candidates(2, values=np.array([[-0.5, 2], [1, 3.14159]]))
+    assert coordinate_names.of_actions("Pendulum-v1", box) == ["action -0.5, 2", "action 1, 3.14"]
     assert coordinate_names.columns_of_map("FrozenLake-v1", 64) == 8
     assert coordinate_names.columns_of_map("Taxi-v3", 500) is None
 

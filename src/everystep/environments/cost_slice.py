@@ -63,7 +63,7 @@ class Slice(NamedTuple):
 def states(policy: Policy) -> np.ndarray | None:
     """All observations, where they are integers from a list; None where they are vectors."""
     phi = getattr(policy.plan.value_encoder, "phi", None)
-    inner = getattr(phi, "psi", phi)
+    inner = getattr(phi, "psi", getattr(phi, "own", phi))
     sizes, first = (getattr(inner, name, None) for name in ("sizes", "first"))
     if sizes is None or first is None or len(sizes) != 1:
         return None
@@ -87,7 +87,8 @@ def ranges(policy: Policy, seen: dict[str, list[float]] | None) -> Ranges:
 
 def _scale(policy: Policy) -> Scale | None:
     encoder = policy.plan.cost_encoder
-    inner = getattr(encoder.phi, "psi", None) if isinstance(encoder, FeatureEncoder) else None
+    phi = encoder.phi if isinstance(encoder, FeatureEncoder) else None
+    inner = getattr(phi, "psi", getattr(phi, "own", None))
     scales = [getattr(each, "scale", None) for each in (inner, *getattr(inner, "parts", ()))]
     return next((each for each in scales if isinstance(each, Scale)), None)
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 NAME = "evaluation.json"
 FORMAT = 1
+MOST = 1e110  # of a row: a measurement is at most 1e100, and an episode has at most 10,000 steps
 COLUMNS = ("return", "length", "violation", "unsafe_steps")
 
 
@@ -75,7 +76,9 @@ def read(folder: Path) -> Saved | None:
         n = whole_number("episodes", content["episodes"])
         columns = {int(each["seed"]): {name: np.asarray(each[name]) for name in COLUMNS} for each in content["seeds"]}
         if not all(
-            column.shape == (n,) and column.dtype.kind in "iuf" for own in columns.values() for column in own.values()
+            column.shape == (n,) and column.dtype.kind in "iuf" and (np.abs(column) <= MOST).all()
+            for own in columns.values()
+            for column in own.values()
         ):
             raise ValueError("wrong columns")
         after = {int(each["seed"]): int(each["after"]) for each in content["seeds"]}

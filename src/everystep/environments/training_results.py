@@ -182,7 +182,8 @@ def _checked(
 ) -> SeedResult:
     n = len(rows["return"])
     numeric = all(
-        each.shape == (n,) and each.dtype.kind in "biuf" and np.isfinite(each).all() for each in rows.values()
+        each.shape == (n,) and each.dtype.kind in "biuf" and (np.abs(each) <= training_evaluation.MOST).all()
+        for each in rows.values()
     )
     texts = all(isinstance(about.get(name), str) for name in ("environment", "agent"))
     if not numeric or not texts or about.get("seed") != (about.get("seed") if seed is None else seed):

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+from everystep.environments.action_sets import Candidates
+
 OBSERVATIONS = {
     "CartPole": ("cart position (m)", "cart velocity (m/s)", "pole angle (rad)", "pole angular velocity (rad/s)"),
     "MountainCar": ("position", "velocity (per step)"),
@@ -51,7 +53,11 @@ def of_coordinates(environment: str, n: int) -> list[str]:
     return list(known) if len(known) == n else [f"observation[{i}]" for i in range(n)]
 
 
-def of_actions(environment: str, n: int, first: int) -> list[str]:
+def of_actions(environment: str, actions: Candidates) -> list[str]:
+    """Their names where they are numbered; of a Box, their numbers."""
+    n, first, values = len(actions), actions.first, actions.values
+    if values is not None:
+        return [f"action {', '.join(f'{each:.3g}' for each in row)}" for row in values.reshape(n, -1)]
     known = ACTIONS.get(family(environment), ())
     return [f"{first + a}: {known[a]}" if len(known) == n else f"action {first + a}" for a in range(n)]
 

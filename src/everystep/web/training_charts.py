@@ -16,6 +16,7 @@ import numpy as np
 from everystep.environments import cost_slice, training_curves
 from everystep.environments.cost_slice import Beliefs, Slice
 from everystep.environments.learnt import Learnt
+from everystep.environments.policy import Policy
 from everystep.environments.training_curves import Curve
 from everystep.environments.training_results import TrainingResults
 from everystep.errors import EverystepError
@@ -127,15 +128,23 @@ def slices(inputs: TrainingInputs) -> list[Panel]:
         return []
     beliefs = found.beliefs if found.sliced is None else found.sliced.beliefs
     assert beliefs is not None
-    names = coordinate_names.of_actions(inputs.environment, len(beliefs.labels), policy.spec["first_action"])
+    names = coordinate_names.of_actions(inputs.environment, policy.candidates)
     about = _by_state(inputs) if found.sliced is None else _by_coordinates(inputs, found.sliced)
     panels = []
-    for a, name in enumerate(names[:MOST_ACTIONS]):
+    for a in shown_actions(policy):
         floats = {key: base64_floats(getattr(beliefs, key)[a], "<f4") for key in ("lower", "upper", "estimate")}
         labels = base64_floats(beliefs.labels[a], "<f4")
-        own = {"name": f"slice-{a}", "title": name, "labels": labels, **floats, "dots": _dots(inputs, a)}
+        own = {"name": f"slice-{a}", "title": names[a], "labels": labels, **floats, "dots": _dots(inputs, a)}
         panels.append(Panel(None, about | own))
     return panels
+
+
+def shown_actions(policy: Policy) -> list[int]:
+    """The first actions; where they lie in a Box, some that are evenly spread in their list."""
+    n = len(policy.candidates)
+    if policy.candidates.values is None or n <= MOST_ACTIONS:
+        return list(range(min(n, MOST_ACTIONS)))
+    return [round(a) for a in np.linspace(0, n - 1, MOST_ACTIONS)]
 
 
 def _by_coordinates(inputs: TrainingInputs, sliced: Slice) -> dict[str, Any]:
@@ -182,8 +191,9 @@ def slice_remarks(inputs: TrainingInputs) -> list[str]:
         remarks += _held(inputs, found.sliced)
     if inputs.learnt.recent and found.sliced is not None:
         remarks.append("Dots: where the action was taken, among the last transitions, projected onto the slice.")
-    if actions > MOST_ACTIONS:
-        remarks.append(f"The first {MOST_ACTIONS} of {actions} actions are shown.")
+    if actions > MOST_ACTIONS and inputs.learnt.policy is not None:
+        which = "" if inputs.learnt.policy.candidates.values is not None else "The first "
+        remarks.append(f"{which}{MOST_ACTIONS} of {actions} actions are shown.")
     return remarks
 
 
