@@ -50,7 +50,7 @@ function drawSlice(element, panel) {
     if (panel.dots.length === 2) {
       traces.push({
         type: "scatter", name: "taken", mode: "markers", x: panel.dots[0], y: panel.dots[1], hoverinfo: "skip",
-        marker: { size: 3.5, color: dark.matches ? "#f4f6f8" : "#1d2227", opacity: 0.55 },
+        marker: { size: 3, color: dark.matches ? "#f4f6f8" : "#1d2227", opacity: 0.45 },
       });
     }
     const bare = { showgrid: false, zeroline: false };
