@@ -104,3 +104,10 @@ def test_the_ends_and_medians_of_observations_are_found():
     assert findings.seen(np.zeros((4, 65))) is None
     assert findings.of(learner, ("one",))["remarks"] == ["one"]
     assert findings.constraint_in_words(None) == "read from info"
+
+
+@pytest.mark.quick
+def test_custom_functions_are_passed_again_in_the_example():
+    words = {"value": "one-hot features for each action", "cost": "a custom function for each action"}
+    assert policy_card._functions(words) == ", cost_features=cost_features"
+    assert policy_card._functions({"value": "tiles", "cost": "tiles"}) == ""

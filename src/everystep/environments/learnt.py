@@ -56,7 +56,7 @@ class Learnt:
 def read(seed: SeedResult, request: TrainingRequest | None, restore: bool = True) -> Learnt:
     """What a seed has learnt. With `restore` an unfinished one is restored in a new environment."""
     if seed.finished:
-        return _finished(seed.folder)
+        return _finished(seed.folder, whole=True)
     if not restore:
         return Learnt(why="The training is unfinished, and its learner was not restored (--no-player).")
     if request is None:
@@ -67,7 +67,12 @@ def read(seed: SeedResult, request: TrainingRequest | None, restore: bool = True
         return Learnt(why=f"The training is unfinished, and its learner cannot be restored: {error}")
 
 
-def _finished(folder: Path) -> Learnt:
+def read_findings(seed: SeedResult) -> Learnt:
+    """What a finished seed has found, without its policy and its transitions."""
+    return _finished(seed.folder, whole=False)
+
+
+def _finished(folder: Path, whole: bool) -> Learnt:
     spec = run_folder.read_json(folder / "spec.json")
     if not all(isinstance(spec.get(name), kind) for name, kind in SPEC.items()):
         raise EverystepError(f"'{folder}' has a spec.json that is not that of this version's trainings; {AGAIN}")
@@ -80,10 +85,10 @@ def _finished(folder: Path) -> Learnt:
             if name in known and (fault := files.altered(place, name)):
                 raise EverystepError(f"'{place / name}' {fault}; restore it, or {AGAIN}")
         try:
-            policy, why = Policy.load(place), ""
+            policy, why = Policy.load(place) if whole else None, ""
         except EverystepError as error:
             why = f"The policy cannot be loaded: {error}"
-    return Learnt(policy, why, spec, recent=_recent(folder), **found)
+    return Learnt(policy, why, spec, recent=_recent(folder) if whole else (), **found)
 
 
 def _restored(seed: SeedResult, request: TrainingRequest) -> Learnt:

@@ -202,7 +202,7 @@ def in_words(card: Mapping[str, Any]) -> str:
         "```python",
         "import everystep as es",
         "",
-        'policy = es.Policy.load("policy")  # this folder; its checksums are verified',
+        f'policy = es.Policy.load("policy"{_functions(features)})  # this folder; its checksums are verified',
         "action = policy(observation)",
         "labels = policy.certify(observation)  # for each action 1 (safe), -1 (unsafe) or 0 (unknown)",
         "```",
@@ -210,6 +210,13 @@ def in_words(card: Mapping[str, Any]) -> str:
     if card["remarks"]:
         lines += ["", "## Remarks", "", *(f"- {remark}" for remark in card["remarks"])]
     return "\n".join(lines) + "\n"
+
+
+def _functions(features: Mapping[str, str]) -> str:
+    """The arguments by which custom feature functions, which are not saved, are passed again."""
+    custom = KINDS["CustomFeatures"]
+    names = {"features": features["value"], "cost_features": features["cost"]}
+    return "".join(f", {name}={name}" for name, words in names.items() if custom in words)
 
 
 def _plain(value: Any) -> str:

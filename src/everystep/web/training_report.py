@@ -72,7 +72,7 @@ def contents(results: TrainingResults, again: bool = True, along: tuple[int, ...
     found = {first.seed: learnt.read(first, results.request, again)}
     for each in results.seeds[1:SEEDS_WITH_REMARKS]:
         if each.finished:
-            found[each.seed] = learnt.read(each, results.request, restore=False)
+            found[each.seed] = learnt.read_findings(each)
     inputs = TrainingInputs(results, found[first.seed], training_charts.model(found[first.seed], along))
     return Contents(inputs, found, _films(results, found[first.seed], again))
 
