@@ -7,6 +7,7 @@
 # make examples the pictures of docs/cost-models.md, docs/gymnasium.md and docs/examples.md (minutes on a GPU, about an hour on two cores)
 # make studies  docs/comparison.md and the studies of docs/paper.md (about an hour on two cores)
 # make figures the pictures of the README and docs, from a fresh run of the paper's experiment
+# make docs    the documentation site, docs/_build/html, in an environment of its own; every warning is an error
 # Everything runs in .venv, made on first use from nothing but Python (3.11 or newer) and pip.
 
 PYTHON ?= python3
@@ -29,7 +30,7 @@ endif
 # Processes of `make fuzz` and `make soak`.
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: paper examples studies figures browser test quick lint types fuzz soak bench clean
+.PHONY: paper docs examples studies figures browser test quick lint types fuzz soak bench clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("everystep needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
@@ -40,6 +41,16 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
 paper: .venv/installed
 	$(BIN)/everystep reproduce --out out/paper
+
+.venv-docs/installed: pyproject.toml constraints.txt
+	test -x .venv-docs/bin/python || $(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	touch $@
+
+# Everything is read again (-E): pages contain parts of the README, docstrings and the commands, which Sphinx does not watch.
+docs: .venv-docs/installed
+	JAX_PLATFORMS=cpu .venv-docs/bin/sphinx-build -b html -W --keep-going -n -E -q docs docs/_build/html
+	@echo "the site: docs/_build/html/index.html"
 
 # Pages are tested in a real browser: Debian's Chromium, installed if it can be. Without it these tests say that they did not run.
 browser:
@@ -143,4 +154,4 @@ examples: .venv/installed .venv/with-rivals
 	cp out/examples/terrain/terrain.png out/examples/dial/dial.png out/examples/racetrack/racetrack.png docs/figures/
 
 clean:
-	rm -rf .venv .venv-peers out .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-peers .venv-docs docs/_build out .pytest_cache .mypy_cache .ruff_cache
