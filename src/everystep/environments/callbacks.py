@@ -23,6 +23,8 @@ from everystep.errors import EverystepError, check_type, path_from, quoted, real
 if TYPE_CHECKING:
     from everystep.environments.learner import Learner
 
+__all__ = ["stop_at_return", "tensorboard"]
+
 Callback = Callable[["Learner"], Any]
 CURVES = ("return", "length", "violation", "unsafe_steps")  # of TensorBoard
 
