@@ -161,7 +161,7 @@ def run(task: str, name: str, seed: int) -> dict[str, Any]:
 
 def table(path: Path) -> None:
     """Means over seeds, with the least and the largest."""
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     lines = [line for line in lines if line["seed"] < 1000]
     shown = lambda values: f"{np.mean(values):.4g} [{min(values):.4g}, {max(values):.4g}]"
     head = ("agent", "seeds", "harm while learning", "final return", "final harm per episode", "CPU s")
@@ -240,14 +240,14 @@ def main() -> None:
             for name in options.agents.split(","):
                 if (task, name, seed) not in done:
                     line = json.dumps(run(task, name, seed))
-                    with options.out.open("a") as file:
+                    with options.out.open("a", encoding="utf-8") as file:
                         file.write(line + "\n")
                     print(line, flush=True)
     return None
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.is_file() else []
 
 
 if __name__ == "__main__":

@@ -189,7 +189,8 @@ def play(
                 if over[i]:
                     continue
                 action = int(actions[i])
-                cost, mean_cost = observed_costs(stage, observations[i], action, after[i], infos[i])
+                given = stage.candidates.action(action)
+                cost, mean_cost = observed_costs(stage, observations[i], given, after[i], infos[i])
                 builder.add(
                     observation=x[i],
                     action=action,
@@ -213,10 +214,10 @@ def play(
 
 
 def observed_costs(
-    stage: Stage, before: Any, action: int, after: Any, info: Mapping[str, Any]
+    stage: Stage, before: Any, action: Any, after: Any, info: Mapping[str, Any]
 ) -> tuple[np.ndarray, np.ndarray]:
     """The constraints (m,) of one step as observed, and their true means where only the environment reports both."""
-    cost = constraints.observed(stage.constraint, before, stage.candidates.action(action), after, info)
+    cost = constraints.observed(stage.constraint, before, action, after, info)
     knows_mean = stage.constraint is None and "mean_constraint" in info
     return cost, _mean_cost(info["mean_constraint"], len(cost)) if knows_mean else cost
 

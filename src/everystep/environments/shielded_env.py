@@ -52,7 +52,7 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         given = {"asked": self._given(asked, action), "played": self._given(a, played)}
         observation, reward, terminated, truncated, info = self.env.step(played)
         if self._learner is not None:
-            self._add(x, a, observation, reward, terminated, truncated, info)
+            self._add(x, a, given["played"], observation, reward, terminated, truncated, info)
         self._t += 1
         if terminated or truncated:
             self._x = None
@@ -95,12 +95,20 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             self._seen = copy.deepcopy(observation)  # environments reuse their arrays
 
     def _add(
-        self, x: np.ndarray, a: int, observation: Any, reward: Any, terminated: Any, truncated: Any, info: Any
+        self,
+        x: np.ndarray,
+        a: int,
+        played: Any,
+        observation: Any,
+        reward: Any,
+        terminated: Any,
+        truncated: Any,
+        info: Any,
     ) -> None:
-        """Keep one step for the learner."""
+        """Keep one step for the learner, with the number of its action and the action itself."""
         assert self._learner is not None
         after, rewards, ended, _, infos = self.stage.single(observation, reward, terminated, truncated, info)
-        cost, mean_cost = observed_costs(self.stage, self._seen, a, after[0], infos[0])
+        cost, mean_cost = observed_costs(self.stage, self._seen, played, after[0], infos[0])
         self._builder.add(
             observation=x,
             action=a,
