@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,7 @@ class _Recording:
 
 def rendering_environment(name: str, otherwise: str) -> Any:
     """A new environment that renders pictures; `otherwise` says what to do if it does not."""
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pictures need no window, and SDL would complain without one
     options = {} if named.is_imported(name) else {"render_mode": "rgb_array"}
     env = named.environment(name, **options)
     if getattr(env, "render_mode", None) != "rgb_array":
