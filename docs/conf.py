@@ -15,7 +15,7 @@ package = tomllib.loads((HERE.parent / "pyproject.toml").read_text(encoding="utf
 project, version = package["name"], package["version"]
 author, copyright = "the authors of everystep", "the authors of everystep, MIT licence"
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "docstrings", "generated"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "docstrings", "generated", "links"]
 exclude_patterns = ["_build", "figures", "extensions"]
 root_doc = "index"
 
@@ -31,7 +31,7 @@ autodoc_inherit_docstrings = False  # those of gymnasium are not ours
 autodoc_preserve_defaults = True  # a default as it is written, not as it prints
 autosummary_generate = False
 python_use_unqualified_type_names = True
-maximum_signature_line_length = 72
+maximum_signature_line_length = 88
 toc_object_entries_show_parents = "hide"
 
 # Types of signatures that have no entry here (of NumPy, of JAX, of our own parts) are printed without a link. A page
@@ -40,9 +40,11 @@ nitpicky = True
 nitpick_ignore_regex = [("py:class", ".*"), ("py:data", r"typing\..*")]
 
 html_theme = "furo"
+pygments_style, pygments_dark_style = "a11y-high-contrast-light", "a11y-high-contrast-dark"
 html_title = f"everystep {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["site.js"]
 html_copy_source = False
 html_show_sphinx = False
 html_theme_options = {"navigation_with_keys": True}

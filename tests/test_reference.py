@@ -134,6 +134,9 @@ def test_names_with_an_entry_are_links():
     assert linked[0] == (
         "See :py:obj:`Policy <everystep.Policy>`, :py:obj:`es.train <everystep.train>`, ``policy`` and ``World``."
     )
+    assert docstrings.as_rst("See docs/look-ahead.md.", set())[0] == "See :doc:`/look-ahead`."
+    assert docstrings.entry_of("es.train(env, ...)", {"train"}) == "train"
+    assert docstrings.entry_of("es.train(env) + 1", {"train"}) is None
 
 
 def test_the_tools_of_the_site_are_pinned_and_not_needed_for_tests():

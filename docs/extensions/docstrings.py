@@ -3,7 +3,7 @@
     a block that is indented by four     an example or a formula, as it stands
     lines of symbols with = or <=        a formula, as it stands
     name   what it is                    an aligned list: an entry for each name
-    `code`                               code; with a link if it is the name of an entry
+    `code`, docs/page.md                 code, with a link if it is the name of an entry; a link to the page
 
 Everything else is prose, in which no character is markup.
 """
@@ -40,6 +40,7 @@ def as_rst(doc: str, known: set[str]) -> list[str]:
             lines += _as_it_stands(rows)
         elif pairs := _aligned(rows) if lines else []:  # the first sentence is no list
             for name, text in pairs:
+                text = re.sub(r"(?<=[\w)\]]) {2,}(?=\S)", ": ", text)  # a second column
                 lines += [_prose(name, known) if "`" in name else f"``{name}``", f"    {_prose(text, known)}", ""]
         else:
             lines += [_prose(" ".join(row.strip() for row in rows), known), ""]
@@ -82,21 +83,31 @@ def _aligned(rows: list[str]) -> list[tuple[str, str]]:
 
 
 def _prose(text: str, known: set[str]) -> str:
-    """Text in which only `code` is markup."""
-    text = re.sub(r"(?<=[\w),\]]) {2,}(?=\S)", ": ", text)  # the columns inside an aligned list
-    parts = re.split(r"`([^`]+)`", text)
+    """Text in which only `code` and the names of pages are markup."""
+    parts = re.split(r"(`[^`]+`|\bdocs/[\w-]+\.md\b)", re.sub(r" {2,}", " ", text))
     out = []
     for i, part in enumerate(parts):
-        if not i % 2:
+        if part.startswith("docs/") and i % 2:
+            out.append(f":doc:`/{part[5:-3]}`")
+        elif i % 2:
+            out.append(_code(part[1:-1], known))
+        else:
             out.append(re.sub(r"([\\*_|`])", r"\\\1", part))
-            continue
-        name = part.removeprefix("es.").removeprefix("everystep.").partition("(")[0]
-        linked = name in known and (part.startswith(("es.", "everystep.")) or part[0].isupper())
-        out.append(f":py:obj:`{part} <everystep.{name}>`" if linked else f"``{part}``")
-        after = parts[i + 1][:1] if i + 1 < len(parts) else ""
+        after = parts[i + 1][:1] if i % 2 else ""
         if after and not re.match(r"[\s.,;:!?'\")\]}>/-]", after):
             out.append("\\ ")  # ends the code, where a letter follows
     return "".join(out)
+
+
+def _code(text: str, known: set[str]) -> str:
+    name = entry_of(text, known) or (text if text in known and text[0].isupper() else None)
+    return f":py:obj:`{text} <everystep.{name}>`" if name else f"``{text}``"
+
+
+def entry_of(code: str, known: set[str]) -> str | None:
+    """The entry that `es.name` or `es.name(...)` refers to; None if it is anything else."""
+    found = re.match(r"(?:es|everystep)\.([A-Za-z_][\w.]*)(?:\(.*\))?$", code)
+    return found[1] if found and found[1] in known else None
 
 
 def setup(app: Any) -> dict[str, bool]:
