@@ -8,6 +8,7 @@
 # make studies  docs/comparison.md and the studies of docs/paper.md (about an hour on two cores)
 # make figures the pictures of the README and docs, from a fresh run of the paper's experiment
 # make docs    the documentation site, docs/_build/html, in an environment of its own; every warning is an error
+# make blocks  the commands and the Python of the README and of "Start", run as printed (minutes)
 # Everything runs in .venv, made on first use from nothing but Python (3.11 or newer) and pip.
 
 PYTHON ?= python3
@@ -30,7 +31,7 @@ endif
 # Processes of `make fuzz` and `make soak`.
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: paper docs examples studies figures browser test quick lint types fuzz soak bench clean
+.PHONY: paper docs blocks examples studies figures browser test quick lint types fuzz soak bench clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("everystep needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
@@ -51,6 +52,9 @@ paper: .venv/installed
 docs: .venv-docs/installed
 	JAX_PLATFORMS=cpu .venv-docs/bin/sphinx-build -b html -W --keep-going -n -E -q docs docs/_build/html
 	@echo "the site: docs/_build/html/index.html"
+
+blocks: .venv/installed
+	$(BIN)/python docs/run_blocks.py
 
 # Pages are tested in a real browser: Debian's Chromium, installed if it can be. Without it these tests say that they did not run.
 browser:

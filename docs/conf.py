@@ -40,7 +40,7 @@ nitpicky = True
 nitpick_ignore_regex = [("py:class", ".*"), ("py:data", r"typing\..*")]
 
 html_theme = "furo"
-pygments_style, pygments_dark_style = "a11y-high-contrast-light", "a11y-high-contrast-dark"
+pygments_style, pygments_dark_style = "github-light", "github-dark"
 html_title = f"everystep {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]

@@ -193,12 +193,17 @@ SOURCES: dict[str, Callable[[str], str]] = {
 }
 
 
+def titled(text: str) -> str:
+    """Links that are named by their file, such as [runs.md](runs.md), without this name: the site shows the title."""
+    return re.sub(r"\[(?:docs/)?([\w-]+\.md)\]\((\1(?:#[\w-]+)?)\)", r"[](\2)", text)
+
+
 def expanded(text: str) -> str:
     """A page with everything that it asks for; one that asks for a page of the root is that page alone."""
     whole = MARK.search(text)
     if whole and whole[1] == root_page.__name__:
-        return root_page(whole[2])
-    return MARK.sub(lambda found: SOURCES[found[1]](found[2]), text)
+        return titled(root_page(whole[2]))
+    return titled(MARK.sub(lambda found: SOURCES[found[1]](found[2]), text))
 
 
 def setup(app: Any) -> dict[str, bool]:
