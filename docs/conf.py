@@ -25,6 +25,7 @@ myst_enable_extensions = ["colon_fence", "deflist", "attrs_inline", "attrs_block
 highlight_language = "text"  # indented blocks hold commands, tables and formulas
 
 # Docstrings: what a module imports under another name, and what it inherits, is documented where it is defined.
+autodoc_default_options = {"members": True, "undoc-members": True, "special-members": "__call__"}
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_inherit_docstrings = False  # those of gymnasium are not ours
