@@ -40,9 +40,10 @@ import numpy as np
 
 EVALUATED = 20  # episodes of the final policy
 STEPS = {"pendulum": 6_000, "car": 5_000}
+CAUTIOUS = {"lam": 0.001, "lam_cost": 0.001, "beta_cost": 0.0, "beta_harm": 0.01}  # little optimism about harm
 OURS: dict[str, dict[str, Any]] = {  # horizon and Fourier features (None: chosen), then settings of the agent
-    "pendulum": {"horizon": 30, "lengths": (1.0, 1.0, 0.5, 2.0), "beta": 0.3, "lam": 0.001},
-    "car": {"horizon": 50, "lengths": None, "beta": 1.0},
+    "pendulum": {"horizon": 30, "lengths": (1.0, 1.0, 0.5, 2.0), "beta": 0.3, **CAUTIOUS},
+    "car": {"horizon": 50, "lengths": None, "beta": 1.0, **CAUTIOUS},
 }
 ZOO: dict[str, dict[str, dict[str, Any]]] = {  # rl-baselines3-zoo, hyperparams/ppo.yml and sac.yml
     "pendulum": {
@@ -101,6 +102,8 @@ def ours(task: str, name: str, seed: int, steps: int, env: Limited) -> Callable[
     kind, _, candidates = name.rpartition("-")
     settings = dict(OURS[task])
     horizon, lengths = settings.pop("horizon"), settings.pop("lengths")
+    if kind == "lsvi-ae":  # which does not look ahead
+        del settings["beta_harm"]
     learner = es.Learner(
         env,
         getattr(es.agents, kind.replace("-", "_"))(**settings),
