@@ -16,6 +16,7 @@ import argparse
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -39,9 +40,10 @@ LEFT_OUT = {  # by how it begins
     "everystep compare": "takes about an hour",
     "everystep play": "serves the browser until it is stopped",
     "everystep run examples/experiment.toml": "takes minutes; run with --dry-run instead",
+    "everystep run --problem terrain": "takes minutes; run with --dry-run instead",
     "everystep train --env CartPole-v1 ...": "is abbreviated",
+    "everystep resume": "needs a run that was interrupted",
 }
-INSTEAD = {"everystep run examples/experiment.toml": "everystep run examples/experiment.toml --dry-run"}
 
 # What a fragment of Python takes as given: by how it begins.
 GIVEN = {
@@ -89,6 +91,12 @@ class Block(NamedTuple):
         found = [why for start, why in LEFT_OUT.items() if self.kind == "command" and self.text.startswith(start)]
         return found[0] if found else None
 
+    @property
+    def shortened(self) -> Block | None:
+        """What runs in place of a run that is left out: its estimate."""
+        long_run = self.reason_to_leave_out and self.text.startswith("everystep run ")
+        return Block(self.kind, f"{self.text} --dry-run") if long_run else None
+
 
 def blocks(text: str) -> list[Block]:
     """The blocks of a page in their order."""
@@ -124,22 +132,27 @@ def run(block: Block, folder: Path) -> str | None:
         given = [source for start, source in GIVEN.items() if start in block.text]
         command: str | list[str] = [sys.executable, "-c", "\n".join([*given, block.text])]
     else:
-        command = INSTEAD.get(block.text, block.text)
-    try:
-        done = subprocess.run(
-            command,
-            shell=isinstance(command, str),
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=LIMIT,
-        )
-    except subprocess.TimeoutExpired:
-        return f"did not end in {LIMIT} s"
-    return None if done.returncode == 0 else done.stdout[-2000:]
+        command = block.text
+    program = subprocess.Popen(
+        command,
+        shell=isinstance(command, str),
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,  # so that what a shell started can be ended with it
+    )
+    with program:
+        try:
+            printed, _ = program.communicate(timeout=LIMIT)
+        except BaseException as error:
+            os.killpg(program.pid, signal.SIGKILL)
+            if isinstance(error, subprocess.TimeoutExpired):
+                return f"did not end in {LIMIT} s"
+            raise
+    return None if program.returncode == 0 else printed[-2000:]
 
 
 def main() -> int:
@@ -148,7 +161,8 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="run nothing: show what would run")
     options = parser.parse_args()
     seen: set[Block] = set()
-    failed, left_out, count = 0, [], 0
+    left_out: list[tuple[str, Block]] = []
+    failed = count = 0
     for page in options.pages:
         text = expanded((ROOT / page).read_text(encoding="utf-8"))
         with tempfile.TemporaryDirectory() as name:
@@ -159,28 +173,26 @@ def main() -> int:
             new = [block for block in blocks(text) if block not in seen]
             seen |= set(new)
             for block in new:
-                reason = block.reason_to_leave_out
-                if reason:
-                    left_out.append((page, block.title, reason))
-                if reason and block.text not in INSTEAD:
+                if block.reason_to_leave_out:
+                    left_out.append((page, block))
+                program = block.shortened if block.reason_to_leave_out else block
+                if program is None:
                     continue
                 count += 1
                 if options.list:
-                    print(f"{page}: {block.title}")
+                    print(f"{page}: {program.title}")
                     continue
                 began = time.monotonic()
-                error = run(block, folder)
-                print(
-                    f"{'FAILED' if error else 'ok':6} {time.monotonic() - began:5.1f} s  {page}: {block.title}",
-                    flush=True,
-                )
+                error = run(program, folder)
+                seconds = time.monotonic() - began
+                print(f"{'FAILED' if error else 'ok':6} {seconds:5.1f} s  {page}: {program.title}", flush=True)
                 if error:
                     failed += 1
                     print("    " + error.strip().replace("\n", "\n    "))
     print(f"\nleft out: {len(left_out)}")
-    for page, title, reason in left_out:
-        print(f"    {page}: {title}  ({reason})")
-    print(f"{count} blocks, {failed} failed")
+    for page, block in left_out:
+        print(f"    {page}: {block.title}  ({block.reason_to_leave_out})")
+    print(f"{count} blocks{' to run' if options.list else f', {failed} failed'}")
     return 1 if failed else 0
 
 

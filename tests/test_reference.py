@@ -178,9 +178,24 @@ def test_commands_and_python_of_a_page_are_found_in_their_order():
     assert run_blocks.files(PRINTED) == {"pond.txt": "SF\nFG\n"}
 
 
+def test_a_run_that_takes_minutes_is_estimated_instead():
+    terrain, compare = (
+        run_blocks.Block("command", text) for text in ("everystep run --problem terrain", "everystep compare")
+    )
+    assert terrain.shortened.text == "everystep run --problem terrain --dry-run"
+    assert compare.reason_to_leave_out
+    assert compare.shortened is None
+
+
 def test_a_block_that_fails_is_reported_with_what_it_printed(tmp_path):
     assert run_blocks.run(run_blocks.Block("command", "python -c 'print(1)'"), tmp_path) is None
     assert "no such thing" in run_blocks.run(run_blocks.Block("python", "raise SystemExit('no such thing')"), tmp_path)
+
+
+def test_a_block_that_does_not_end_is_ended_with_all_it_started(tmp_path, monkeypatch):
+    monkeypatch.setattr(run_blocks, "LIMIT", 0.5)
+    said = run_blocks.run(run_blocks.Block("command", "sleep 60 && true"), tmp_path)
+    assert said == "did not end in 0.5 s"
 
 
 def test_the_tools_of_the_site_are_pinned_and_not_needed_for_tests():

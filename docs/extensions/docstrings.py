@@ -116,7 +116,8 @@ def setup(app: Any) -> dict[str, bool]:
 
     def translated(app: Any, kind: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
         text = "\n".join(lines)
-        lines[:] = [] if text.startswith("Alias for field number") else as_rst(text, known)
+        not_ours = kind == "data" or text.startswith("Alias for field number")  # of dict, of a named tuple
+        lines[:] = [] if not_ours else as_rst(text, known)
 
     def shortened(app: Any, kind: str, name: str, thing: Any, options: Any, signature: str, returned: str) -> Any:
         return (signature or "").replace("<factory>", "...") or None, returned  # a default that is made for each object
