@@ -8,7 +8,7 @@
 The first form trains lsvi-ahead on Pendulum with d = 200 and prints processor seconds per plan and per step for each
 number of candidates, all in one run, and their ratios to the first.
 
-The second form compares. Limits, which no agent can keep without looking ahead:
+The second form compares. Limits:
 
     pendulum   Pendulum-v1, angular speed at most 6 rad/s: g = (|speed| - 6) / 8; 6,000 steps
     car        MountainCarContinuous-v0, every action for 4 of its steps, speed at most 0.04: g = (|v| - 0.04) / 0.07,
@@ -226,7 +226,7 @@ def main() -> None:
     parser.add_argument("--candidates", default="8,64,512")
     parser.add_argument("--steps", type=int, default=10_000, help="of --speed")
     parser.add_argument("--only", default="pendulum,car")
-    parser.add_argument("--agents", default="lsvi-ahead-8,lsvi-ahead-64,lsvi-ahead-512,lsvi-ae-64,PPO-10,SAC-10")
+    parser.add_argument("--agents", default="lsvi-ahead-8,lsvi-ahead-64,lsvi-ahead-512,lsvi-ae-64,PPO-10,SAC-100")
     parser.add_argument("--seeds", default="0:5")
     parser.add_argument("--out", type=Path, default=Path("out/continuous.jsonl"))
     parser.add_argument("--table", action="store_true")
