@@ -23,7 +23,7 @@ ENTRIES = [name for page in REFERENCE for name in ENTRY.findall(page.read_text(e
 MODULES = [name for name in [*es.__all__, "gym"] if inspect.ismodule(getattr(es, name))]
 
 sys.path[:0] = [str(DOCS), str(DOCS / "extensions")]
-docstrings, generated, run_blocks = map(import_module, ("docstrings", "generated", "run_blocks"))
+docstrings, generated, symbols, run_blocks = map(import_module, ("docstrings", "generated", "symbols", "run_blocks"))
 for _ in ("docs", "extensions"):
     sys.path.pop(0)
 
@@ -112,6 +112,26 @@ def test_text_is_not_taken_for_markup():
         generated.prose("g_1 <= *|x|* in `a_b` (docs/runs.md)") == r"g\_1 \<= \*\|x\|\* in `a_b` ([runs](../runs.md))"
     )
     assert docstrings.as_rst("x_ of *all* |g|, `a*`s", set()) == [r"x\_ of \*all\* \|g\|, ``a*``\ s", ""]
+
+
+@pytest.mark.parametrize(
+    ("written", "escaped"),
+    [
+        ("V* - C*_{h+1} and (x, a*)", r"V\* - C\*\_{h+1} and (x, a\*)"),
+        ("[g_{h,i}]_+ = sum_i w_i", r"[g\_{h,i}]\_+ = sum_i w_i"),
+        ("**For all of them G*_h is 0.** *So* a*", r"**For all of them G\*\_h is 0.** *So* a\*"),
+        ("an *emphasis of `a*`\nover lines*, V*", "an *emphasis of `a*`\nover lines*, V\\*"),
+    ],
+)
+def test_a_star_of_a_symbol_is_no_emphasis(written, escaped):
+    assert symbols.escaped(written) == escaped
+
+
+@pytest.mark.parametrize(
+    "text", ["* a\n* b", "    C*_h = 0\n", "```\nC*_h\n```", "`C*_h`", "[x](a_/b*_c)", r"C\*\_h", "<!-- a*_b -->"]
+)
+def test_code_links_and_lists_stay_as_they_are(text):
+    assert symbols.escaped(text) == text
 
 
 def test_an_aligned_list_becomes_entries():

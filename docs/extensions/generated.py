@@ -15,6 +15,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import symbols
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 MARK = re.compile(r"^<!-- generated: (\w+) ?(.*?) -->$", re.MULTILINE)
 PAGES = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}  # of the root, and their names here
@@ -202,8 +204,8 @@ def expanded(text: str) -> str:
     """A page with everything that it asks for; one that asks for a page of the root is that page alone."""
     whole = MARK.search(text)
     if whole and whole[1] == root_page.__name__:
-        return titled(root_page(whole[2]))
-    return titled(MARK.sub(lambda found: SOURCES[found[1]](found[2]), text))
+        return titled(symbols.escaped(root_page(whole[2])))
+    return titled(symbols.escaped(MARK.sub(lambda found: SOURCES[found[1]](found[2]), text)))
 
 
 def setup(app: Any) -> dict[str, bool]:
