@@ -9,6 +9,7 @@ from oracles.cases import problem as case_problem
 
 from everystep import agents
 from everystep.agents.settings import PRECISIONS
+from everystep.errors import EverystepError
 from everystep.experiments.engines import gpu
 from everystep.lsvi import loop
 from everystep.lsvi.choices.ties import winner
@@ -141,3 +142,10 @@ def test_every_operation_of_the_kernel_is_one_that_triton_has(small, recipe, pre
         traced = gpu.scan_in_kernel.trace(job, carry, SEEDS, np.int32(2), 2)
         text = traced.lower(lowering_platforms=("cuda",)).as_text()
     assert "triton" in text
+
+
+@pytest.mark.quick
+@pytest.mark.filterwarnings("error")
+def test_numbers_too_large_for_single_precision_are_refused():
+    with jax.enable_x64(False), pytest.raises(EverystepError, match=r"is 1e\+308, which is too large for .* float32"):
+        gpu.in_precision(np.array([1.0, 1e308]))

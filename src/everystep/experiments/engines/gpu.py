@@ -23,6 +23,7 @@ import numpy as np
 
 from everystep.agents.registry import Recipe, recipe
 from everystep.agents.resolve.agent import BuiltAgent
+from everystep.errors import EverystepError
 from everystep.experiments.engines import gpu_kernel
 from everystep.experiments.engines.gpu_kernel import Book, Chance, Learnt, Scratch, Tables
 from everystep.experiments.engines.protocol import Scan
@@ -279,7 +280,14 @@ def chunks(
 def in_precision(leaf: AnyArray) -> AnyArray:
     """In 32 bits where 64-bit numbers are off: through NumPy, because an array of JAX would keep its 64."""
     array = np.asarray(leaf)
-    return jnp.asarray(array.astype(jax.dtypes.canonicalize_dtype(array.dtype)))
+    with np.errstate(over="ignore"):
+        narrow = array.astype(jax.dtypes.canonicalize_dtype(array.dtype))
+    if (lost := np.isfinite(array) & ~np.isfinite(narrow)).any():
+        raise EverystepError(
+            f"a setting, or a number of the problem, is {array[lost][0]:g}, which is too large for precision float32; "
+            "choose float64, or a smaller number."
+        )
+    return jnp.asarray(narrow)
 
 
 @jax.jit
