@@ -130,5 +130,5 @@ def test_the_example_of_training_in_the_readme_runs(monkeypatch, tmp_path, capsy
     printed = capsys.readouterr().out
     assert "look ahead" in printed
     assert "lsvi-ahead on CartPole-v1: 3 episodes" in printed
-    assert (tmp_path / "out" / "mine" / "policy" / "CARD.md").is_file()
+    assert (tmp_path / "out" / "upright" / "policy" / "CARD.md").is_file()
     assert (tmp_path / "out" / "policy").is_dir()

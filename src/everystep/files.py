@@ -516,6 +516,18 @@ def check_regular(path: Path) -> None:
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
 
 
+def read_parquet(path: Path, columns: Sequence[str] | None = None) -> Any:
+    """A whole Parquet file as a table of pyarrow.
+
+    Its bytes are read first. From an open file pyarrow reads in threads of its own, and Python then ended now and again
+    with an abort (pyarrow 26, on a busy machine); given a path, it would interpret the names of folders.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    return pq.read_table(pa.BufferReader(path.read_bytes()), columns=None if columns is None else list(columns))
+
+
 def read_npz(path: str | Path, wanted: Callable[[str], bool]) -> dict[str, np.ndarray]:
     """The arrays whose names are wanted; others are not read."""
     broken = EverystepError("it cannot be read as .npz. Write it with numpy.savez.")

@@ -39,7 +39,7 @@ LONGEST = 1000  # characters of an error
 LARGEST = 2 * 2**30  # bytes of a file
 POLL = 0.05
 STREAMS = ("out", "err", "case")
-PARTIAL = re.compile(r"\.everystep-.*\.partial")
+PARTIAL = re.compile(r"\.everystep-[^/]*\.partial(/|$)")
 QUIET = re.compile(  # lines on standard error that are not errors: notes, bars, and what a server says
     r"(\x1b\[A)*"  # a bar moves up
     r"(note: |everystep: (stopped|stopping|\d+% of )|Open http|.*http://|Press Ctrl|(\x1b\[A|\s)*$|.*\d+%\|.*/\d)"

@@ -58,6 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if arguments is None:
         gc.set_threshold(NEW_OBJECTS)
+        os.environ["MPLBACKEND"] = "agg"  # figures are files: no window, whatever the user has chosen for others
     with printable():
         status = _main(sys.argv[1:] if arguments is None else arguments)
         computing = any(thread.name.startswith(POOL) for thread in threading.enumerate())

@@ -155,10 +155,9 @@ def saved_learners(folder: Path) -> list[Path]:
 
 def _rows(folder: Path) -> dict[str, np.ndarray]:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(folder / "episodes.parquet", columns=list(NEEDED))
+        table = files.read_parquet(folder / "episodes.parquet", NEEDED)
         return {name: table[name].to_numpy() for name in NEEDED}
     except (OSError, ValueError, KeyError, pa.ArrowException):
         raise EverystepError(

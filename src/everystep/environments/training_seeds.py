@@ -99,10 +99,9 @@ def _is_over(request: TrainingRequest, folder: Path) -> bool:
     if training_folder.stopped_early(folder, request.schedule):
         return True
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     try:
-        lengths = pq.read_table(folder / "episodes.parquet", columns=["length"])["length"].to_numpy()
+        lengths = files.read_parquet(folder / "episodes.parquet", ["length"])["length"].to_numpy()
     except (OSError, ValueError, KeyError, pa.ArrowException):
         return False  # which training reports
     if request.steps is not None:

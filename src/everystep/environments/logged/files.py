@@ -16,7 +16,7 @@ import numpy as np
 from everystep import files
 from everystep.environments.batch import Batch
 from everystep.errors import EverystepError, check_openable, check_type, path_from
-from everystep.files import read_npz
+from everystep.files import read_npz, read_parquet
 
 ENDINGS = (".parquet", ".csv", ".npz")
 SINGLE = {"action": "actions", "reward": "rewards", "terminated": "terminated", "step": "steps", "episode": "episode"}
@@ -76,11 +76,13 @@ def write(batch: Batch, path: str | Path, force: bool = False) -> Path:
 def _read_table(path: Path) -> dict[str, np.ndarray]:
     import pyarrow as pa
     import pyarrow.csv
-    import pyarrow.parquet as pq
 
     try:
-        with path.open("rb") as file:  # given a path, pyarrow would interpret the names of its folders
-            table = pq.read_table(file) if path.suffix == ".parquet" else pyarrow.csv.read_csv(file)
+        if path.suffix == ".parquet":
+            table = read_parquet(path)
+        else:
+            with path.open("rb") as file:
+                table = pyarrow.csv.read_csv(file)
     except (pa.ArrowException, OSError) as error:
         reason = " ".join(str(error).split())[:120]
         raise EverystepError(f"it cannot be read as {path.suffix} ({reason}).") from None
