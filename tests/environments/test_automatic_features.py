@@ -148,3 +148,18 @@ def test_features_that_do_not_fit_into_memory_are_refused_with_what_they_would_t
         learner(Picture())
     small = FeatureEncoder(bind(es.features.polynomial(1), spaces.Box(0, 1, (3,)), 2))
     assert bytes_of(small, 1, 10) == 8 * (3 * 2 * 4 * 4 + 4 * 10)
+
+
+@pytest.mark.quick
+def test_observations_that_are_not_those_of_the_space_are_said(soon):
+    class Lies(gymnasium.Env):
+        observation_space, action_space = spaces.Box(-1, 1, (3,)), spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            return 0.5, {}
+
+        def step(self, action):
+            return 0.5, 0.0, False, False, {"constraint": -1.0}
+
+    with pytest.raises(EverystepError, match=r"observations have shape .*need \(n, 3\)"):
+        es.train(Lies(), length=4, horizon=2, episodes=2)

@@ -138,3 +138,16 @@ def test_a_bar_tells_of_steps_and_violation_on_a_terminal_and_nothing_elsewhere(
     each.play(1)
     assert each.so_far.steps == 48
     assert each.so_far.violation == pytest.approx(each.columns["violation"].sum())
+
+
+def test_ctrl_c_ends_an_evaluation_with_the_episodes_that_were_finished():
+    policy, done = learner().train(2).policy, []
+
+    def stop(more):
+        done.append(more)
+        if len(done) == 2:
+            raise KeyboardInterrupt
+
+    found = es.evaluate(policy, Walk(), constraint=limit(), episodes=5, progress=stop)
+    whole = es.evaluate(policy, Walk(), constraint=limit(), episodes=5)
+    assert found.columns["return"].tolist() == whole.columns["return"].tolist()[:2]

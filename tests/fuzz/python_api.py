@@ -166,7 +166,7 @@ def valid_calls(bench: Bench) -> dict[str, Callable[[], Call]]:
         "evaluate": lambda: (
             es.evaluate,
             (),
-            {"policy": trained_policy(), "env": Ring(), "constraint": safe, "episodes": 1, "seed": 0},
+            {"policy": trained_policy(), "env": Ring(), "constraint": safe, "episodes": 1, "seed": 0, "progress": None},
         ),
         "shield": lambda: (
             es.shield,

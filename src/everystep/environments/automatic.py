@@ -25,9 +25,10 @@ import numpy as np
 from everystep.agents.model_syntax import InKernel
 from everystep.agents.registry import Recipe
 from everystep.environments.batch import Batch
-from everystep.features import automatic
+from everystep.features import automatic, spaces
 from everystep.features.automatic import AUTO, Choice, Seen
 from everystep.features.maps import Features
+from everystep.features.spaces import Coordinates
 from everystep.features.specs import bind
 from everystep.lsvi.costs.gp import GP
 
@@ -110,6 +111,8 @@ class AutomaticFeatures:
         """Keep the batch, and tell whether it is time to choose; false for ever after the last moment."""
         if self.chosen_after >= MOMENTS[-1]:
             return False
+        for observations in (batch.observations, batch.next_observations):
+            spaces.rows(observations, len(Coordinates.of(self.space).low))  # as the space declares them
         self.kept.append(batch)
         self.count += len(batch)
         return any(self.chosen_after < moment <= self.count for moment in MOMENTS)

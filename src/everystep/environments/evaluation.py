@@ -7,6 +7,9 @@ found.columns       # an array for each column, one row per episode
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,10 +53,12 @@ def evaluate(
     constraint: Constraint | None = None,
     episodes: int = 20,
     seed: int = FIRST_SEED,
+    progress: Callable[[int], None] | None = None,
 ) -> Evaluation:
     """Play a policy for some episodes; episode i begins with reset(seed=seed + i).
 
-    `env` and `constraint` are as in training, and so is the length of an episode.
+    `env` and `constraint` are as in training, and so is the length of an episode. `progress(n)` is called whenever n
+    more episodes are done; None: a bar on a terminal. Ctrl-C ends it with the episodes that were finished.
     """
     from everystep.environments.learner import made
 
@@ -63,8 +68,33 @@ def evaluate(
     stage = lambda seed: Stage(env, constraint, seed, actions=policy.candidates)
     if stage(seed).is_vector:
         raise EverystepError(f"env is {shown(env)}; give one environment, not a vector of them.")
-    rows = [_played(policy, stage(seed + i)) for i in range(episodes)]
+    rows: list[dict[str, Any]] = []
+    try:
+        with _shown(episodes, progress) as report:
+            for i in range(episodes):
+                rows.append(_played(policy, stage(seed + i)))
+                report(1)
+    except KeyboardInterrupt:
+        if not rows:
+            raise
     return Evaluation({name: np.array([row[name] for row in rows]) for name in rows[0]})
+
+
+@contextmanager
+def _shown(episodes: int, given: Callable[[int], None] | None) -> Iterator[Callable[[int], None]]:
+    """The function to call with the number of new episodes: the given one, or a bar if standard error is a terminal."""
+    if given is not None:
+        check_type("progress", given, Callable, "a function of the number of episodes")  # type: ignore[arg-type]
+        yield given
+        return
+    from tqdm import tqdm
+
+    from everystep.experiments.progress import size, ticking
+
+    seen = sys.stderr.isatty()
+    with tqdm(total=episodes, unit=" episodes", leave=False, disable=not seen, **size(sys.stderr)) as bar:
+        with ticking(bar) if seen else nullcontext():
+            yield bar.update
 
 
 def _played(policy: Policy, stage: Stage) -> dict[str, Any]:

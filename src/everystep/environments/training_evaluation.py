@@ -124,7 +124,10 @@ def play(
         policy = Policy.load(folder)
         made = named.environment(env) if env_of is None else env_of(each)
         try:
-            columns[each] = evaluate(policy, made, constraint=g, episodes=episodes, seed=seed).columns
+            found = evaluate(policy, made, constraint=g, episodes=episodes, seed=seed, progress=lambda more: None)
+            if len(found.columns["return"]) < episodes:
+                raise KeyboardInterrupt  # part of an evaluation is not saved
+            columns[each] = found.columns
         finally:
             close(made)
         report(each)

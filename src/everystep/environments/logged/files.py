@@ -83,15 +83,16 @@ def _read_table(path: Path) -> dict[str, np.ndarray]:
         else:
             with path.open("rb") as file:
                 table = pyarrow.csv.read_csv(file)
-    except (pa.ArrowException, OSError) as error:
+        names = table.column_names
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # names that are no text
         reason = " ".join(str(error).split())[:120]
         raise EverystepError(f"it cannot be read as {path.suffix} ({reason}).") from None
     columns = {}
-    for name in dict.fromkeys(table.column_names):
+    for name in dict.fromkeys(names):
         if not _wanted(name):
             continue
-        if table.column_names.count(name) > 1:
-            raise EverystepError(f"it has {table.column_names.count(name)} columns {name}; keep one.")
+        if names.count(name) > 1:
+            raise EverystepError(f"it has {names.count(name)} columns {name}; keep one.")
         column = table.column(name)
         if column.null_count:
             raise EverystepError(f"{name} is empty in {column.null_count} rows; fill them or leave them out.")
