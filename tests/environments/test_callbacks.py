@@ -80,6 +80,11 @@ def test_what_goes_wrong_in_them_is_said_and_everything_is_kept(given, words, al
     with pytest.raises(BrokenError, match=words) as caught:
         trained(on_episode=given)
     assert rows(caught.value.result)["return"] == rows(alone)["return"][:1]
+    with pytest.raises(BrokenError, match="after episode 1, progress raised") as caught:
+        trained(progress=lambda: None)
+    assert rows(caught.value.result)["return"] == rows(alone)["return"][:1]
+    with pytest.raises(es.EverystepError, match=r"^progress raised TypeError"):
+        es.evaluate(alone.policy, lake(), constraint=fell, episodes=1, progress=lambda: None)
     with pytest.raises(es.EverystepError, match=r"on_plan is .*x"):
         trained(on_plan="x")
 

@@ -73,7 +73,11 @@ def evaluate(
         with _shown(episodes, progress) as report:
             for i in range(episodes):
                 rows.append(_played(policy, stage(seed + i)))
-                report(1)
+                try:
+                    report(1)
+                except Exception as error:  # of the user's function
+                    sentence = f"progress raised {type(error).__name__} ({shown(error)}); correct it."
+                    raise EverystepError(sentence) from error
     except KeyboardInterrupt:
         if not rows:
             raise

@@ -49,6 +49,7 @@ from everystep.errors import (
     quoted,
     real_number,
     seed_number,
+    shown,
     true_or_false,
     unknown,
     whole_number,
@@ -366,7 +367,7 @@ class Learner:
             while (number := self.number) < last and (total is None or self.so_far.steps < total) and not self.stopped:
                 self._play_and_learn(waiting, explore)
                 if progress is not None:
-                    progress(self.number - number)
+                    self._tell(progress, self.number - number)
         except PausedError:
             raise
         except KeyboardInterrupt:
@@ -418,6 +419,16 @@ class Learner:
         if asked and not self.stopped:
             self.stopped = True
             self._interrupts.append(f"{name} ended training after {self.so_far.steps} steps")
+
+    def _tell(self, progress: Callable[[int], None], episodes: int) -> None:
+        """Call `progress`; what goes wrong in it is said, and loses nothing."""
+        try:
+            progress(episodes)
+        except EverystepError:
+            raise
+        except Exception as error:
+            sentence = f"progress raised {type(error).__name__} ({shown(error)}); correct it."
+            raise self._broken(f"after episode {self.number - 1}, {sentence}") from error
 
     def _broken(self, sentence: str) -> BrokenError:
         try:
