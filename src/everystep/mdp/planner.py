@@ -135,8 +135,9 @@ def harm_of_actions(of: World | FiniteCMDP, h: int, C_next: np.ndarray) -> np.nd
     check_type("of", world, World, "an es.FiniteCMDP, or its world")
     h = number_below("h", h, of.horizon) if isinstance(of, FiniteCMDP) else h
     S = world.r.shape[-1]
-    if not isinstance(C_next, np.ndarray) or C_next.shape != (S,) or C_next.dtype.kind not in "biuf":
-        raise EverystepError(f"C_next is {shown(C_next)}; give an array of {S} numbers, one for each state.")
+    fits = isinstance(C_next, np.ndarray) and C_next.shape == (S,) and C_next.dtype.kind in "biuf"
+    if not fits or not np.isfinite(C_next).all():
+        raise EverystepError(f"C_next is {shown(C_next)}; give an array of {S} finite numbers, one for each state.")
     G = np.asarray(harm(world, h) + expected(at_step(world.P, h), world.successors, C_next))
     if isinstance(of, FiniteCMDP) and of.exempt.any():
         G[:, of.exempt] = 0
