@@ -1,5 +1,6 @@
 """What a policy earns by itself, costs in any unit, and what is said while a training goes on."""
 
+import re
 import sys
 
 import gymnasium
@@ -10,6 +11,7 @@ from gymnasium import spaces
 import everystep as es
 from everystep.environments import training_bar
 from everystep.environments.evaluation import FIRST_SEED
+from everystep.experiments import progress
 
 pytestmark = pytest.mark.quick
 
@@ -127,16 +129,24 @@ def test_a_cost_that_outgrows_the_scale_leaves_what_dividing_from_the_start_give
         np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
-def test_a_bar_tells_of_steps_and_violation_on_a_terminal_and_nothing_elsewhere(monkeypatch, capsys):
+def test_a_training_tells_of_steps_and_violation_in_a_log_and_on_a_terminal(monkeypatch, capsys):
     each = learner()
+    monkeypatch.setattr(progress, "SOON", 0.01)
     with training_bar.shown(each, 3, None) as report:
-        assert report is None
+        for _ in range(2):
+            each.play(1, report)
+        written = ""
+        while not written.strip():
+            written = capsys.readouterr().err
+    assert re.fullmatch(
+        r"everystep: \d+% of 3 episodes; (compiling|24 steps, violation [0-9.]+)", written.splitlines()[0]
+    )
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     each.train(3)
     written = capsys.readouterr().err
     assert "compiling" in written
     each.play(1)
-    assert each.so_far.steps == 48
+    assert each.so_far.steps == 72
     assert each.so_far.violation == pytest.approx(each.columns["violation"].sum())
 
 

@@ -85,6 +85,8 @@ def test_the_summary_holds_means_between_their_intervals(result):
     ae = result.curves["lsvi-ae"]
     assert summary["agents"]["lsvi-ae"]["total_violation"]["mean"] == ae["violation"].sum(1).mean()
     assert summary["agents"]["lsvi-ae"]["final_value"]["mean"] == pytest.approx(ae["value"].mean())
+    assert f"{ae['violation'].sum(1).mean():.1f}" in str(result)
+    assert repr(result).startswith("<Result of ")
 
 
 def test_visits_count_every_step_of_every_episode(result):

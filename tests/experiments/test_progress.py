@@ -57,6 +57,22 @@ def test_the_time_left_counts_neither_compilation_nor_what_an_earlier_process_di
     assert counter.agents_done == 1
 
 
+def test_a_call_from_python_has_a_bar_on_a_terminal_and_lines_in_a_log(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "SOON", 0.01)
+    monkeypatch.setattr(progress, "EVERY", 0.01)
+    with progress.counting(400, "episodes", lambda: "violation 3") as more:
+        more(100)
+        more(200)
+        written = ""
+        while "75%" not in written:
+            written += capsys.readouterr().err
+    assert written.splitlines()[-1] == "everystep: 75% of 400 episodes; violation 3"
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    es.run(es.problems.synthetic(states=3, horizon=2), "lsvi", episodes=3, seeds=2)
+    assert "6 episodes" in stream.getvalue() or "/6" in stream.getvalue()
+
+
 def test_the_speed_is_that_of_the_last_seconds():
     clock = Clock()
     counter = progress.Counter(SPEC, clock)

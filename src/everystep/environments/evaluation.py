@@ -7,9 +7,8 @@ found.columns       # an array for each column, one row per episode
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,7 +57,8 @@ def evaluate(
     """Play a policy for some episodes; episode i begins with reset(seed=seed + i).
 
     `env` and `constraint` are as in training, and so is the length of an episode. `progress(n)` is called whenever n
-    more episodes are done; None: a bar on a terminal. Ctrl-C ends it with the episodes that were finished.
+    more episodes are done; None: a bar on a terminal, lines in a log. Ctrl-C ends it with the episodes that were
+    finished.
     """
     from everystep.environments.learner import made
 
@@ -86,19 +86,15 @@ def evaluate(
 
 @contextmanager
 def _shown(episodes: int, given: Callable[[int], None] | None) -> Iterator[Callable[[int], None]]:
-    """The function to call with the number of new episodes: the given one, or a bar if standard error is a terminal."""
+    """The function to call with the number of new episodes: the given one, or a bar, or lines in a log."""
     if given is not None:
         check_type("progress", given, Callable, "a function of the number of episodes")  # type: ignore[arg-type]
         yield given
         return
-    from tqdm import tqdm
+    from everystep.experiments.progress import counting
 
-    from everystep.experiments.progress import size, ticking
-
-    seen = sys.stderr.isatty()
-    with tqdm(total=episodes, unit=" episodes", leave=False, disable=not seen, **size(sys.stderr)) as bar:
-        with ticking(bar) if seen else nullcontext():
-            yield bar.update
+    with counting(episodes, "episodes") as report:
+        yield report
 
 
 def _played(policy: Policy, stage: Stage) -> dict[str, Any]:

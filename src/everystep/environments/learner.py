@@ -181,9 +181,9 @@ def train(
     After training the policy plays `evaluate` episodes without learning; None: 10 if the environment was given by its
     id, so that a fresh one can be made for this, else 0.
 
-    `progress(n)` is called whenever n more episodes are done; None: a bar on a terminal. If the environment or the
-    constraint function fails, a `BrokenError` is raised whose `result` holds everything until then. Ctrl-C ends
-    training with the result so far; a second Ctrl-C raises KeyboardInterrupt.
+    `progress(n)` is called whenever n more episodes are done; None: a bar on a terminal, lines in a log. If
+    the environment or the constraint function fails, a `BrokenError` is raised whose `result` holds everything until
+    then. Ctrl-C ends training with the result so far; a second Ctrl-C raises KeyboardInterrupt.
 
     With `out` the training lives in a run folder, with checkpoints: the same call goes on where a killed process,
     Ctrl-C or an error stopped, returns the result once it is finished, and trains on if `episodes` is larger.

@@ -102,12 +102,20 @@ def run(
 
     `problem` may also be a registered name, or the path of a map or of arrays, as for the command.
 
-    `progress(n)` is called as n more episodes (over all agents and seeds) are done. `certify` also records, for every
-    episode, how many actions the cost intervals call safe and unsafe and how many of these labels are false.
+    `progress(n)` is called as n more episodes (over all agents and seeds) are done; None: a bar on a terminal, lines in
+    a log. `certify` also records, for every episode, how many actions the cost intervals call safe and unsafe and how
+    many of these labels are false.
     """
     if progress is not None and not callable(progress):
         raise EverystepError(f"progress is {quoted(progress)}; give a function of the number of episodes.")
-    return prepare(problem, agents, episodes, seeds, seed0, certify).run(progress)
+    prepared = prepare(problem, agents, episodes, seeds, seed0, certify)
+    if progress is not None:
+        return prepared.run(progress)
+    from everystep.experiments.progress import counting
+
+    total = len(prepared.agents) * len(prepared.spec["seeds"]) * prepared.spec["episodes"]
+    with counting(total, "episodes") as progress:
+        return prepared.run(progress)
 
 
 def prepare(

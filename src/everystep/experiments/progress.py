@@ -149,6 +149,55 @@ def ticking(*bars: Any) -> Iterator[None]:
 
 
 @contextmanager
+def counting(total: int, unit: str, words: Callable[[], str] = str) -> Iterator[Callable[[int], None]]:
+    """Yield a function to call with how many more of `total` are done: a bar on a terminal, occasional lines in a log.
+
+    `words` tells what else is known by then.
+    """
+    from tqdm import tqdm
+
+    stream = sys.stderr
+    seen = stream is not None and stream.isatty()
+    options: dict[str, Any] = {"leave": False, "file": stream, **size(stream)} if seen else {"disable": True}
+    done = 0
+    with tqdm(total=total, unit=f" {unit}", **options) as bar:
+
+        def line() -> str:
+            return "; ".join(filter(None, (f"everystep: {done / total:.0%} of {total:,} {unit}", words())))
+
+        def advance(more: int) -> None:
+            nonlocal done
+            done = min(done + more, total)
+            bar.set_postfix_str(words(), refresh=False)
+            bar.update(done - bar.n)
+
+        bar.set_postfix_str(words())
+        with ticking(bar) if seen else _announced(line):
+            yield advance
+
+
+@contextmanager
+def _announced(line: Callable[[], str]) -> Iterator[None]:
+    """Print a line after `SOON` seconds and then every `EVERY`, whatever the process is doing."""
+    ended = threading.Event()
+
+    def announce() -> None:
+        pause = SOON
+        while not ended.wait(pause):
+            pause = EVERY
+            with suppress(OSError, ValueError, AttributeError):  # standard error was closed, or there is none
+                print(line(), file=sys.stderr, flush=True)
+
+    thread = threading.Thread(target=announce, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+@contextmanager
 def _lines(spec: Mapping[str, Any], stream: TextIO, now: Callable[[], float] = time.monotonic) -> Iterator[OnChunk]:
     counter, lock = Counter(spec, now), threading.Lock()
     due = now() + SOON

@@ -49,9 +49,9 @@ class FinishedRun(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
-    """A finished run in memory: everything a run folder holds, as Python objects."""
+    """A finished run in memory: everything a run folder holds, as Python objects. `print` shows its table."""
 
     problem: FiniteCMDP
     spec: dict[str, Any]
@@ -86,6 +86,15 @@ class Result:
     def summary(self) -> dict[str, Any]:
         """Means over seeds with 95 % bootstrap intervals."""
         return summarize(self)
+
+    def __str__(self) -> str:
+        from everystep.experiments import tables
+
+        return tables.summary(self.summary)
+
+    def __repr__(self) -> str:
+        problem, K = self.spec["problem"]["name"], self.spec["episodes"]
+        return f"<Result of {problem}: {', '.join(self.curves)}; {len(self.seeds)} seeds, {K:,} episodes>"
 
     @property
     def certified(self) -> dict[str, dict[str, Any]]:
