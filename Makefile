@@ -9,6 +9,9 @@
 # make figures the pictures of the README and docs, from a fresh run of the paper's experiment
 # make docs    the documentation site, docs/_build/html, in an environment of its own; every warning is an error
 # make blocks  the commands and the Python of the README and of "Start", run as printed (minutes)
+# make blocks-all  those of all pages
+# make check-site  the site, a report and the playground in a browser: accessibility, and no page scrolls sideways
+# make dist    the sdist and the wheel in dist/, checked, installed and used as a stranger would (minutes)
 # Everything runs in .venv, made on first use from nothing but Python (3.11 or newer) and pip.
 
 PYTHON ?= python3
@@ -31,7 +34,7 @@ endif
 # Processes of `make fuzz` and `make soak`.
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: paper docs blocks examples studies figures browser test quick lint types fuzz soak bench clean
+.PHONY: paper docs blocks blocks-all check-site dist examples studies figures browser test quick lint types fuzz soak bench clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("everystep needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
@@ -55,6 +58,24 @@ docs: .venv-docs/installed
 
 blocks: .venv/installed
 	$(BIN)/python docs/run_blocks.py
+
+blocks-all: .venv/installed
+	$(BIN)/python docs/run_blocks.py --all
+
+AXE := 4.14.0
+check-site: .venv/installed browser docs
+	test -e .venv/node/node_modules/axe-core/axe.min.js || \
+	    npm install --silent --no-fund --no-audit --cache .venv/node/cache --prefix .venv/node axe-core@$(AXE)
+	$(BIN)/python docs/check_site.py
+
+.venv-dist/installed: constraints.txt
+	test -x .venv-dist/bin/python || $(PYTHON) -m venv .venv-dist
+	.venv-dist/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt build hatchling twine
+	touch $@
+
+# TAG=v0.2.0 also checks that this is the tag of the version.
+dist: .venv-dist/installed
+	.venv-dist/bin/python release/check.py $(if $(TAG),--tag $(TAG))
 
 # Pages are tested in a real browser: Debian's Chromium, installed if it can be. Without it these tests say that they did not run.
 browser:
@@ -158,4 +179,4 @@ examples: .venv/installed .venv/with-rivals
 	cp out/examples/terrain/terrain.png out/examples/dial/dial.png out/examples/racetrack/racetrack.png docs/figures/
 
 clean:
-	rm -rf .venv .venv-peers .venv-docs docs/_build out .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-peers .venv-docs .venv-dist dist docs/_build out .pytest_cache .mypy_cache .ruff_cache

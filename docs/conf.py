@@ -5,14 +5,14 @@ at build time (extensions/generated.py), and so do the docstrings (extensions/do
 """
 
 import sys
-import tomllib
 from pathlib import Path
+
+import everystep
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "extensions"))
 
-package = tomllib.loads((HERE.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-project, version = package["name"], package["version"]
+project, version = "everystep", everystep.__version__
 author, copyright = "the authors of everystep", "the authors of everystep, MIT licence"
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "docstrings", "generated", "links"]

@@ -1,28 +1,34 @@
-"""Run the commands and the Python of pages as they are printed, in a temporary folder: `make blocks`.
+"""Run the commands and the Python of pages as they are printed, in a temporary folder: `make blocks`, `make blocks-all`.
 
     python docs/run_blocks.py                     README.md and the pages of "Start"
-    python docs/run_blocks.py docs/runs.md ...    others
-    python docs/run_blocks.py --list              what would run, what would not, and why
+    python docs/run_blocks.py --all               README.md and all pages below docs/
+    python docs/run_blocks.py docs/runs.md ...    these
+    python docs/run_blocks.py --list [...]        what would run, what would not, and why
 
 Commands are the lines of indented and of fenced blocks that begin with a program of `PROGRAMS`; Python is what is
-fenced as python. Everything of a page runs in one folder, in its order, with a copy of examples/. What takes long,
-installs something or serves a browser is in `LEFT_OUT` with its reason, and listed at the end. The status is 1 if
-anything fails.
+fenced as python. Everything of a page runs in its order, in one folder with copies of examples/, benchmarks/ and
+studies/, and its Python in one interpreter, as in a notebook. docs/blocks.toml lists what is left out or shortened, with
+the reason (it takes an hour, needs a GPU, a cluster or a package that is not there), and what a page takes as given.
+The status is 1 if anything fails.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import json
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -30,47 +36,29 @@ sys.path.insert(0, str(HERE / "extensions"))
 
 from generated import expanded  # noqa: E402
 
-PAGES = ("README.md", "docs/start.md", "docs/reproduce.md", "docs/environments.md")
-PROGRAMS = ("everystep", "python", "pip", "make", "git")
+START = ("README.md", "docs/start.md", "docs/reproduce.md", "docs/environments.md")
+NEVER_RUN = {"pip": "installs packages", "make": "installs packages, and takes minutes", "ray": "needs a cluster"}
+PROGRAMS = ("everystep", "python", "pytest", "tensorboard", *NEVER_RUN)
+COPIED = ("examples", "benchmarks", "studies")
 LIMIT = 300  # seconds for one block
+LISTS: dict[str, list[dict[str, Any]]] = tomllib.loads((HERE / "blocks.toml").read_text(encoding="utf-8"))
 
-LEFT_OUT = {  # by how it begins
-    "pip ": "installs packages",
-    "make ": "installs packages, and takes minutes",
-    "everystep compare": "takes about an hour",
-    "everystep play": "serves the browser until it is stopped",
-    "everystep run examples/experiment.toml": "takes minutes; run with --dry-run instead",
-    "everystep run --problem terrain": "takes minutes; run with --dry-run instead",
-    "everystep train --env CartPole-v1 ...": "is abbreviated",
-    "everystep resume": "needs a run that was interrupted",
-}
-
-# What a fragment of Python takes as given: by how it begins.
-GIVEN = {
-    "problem = es.FiniteCMDP(P, r, g": """
-import numpy as np
-import scipy.sparse
-import everystep as es
-
-rng = np.random.default_rng(0)
-S, A, d = 6, 2, 3
-P = rng.dirichlet(np.ones(S), (S, A))
-r, g = rng.random((S, A)), np.where(rng.random((S, A)) < 0.3, 0.5, -0.5)
-g[:, 0] = -0.5
-states, probabilities = rng.integers(0, S, (S, A, 2)), np.full((S, A, 2), 0.5)
-stay, go = scipy.sparse.eye(S).tocsr(), scipy.sparse.csr_matrix(P[:, 1])
-phi, mu = rng.dirichlet(np.ones(d), (S, A)), rng.dirichlet(np.ones(S), d)
-rows = ["SFFF", "FHFF", "F.#G"]
-np.savetxt("alps.csv", rng.random((5, 5)), delimiter=",")
-""",
-    'env = gymnasium.make("everystep/FrozenLake-v0")': """
-import gymnasium
-import everystep as es
-
-problem = es.problems.frozen_lake()
-es.logged.write(es.logged.from_env(es.gym.make_env(problem), None, episodes=3), "log.parquet")
-""",
-}
+# The interpreter of a page: a program in each line of its input, what went wrong (or null) in each line of its output.
+SESSION = """
+import contextlib, io, json, os, sys, traceback
+answers = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)
+sys.path.insert(0, "")
+names = {"__name__": "__main__"}
+for line in sys.stdin:
+    printed, error = io.StringIO(), None
+    try:
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            exec(compile(json.loads(line), "<page>", "exec"), names)
+    except BaseException:
+        error = printed.getvalue() + traceback.format_exc()
+    print(json.dumps(error), file=answers, flush=True)
+"""
 
 
 class Block(NamedTuple):
@@ -82,20 +70,42 @@ class Block(NamedTuple):
     @property
     def title(self) -> str:
         """Its command, or its first line that is not an import."""
-        lines = [line for line in self.text.splitlines() if line.strip() and not line.startswith("import ")]
+        lines = [line for line in self.text.splitlines() if line.strip() and not line.startswith(("import ", "from "))]
         return lines[0].strip() if lines else self.text.strip()
 
     @property
-    def reason_to_leave_out(self) -> str | None:
-        """Why it does not run, if it does not."""
-        found = [why for start, why in LEFT_OUT.items() if self.kind == "command" and self.text.startswith(start)]
-        return found[0] if found else None
+    def change(self) -> dict[str, Any] | None:
+        """Its entry among those that do not run as printed, if it has one: the one that says most about it."""
+        found = [each for each in LISTS["changed"] if each["has"] in self.text]
+        return max(found, key=lambda each: len(each["has"]), default=None)
 
     @property
-    def shortened(self) -> Block | None:
-        """What runs in place of a run that is left out: its estimate."""
-        long_run = self.reason_to_leave_out and self.text.startswith("everystep run ")
-        return Block(self.kind, f"{self.text} --dry-run") if long_run else None
+    def reason(self) -> str | None:
+        """Why it does not run as printed, if it does not."""
+        if self.kind == "command" and self.text.split(" ")[0] in NEVER_RUN:
+            return NEVER_RUN[self.text.split(" ")[0]]
+        if self.change is None or installed(self.change.get("missing")):
+            return None
+        reason: str | None = self.change.get("why")
+        return reason
+
+    @property
+    def to_run(self) -> Block | None:
+        """What runs: the block, a shorter one, or nothing."""
+        if self.reason is None:
+            return self
+        if self.change is None or "instead" not in self.change:
+            return None
+        old, new = self.change["instead"]
+        text = self.text.replace(old, new) if old else f"{self.text} {new}"
+        if text == self.text:
+            raise ValueError(f"docs/blocks.toml: '{self.title}' has no '{old}' to replace")
+        return Block(self.kind, text)
+
+
+def installed(module: str | None) -> bool:
+    """Whether a module is there that a block needs; False without a name."""
+    return module is not None and importlib.util.find_spec(module) is not None
 
 
 def blocks(text: str) -> list[Block]:
@@ -125,74 +135,157 @@ def files(text: str) -> dict[str, str]:
     return {name: re.sub(r"^    ", "", lines, flags=re.MULTILINE) for name, lines in shown}
 
 
-def run(block: Block, folder: Path) -> str | None:
-    """Run a block in a folder; what it printed if it failed, else None."""
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    if block.kind == "python":
-        given = [source for start, source in GIVEN.items() if start in block.text]
-        command: str | list[str] = [sys.executable, "-c", "\n".join([*given, block.text])]
-    else:
-        command = block.text
-    program = subprocess.Popen(
-        command,
-        shell=isinstance(command, str),
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,  # so that what a shell started can be ended with it
-    )
-    with program:
+class Page:
+    """A folder in which the blocks of a page run, and the interpreter of its Python."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.session: subprocess.Popen[str] | None = None
+        self.environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+
+    def run(self, block: Block) -> str | None:
+        """Run a block; what it printed if it failed, else None."""
+        error = self._python(block.text) if block.kind == "python" else self._command(block.text)
+        return error[-2000:] if error else None
+
+    def close(self) -> None:
+        """End the interpreter, and what it started."""
+        if self.session is not None:
+            _end(self.session)
+            self.session = None
+
+    def _start(self, command: str | list[str], **streams: Any) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            command,
+            shell=isinstance(command, str),
+            cwd=self.folder,
+            env=self.environment,
+            text=True,
+            start_new_session=True,  # so that what a shell started can be ended with it
+            **streams,
+        )
+
+    def _command(self, text: str) -> str | None:
+        pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+        program = self._start(text, stdin=nothing, stdout=pipe, stderr=subprocess.STDOUT)
         try:
             printed, _ = program.communicate(timeout=LIMIT)
-        except BaseException as error:
-            os.killpg(program.pid, signal.SIGKILL)
-            if isinstance(error, subprocess.TimeoutExpired):
-                return f"did not end in {LIMIT} s"
-            raise
-    return None if program.returncode == 0 else printed[-2000:]
+        except subprocess.TimeoutExpired:
+            return f"did not end in {LIMIT} s"
+        finally:
+            _end(program)
+        return None if program.returncode == 0 else printed or f"status {program.returncode}"
+
+    def _python(self, source: str) -> str | None:
+        if self.session is None:
+            program = [sys.executable, "-c", SESSION]
+            pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+            self.session = self._start(program, stdin=pipe, stdout=pipe, stderr=nothing)
+        assert self.session.stdin is not None
+        assert self.session.stdout is not None
+        self.session.stdin.write(json.dumps(source) + "\n")
+        self.session.stdin.flush()
+        if not select.select([self.session.stdout], [], [], LIMIT)[0]:
+            self.close()
+            return f"did not end in {LIMIT} s"
+        answer = self.session.stdout.readline()
+        if not answer:
+            self.close()
+            return "the interpreter ended"
+        error: str | None = json.loads(answer)
+        return error
+
+
+def _end(program: subprocess.Popen[str]) -> None:
+    """End a program and all that it started."""
+    if program.poll() is None:
+        os.killpg(program.pid, signal.SIGKILL)
+    with program:
+        pass
+
+
+def prepare(name: str, text: str, page: Page) -> str | None:
+    """Put what a page takes as given into its folder; what went wrong, if anything did."""
+    for each in COPIED:
+        shutil.copytree(ROOT / each, page.folder / each, ignore=shutil.ignore_patterns("__pycache__"))
+    for file, lines in files(text).items():
+        (page.folder / file).write_text(lines, encoding="utf-8")
+    for given in given_before(name, None):
+        for file, content in given.get("files", {}).items():
+            (page.folder / file).write_text(content, encoding="utf-8")
+        ready = [Block("command", command) for command in given.get("commands", ())]
+        ready += [Block("python", given["python"])] if "python" in given else []
+        for block in ready:
+            if error := page.run(block):
+                return f"what is given failed, {block.title}: {error}"
+    return None
+
+
+def given_before(name: str, block: Block | None) -> list[dict[str, Any]]:
+    """What a page takes as given: before a block of its Python, or (None) at its start."""
+    of_page = [each for each in LISTS["given"] if each["page"] == name]
+    if block is None:
+        return [each for each in of_page if "before" not in each]
+    return [each for each in of_page if each.get("before", "\0") in block.text]
+
+
+def all_pages() -> list[str]:
+    """README.md and the pages of docs/, in which folders whose names begin with _ are output."""
+    pages = sorted(path.relative_to(ROOT) for path in HERE.rglob("*.md"))
+    return ["README.md", *(str(page) for page in pages if not any(part.startswith("_") for part in page.parts))]
+
+
+def run_page(name: str, new: list[Block], text: str) -> int:
+    """Run blocks of a page and print how each went; the number that failed."""
+    failed = 0
+    with tempfile.TemporaryDirectory() as place:
+        page = Page(Path(place))
+        try:
+            if error := prepare(name, text, page):
+                print(f"FAILED {name}: {error}")
+                return 1
+            for block in new:
+                began = time.monotonic()
+                error = None
+                for given in given_before(name, block):
+                    error = error or page.run(Block("python", given["python"]))
+                error = error or page.run(block)
+                seconds = time.monotonic() - began
+                print(f"{'FAILED' if error else 'ok':6} {seconds:5.1f} s  {name}: {block.title}", flush=True)
+                if error:
+                    failed += 1
+                    print("    " + error.strip().replace("\n", "\n    "), flush=True)
+        finally:
+            page.close()
+    return failed
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Run the commands and the Python of pages as they are printed.")
-    parser.add_argument("pages", nargs="*", metavar="PAGE", default=PAGES, help="Markdown pages (README.md and Start)")
+    parser.add_argument("pages", nargs="*", metavar="PAGE", help="Markdown pages (README.md and Start)")
+    parser.add_argument("--all", action="store_true", help="all pages")
     parser.add_argument("--list", action="store_true", help="run nothing: show what would run")
     options = parser.parse_args()
     seen: set[Block] = set()
-    left_out: list[tuple[str, Block]] = []
+    changed: list[tuple[str, Block]] = []
     failed = count = 0
-    for page in options.pages:
-        text = expanded((ROOT / page).read_text(encoding="utf-8"))
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            shutil.copytree(ROOT / "examples", folder / "examples")
-            for file, lines in files(text).items():
-                (folder / file).write_text(lines, encoding="utf-8")
-            new = [block for block in blocks(text) if block not in seen]
-            seen |= set(new)
-            for block in new:
-                if block.reason_to_leave_out:
-                    left_out.append((page, block))
-                program = block.shortened if block.reason_to_leave_out else block
-                if program is None:
-                    continue
-                count += 1
-                if options.list:
-                    print(f"{page}: {program.title}")
-                    continue
-                began = time.monotonic()
-                error = run(program, folder)
-                seconds = time.monotonic() - began
-                print(f"{'FAILED' if error else 'ok':6} {seconds:5.1f} s  {page}: {program.title}", flush=True)
-                if error:
-                    failed += 1
-                    print("    " + error.strip().replace("\n", "\n    "))
-    print(f"\nleft out: {len(left_out)}")
-    for page, block in left_out:
-        print(f"    {page}: {block.title}  ({block.reason_to_leave_out})")
-    print(f"{count} blocks{' to run' if options.list else f', {failed} failed'}")
+    for name in all_pages() if options.all else options.pages or START:
+        text = expanded((ROOT / name).read_text(encoding="utf-8"))
+        new = [block for block in dict.fromkeys(blocks(text)) if block not in seen]
+        seen |= set(new)
+        changed += [(name, block) for block in new if block.reason]
+        to_run = [shorter for block in new if (shorter := block.to_run)]
+        count += len(to_run)
+        if options.list:
+            print("".join(f"{name}: {block.title}\n" for block in to_run), end="")
+        elif to_run:
+            failed += run_page(name, to_run, text)
+    for heading, kept in (("shortened", True), ("left out", False)):
+        listed = [(name, block) for name, block in changed if (block.to_run is not None) == kept]
+        print(f"\n{heading}: {len(listed)}")
+        for name, block in listed:
+            print(f"    {name}: {block.title}  ({block.reason})")
+    print(f"\n{count} blocks{' to run' if options.list else f', {failed} failed'}")
     return 1 if failed else 0
 
 
