@@ -1,4 +1,4 @@
-"""Run the commands and the Python of pages as they are printed, in a temporary folder: `make blocks`, `make blocks-all`.
+"""Run the commands and the Python of pages as printed, in a temporary folder: `make blocks`, `make blocks-all`.
 
     python docs/run_blocks.py                     README.md and the pages of "Start"
     python docs/run_blocks.py --all               README.md and all pages below docs/
@@ -7,8 +7,8 @@
 
 Commands are the lines of indented and of fenced blocks that begin with a program of `PROGRAMS`; Python is what is
 fenced as python. Everything of a page runs in its order, in one folder with copies of examples/, benchmarks/ and
-studies/, and its Python in one interpreter, as in a notebook. docs/blocks.toml lists what is left out or shortened, with
-the reason (it takes an hour, needs a GPU, a cluster or a package that is not there), and what a page takes as given.
+studies/, and its Python in one interpreter, as in a notebook. docs/blocks.toml lists what is left out or shortened,
+with the reason (it takes an hour, needs a GPU, a cluster or a package that is not there), and what pages take as given.
 The status is 1 if anything fails.
 """
 

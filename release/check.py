@@ -3,9 +3,9 @@
     python release/check.py               all checks
     python release/check.py --tag v0.2.0  and that this tag is that of the version (as .github/workflows/release.yml)
 
-What is built is the last commit, in two copies of it at different places, under different umasks and time zones: both must
-have the same bytes. Then each is installed into an empty environment, with an empty home and outside of the checkout. A
-sentence is printed for each check; the status is 1 if any fails.
+What is built is the last commit, in two copies of it at different places, under different umasks and time zones: both
+must have the same bytes. Then each is installed into an empty environment, with an empty home and outside of the
+checkout. A sentence is printed for each check; the status is 1 if any fails.
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-VERSION = re.search(r'^__version__ = "(.+)"$', (ROOT / "src/everystep/__init__.py").read_text(encoding="utf-8"), re.M)[
-    1
-]  # type: ignore[index]
+VERSION = (ROOT / "src/everystep/__init__.py").read_text(encoding="utf-8").split('\n__version__ = "')[1].split('"')[0]
 WHEEL, SDIST = f"everystep-{VERSION}-py3-none-any.whl", f"everystep-{VERSION}.tar.gz"
 
 LIMITS = {WHEEL: 1_000_000, SDIST: 8_000_000}  # bytes
@@ -35,17 +33,17 @@ LIMITS = {WHEEL: 1_000_000, SDIST: 8_000_000}  # bytes
 # What may be inside. Folders mean what is committed in them.
 IN_WHEEL = ("everystep/",)
 INFO = ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")
-IN_SDIST = ("benchmarks/", "conda/", "docs/", "examples/", "release/", "src/", "studies/", "tests/")
+IN_SDIST = (".ci/", ".github/", "benchmarks/", "conda/", "docs/", "examples/", "release/", "src/", "studies/", "tests/")
 IN_SDIST += (".gitignore", "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md")
 IN_SDIST += ("constraints.txt", "pyproject.toml", "tsconfig.json")
 SUFFIXES = {".py", ".pyi", ".typed", ".css", ".js", ".ts", ".html"}  # of the package
 
 # Addresses that may be named: of the standards of the web, of this machine, of a page that is linked, of tests.
 HOSTS = {"www.w3.org", "127.0.0.1", "127", "localhost", "docs.ray.io", "x.org", "other.example"}
-PLACES = re.compile(rb"(?<![\w.-])/(?:root|home|work|opt|Users)/\w|/var/tmp/\w")
+PLACES = re.compile(rb"(?<![\w.-])/(?:root|home|work|opt|Users)/[\w.]|/var/tmp/\w")
 
 
-class Failed(Exception):
+class CheckError(Exception):
     """What a check found, in a sentence."""
 
 
@@ -76,7 +74,7 @@ def run(command: list[str | Path], cwd: Path, environment: dict[str, str] | None
     )
     if done.returncode:
         words = " ".join(str(part) for part in command)
-        raise Failed(f"{words[:200]} ended with status {done.returncode}:\n{done.stdout[-4000:]}")
+        raise CheckError(f"{words[:200]} ended with status {done.returncode}:\n{done.stdout[-4000:]}")
     return done.stdout
 
 
@@ -98,15 +96,16 @@ def build(place: Path) -> str:
     shutil.copytree(place / "dist1", ROOT / "dist")
     found = sorted(path.name for path in (ROOT / "dist").iterdir())
     if found != sorted([WHEEL, SDIST]):
-        raise Failed(f"dist/ holds {', '.join(found)} instead of {WHEEL} and {SDIST}.")
-    return f"The sdist and the wheel of {VERSION} are built from the commit of {time.strftime('%F', time.gmtime(int(epoch)))}."
+        raise CheckError(f"dist/ holds {', '.join(found)} instead of {WHEEL} and {SDIST}.")
+    day = time.strftime("%Y-%m-%d", time.gmtime(int(epoch)))
+    return f"The sdist and the wheel of {VERSION} are built from the commit of {day}."
 
 
 def reproducible(place: Path) -> str:
     """The same bytes from two copies."""
     for name in (WHEEL, SDIST):
         if (place / "dist1" / name).read_bytes() != (place / "dist2" / name).read_bytes():
-            raise Failed(f"{name} has other bytes when it is built in another folder, umask and time zone.")
+            raise CheckError(f"{name} has other bytes when it is built in another folder, umask and time zone.")
     return "Built twice, in two folders, under two umasks and time zones, both have the same bytes."
 
 
@@ -123,7 +122,7 @@ def contents(name: str) -> dict[str, bytes]:
     with tarfile.open(path) as archive:
         for member in archive.getmembers():
             if not (member.isfile() or member.isdir()):
-                raise Failed(f"{name} holds {member.name}, which is neither a file nor a folder.")
+                raise CheckError(f"{name} holds {member.name}, which is neither a file nor a folder.")
             if file := archive.extractfile(member):
                 inside[member.name.removeprefix(f"everystep-{VERSION}/")] = file.read()
     return inside
@@ -145,10 +144,12 @@ def only_what_belongs(place: Path) -> str:
         if found != expected:
             differ = sorted(f"{each} is stray" for each in found - expected)
             differ += sorted(f"{each} is missing" for each in expected - found)
-            raise Failed(f"{name}: {', '.join(differ[:20])}{' ...' if len(differ) > 20 else ''}.")
+            raise CheckError(f"{name}: {', '.join(differ[:20])}{' ...' if len(differ) > 20 else ''}.")
     odd = sorted(name for name in package if Path(name).suffix not in SUFFIXES)
     if odd:
-        raise Failed(f"The package holds files of another kind than {', '.join(sorted(SUFFIXES))}: {', '.join(odd)}.")
+        raise CheckError(
+            f"The package holds files of another kind than {', '.join(sorted(SUFFIXES))}: {', '.join(odd)}."
+        )
     return f"They hold what is committed and nothing else: {len(wheel)} files in the wheel, {len(sdist)} in the sdist."
 
 
@@ -156,7 +157,7 @@ def sizes(place: Path) -> str:
     found = {name: (ROOT / "dist" / name).stat().st_size for name in LIMITS}
     for name, size in found.items():
         if size > LIMITS[name]:
-            raise Failed(f"{name} has {size:,} bytes; at most {LIMITS[name]:,} are allowed.")
+            raise CheckError(f"{name} has {size:,} bytes; at most {LIMITS[name]:,} are allowed.")
     text = ", ".join(f"{name} {size / 1e6:.2f} MB (limit {LIMITS[name] / 1e6:.0f} MB)" for name, size in found.items())
     return f"They are small: {text}."
 
@@ -170,12 +171,14 @@ def no_places(place: Path) -> str:
             if file == "release/check.py":  # which names them
                 continue
             if found := places.search(content):
-                raise Failed(f"{name}: {file} names a place of a machine, {found[0].decode(errors='replace')}.")
+                raise CheckError(f"{name}: {file} names a place of a machine, {found[0].decode(errors='replace')}.")
             if b"\0" in content:
                 continue
             hosts = {host.decode().rstrip(".") for host in re.findall(rb"https?://([A-Za-z0-9.-]+)", content)}
             if hosts - HOSTS:
-                raise Failed(f"{name}: {file} names {', '.join(sorted(hosts - HOSTS))}, which is not a listed address.")
+                raise CheckError(
+                    f"{name}: {file} names {', '.join(sorted(hosts - HOSTS))}, which is not a listed address."
+                )
     return "They name no folder of a machine, and no address but the listed ones."
 
 
@@ -195,9 +198,8 @@ def stranger(place: Path, name: str) -> Iterator[tuple[Path, Path, dict[str, str
     if old.is_dir():
         shutil.copytree(old, home / ".config" / "pip")
     home.mkdir(exist_ok=True)
-    kept = {
-        key: value for key, value in os.environ.items() if not key.startswith(("XDG_", "PYTHON", "VIRTUAL_", "JAX_"))
-    }
+    others = ("XDG_", "PYTHON", "VIRTUAL_", "JAX_", "EVERYSTEP_")
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(others)}
     environment = {**kept, "HOME": str(home), "JAX_PLATFORMS": "cpu"}
     environment["PATH"] = f"{there / 'env' / 'bin'}{os.pathsep}{os.environ['PATH']}"
     run([Path(sys.executable).resolve(), "-m", "venv", there / "env"], work, environment)
@@ -222,17 +224,17 @@ def use(python: Path, work: Path, environment: dict[str, str]) -> None:
     """The version, the quick start of the README and the paper's experiment with four seeds."""
     where = run([python, "-c", "import everystep; print(everystep.__file__)"], work, environment).strip()
     if not Path(where).is_relative_to(python.parent.parent):
-        raise Failed(f"everystep was imported from {where}, not from the environment it was installed into.")
+        raise CheckError(f"everystep was imported from {where}, not from the environment it was installed into.")
     command = python.parent / "everystep"
     if (said := run([command, "--version"], work, environment).strip()) != f"everystep {VERSION}":
-        raise Failed(f"everystep --version prints '{said}'.")
+        raise CheckError(f"everystep --version prints '{said}'.")
     printed = run([python, "-c", quick_start()], work, environment)
     if not re.search(r"^lsvi-ae: final value .* \(safe optimum 5\.23\)", printed, re.MULTILINE):
-        raise Failed(f"the quick start printed:\n{printed}")
+        raise CheckError(f"the quick start printed:\n{printed}")
     run([command, "reproduce", "--seeds", "4", "--out", "reproduced"], work, environment)
     for file in ("out/lake/episodes.parquet", "reproduced/episodes.parquet", "reproduced/report.html"):
         if not (work / file).is_file():
-            raise Failed(f"{file} was not written.")
+            raise CheckError(f"{file} was not written.")
 
 
 def use_wheel(place: Path) -> str:
@@ -264,10 +266,10 @@ def docs_of_sdist(place: Path) -> str:
 def tag_of_version(tag: str) -> Callable[[Path], str]:
     def check(place: Path) -> str:
         if tag != f"v{VERSION}":
-            raise Failed(f"The tag is {tag}, and the version {VERSION}.")
+            raise CheckError(f"The tag is {tag}, and the version {VERSION}.")
         headings = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
         if not headings[0].startswith(f"{VERSION} ("):
-            raise Failed(f"The first section of CHANGELOG.md is '{headings[0]}', not {VERSION} with its date.")
+            raise CheckError(f"The first section of CHANGELOG.md is '{headings[0]}', not {VERSION} with its date.")
         return f"The tag {tag} is that of the version, and the changelog begins with it."
 
     return check
@@ -300,7 +302,7 @@ def main() -> int:
             began = time.monotonic()
             try:
                 said, result = check(Path(place)), "ok"
-            except Failed as error:
+            except CheckError as error:
                 said, result = str(error), "FAILED"
             print(f"{result:6} {time.monotonic() - began:5.1f} s  {said}", flush=True)
             failed += result != "ok"

@@ -22,10 +22,9 @@ ENTRY = re.compile(r"^\.\. auto(?:class|function|exception|data):: everystep\.([
 ENTRIES = [name for page in REFERENCE for name in ENTRY.findall(page.read_text(encoding="utf-8"))]
 MODULES = [name for name in [*es.__all__, "gym"] if inspect.ismodule(getattr(es, name))]
 
-sys.path[:0] = [str(DOCS), str(DOCS / "extensions")]
-docstrings, generated, symbols, run_blocks = map(import_module, ("docstrings", "generated", "symbols", "run_blocks"))
-for _ in ("docs", "extensions"):
-    sys.path.pop(0)
+sys.path.insert(0, str(DOCS / "extensions"))
+docstrings, generated, symbols = map(import_module, ("docstrings", "generated", "symbols"))
+sys.path.pop(0)
 
 
 def public(module):
@@ -161,61 +160,6 @@ def test_names_with_an_entry_are_links():
     assert docstrings.as_rst("See docs/look-ahead.md.", set())[0] == "See :doc:`/look-ahead`."
     assert docstrings.entry_of("es.train(env, ...)", {"train"}) == "train"
     assert docstrings.entry_of("es.train(env) + 1", {"train"}) is None
-
-
-PRINTED = """Text `everystep list`.
-
-    everystep run --set 'a=#1' --out out   # a comment
-    # pond.txt: a map
-    SF
-    FG
-
-    plain text
-
-```python
-import everystep as es
-es.run("frozen-lake")
-```
-
-```
-$ everystep summary out
-done
-```
-
-    make test
-"""
-
-
-def test_commands_and_python_of_a_page_are_found_in_their_order():
-    found = run_blocks.blocks(PRINTED)
-    assert [(block.kind, block.title) for block in found] == [
-        ("command", "everystep run --set 'a=#1' --out out"),
-        ("python", 'es.run("frozen-lake")'),
-        ("command", "everystep summary out"),
-        ("command", "make test"),
-    ]
-    assert [block.reason_to_leave_out is None for block in found] == [True, True, True, False]
-    assert run_blocks.files(PRINTED) == {"pond.txt": "SF\nFG\n"}
-
-
-def test_a_run_that_takes_minutes_is_estimated_instead():
-    terrain, compare = (
-        run_blocks.Block("command", text) for text in ("everystep run --problem terrain", "everystep compare")
-    )
-    assert terrain.shortened.text == "everystep run --problem terrain --dry-run"
-    assert compare.reason_to_leave_out
-    assert compare.shortened is None
-
-
-def test_a_block_that_fails_is_reported_with_what_it_printed(tmp_path):
-    assert run_blocks.run(run_blocks.Block("command", "python -c 'print(1)'"), tmp_path) is None
-    assert "no such thing" in run_blocks.run(run_blocks.Block("python", "raise SystemExit('no such thing')"), tmp_path)
-
-
-def test_a_block_that_does_not_end_is_ended_with_all_it_started(tmp_path, monkeypatch):
-    monkeypatch.setattr(run_blocks, "LIMIT", 0.5)
-    said = run_blocks.run(run_blocks.Block("command", "sleep 60 && true"), tmp_path)
-    assert said == "did not end in 0.5 s"
 
 
 def test_the_tools_of_the_site_are_pinned_and_not_needed_for_tests():
