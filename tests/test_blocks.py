@@ -1,5 +1,7 @@
 """docs/run_blocks.py: what it finds on a page, what it leaves out, and how it says that something failed."""
 
+import argparse
+import functools
 import re
 import sys
 import tomllib
@@ -7,6 +9,8 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+
+from everystep.cli.main import COMMANDS, parser
 
 pytestmark = pytest.mark.quick
 
@@ -102,6 +106,30 @@ def test_extras_and_targets_that_pages_name_exist():
             assert set(extras.split(",")) <= set(project["optional-dependencies"]), (name, block.text)
         if found := re.match(r"make ([\w-]+)", block.text):
             assert found[1] in targets, (name, block.text)
+
+
+@functools.cache
+def options_of(command):
+    """The options of a subcommand of everystep."""
+    subcommands = next(each for each in parser()._actions if isinstance(each, argparse._SubParsersAction))
+    return set(subcommands.choices[command]._option_string_actions)
+
+
+def test_commands_on_pages_have_names_and_options_that_exist():
+    """Also those inside sentences, which do not run."""
+    texts = {name: (ROOT / name).read_text(encoding="utf-8") for name in run_blocks.all_pages()}
+    inline = {(name, each) for name, text in texts.items() for each in re.findall(r"`(everystep [^`]+)`", text)}
+    printed = inline | {(name, block.text) for name, block in printed_blocks() if block.text.startswith("everystep ")}
+    assert len(printed) > 100
+    for name, command in printed:
+        words = command.split()
+        if words[1].startswith("-") or words[1].isupper():  # a placeholder
+            continue
+        if words[1] == "worst":  # which docs/extending.md shows how to add
+            continue
+        assert words[1] in COMMANDS, (name, command)
+        used = {word.split("=")[0] for word in words if word.startswith("--")}
+        assert used <= options_of(words[1]), (name, command)
 
 
 def test_the_python_of_a_page_is_one_session_and_a_failure_says_what_was_printed(page):

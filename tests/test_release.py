@@ -112,7 +112,7 @@ def test_a_missing_file_is_named(inside, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", ["in /home/" + "someone/x", "/ro" + "ot/.cache", str(ROOT), "https://packages." + "somewhere.net/simple"]
+    "content", ["in /home/" + "someone/x", "/ro" + "ot/.cache", str(ROOT), "https:/" + "/packages.somewhere.net/simple"]
 )
 def test_a_place_of_a_machine_and_an_address_are_found(inside, tmp_path, content):
     inside[check.SDIST]["README.md"] = content.encode()
