@@ -34,24 +34,26 @@ PAGES = ("index", "start", "environments", "gymnasium", "look-ahead", "compariso
 PAGES += ("reference/settings", "reference/command-line")
 SIZES = {"wide": (1280, 900), "narrow": (390, 844)}
 SCHEMES = ("light", "dark")
-GRAVE = ("serious", "critical")
+IMPACTS = ("minor", "moderate", "serious", "critical")  # of axe-core
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 WAIT = 120_000  # milliseconds: a busy machine takes long
 
-# The elements that are wider than the page, the innermost first, without those inside of what scrolls by itself.
+# What is wider than the page, or than the part of it that holds the text (which some themes let scroll): the widest
+# elements, without those inside of what scrolls by itself, as tables and code do.
 TOO_WIDE = """() => {
-  const page = document.documentElement;
-  if (page.scrollWidth <= page.clientWidth) return [];
-  const scrolls = (node) => node !== page && node !== document.body && node.scrollWidth > node.clientWidth &&
-    ["auto", "scroll", "hidden", "clip"].includes(getComputedStyle(node).overflowX);
-  const contained = (node) => node.parentElement && (scrolls(node.parentElement) || contained(node.parentElement));
+  const parts = [document.documentElement, ...document.querySelectorAll("body, main, article, .main, .content, .page")];
+  const scrolls = (node) => node === document.documentElement || getComputedStyle(node).overflowX !== "visible";
+  const over = parts.filter((node) => scrolls(node) && node.scrollWidth > node.clientWidth && node.clientWidth > 0);
+  if (over.length === 0) return [];
+  const inside = (node) => (scrolls(node) && !parts.includes(node)) || contained(node);
+  const contained = (node) => node.parentElement && inside(node.parentElement);
   const right = (node) => Math.round(node.getBoundingClientRect().right);
-  return [...document.querySelectorAll("body *")]
-    .filter((node) => right(node) > page.clientWidth && !contained(node))
-    .reverse().slice(0, 3)
-    .map((node) => `${node.tagName.toLowerCase()}.${node.className} to ${right(node)}`)
-    .concat(`${page.scrollWidth} of ${page.clientWidth} pixels`);
+  const name = (node) => node.tagName.toLowerCase() + [...node.classList].map((each) => "." + each).join("");
+  const wide = [...document.querySelectorAll("body *")].filter((node) => !contained(node));
+  wide.sort((one, other) => right(other) - right(one));
+  return over.map((node) => `${name(node)} is ${node.scrollWidth} pixels in ${node.clientWidth}`)
+    .concat(wide.slice(0, 3).map((node) => `${name(node)} reaches to ${right(node)}`));
 }"""
 LOOK = """() => axe.run(document, { resultTypes: ["violations"] }).then((found) => found.violations.map((each) => ({
   id: each.id, impact: each.impact, help: each.help, count: each.nodes.length,
@@ -60,7 +62,7 @@ LOOK = """() => axe.run(document, { resultTypes: ["violations"] }).then((found) 
 })))"""
 
 
-def look(page: Page, name: str, axe: str, out: Path) -> list[str]:
+def look(page: Page, name: str, axe: str, out: Path, impact: str) -> list[str]:
     """Take a screenshot; what is wrong with the page."""
     page.screenshot(path=out / f"{name}.png")
     page.screenshot(path=out / f"{name}-whole.png", full_page=True)
@@ -68,7 +70,7 @@ def look(page: Page, name: str, axe: str, out: Path) -> list[str]:
     wrong = [f"scrolls sideways: {', '.join(wide)}"] if wide else []
     page.evaluate(axe)
     for found in page.evaluate(LOOK):
-        if found["impact"] in GRAVE:
+        if IMPACTS.index(found["impact"]) >= IMPACTS.index(impact):
             where = "\n        ".join(found["nodes"])
             wrong.append(f"{found['impact']}: {found['help']} ({found['id']}), {found['count']} times\n        {where}")
     return wrong
@@ -137,8 +139,8 @@ def after_a_race(page: Page) -> None:
 class Report:
     """Counts and prints what is found."""
 
-    def __init__(self, browser: Browser, axe: str, out: Path) -> None:
-        self.browser, self.axe, self.out = browser, axe, out
+    def __init__(self, browser: Browser, axe: str, out: Path, impact: str) -> None:
+        self.browser, self.axe, self.out, self.impact = browser, axe, out, impact
         self.opened = self.failed = 0
 
     def check(self, name: str, address: str, ready: Callable[[Page], None] = settled) -> None:
@@ -153,7 +155,7 @@ class Report:
                     page.goto(address)
                     ready(page)
                     shot = f"{name.replace('/', '-')}-{size}-{scheme}"
-                    for each in look(page, shot, self.axe, self.out):
+                    for each in look(page, shot, self.axe, self.out, self.impact):
                         wrong.setdefault(each, []).append(f"{size} {scheme}")
                 self.opened += 1
         self.failed += bool(wrong)
@@ -166,6 +168,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Open the site, reports and the playground in a browser.")
     parser.add_argument("--only", choices=("site", "reports", "play"), help="one of them")
     parser.add_argument("--pages", nargs="+", default=PAGES, help="pages of the site")
+    parser.add_argument("--impact", choices=IMPACTS, default="serious", help="the least that counts (serious)")
     parser.add_argument("--out", type=Path, default=ROOT / "out" / "site", help="for screenshots (out/site)")
     parser.add_argument("--axe", type=Path, default=AXE, help="axe.min.js")
     parser.add_argument("--chromium", default=shutil.which(os.environ.get("EVERYSTEP_CHROMIUM", "chromium")))
@@ -178,7 +181,7 @@ def main() -> int:
     wanted = (options.only,) if options.only else ("site", "reports", "play")
     with sync_playwright() as driver, tempfile.TemporaryDirectory() as place:
         browser = driver.chromium.launch(executable_path=options.chromium, args=FLAGS)
-        report = Report(browser, options.axe.read_text(encoding="utf-8"), options.out)
+        report = Report(browser, options.axe.read_text(encoding="utf-8"), options.out, options.impact)
         if "site" in wanted:
             for name in options.pages:
                 report.check(name, (SITE / f"{name}.html").as_uri())
