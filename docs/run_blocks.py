@@ -84,9 +84,10 @@ class Block(NamedTuple):
         """Why it does not run as printed, if it does not."""
         if self.kind == "command" and self.text.split(" ")[0] in NEVER_RUN:
             return NEVER_RUN[self.text.split(" ")[0]]
-        if self.change is None or installed(self.change.get("missing")):
+        if self.change is None:
             return None
-        reason: str | None = self.change.get("why")
+        missing = [name for name in self.change.get("needs", ()) if not installed(name)]
+        reason: str | None = f"needs {', '.join(missing)}" if missing else self.change.get("why")
         return reason
 
     @property
@@ -94,7 +95,7 @@ class Block(NamedTuple):
         """What runs: the block, a shorter one, or nothing."""
         if self.reason is None:
             return self
-        if self.change is None or "instead" not in self.change:
+        if self.change is None or "instead" not in self.change or self.reason != self.change["why"]:
             return None
         old, new = self.change["instead"]
         text = self.text.replace(old, new) if old else f"{self.text} {new}"
@@ -103,9 +104,9 @@ class Block(NamedTuple):
         return Block(self.kind, text)
 
 
-def installed(module: str | None) -> bool:
-    """Whether a module is there that a block needs; False without a name."""
-    return module is not None and importlib.util.find_spec(module) is not None
+def installed(module: str) -> bool:
+    """Whether a module is there that a block needs."""
+    return importlib.util.find_spec(module) is not None
 
 
 def blocks(text: str) -> list[Block]:
@@ -266,6 +267,7 @@ def main() -> int:
     parser.add_argument("--all", action="store_true", help="all pages")
     parser.add_argument("--list", action="store_true", help="run nothing: show what would run")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what runs is ended, too
     seen: set[Block] = set()
     changed: list[tuple[str, Block]] = []
     failed = count = 0

@@ -79,11 +79,11 @@ def test_what_takes_minutes_is_shortened_and_what_installs_never_runs():
 
 
 def test_a_block_is_left_out_only_where_a_package_is_missing(monkeypatch):
-    block = Block("python", "from stable_baselines3 import DQN\n")
+    block = Block("python", "from stable_baselines3 import DQN\nmodel.learn(10_000)\n")
     monkeypatch.setattr(run_blocks, "installed", lambda module: False)
-    assert block.to_run is None
+    assert (block.reason, block.to_run) == ("needs stable_baselines3", None)
     monkeypatch.setattr(run_blocks, "installed", lambda module: module == "stable_baselines3")
-    assert block.to_run == block
+    assert block.to_run.text == "from stable_baselines3 import DQN\nmodel.learn(500)\n"
 
 
 def test_every_entry_of_the_lists_is_about_a_block_that_is_printed():
