@@ -15,7 +15,8 @@ sys.path.insert(0, str(HERE / "extensions"))
 project, version = "everystep", everystep.__version__
 author, copyright = "the authors of everystep", "the authors of everystep, MIT licence"
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "docstrings", "generated", "links"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "docstrings", "generated", "links"]
+extensions.append("tutorials")
 exclude_patterns = ["_build", "figures", "extensions"]
 root_doc = "index"
 
@@ -23,6 +24,13 @@ root_doc = "index"
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence", "deflist", "attrs_inline", "attrs_block"]
 highlight_language = "text"  # indented blocks hold commands, tables and formulas
+
+# Tutorials are executed at every build, and a cell that fails stops it: their numbers and pictures come from the cells.
+nb_execution_mode = "force"
+nb_kernel_rgx_aliases = {"python3": "everystep-docs"}  # extensions/tutorials.py
+nb_execution_timeout = 120  # seconds for one cell
+nb_execution_raise_on_error = True
+nb_execution_in_temp = True
 
 # Docstrings: what a module imports under another name, and what it inherits, is documented where it is defined.
 autodoc_default_options = {"members": True, "undoc-members": True, "special-members": "__call__"}
