@@ -20,6 +20,7 @@ import os
 import re
 import sys
 import tempfile
+from functools import partialmethod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -60,5 +61,5 @@ def setup(app: Any) -> dict[str, bool]:
     os.environ["JUPYTER_PATH"] = os.pathsep.join([folder.name, *filter(None, [os.environ.get("JUPYTER_PATH")])])
     logging.getLogger("traitlets").setLevel(logging.WARNING)
     # What a cell prints is one text, however many messages brought it: nb_merge_streams would break lines between them.
-    NotebookClient.coalesce_streams.default_value = True
+    NotebookClient.__init__ = partialmethod(NotebookClient.__init__, coalesce_streams=True)
     return {"parallel_read_safe": True}
