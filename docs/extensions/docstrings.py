@@ -1,5 +1,6 @@
 """Our docstrings as Sphinx reads them. They are plain text with a few habits, which become its markup:
 
+    a block that begins with >>>         an example, which the tests run
     a block that is indented by four     an example or a formula, as it stands
     lines of symbols with = or <=        a formula, as it stands
     name   what it is                    an aligned list: an entry for each name
@@ -36,7 +37,7 @@ def as_rst(doc: str, known: set[str]) -> list[str]:
         rows = block.splitlines()
         if not block.strip():
             continue
-        if all(row.startswith("    ") for row in rows) or _formula(rows):
+        if rows[0].startswith(">>> ") or all(row.startswith("    ") for row in rows) or _formula(rows):
             lines += _as_it_stands(rows)
         elif pairs := _aligned(rows) if lines else []:  # the first sentence is no list
             for name, text in pairs:
@@ -53,7 +54,7 @@ def _as_it_stands(rows: list[str]) -> list[str]:
         ast.parse(code)
         language = "python"
     except SyntaxError:
-        language = "text"
+        language = "pycon" if code.startswith(">>> ") else "text"
     return [f".. code-block:: {language}", "", *(f"    {row}" for row in code.splitlines()), ""]
 
 

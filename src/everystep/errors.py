@@ -35,6 +35,12 @@ class EverystepError(ValueError):
     """A wrong input. Its text is one printable line for the user; the command exits with status 2.
 
     kept: the result gathered before the error, where the sentence says that it can still be used.
+
+    >>> try:
+    ...     es.agents.recipe("lsvi-a")
+    ... except es.EverystepError as error:
+    ...     print(error)
+    no agent 'lsvi-a'. Did you mean lsvi-ae, lsvi, lsvi-ahead? `everystep list` shows all.
     """
 
     kept: Any = None

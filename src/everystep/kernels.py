@@ -62,7 +62,15 @@ def _check_argument(kernel: Kernel, name: str, value: Any) -> None:
 
 
 class Kernel:
-    """k(y, z) for one pair of points."""
+    """k(y, z) for one pair of points.
+
+    >>> k = 0.5 * es.kernels.RBF(2.0, on="position") + 0.5 * es.kernels.Categorical(on="action")
+    >>> here, there = {"position": [0.0], "action": [1.0]}, {"position": [2.0], "action": [1.0]}
+    >>> round(float(k(here, there)), 3)
+    0.803
+    >>> str(k)
+    '0.5*rbf(2, on=position) + 0.5*categorical(on=action)'
+    """
 
     def __post_init__(self) -> None:
         """Refuse arguments of the wrong kind. Arrays and JAX's own objects pass, and numbers that a fit derives."""
@@ -153,7 +161,11 @@ def distance(y: Point, z: Point, on: str | None) -> Any:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class RBF(Kernel):
-    """exp(-||y - z||^2 / (2 length^2)): very smooth."""
+    """exp(-||y - z||^2 / (2 length^2)): very smooth.
+
+    >>> round(float(es.kernels.RBF(2.0)([0.0], [2.0])), 3)
+    0.607
+    """
 
     length: Number = 1.0
     on: str | None = static(None)
@@ -165,7 +177,11 @@ class RBF(Kernel):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Matern32(Kernel):
-    """(1 + s) exp(-s), s = sqrt(3) ||y - z|| / length: one derivative."""
+    """(1 + s) exp(-s), s = sqrt(3) ||y - z|| / length: one derivative.
+
+    >>> round(float(es.kernels.Matern32(2.0)([0.0], [2.0])), 3)
+    0.483
+    """
 
     length: Number = 1.0
     on: str | None = static(None)
@@ -178,7 +194,11 @@ class Matern32(Kernel):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Matern52(Kernel):
-    """(1 + s + s^2 / 3) exp(-s), s = sqrt(5) ||y - z|| / length: two derivatives."""
+    """(1 + s + s^2 / 3) exp(-s), s = sqrt(5) ||y - z|| / length: two derivatives.
+
+    >>> round(float(es.kernels.Matern52(2.0)([0.0], [2.0])), 3)
+    0.524
+    """
 
     length: Number = 1.0
     on: str | None = static(None)
@@ -191,7 +211,11 @@ class Matern52(Kernel):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Linear(Kernel):
-    """weight <y, z>: with features of norm at most 1 this is ridge regression."""
+    """weight <y, z>: with features of norm at most 1 this is ridge regression.
+
+    >>> float(es.kernels.Linear()([0.6, 0.8], [1.0, 0.0]))
+    0.6
+    """
 
     weight: Number = 1.0
     on: str | None = static(None)
@@ -204,7 +228,12 @@ class Linear(Kernel):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Categorical(Kernel):
-    """1 where y and z are equal, `alike` (0 to 1) where they differ: actions, cells, names."""
+    """1 where y and z are equal, `alike` (0 to 1) where they differ: actions, cells, names.
+
+    >>> k = es.kernels.Categorical(alike=0.25, on="cell")
+    >>> float(k({"cell": [1.0]}, {"cell": [1.0]})), float(k({"cell": [1.0]}, {"cell": [2.0]}))
+    (1.0, 0.25)
+    """
 
     alike: Number = 0.0
     on: str | None = static("action")
@@ -217,7 +246,11 @@ class Categorical(Kernel):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Constant(Kernel):
-    """The same number for every pair: an unknown constant common to all points."""
+    """The same number for every pair: an unknown constant common to all points.
+
+    >>> float(es.kernels.Constant(0.5)([0.0], [3.0]))
+    0.5
+    """
 
     value: Number = 1.0
 
@@ -233,6 +266,11 @@ class Difference(Kernel):
     k((p, q), (p', q')) = field(q, q') - field(q, p') - field(p, q') + field(p, p')
 
     The first half of the coordinate is p, the second half q.
+
+    >>> slope = es.kernels.Difference(es.kernels.RBF(1.0))
+    >>> up, down = [0.0, 1.0], [1.0, 0.0]  # from 0 to 1, and back
+    >>> round(float(slope(up, up)), 3), round(float(slope(up, down)), 3)
+    (0.787, -0.787)
     """
 
     field: Kernel
@@ -293,7 +331,13 @@ class Product(Kernel):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Custom(Kernel):
-    """A custom function k(y, z) of one pair, written with jax.numpy."""
+    """A custom function k(y, z) of one pair, written with jax.numpy.
+
+    >>> import jax.numpy as jnp
+    >>> periodic = es.kernels.Custom(lambda y, z: jnp.cos(y - z).sum())
+    >>> float(periodic(np.array([0.0]), np.array([2 * np.pi])))
+    1.0
+    """
 
     function: Callable[[Point, Point], Any] = field(metadata={"static": True})
     on: str | None = static(None)
@@ -388,7 +432,12 @@ NAMES: dict[str, type[Kernel]] = {
 
 
 def read(text: str) -> Kernel:
-    """A kernel from its text."""
+    """A kernel from its text.
+
+    >>> kernel = es.kernels.read("0.5*rbf(2, on=position)")
+    >>> str(kernel), float(kernel([0.0], [0.0]))
+    ('0.5*rbf(2, on=position)', 0.5)
+    """
     check_type("kernel", text, str, "a text such as rbf(2, on=position)*categorical(on=action)")
     try:
         return parse(text)

@@ -64,7 +64,13 @@ Cost = str | CostSpec | tuple[str | CostSpec, ...]  # the string is auto
 
 
 def gp(kernel: Kernel | str | None = None, fit: int = 0, points: str = "grid") -> GP:
-    """A Gaussian-process cost model for `cost=`: see `lsvi.costs.gp.GP`. The kernel may be given as text."""
+    """A Gaussian-process cost model for `cost=`: see `lsvi.costs.gp.GP`. The kernel may be given as text.
+
+    >>> str(es.gp("rbf(2, on=position)", fit=100).kernel)
+    'rbf(2, on=position)'
+    >>> es.agents.lsvi_ae(cost=es.gp()).label
+    'lsvi-ae(cost=gp)'
+    """
     try:
         return _gp(kernel, fit, points)
     except ValueError as error:
@@ -72,7 +78,11 @@ def gp(kernel: Kernel | str | None = None, fit: int = 0, points: str = "grid") -
 
 
 def kernel_values(kernel: Kernel | str | None = None) -> InKernel:
-    """A kernel value model for `value=`: see `InKernel`. A kernel may be given as text."""
+    """A kernel value model for `value=`: see `InKernel`. A kernel may be given as text.
+
+    >>> str(es.kernel_values("rbf(0.5, on=observation)*categorical(on=action)").kernel)
+    'rbf(0.5, on=observation)*categorical(on=action)'
+    """
     try:
         return InKernel(_kernel(kernel))
     except ValueError as error:
@@ -102,6 +112,12 @@ def regression(make: Make, members: int = 1, bonus: str | Bonus = WIDTH) -> Regr
 
     bonus    "features": beta ||phi|| in Lambda^-1;  "disagreement": beta times the standard deviation over `members`;
              or a function of inputs (n, o + A) to (n,), times beta
+
+    >>> from sklearn.linear_model import Ridge
+    >>> model = es.regression(Ridge, members=3, bonus="disagreement")
+    >>> agent = es.agents.lsvi_ae(value=model)
+    >>> model.members
+    3
     """
     members = whole_number("members of regression", members)
     if not callable(make) or not isinstance(_made_by(make), Regressor):
@@ -134,6 +150,10 @@ def register_cost_model(name: str, make: Callable[..., CostSpec]) -> None:
     """Make a cost model available as `cost=name` and `cost=name(...)`.
 
     `make` returns its specification; its arguments are those in the parentheses: an optional kernel, then keywords.
+
+    >>> es.agents.register_cost_model("process", lambda kernel=None: es.gp(kernel))
+    >>> es.agents.lsvi_ae(cost="process").label
+    'lsvi-ae(cost=gp)'
     """
     if not isinstance(name, str) or not name.isidentifier() or name == AUTO or name in COST_MODELS:
         raise EverystepError(f"cost model '{shown(name)}' cannot be registered: use a new identifier.")

@@ -51,6 +51,11 @@ def lsvi_ae(s: Parts) -> Agent:
     a_h = argmax_a {Q_h(x, a) - Z_h [ghat_h(x, a)]_+},   Z_h <- max{Z_h + [g_h]_+, eta_k}
 
     Rectified(floor) + Penalised(rectify) on the lower end of the cost interval. Settings: `everystep list`.
+
+    >>> es.agents.lsvi_ae(beta=0.05).label
+    'lsvi-ae(beta=0.05)'
+    >>> es.agents.lsvi_ae(cost=es.gp("categorical(on=landing)")).called("by cell").label
+    'by cell'
     """
     return Agent(s.value_model(), s.cost_model(), Rectified(s.floor()), s.penalised(s["rectify"]), **s.options)
 
@@ -71,6 +76,11 @@ def lsvi_ahead(s: Parts) -> Agent:
 
     Rectified(floor) + Penalised on the avoidable harm; C as `mode` says. Where every state has an action with an
     estimated cost of at most 0 it is LSVI-AE. docs/look-ahead.md. Our own extension, without a paper.
+
+    >>> es.agents.lsvi_ahead(tolerance=0.01).label
+    'lsvi-ahead(tolerance=0.01)'
+    >>> es.agents.lsvi_ahead().resolve(es.problems.racetrack_from(["S..G"]), episodes=10)["mode"]
+    'least'
     """
     penalty, choice = Rectified(s.floor()), s.penalised(rectify=True)
     return Agent(s.value_model(), s.cost_model(), penalty, choice, **s.options, ahead=s.harm_to_go())
@@ -88,7 +98,13 @@ def lsvi_ahead(s: Parts) -> Agent:
     playable=True,
 )
 def lsvi(s: Parts) -> Agent:
-    """LSVI(-UCB), Jin et al. 2020: the same value model with a greedy choice that ignores costs. LSVI-AE with Z = 0."""
+    """LSVI(-UCB), Jin et al. 2020: the same value model with a greedy choice that ignores costs. LSVI-AE with Z = 0.
+
+    >>> es.agents.lsvi(switch=2).label
+    'lsvi(switch=2.0)'
+    >>> es.agents.REGISTERED["lsvi"].uses_costs
+    False
+    """
     return Agent(s.value_model(), s.cost_model(), NoPenalty(), Greedy(), s["optimism"], switch=s.switch)
 
 
@@ -104,7 +120,11 @@ def lsvi(s: Parts) -> Agent:
     playable=True,
 )
 def lsvi_priced(s: Parts) -> Agent:
-    """The simple alternative: LSVI that learns from r - price sum_i [g_i]_+, with a price that the user must choose."""
+    """The simple alternative: LSVI that learns from r - price sum_i [g_i]_+, with a price that the user must choose.
+
+    >>> es.agents.lsvi_priced(harm_price=10).label
+    'lsvi-priced(harm_price=10.0)'
+    """
     parts = (s.value_model(), s.cost_model(), NoPenalty(), Greedy())
     return Agent(*parts, s["optimism"], switch=s.switch, harm_price=s["harm_price"])
 
@@ -125,6 +145,11 @@ def sucbvi(s: Parts) -> Agent:
 
     Reconstructed from descriptions, and adapted to costs of (x, a): values, bonuses and cost intervals are those of
     LSVI-AE instead of the printed ones. It is for one-hot features, where what was seen to follow (x, a) is a list.
+
+    >>> es.agents.sucbvi().label
+    'sucbvi'
+    >>> es.agents.REGISTERED["sucbvi"].needs
+    'nothing'
     """
     parts = (s.value_model(), s.cost_model(), Fixed(OVERRIDING), s.penalised(rectify=True))
     return Agent(*parts, **s.options, ahead=s.marked())
@@ -144,6 +169,9 @@ def lsvi_primal(s: Parts) -> Agent:
     """LSVI-Primal, the paper's baseline: a_h = argmax_a {Q_h - Z_h ghat_h},  Z_h <- max{Z_h + g_h, 0},  Z starts at 0.
 
     `rectify=True` prices [ghat]_+ instead. The paper only describes this agent, by its eqs. (12) and (14).
+
+    >>> es.agents.lsvi_primal(rectify=True).label
+    'lsvi-primal(rectify=True)'
     """
     return Agent(s.value_model(), s.cost_model(), VirtualQueue(), s.penalised(s["rectify"]), **s.options)
 
@@ -171,6 +199,11 @@ def slucb_qvi(s: Parts) -> Agent:
     for a small safe set and keeps Q at its cap for long; `kappa=1` omits it. With one-hot features the agent learns
     nothing about any action but a0 and always plays it: it needs features that actions share, and actions near a0 to
     start from.
+
+    >>> es.agents.slucb_qvi(kappa=1).label
+    'slucb-qvi(kappa=1.0)'
+    >>> es.agents.REGISTERED["slucb-qvi"].needs
+    'safe actions'
     """
     return Agent(s.value_model(), s.cost_model(), NoPenalty(), SafeSet(), UPPER_END, switch=s.switch)
 
@@ -195,6 +228,9 @@ def rslucb_qvi(s: Parts) -> Agent:
     A plan solves a cone program at every state and step, so plans are rare by default (`switch=none`: every episode).
     With the valid radius and one-hot features it leaves a0 but learns slowly: on the lake (d = 400) it does not find
     the goal in 1000 episodes; `radius_cost=tuned, kappa=1` does, and then promises nothing.
+
+    >>> es.agents.rslucb_qvi(radius_cost="tuned", kappa=1).label
+    'rslucb-qvi(radius_cost=tuned, kappa=1.0)'
     """
     return Agent(s.value_model(), s.cost_model(), NoPenalty(), s.safe_mixture(), UPPER_END, switch=s.switch)
 
@@ -223,6 +259,11 @@ def lsvi_new(s: Parts) -> Agent:
     The cost radius is the printed one, so the safety guarantee holds. The printed e1, bonuses and seed phase exceed
     every Q and every feasible K, and are settings. `resolve/mixture.py` has all formulas and the readings of the paper
     where it is ambiguous; no part was reconstructed without its text.
+
+    >>> es.agents.lsvi_new(seed_episodes=10).label
+    'lsvi-new(seed_episodes=10)'
+    >>> es.agents.REGISTERED["lsvi-new"].needs
+    'safe subgraph'
     """
     return Agent(s.value_model(), s.cost_model(), NoPenalty(), s.safe_graph(), UPPER_END, s.known_safe, s.switch)
 
@@ -263,6 +304,10 @@ def rpol(s: Parts) -> Agent:
     variance lam: beta_f = beta / sqrt(lam), 2 by default (0.2 and 0.01), like `beta_cost`, for rewards in [0, 1].
     RPOL does not clip, so `cap` never binds here. The kernels are those of the problem unless the user sets them.
     Reconstructed: the first price is 1, as in LSVI-AE, and widths are numbers.
+
+    >>> agent = es.agents.rpol(beta=0.3)
+    >>> agent.all_settings()["floor"]
+    'sqrt'
     """
     return Agent(s.value_model(), s.cost_model(), Rectified(s.floor()), s.penalised(rectify=True), **s.options)
 
@@ -276,5 +321,9 @@ def rpol(s: Parts) -> Agent:
     playable=True,
 )
 def uniform(s: Parts) -> Agent:
-    """Every action with the same probability at every step. Requires nothing, and learns nothing."""
+    """Every action with the same probability at every step. Requires nothing, and learns nothing.
+
+    >>> es.agents.uniform().label
+    'uniform'
+    """
     return Agent(s.value_model(), s.cost_model(), NoPenalty(), Uniform(), s["optimism"])

@@ -28,7 +28,24 @@ if TYPE_CHECKING:
 
 
 class Parts(Protocol):
-    """The settings of an agent, resolved on a problem or an environment, and the parts made from them."""
+    """The settings of an agent, resolved on a problem or an environment, and the parts made from them.
+
+    >>> stream = es.problems.streaming()
+    >>> parts = es.agents.lsvi_ae(optimism=0).resolve(stream, episodes=10)
+    >>> parts["optimism"], parts.switch, parts.known_safe, sorted(parts.options)
+    (0.0, None, None, ['known_safe', 'optimism', 'switch'])
+    >>> made = (parts.value_model(), parts.cost_model(), parts.penalised(rectify=True))
+    >>> [type(each).__name__ for each in made], type(parts.floor()).__name__
+    (['Counts', 'CountCosts', 'Penalised'], 'Floor')
+    >>> type(es.agents.lsvi_ahead().resolve(stream, episodes=10).harm_to_go()).__name__
+    'HarmToGo'
+    >>> type(es.agents.sucbvi().resolve(stream, episodes=10).marked()).__name__
+    'Marked'
+    >>> type(es.agents.rslucb_qvi().resolve(stream, episodes=10).safe_mixture()).__name__
+    'SafeMixture'
+    >>> type(es.agents.lsvi_new().resolve(es.problems.synthetic(), episodes=10).safe_graph()).__name__
+    'SafeGraph'
+    """
 
     def __getitem__(self, setting: str) -> Any:
         """The value of a setting, with `auto` decided."""
@@ -107,7 +124,14 @@ def register(
     title: str | None = None,
     **facts: Any,
 ) -> Callable[[Callable[[Parts], Agent]], Callable[..., Recipe]]:
-    """Register a composition of parts as the agent `name`; `facts` are further fields of `AgentDefinition`."""
+    """Register a composition of parts as the agent `name`; `facts` are further fields of `AgentDefinition`.
+
+    >>> @es.agents.register("indifferent", settings=("beta",), summary="plays as LSVI does")
+    ... def indifferent(parts):
+    ...     return es.agents.REGISTERED["lsvi"].compose(parts)
+    >>> indifferent(beta=0.3).label
+    'indifferent(beta=0.3)'
+    """
     check_type("name", name, str, "the name of the agent as a string")
     check_type("settings", settings, (tuple, list), "the names of its settings as a tuple")
     for argument, value in (("needs", needs), ("summary", summary), ("title", name if title is None else title)):
@@ -134,7 +158,17 @@ def register(
 
 @dataclass(frozen=True)
 class Recipe:
-    """The specification of an agent: name, settings, optional label. `resolve(problem, episodes).build()` makes it."""
+    """The specification of an agent: name, settings, optional label. `resolve(problem, episodes).build()` makes it.
+
+    >>> agent = es.agents.lsvi_ae(beta=0.3)
+    >>> agent.label, agent.called("mine").label
+    ('lsvi-ae(beta=0.3)', 'mine')
+    >>> agent.definition.title, agent.all_settings()["lam"]
+    ('LSVI-AE', 'auto')
+    >>> resolved = agent.resolve(es.problems.streaming(), episodes=10)
+    >>> resolved["lam"], resolved["share_costs"]
+    (0.003, True)
+    """
 
     name: str
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -192,5 +226,11 @@ class Recipe:
 
 
 def recipe(agent: str | Recipe) -> Recipe:
-    """An agent from its name; a recipe as it is."""
+    """An agent from its name; a recipe as it is.
+
+    >>> es.agents.recipe("lsvi-ae").label
+    'lsvi-ae'
+    >>> es.agents.recipe(es.agents.lsvi_ae(beta=0.3)).label
+    'lsvi-ae(beta=0.3)'
+    """
     return agent if isinstance(agent, Recipe) else Recipe(agent)

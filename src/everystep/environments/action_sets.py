@@ -50,7 +50,12 @@ class ActionSet:
 
 
 def grid(points: Any = POINTS) -> ActionSet:
-    """`points` along each coordinate of a Box (a number, or one for each), ends included; one point is the middle."""
+    """`points` along each coordinate of a Box (a number, or one for each), ends included; one point is the middle.
+
+    >>> learner = es.Learner("Pendulum-v1", actions=es.actions.grid(3))
+    >>> learner.actions.values.tolist()
+    [[-2.0], [0.0], [2.0]]
+    """
     given = spaces.as_floats(points)
     if given is None or given.ndim > 1 or not given.size:
         raise EverystepError(f"points of grid are {quoted(points)}; give a number, or one for each coordinate.")
@@ -59,7 +64,12 @@ def grid(points: Any = POINTS) -> ActionSet:
 
 
 def sobol(count: int = SPREAD, seed: int = 0) -> ActionSet:
-    """`count` points spread evenly over a Box, by a scrambled Sobol sequence; powers of two are the most even."""
+    """`count` points spread evenly over a Box, by a scrambled Sobol sequence; powers of two are the most even.
+
+    >>> learner = es.Learner("Pendulum-v1", actions=es.actions.sobol(16, seed=0))
+    >>> len(learner.actions)
+    16
+    """
     count = whole_number("count of sobol", count)
     if count > MOST_CANDIDATES:
         raise EverystepError(f"count of sobol is {count}; give at most {MOST_CANDIDATES}.")
@@ -67,7 +77,12 @@ def sobol(count: int = SPREAD, seed: int = 0) -> ActionSet:
 
 
 def listed(actions: Any) -> ActionSet:
-    """These actions: (A, k), or (A,) where an action is one number, or (A, ...) in the shape of the space."""
+    """These actions: (A, k), or (A,) where an action is one number, or (A, ...) in the shape of the space.
+
+    >>> learner = es.Learner("Pendulum-v1", actions=es.actions.listed([-2.0, 0.0, 0.5]))
+    >>> learner.actions.action(2).tolist()
+    [0.5]
+    """
     array = spaces.as_floats(actions)
     if array is None or array.ndim == 0:
         raise EverystepError(f"actions of listed are {quoted(actions)}; give an array of numbers, one action per row.")
@@ -96,6 +111,15 @@ class Candidates:
     values         the actions (A, ...) as the environment takes them; None for a Discrete space
     low, high (k,) the bounds of their coordinates
     about          how they were asked for, if it was not by the user
+
+    >>> candidates = es.Learner("Pendulum-v1", actions=es.actions.grid(5)).actions
+    >>> candidates.action(4).tolist(), candidates.several([0, 1]).tolist(), candidates.points[:, 0].tolist()
+    ([2.0], [[-2.0], [-1.0]], [-1.0, -0.5, 0.0, 0.5, 1.0])
+    >>> candidates.number_of([0.9]), candidates.nearest([[-2.0], [0.2]]).tolist()
+    (3, [0, 2])
+    >>> again = es.actions.Candidates.from_arrays(candidates.arrays())
+    >>> candidates.check_same(again, "the policy")
+    >>> candidates.remark
     """
 
     count: int

@@ -26,6 +26,17 @@ class Batch:
     episode            (n,)      int64, the number of the episode
 
     `Batch.of` makes one and checks the arrays.
+
+    >>> batch = es.logged.Batch.of(
+    ...     observations=[0, 1, 0], actions=[1, 0, 1], rewards=[0.0, 1.0, 0.0], costs=[[-1.0], [0.5], [0.25]],
+    ...     next_observations=[1, 2, 1], terminated=[False, True, False], episode=[1, 1, 2],
+    ... )
+    >>> len(batch), batch.constraints, batch.violation
+    (3, 1, 0.75)
+    >>> [batch.rewards[rows].sum().item() for rows in batch.episodes()]
+    [1.0, 0.0]
+    >>> batch.rows(slice(0, 2)).steps.tolist()
+    [0, 1]
     """
 
     observations: np.ndarray

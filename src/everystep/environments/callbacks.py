@@ -30,14 +30,22 @@ CURVES = ("return", "length", "violation", "unsafe_steps")  # of TensorBoard
 
 
 def checked(name: str, given: Callback | None) -> Callback | None:
-    """A function that was given for `name`, or None."""
+    """A function that was given for `name`, or None.
+
+    >>> es.callbacks.checked("on_episode", None) is None
+    True
+    """
     if given is not None:
         check_type(name, given, Callable, "a function of the learner")  # type: ignore[arg-type]
     return given
 
 
 def asks_to_stop(name: str, function: Callback | None, learner: Learner) -> bool:
-    """Call a function, if there is one; what it returns is checked, and what it raises becomes a sentence."""
+    """Call a function, if there is one; what it returns is checked, and what it raises becomes a sentence.
+
+    >>> es.callbacks.asks_to_stop("on_episode", lambda learner: learner is None, None)
+    True
+    """
     if function is None:
         return False
     try:
@@ -52,7 +60,13 @@ def asks_to_stop(name: str, function: Callback | None, learner: Learner) -> bool
 
 
 def all_of(*functions: Callback | None) -> Callback | None:
-    """Several functions as one, which ends training if one of them does."""
+    """Several functions as one, which ends training if one of them does.
+
+    >>> too_harmful = lambda learner: learner.so_far.violation > 10
+    >>> on_episode = es.callbacks.all_of(es.callbacks.stop_at_return(190), too_harmful)
+    >>> es.callbacks.all_of(None, None) is None
+    True
+    """
     given = [each for each in functions if each is not None]
     if len(given) < 2:
         return given[0] if given else None
@@ -60,7 +74,12 @@ def all_of(*functions: Callback | None) -> Callback | None:
 
 
 def stop_at_return(least: float, over: int = 20) -> Callback:
-    """For `on_episode`: end training once the mean return of the last `over` episodes is at least `least`."""
+    """For `on_episode`: end training once the mean return of the last `over` episodes is at least `least`.
+
+    >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
+    >>> es.train(env, episodes=50, on_episode=es.callbacks.stop_at_return(0.0, over=2)).episodes.num_rows
+    2
+    """
     least, over = real_number("least of stop_at_return", least, -np.inf), whole_number("over of stop_at_return", over)
 
     def reached(learner: Learner) -> bool:
@@ -73,6 +92,11 @@ class tensorboard:  # noqa: N801  used like a function
     """For `on_episode`: curves over steps for TensorBoard, in `folder`. Requires the extra `logs`.
 
     `close` writes what is left; the end of the program does so, too.
+
+    >>> curves = es.callbacks.tensorboard("logs/pond")
+    >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
+    >>> result = es.train(env, episodes=2, on_episode=curves)
+    >>> curves.close()
     """
 
     def __init__(self, folder: str | Path) -> None:

@@ -54,6 +54,11 @@ class ConstraintCheck:
     lowest, highest   of each constraint, over all steps and copies
     example     the observation of a trapped state
     horizon     a number of steps to look ahead, where that helps
+
+    >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
+    >>> found = es.check_constraint(env, episodes=2)
+    >>> found.verdict, found.steps, found.lowest, found.highest
+    ('one decision', 8, (-1.0,), (1.0,))
     """
 
     verdict: str
@@ -108,6 +113,10 @@ def check_constraint(
     env         a gymnasium environment, or the id of one; it is reset and stepped
     constraint  (obs, action, obs_next, info) -> one number or several, safe iff <= 0; None: from `info`
     actions     those that are tried where the action space is no list: es.actions.grid(5), ...
+
+    >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
+    >>> es.check_constraint(env, episodes=2).verdict
+    'one decision'
     """
     episodes, seed = whole_number("episodes", episodes), seed_number("seed", seed)
     stage = Stage(made(env, 1), constraint, seed, actions=actions)

@@ -26,7 +26,14 @@ FIRST_SEED = 1_000_000  # of the episodes of an evaluation by default: none that
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Episodes of a policy: return, length, violation (the sum of max(g, 0)) and unsafe_steps of each."""
+    """Episodes of a policy: return, length, violation (the sum of max(g, 0)) and unsafe_steps of each.
+
+    >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
+    >>> policy = es.train(env, episodes=2, seed=0).policy
+    >>> mean, low, high = es.evaluate(policy, env, episodes=3).interval("length")
+    >>> mean, low, high
+    (4.0, 4.0, 4.0)
+    """
 
     columns: dict[str, np.ndarray]
 
@@ -59,6 +66,11 @@ def evaluate(
     `env` and `constraint` are as in training, and so is the length of an episode. `progress(n)` is called whenever n
     more episodes are done; None: a bar on a terminal, lines in a log. Ctrl-C ends it with the episodes that were
     finished.
+
+    >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
+    >>> policy = es.train(env, episodes=2, seed=0).policy
+    >>> es.evaluate(policy, env, episodes=3).columns["violation"].shape
+    (3,)
     """
     from everystep.environments.learner import made
 

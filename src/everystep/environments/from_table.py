@@ -58,6 +58,11 @@ def from_toy_text(
                 scale = max(tolerance, 1 - tolerance): +1 and -1 for a tolerance of 0.5.
     start       as for FiniteCMDP; by default the environment's own (`initial_state_distrib`).
     scale       as for FiniteCMDP: True for a constraint in any other unit than [-1, 1].
+
+    >>> import gymnasium
+    >>> lake = es.gym.from_toy_text(gymnasium.make("FrozenLake-v1"), horizon=20)
+    >>> lake.states, lake.actions, round(es.planner.solve(lake).value, 3)
+    (16, 4, 0.199)
     """
     horizon = whole_number("horizon", horizon)
     table = _table(env)

@@ -39,7 +39,14 @@ HUMAN = ["human"] if importlib.util.find_spec("pygame") else []
 
 
 def make_env(problem: FiniteCMDP, render_mode: str | None = None) -> CMDPEnv:
-    """A FiniteCMDP as an environment."""
+    """A FiniteCMDP as an environment.
+
+    >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
+    >>> x, info = env.reset(seed=0)
+    >>> x, reward, terminated, truncated, info = env.step(2)
+    >>> float(info["constraint"][0]), info["cost"]
+    (-1.0, 0.0)
+    """
     return CMDPEnv(problem, render_mode=render_mode)
 
 
@@ -57,6 +64,20 @@ class CMDPEnv(gymnasium.Env[Any, Any]):
     `problem` is a FiniteCMDP, or the name of a registered problem with its settings: `CMDPEnv("terrain", seed=3)`.
     All randomness comes from `np_random`, so that `reset(seed=...)` repeats an episode: a uniform draw for the start
     and for each step, and normal draws if rewards or constraints are noisy.
+
+    >>> env = es.gym.CMDPEnv("streaming", horizon=3, render_mode="ansi")
+    >>> env.reset(seed=0, options={"start": 2})[0], env.horizon
+    (2, 3)
+    >>> env.step(1)[2:4], env.h
+    ((False, False), 1)
+    >>> kept = env.checkpoint_state()
+    >>> print(env.render())
+    after 1 of 3 steps: 2 packets
+    fast: reward 0.20, constraint -0.20
+      slow: mean constraint -0.20, safe
+      fast: mean constraint -0.20, safe
+    >>> env.restore_state(kept)
+    >>> env.close()
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array", *HUMAN], "render_fps": 4}  # noqa: RUF012
@@ -161,6 +182,12 @@ class SixValueStep(gymnasium.Wrapper[Any, Any, Any, Any]):
     """An environment in the style of Safety-Gymnasium: step returns obs, reward, cost, terminated, truncated, info.
 
     cost = sum_i max(constraint_i, 0), from `info`. Make it the outermost wrapper: others expect five values.
+
+    >>> env = es.gym.SixValueStep(es.gym.make_env(es.problems.from_map(["SFG", "HFF"], horizon=4)))
+    >>> x, info = env.reset(seed=0)
+    >>> x, reward, cost, terminated, truncated, info = env.step(1)
+    >>> cost
+    1.0
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
@@ -177,6 +204,12 @@ class FromSixValueStep(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     constraint = cost - limit where `info` has no constraint, so that costs up to `limit` are safe; "cost" is then the
     excess. Make it the innermost wrapper, around the six-value environment itself.
+
+    >>> theirs = es.gym.SixValueStep(es.gym.make_env(es.problems.from_map(["SFG", "HFF"], horizon=4)))
+    >>> env = es.gym.FromSixValueStep(theirs, limit=0.5)
+    >>> x, info = env.reset(seed=0)
+    >>> len(env.step(1))
+    5
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], limit: float = 0.0) -> None:

@@ -95,6 +95,15 @@ class Trained:
     policy     acts on observations, without exploration
     evaluation episodes that the policy played after training, if asked for
     plans      the number of plans; printed beside the number that theory gives for rare plans, up to a constant
+
+    >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
+    >>> result = es.train(env, episodes=3)
+    >>> result.episodes.num_rows, result.plans
+    (3, 3)
+    >>> result.save("out/pond").name
+    'pond'
+    >>> es.Policy.load("out/pond/policy")(0) == result.policy(0)
+    True
     """
 
     columns: dict[str, np.ndarray]
@@ -187,6 +196,11 @@ def train(
 
     With `out` the training lives in a run folder, with checkpoints: the same call goes on where a killed process,
     Ctrl-C or an error stopped, returns the result once it is finished, and trains on if `episodes` is larger.
+
+    >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
+    >>> result = es.train(env, "lsvi-ae", episodes=3, evaluate=2)
+    >>> result.columns["return"].shape, result.evaluation.columns["return"].shape
+    ((3,), (2,))
     """
     known = list(inspect.signature(Learner).parameters)
     for name in options:
@@ -236,6 +250,13 @@ class Learner:
     on_episode     called with the learner after every episode (see `callbacks.py`); it may return True: training then
                    ends, as if no more had been asked for
     on_plan        likewise after every new plan; training then ends after the episode
+
+    >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
+    >>> learner = es.Learner(env, "lsvi-ae", seed=0)
+    >>> learner.learn(es.logged.from_env(env, None, episodes=2))
+    >>> result = learner.train(2)
+    >>> result.columns["return"].shape, learner.number, learner.plans
+    ((2,), 3, 2)
     """
 
     def __init__(
@@ -355,6 +376,12 @@ class Learner:
 
         Without `explore` it acts as `policy()` would, and goes on learning. On Ctrl-C every step that was played is
         learnt, and KeyboardInterrupt is raised. `stopped` says whether `on_episode` or `on_plan` ended it early.
+
+        >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
+        >>> learner = es.Learner(env, "lsvi-ae", seed=0)
+        >>> learner.play(2)
+        >>> learner.so_far.steps, learner.last_episode["length"], len(learner.columns["violation"])
+        (8, 4, 2)
         """
         self.stopped = False
         total = None if steps is None else self.so_far.steps + whole_number("steps", steps)
@@ -440,7 +467,16 @@ class Learner:
 
     @one_blas_thread()
     def result(self) -> Trained:
-        """The result of training so far."""
+        """The result of training so far.
+
+        >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
+        >>> learner = es.Learner(env, "lsvi-ae", seed=0)
+        >>> learner.play(1)
+        >>> learner.result().plans, learner.spec["horizon"], len(learner.actions)
+        (1, 4, 4)
+        >>> learner.remarks[0]
+        'rewards were scaled to [0, 1] from 0 to 0.01, the range of observed rewards and 0'
+        """
         if self.agent is None:
             raise EverystepError("there is no data yet; train for an episode, or learn from logged data.")
         policy = self.policy()
@@ -453,7 +489,14 @@ class Learner:
 
     @one_blas_thread()
     def policy(self, optimism: float | None = None) -> Policy:
-        """What was learnt, as a policy without exploration; `optimism` as the agent's, or another (-1: cautious)."""
+        """What was learnt, as a policy without exploration; `optimism` as the agent's, or another (-1: cautious).
+
+        >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
+        >>> learner = es.Learner(env, "lsvi-ae", seed=0)
+        >>> learner.play(5)
+        >>> learner.policy(optimism=-1).certify(0).tolist()
+        [1, 1, 1, 1]
+        """
         if self.agent is None:
             raise EverystepError("there is no data yet; train for an episode, or learn from logged data.")
         optimism = None if optimism is None else real_number("optimism", optimism, -1, 1)
@@ -462,7 +505,14 @@ class Learner:
         return Policy(self.agent.plan_without_exploration(optimism), self.spec, chosen)
 
     def diagnose(self) -> Diagnosis:
-        """What stands in the way, each finding with the setting to change; print it."""
+        """What stands in the way, each finding with the setting to change; print it.
+
+        >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
+        >>> learner = es.Learner(env, "lsvi-ae", seed=0)
+        >>> learner.play(3)
+        >>> str(learner.diagnose()).split(":")[0]
+        'constraints'
+        """
         return diagnosis.diagnose(self)
 
     # --- folders -----------------------------------------------------------------------------------------------------
@@ -470,6 +520,13 @@ class Learner:
         """Write everything that decides how training goes on, whole or not at all; an existing learner is replaced.
 
         A file that another program wrote or changed is replaced only with `force`.
+
+        >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
+        >>> learner = es.Learner(env, "lsvi-ae", seed=0)
+        >>> learner.play(1)
+        >>> folder = learner.save("out/learner")
+        >>> es.Learner.load("out/learner", env).number
+        2
         """
         from everystep.environments import checkpoint
 

@@ -40,6 +40,17 @@ class Policy:
     plan    its last plan, without exploration
     spec    how it was made, ready for JSON: settings, environment, the guarantee of its certificates
     chosen  the actions that it chooses among, where the action space is no list of numbers
+
+    >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
+    >>> policy = es.train(env, episodes=5, seed=0).policy
+    >>> policy(0), policy.batch([0, 1]).shape
+    (2, (2,))
+    >>> policy.certify(0).shape, [end.shape for end in policy.bounds(0)]
+    ((4,), [(1, 4), (1, 4)])
+    >>> policy.confidence
+    'heuristic: widths are tuned, and carry no probability'
+    >>> policy.can_be_saved, len(policy.candidates), policy.numbers(np.array([0, 1])).shape
+    (True, 4, (2,))
     """
 
     plan: ActingPlan
@@ -115,6 +126,12 @@ class Policy:
         """Write policy.json and policy.npz into a folder, whole or not at all; an existing policy is replaced.
 
         A file that another program wrote or changed is replaced only with `force`.
+
+        >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
+        >>> policy = es.train(env, episodes=2, seed=0).policy
+        >>> folder = policy.save("out/policy")
+        >>> es.Policy.load("out/policy")(0) == policy(0)
+        True
         """
         target, plan = path_from("folder of a policy", folder), self.plan
         if not self.can_be_saved:

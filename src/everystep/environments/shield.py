@@ -75,7 +75,17 @@ def _least(numbers: np.ndarray) -> np.ndarray:
 
 
 class Shield:
-    """Which actions may be taken, by a policy or by a learner. `es.shield` makes it."""
+    """Which actions may be taken, by a policy or by a learner. `es.shield` makes it.
+
+    >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
+    >>> shield = es.shield(es.train(env, episodes=5, seed=0).policy)
+    >>> shield(0, 1) in np.flatnonzero(shield.admissible(0)), shield.number_of(1), shield.constraint
+    (True, 1, None)
+    >>> shielded = shield.wrap(env, price=1.0)
+    >>> x, info = shielded.reset(seed=0)
+    >>> shielded.action_masks().shape, shielded.step(2)[4]["played"] in range(4)
+    ((4,), True)
+    """
 
     def __init__(self, guide: Policy | Learner, tolerance: float | None = None, optimism: float | None = None) -> None:
         check_type("the guide of a shield", guide, (Policy, Learner), "a policy or an es.Learner")
@@ -204,5 +214,10 @@ def shield(guide: Policy | Learner, tolerance: float | None = None, optimism: fl
     optimism   which end of the estimates counts: -1 the upper, 0 the middle, 1 the lower; None: -1 of a policy, which
                learns nothing more, and 0 of a learner: by the upper end it would admit what it knows alone, and never
                see anything else
+
+    >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
+    >>> shield = es.shield(es.Learner(env, "lsvi-ae"), tolerance=0.1)
+    >>> shield.admissible(0).tolist()
+    [True, True, True, True]
     """
     return Shield(guide, tolerance, optimism)

@@ -105,6 +105,10 @@ def run(
     `progress(n)` is called as n more episodes (over all agents and seeds) are done; None: a bar on a terminal, lines in
     a log. `certify` also records, for every episode, how many actions the cost intervals call safe and unsafe and how
     many of these labels are false.
+
+    >>> result = es.run("streaming", ["lsvi-ae", "uniform"], episodes=5, seeds=2)
+    >>> result.curves["lsvi-ae"]["violation"].shape, sorted(result.summary["agents"])
+    ((2, 5), ['lsvi-ae', 'uniform'])
     """
     if progress is not None and not callable(progress):
         raise EverystepError(f"progress is {quoted(progress)}; give a function of the number of episodes.")

@@ -51,7 +51,16 @@ class FinishedRun(Protocol):
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """A finished run in memory: everything a run folder holds, as Python objects. `print` shows its table."""
+    """A finished run in memory: everything a run folder holds, as Python objects. `print` shows its table.
+
+    >>> result = es.run("streaming", "lsvi-ae", episodes=5, seeds=2)
+    >>> result.seeds, result.episodes.num_rows, sorted(result.curves), result.summary["episodes"]
+    ([0, 1], 10, ['lsvi-ae'], 5)
+    >>> result.certified["lsvi-ae"]["actions"], list(result.reduced), len(list(result.batches("lsvi-ae")))
+    (12, ['lsvi-ae'], 1)
+    >>> result.save("out/stream", figures=False).name
+    'stream'
+    """
 
     problem: FiniteCMDP
     spec: dict[str, Any]

@@ -221,7 +221,19 @@ class Joined(StateFeatures):
 
 # --- features of a state and an action -------------------------------------------------------------------------------
 class Features:
-    """phi(x, a), norm at most 1, for all actions at once."""
+    """phi(x, a), norm at most 1, for all actions at once.
+
+    >>> import gymnasium
+    >>> phi = es.features.bind(es.features.polynomial(1), gymnasium.spaces.Box(0.0, 2.0, (1,)), 3)
+    >>> phi.d, phi(np.array([[1.0]])).shape, phi.state(np.array([[1.0]])).shape
+    (6, (1, 3, 6), (1, 2))
+    >>> phi.rows(np.array([[1.0], [2.0]]), np.array([0, 2])).shape
+    (2, 6)
+    >>> phi.remarks
+    ('observations were scaled to [-1, 1] from 0 to 2, and clipped outside',)
+    >>> sorted(phi.to_json()), sorted(phi.arrays())
+    (['actions', 'kind', 'psi'], ['psi.powers', 'psi.scale.high', 'psi.scale.low'])
+    """
 
     actions: int
     crossed: ClassVar[bool] = False
@@ -483,7 +495,13 @@ def example(features: Any) -> np.ndarray | None:
 def rebuild(
     json: Mapping[str, Any], arrays: Mapping[str, np.ndarray], function: Callable[[Any], Any] | None = None
 ) -> Features:
-    """Features from the results of `to_json` and `arrays`. A custom function is not saved: pass it again."""
+    """Features from the results of `to_json` and `arrays`. A custom function is not saved: pass it again.
+
+    >>> import gymnasium
+    >>> phi = es.features.bind(es.features.polynomial(1), gymnasium.spaces.Box(-1.0, 1.0, (2,)), 3)
+    >>> es.features.rebuild(phi.to_json(), phi.arrays()).d == phi.d
+    True
+    """
     try:
         made = _rebuild(json, arrays, function, "")
     except (KeyError, IndexError, TypeError, AttributeError) as error:

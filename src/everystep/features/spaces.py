@@ -87,7 +87,11 @@ def _parts(space: Any) -> Any:
 
 
 def flatten(observation: Any) -> np.ndarray:
-    """An observation of any such space as a vector of numbers, or as one integer where it is one."""
+    """An observation of any such space as a vector of numbers, or as one integer where it is one.
+
+    >>> es.features.flatten({"speed": [1.0], "place": [2.0, 3.0]}).tolist()
+    [2.0, 3.0, 1.0]
+    """
     if isinstance(observation, Mapping):
         try:
             keys = sorted(observation)

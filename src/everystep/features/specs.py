@@ -59,7 +59,11 @@ from everystep.features.spaces import Coordinates
 # --- specifications --------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Spec:
-    """The features that a user asks for. `bind` makes them for a space."""
+    """The features that a user asks for. `bind` makes them for a space.
+
+    >>> es.features.fourier(50, seed=1).kind, es.features.fourier(50, seed=1).settings["size"]
+    ('fourier', 50)
+    """
 
     kind: str
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -82,12 +86,23 @@ def _as_text(value: Any) -> str:
 
 
 def one_hot() -> Spec:
-    """One feature for each (x, a), where observations are integers from a finite list: nothing is shared."""
+    """One feature for each (x, a), where observations are integers from a finite list: nothing is shared.
+
+    >>> import gymnasium
+    >>> es.features.bind(es.features.one_hot(), gymnasium.spaces.Discrete(3), 2).d
+    6
+    """
     return Spec("one_hot")
 
 
 def table(phi: Any, normalise: bool = False) -> Spec:
-    """Features from a table: (S, A, d), or (S, e) crossed with actions. `normalise` divides by the largest norm."""
+    """Features from a table: (S, A, d), or (S, e) crossed with actions. `normalise` divides by the largest norm.
+
+    >>> import gymnasium
+    >>> phi = np.eye(6).reshape(3, 2, 6)
+    >>> es.features.bind(es.features.table(phi), gymnasium.spaces.Discrete(3), 2).d
+    6
+    """
     try:
         given = np.asarray(phi)
         if given.dtype.kind not in "biuf":
@@ -113,6 +128,11 @@ def fourier(
     seed         of the frequencies; the same seed gives the same features
     low, high    bounds of observations (a number, or one for each coordinate; None: the space's own)
     constant     add a feature that is the same everywhere
+
+    >>> import gymnasium
+    >>> box = gymnasium.spaces.Box(-1.0, 1.0, (2,))
+    >>> es.features.bind(es.features.fourier(50, lengthscale=0.5), box, 3).d
+    300
     """
     size, seed = whole_number("size of fourier", size), seed_number("seed of fourier", seed)
     settings = {"size": size, "lengthscale": _lengths("fourier", lengthscale), "seed": seed, "low": low, "high": high}
@@ -128,6 +148,10 @@ def centres(
                  the units of observations
     lengthscale  in the scale [-1, 1]; by default the distance of neighbouring centres of a grid, and 0.5 for centres
                  that are given
+
+    >>> import gymnasium
+    >>> es.features.bind(es.features.centres(4), gymnasium.spaces.Box(-1.0, 1.0, (2,)), 3).d
+    48
     """
     given = spaces.as_floats(centres)
     if given is None:
@@ -143,12 +167,22 @@ def centres(
 
 
 def polynomial(degree: int = 2, low: Any = None, high: Any = None) -> Spec:
-    """All products of at most `degree` coordinates (scaled to [-1, 1]), including the constant 1."""
+    """All products of at most `degree` coordinates (scaled to [-1, 1]), including the constant 1.
+
+    >>> import gymnasium
+    >>> es.features.bind(es.features.polynomial(2), gymnasium.spaces.Box(-1.0, 1.0, (2,)), 3).d
+    18
+    """
     return Spec("polynomial", {"degree": whole_number("degree of polynomial", degree), "low": low, "high": high})
 
 
 def tiles(tilings: int = 8, bins: Any = 8, low: Any = None, high: Any = None, constant: bool = False) -> Spec:
-    """Tile coding: `tilings` grids of `bins` tiles along each coordinate (a number, or one for each)."""
+    """Tile coding: `tilings` grids of `bins` tiles along each coordinate (a number, or one for each).
+
+    >>> import gymnasium
+    >>> es.features.bind(es.features.tiles(2, bins=4), gymnasium.spaces.Box(-1.0, 1.0, (2,)), 3).d
+    150
+    """
     given = spaces.as_floats(bins)
     if given is None or given.ndim > 1:
         raise EverystepError(f"bins of tiles are {quoted(bins)}; give a number, or one for each coordinate.")
@@ -163,6 +197,11 @@ def function(f: Callable[[Any], Any], d: int | None = None, crossed: bool = Fals
     f receives a vector (o,), or an int where observations are integers: then it is called once for each of them and
     stored as a table. If d is left out, f is called in the middle of the space. `normalise` divides a table by its
     largest norm; for other observations that norm is unknown, so features longer than 1 are cut to length 1.
+
+    >>> import gymnasium
+    >>> speed = es.features.function(lambda obs: np.array([1.0, obs[1]]) / 2, d=2, crossed=True)
+    >>> es.features.bind(speed, gymnasium.spaces.Box(-1.0, 1.0, (2,)), 3).d
+    6
     """
     if not callable(f):
         raise EverystepError(f"f of function is {quoted(f)}; give a function of one observation.")
@@ -179,7 +218,13 @@ def function(f: Callable[[Any], Any], d: int | None = None, crossed: bool = Fals
 
 
 def joined(*specs: Spec) -> Spec:
-    """Features of a state concatenated, divided by sqrt(their number)."""
+    """Features of a state concatenated, divided by sqrt(their number).
+
+    >>> import gymnasium
+    >>> both = es.features.joined(es.features.polynomial(1), es.features.tiles(2, bins=4))
+    >>> es.features.bind(both, gymnasium.spaces.Box(-1.0, 1.0, (2,)), 3).d
+    159
+    """
     if not specs or not all(isinstance(each, Spec) for each in specs):
         raise EverystepError("joined takes features, such as joined(fourier(), polynomial(1)).")
     return Spec("joined", {"parts": specs})
@@ -206,6 +251,11 @@ def bind(spec: Any, observation_space: Any, actions: Any) -> Features:
     Actions may also be given by their coordinates, (A, k) in the scale [-1, 1]: then features of measurements (fourier,
     centres, polynomial, tiles) are of observation and action together, in this order of coordinates.
     `Features` are returned as they are, if they have the same number of actions.
+
+    >>> import gymnasium
+    >>> phi = es.features.bind(es.features.polynomial(1), gymnasium.spaces.Box(-1.0, 1.0, (2,)), 3)
+    >>> phi.d, phi(np.array([[0.0, 0.5]])).shape  # (n, A, d)
+    (9, (1, 3, 9))
     """
     points = _points(actions) if isinstance(actions, np.ndarray) and actions.ndim else None
     actions = whole_number("actions", actions) if points is None else len(points)

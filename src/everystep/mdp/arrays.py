@@ -163,6 +163,10 @@ def read_problem(path: str | Path, horizon: int | None = None, scale: Any = None
     P is a table `P`, lists `successors` and `probabilities`, or factors `phi` and `mu`.
 
     `horizon` and `scale` replace those of the file.
+
+    >>> np.savez("mine.npz", P=np.ones((1, 2, 1)), r=np.zeros((1, 2)), g=-np.ones((1, 2)), start=0, horizon=3)
+    >>> es.problems.from_arrays("mine.npz").horizon
+    3
     """
     file = path_from("path", path)
     try:

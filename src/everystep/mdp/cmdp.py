@@ -32,6 +32,10 @@ class Successors(NamedTuple):
 
     Inside a problem states is (S, A, J), each next state once and in ascending order, and probabilities is
     (T, S, A, J): see `mdp/successors.py`.
+
+    >>> P = es.Successors(np.array([[[0, 1]], [[1, 1]]]), np.array([[[0.9, 0.1]], [[1.0, 0.0]]]))
+    >>> es.FiniteCMDP(P, r=np.zeros((2, 1)), g=-np.ones((2, 1))).dense_P[0, 0]
+    array([[0.9, 0.1]])
     """
 
     states: Any
@@ -43,6 +47,11 @@ class Factored(NamedTuple):
 
     phi (S, A, d) or (H, S, A, d) is a distribution over d factors, mu (d, S) or (H, d, S) is where each factor leads.
     Inside a problem both have a step axis T; in a `World`, phi is (T, A, d, S).
+
+    >>> phi = np.array([[[1.0, 0.0], [0.5, 0.5]]])
+    >>> P = es.Factored(phi, mu=np.array([[1.0], [1.0]]))
+    >>> es.FiniteCMDP(P, r=np.zeros((1, 2)), g=-np.ones((1, 2))).features.shape
+    (1, 2, 2)
     """
 
     phi: Any
@@ -58,6 +67,11 @@ class Noise:
     cost_on_arrival:   the same shape, with a leading axis m for several constraints. Its mean must be g.
     reward_sigma, cost_sigma: standard deviation of the normal noise on observations; cost_sigma may hold one per
                        constraint.
+
+    >>> noise = es.Noise(reward_sigma=0.1, cost_sigma=0.05)
+    >>> r, g = np.array([[0.0, 1.0]]), np.array([[-1.0, 0.2]])
+    >>> es.FiniteCMDP(np.ones((1, 2, 1)), r, g, noise=noise).noise.cost_sigma
+    0.05
     """
 
     reward_on_arrival: np.ndarray | None = None
@@ -111,6 +125,10 @@ class Known:
     safe_action  (S,): an action a0(x) for each state with g(x, a0(x)) < 0; the agent also receives this cost
     triples      (S, A, S, d): features of a linear mixture, P(x' | x, a) = <mu, phi(x, a, x')>, and the costs observed
                  on arrival are <gamma, phi(x, a, x')> - tau
+
+    >>> known = es.Known(threshold=0.5, safe_action=np.array([0]))
+    >>> es.Known().is_empty, known.is_empty
+    (True, False)
     """
 
     threshold: float | Sequence[float] | np.ndarray = 0.0
@@ -145,6 +163,16 @@ class FiniteCMDP:
 
     Rewards may be in any unit: agents learn from (r - low) / (high - low), see `mdp/units.py`.
     Inside a problem P is `Successors` or `Factored`, r has a leading step axis T (1 or H), and g is (m, T, S, A).
+
+    >>> P = np.array([[[1.0, 0.0], [0.2, 0.8]], [[0.0, 1.0], [0.5, 0.5]]])
+    >>> r, g = np.array([[0.0, 1.0], [0.5, 2.0]]), np.array([[-1.0, 0.5], [-1.0, -1.0]])
+    >>> problem = es.FiniteCMDP(P, r, g, start=0, horizon=3)
+    >>> problem.check()
+    ()
+    >>> problem.states, problem.actions, problem.constraints, problem.sizes.horizon, problem.stationary
+    (2, 2, 1, 3, True)
+    >>> problem.describe(1), problem.describe_action(0), problem.dead_ends is None
+    ('state 1', 'action 0', True)
     """
 
     P: Any
@@ -206,7 +234,13 @@ class FiniteCMDP:
 
     @cached_property
     def in_units(self) -> FiniteCMDP:
-        """The problem as an agent sees it: rewards in [0, 1], constraints in [-1, 1]."""
+        """The problem as an agent sees it: rewards in [0, 1], constraints in [-1, 1].
+
+        >>> P = np.full((2, 1, 2), 0.5)
+        >>> problem = es.FiniteCMDP(P, r=np.array([[0.0], [10.0]]), g=np.array([[-5.0], [2.0]]), scale=True)
+        >>> float(problem.in_units.r.max()), float(problem.in_units.g.max()), problem.reward_range.span
+        (1.0, 0.4, 10.0)
+        """
         from everystep.mdp import units
 
         return units.in_units(self)
@@ -253,7 +287,16 @@ class FiniteCMDP:
 
     @property
     def dense_P(self) -> np.ndarray:
-        """P as a table (T, S, A, S), made anew at every call; of a large problem it does not fit into memory."""
+        """P as a table (T, S, A, S), made anew at every call; of a large problem it does not fit into memory.
+
+        >>> problem = es.problems.streaming()
+        >>> problem.dense_P.shape, problem.world.r.shape, problem.compressed.r.shape
+        ((1, 6, 2, 6), (1, 2, 6), (1, 2, 6))
+        >>> sorted(problem.points), problem.reward_on_arrival is None, problem.cost_on_arrival.shape
+        (['action', 'state'], True, (1, 1, 6, 2, 3))
+        >>> problem.arrival_spread, problem.reach is None
+        (0.5, True)
+        """
         from everystep.mdp import successors
 
         return np.asarray(self.P.phi @ self.P.mu[:, None]) if isinstance(self.P, Factored) else successors.table(self.P)

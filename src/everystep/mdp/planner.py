@@ -31,7 +31,11 @@ ROUNDING = 1e-9
 
 
 class Baseline(NamedTuple):
-    """What an episode is measured against, by its start: the optimal value and the least violation, (S,) each."""
+    """What an episode is measured against, by its start: the optimal value and the least violation, (S,) each.
+
+    >>> es.planner.solve(es.problems.racetrack_from(["S..G"], top_speed=1, horizon=6)).baseline.V_1.shape
+    (36,)
+    """
 
     V_1: np.ndarray
     C_1: np.ndarray | None  # None where no start has any
@@ -44,6 +48,10 @@ class Solution:
     `least_violation` is the violation per episode that no policy avoids, E[C_1(x_1)], and C_1 (S,) is that of each
     start; both are 0 where every state has a safe action. The policy is in the smallest integers that hold an action,
     and V at all steps is computed when it is asked for: on a large problem the policy is by far the largest array.
+
+    >>> best = es.planner.solve(es.problems.from_map(["SFG", "FHF"], horizon=4))
+    >>> best.V.shape, best.V_1.shape, best.baseline.C_1 is None
+    ((5, 6), (6,), True)
     """
 
     value: float
@@ -69,7 +77,12 @@ class Solution:
 
 
 class DeadEnds(NamedTuple):
-    """Where violations cannot be avoided any more. Exempt states do not count."""
+    """Where violations cannot be avoided any more. Exempt states do not count.
+
+    >>> found = es.planner.dead_ends(es.problems.racetrack_from(["S..G"], top_speed=2, horizon=6))
+    >>> found.states, found.pairs, found.least_violation
+    (33, 198, 0.0)
+    """
 
     without_safe_action: np.ndarray  # (T, S)
     states: int  # that are not viable at some step
@@ -78,7 +91,13 @@ class DeadEnds(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """The exact value and expected hard violation of a policy, from the start and from every (h, x)."""
+    """The exact value and expected hard violation of a policy, from the start and from every (h, x).
+
+    >>> pond = es.problems.from_map(["SFG", "FHF"], horizon=4)
+    >>> found = es.planner.evaluate(pond, es.planner.solve(pond).policy)
+    >>> found.violation, found.V.shape, found.C.shape
+    (0.0, (5, 6), (5, 6))
+    """
 
     value: float
     violation: float
@@ -92,6 +111,11 @@ def solve(problem: FiniteCMDP, safe: bool = True, tolerance: float = 0.0) -> Sol
     Where every state has a safe action, these are the actions with g <= 0. `tolerance` admits at each (h, x) actions
     that add up to as much violation, in the units of g. Violations within ROUNDING * C count as equal. Exempt states
     (`problem.exempt`) may use any action; they are never entered.
+
+    >>> pond = es.problems.from_map(["SFG", "FHF"], horizon=4)
+    >>> best = es.planner.solve(pond)
+    >>> round(best.value, 3), best.policy.shape, best.least_violation
+    (5.875, (4, 6), 0.0)
     """
     _check(problem)
     safe, tolerance = true_or_false("safe", safe), real_number("tolerance", tolerance)
@@ -115,14 +139,25 @@ def solve(problem: FiniteCMDP, safe: bool = True, tolerance: float = 0.0) -> Sol
 
 # --- the least violation ------------------------------------------------------------------------------------------
 def has_safe_actions(problem: FiniteCMDP) -> bool:
-    """Whether every state that is not exempt has an action with g <= 0 at every step (Assumption 1)."""
+    """Whether every state that is not exempt has an action with g <= 0 at every step (Assumption 1).
+
+    >>> es.planner.has_safe_actions(es.problems.frozen_lake())
+    True
+    >>> es.planner.has_safe_actions(es.problems.racetrack())
+    False
+    """
     _check(problem)
     g = problem.compressed.g
     return all(bool(((g[t] <= 0).all(0).any(0) | problem.exempt).all()) for t in range(len(g)))
 
 
 def harm(world: World, h: AnyArray) -> AnyArray:
-    """c_h(a, x) = sum_i max(g_i, 0), (A, S), in the units of g; for NumPy and JAX arrays."""
+    """c_h(a, x) = sum_i max(g_i, 0), (A, S), in the units of g; for NumPy and JAX arrays.
+
+    >>> pond = es.problems.from_map(["SFG", "FHF"], horizon=4)
+    >>> es.planner.harm(pond.world, 0)[:, 3]
+    array([0., 0., 1., 0.])
+    """
     return at_step(world.g, h).clip(min=0).sum(0)
 
 
@@ -130,6 +165,10 @@ def harm_of_actions(of: World | FiniteCMDP, h: int, C_next: np.ndarray) -> np.nd
     """G_h = c_h + P_h C_{h+1}, (A, S): the violation from step h on if C is the violation from the next step on.
 
     Of a problem, that of exempt states is 0: they are never entered. A world does not know which they are.
+
+    >>> pond = es.problems.from_map(["SFG", "FHF"], horizon=4)
+    >>> es.planner.harm_of_actions(pond, 0, np.zeros(pond.states))[:, 3]
+    array([0., 0., 1., 0.])
     """
     world = of.world if isinstance(of, FiniteCMDP) else of
     check_type("of", world, World, "an es.FiniteCMDP, or its world")
@@ -145,7 +184,13 @@ def harm_of_actions(of: World | FiniteCMDP, h: int, C_next: np.ndarray) -> np.nd
 
 
 def least_harm(problem: FiniteCMDP) -> np.ndarray:
-    """C_h(x), (H + 1, S): the least expected violation from each state at each step on."""
+    """C_h(x), (H + 1, S): the least expected violation from each state at each step on.
+
+    >>> track = es.problems.racetrack_from(["S..G"], top_speed=2, horizon=6)
+    >>> C = es.planner.least_harm(track)
+    >>> C.shape, float(C.max())
+    ((7, 100), 1.0)
+    """
     _check(problem)
     C = np.zeros((problem.horizon + 1, problem.states))
     for h, least in _least_harm_backward(problem):
@@ -154,7 +199,13 @@ def least_harm(problem: FiniteCMDP) -> np.ndarray:
 
 
 def viable(problem: FiniteCMDP) -> np.ndarray:
-    """(H, S) booleans: the states from which some policy avoids every violation from step h on, C_h(x) = 0."""
+    """(H, S) booleans: the states from which some policy avoids every violation from step h on, C_h(x) = 0.
+
+    >>> track = es.problems.racetrack_from(["S..G"], top_speed=2, horizon=6)
+    >>> viable = es.planner.viable(track)
+    >>> viable.shape, int(viable[0].sum()), track.states
+    ((6, 100), 67, 100)
+    """
     _check(problem)
     found = np.ones((problem.horizon, problem.states), bool)
     for h, least in _least_harm_backward(problem):
@@ -163,7 +214,13 @@ def viable(problem: FiniteCMDP) -> np.ndarray:
 
 
 def dead_ends(problem: FiniteCMDP) -> DeadEnds | None:
-    """The states that are not viable; None if every state has a safe action at every step."""
+    """The states that are not viable; None if every state has a safe action at every step.
+
+    >>> es.planner.dead_ends(es.problems.from_map(["SFG", "FHF"], horizon=4)) is None
+    True
+    >>> es.planner.dead_ends(es.problems.racetrack()).states
+    107
+    """
     if has_safe_actions(problem):
         return None
     ever, pairs, C = np.zeros(problem.states, bool), 0, np.zeros(problem.states)
@@ -185,7 +242,12 @@ def _least_harm_backward(problem: FiniteCMDP) -> Iterator[tuple[int, np.ndarray]
 
 
 def most_likely_states(problem: FiniteCMDP, solution: Solution) -> list[int]:
-    """The H + 1 states of an episode with the most likely start and, at each step, the most likely next state."""
+    """The H + 1 states of an episode with the most likely start and, at each step, the most likely next state.
+
+    >>> pond = es.problems.from_map(["SFG", "FHF"], horizon=4)
+    >>> es.planner.most_likely_states(pond, es.planner.solve(pond))
+    [0, 1, 2, 2, 2]
+    """
     check_type("solution", solution, Solution, "what es.planner.solve returns")
     x = int(np.argmax(start_distribution(problem)))
     if solution.policy.shape != (problem.horizon, problem.states):
@@ -203,12 +265,21 @@ def most_likely_states(problem: FiniteCMDP, solution: Solution) -> list[int]:
 
 
 def action_values(world: World, h: int, V_next: np.ndarray) -> np.ndarray:
-    """[r_h + P_h V_{h+1}](a, x), (A, S): the value of each action at step h if V is the value of the next step."""
+    """[r_h + P_h V_{h+1}](a, x), (A, S): the value of each action at step h if V is the value of the next step.
+
+    >>> pond = es.problems.from_map(["SFG", "FHF"], horizon=4)
+    >>> es.planner.action_values(pond.world, 0, np.zeros(pond.states))[:, 1].round(2)
+    array([0.01, 0.31, 5.4 , 0.31])
+    """
     return np.asarray(at_step(world.r, h) + expected(at_step(world.P, h), world.successors, V_next))
 
 
 def highest_value(problem: FiniteCMDP) -> float:
-    """The highest unconstrained V_h(x) that an episode can reach, which Q-values must be able to represent."""
+    """The highest unconstrained V_h(x) that an episode can reach, which Q-values must be able to represent.
+
+    >>> round(es.planner.highest_value(es.problems.from_map(["SFG", "FHF"], horizon=4)), 3)
+    5.96
+    """
     here, entered = start_distribution(problem) > 0, []
     for h in range(problem.horizon):
         entered.append(np.packbits(here))  # a bit for each (h, x)
@@ -224,6 +295,12 @@ def evaluate(problem: FiniteCMDP, policy: np.ndarray) -> Evaluation:
     """The exact value and expected hard violation, sum_h E[sum_i max(g_i, 0)], of a policy.
 
     `policy` is (H, S) actions or (H, S, A) probabilities; a stationary policy may omit the H.
+
+    >>> pond = es.problems.from_map(["SFG", "FHF"], horizon=4)
+    >>> always_right = np.full(pond.states, 2)
+    >>> found = es.planner.evaluate(pond, always_right)
+    >>> round(found.value, 3), round(found.violation, 3)
+    (5.474, 0.056)
     """
     pi = distribution(problem, policy)
     world, H, S = problem.world, problem.horizon, problem.states
@@ -234,7 +311,12 @@ def evaluate(problem: FiniteCMDP, policy: np.ndarray) -> Evaluation:
 
 
 def mean_under(pi: AnyArray, Q: AnyArray) -> AnyArray:
-    """sum_a pi(a|x) Q(a, x), for NumPy and JAX arrays (A, S)."""
+    """sum_a pi(a|x) Q(a, x), for NumPy and JAX arrays (A, S).
+
+    >>> Q, pi = np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[0.5, 0.0], [0.5, 1.0]])  # (A, S)
+    >>> es.planner.mean_under(pi, Q)
+    array([2., 4.])
+    """
     return (pi * Q).sum(0)
 
 
@@ -246,6 +328,12 @@ def policy_backup(
     V(x) <- sum_a pi(a|x) [r + P V](a, x)   and the same with max(g, 0) in place of r.
     With few successors pi is applied first, r_pi(x) + sum_j P_pi(j, x) V(x_j), which is J products instead of A J. V is
     looked up separately for each j, which XLA on a CPU then does in the same pass.
+
+    >>> pond = es.problems.from_map(["SFG", "FHF"], horizon=4)
+    >>> always_right = lambda Q: Q[2]
+    >>> V, C = es.planner.policy_backup(pond.world, 3, always_right, np.zeros(6), np.zeros(6))
+    >>> V.round(2)
+    array([0.01, 5.4 , 0.01, 0.01, 0.01, 0.31])
     """
     P, r, after = at_step(world.P, h), at_step(world.r, h), world.successors
     c = harm(world, h)
@@ -259,7 +347,13 @@ def policy_backup(
 
 
 def occupancy(problem: FiniteCMDP, policy: np.ndarray) -> np.ndarray:
-    """(H, S, A): the probability of state x and action a at step h. Each step sums to 1."""
+    """(H, S, A): the probability of state x and action a at step h. Each step sums to 1.
+
+    >>> pond = es.problems.from_map(["SFG", "FHF"], horizon=4)
+    >>> spent = es.planner.occupancy(pond, es.planner.solve(pond).policy)
+    >>> spent.shape, round(float(spent[0].sum()), 6)
+    ((4, 6, 4), 1.0)
+    """
     pi = distribution(problem, policy)
     rho = np.zeros_like(pi)
     here = start_distribution(problem)
@@ -270,7 +364,12 @@ def occupancy(problem: FiniteCMDP, policy: np.ndarray) -> np.ndarray:
 
 
 def distribution(problem: FiniteCMDP, policy: np.ndarray) -> np.ndarray:
-    """A policy in any accepted form as (H, S, A) probabilities."""
+    """A policy in any accepted form as (H, S, A) probabilities.
+
+    >>> pond = es.problems.from_map(["SFG", "FHF"], horizon=4)
+    >>> es.planner.distribution(pond, np.full(pond.states, 2))[0, 0]
+    array([0., 0., 1., 0.])
+    """
     _check(problem)
     H, S, A = problem.horizon, problem.states, problem.actions
     try:
@@ -293,7 +392,11 @@ def distribution(problem: FiniteCMDP, policy: np.ndarray) -> np.ndarray:
 
 
 def start_distribution(problem: FiniteCMDP) -> np.ndarray:
-    """The mean distribution of start states: in a sequence of starts all entries have the same weight."""
+    """The mean distribution of start states: in a sequence of starts all entries have the same weight.
+
+    >>> es.planner.start_distribution(es.problems.from_map(["SFG", "FHF"], horizon=4))
+    array([1., 0., 0., 0., 0., 0.])
+    """
     _check(problem)
     if np.issubdtype(problem.start.dtype, np.integer):
         return np.bincount(problem.start, minlength=problem.states) / len(problem.start)
@@ -305,7 +408,12 @@ def _check(problem: object) -> None:
 
 
 def from_start(problem: FiniteCMDP, V: np.ndarray) -> float:
-    """E[V(x_1)], of values V (S,)."""
+    """E[V(x_1)], of values V (S,).
+
+    >>> pond = es.problems.from_map(["SFG", "FHF"], horizon=4)
+    >>> es.planner.from_start(pond, np.arange(6.0))
+    0.0
+    """
     _check(problem)
     if not isinstance(V, np.ndarray) or V.shape != (problem.states,) or V.dtype.kind not in "biuf":
         raise EverystepError(f"V is {shown(V)}; give an array of {problem.states} values, one for each state.")

@@ -57,7 +57,11 @@ __all__ = [
 
 
 def load(name: str, horizon: int | None = None, scale: Any = None) -> FiniteCMDP:
-    """A registered problem by its name, or a problem from a file, whose ending selects the format."""
+    """A registered problem by its name, or a problem from a file, whose ending selects the format.
+
+    >>> es.problems.load("frozen-lake", horizon=20).sizes
+    Sizes(states=100, actions=4, successors=4, horizon=20, constraints=1)
+    """
     path = path_from("problem", name)
     name = str(name)
     if name in REGISTERED:

@@ -28,6 +28,9 @@ def bandit(arms: int = 10, seed: int = 0, noise: float = 0.1, horizon: int = 1) 
     Known       the safest arm.
     Optimum     0.7111428779897 under the constraint, 0.9320596866134 without it, 0.5293121601968 for the safest arm.
     Origin      made for this library.
+
+    >>> es.problems.bandit(arms=5).actions, round(es.planner.solve(es.problems.bandit()).value, 4)
+    (5, 0.7111)
     """
     arms, seed = whole_number("arms", arms, at_least=3), seed_number("seed", seed)
     noise = real_number("noise", noise, 0, 1e6)
@@ -68,6 +71,10 @@ def bandit_continuum(resolution: int = 25, noise: float = 0.05, horizon: int = 1
     Optimum     0.8124115986219 under the constraint (f = -0.5007), 0.9999115986219 without it.
     Origin      the experiment in RPOL's paper (Guo, Zhu and Liu, L4DC 2023), which uses the square itself and no
                 scaling; its noise N(0, 0.05) is taken as a standard deviation.
+
+    >>> arms = es.problems.bandit_continuum(resolution=9)
+    >>> arms.actions, arms.points["position"].shape
+    (81, (1, 81, 2))
     """
     n = whole_number("resolution", resolution, at_least=2)
     noise = real_number("noise", noise, 0, 1e6)

@@ -62,6 +62,10 @@ def frozen_lake(
     Constraint  g = +1 if the intended cell is a hazard, else -1. Hazards do not end the episode.
     Optimum     5.2256161694573 under the constraint, 5.8231480984017 without it (H = 15).
     Origin      CISR's `small` map; the paper prints neither its map nor these details (docs/paper.md).
+
+    >>> lake = es.problems.frozen_lake()
+    >>> round(es.planner.solve(lake).value, 4), round(es.planner.solve(lake, safe=False).value, 4)
+    (5.2256, 5.8231)
     """
     return from_map(PAPER_MAP, horizon=horizon, reward=reward, cost=cost, name="frozen-lake")
 
@@ -79,6 +83,10 @@ def from_map(
     `reward="at_goal"` gives 6 on each step spent at a goal instead of once on entering it. `cost="realised"` observes
     +1 when the agent lands on a hazard and -1 otherwise, so that g = 2 P(hit) - 1. A move slips with probability
     `slip`, half of it to each side.
+
+    >>> pond = es.problems.from_map(["SF.", ".H.", ".#G"], horizon=8)
+    >>> pond.states, round(es.planner.solve(pond).value, 3)
+    (9, 6.023)
     """
     rows = map_rows(rows)
     horizon = whole_number("horizon", horizon)
@@ -142,6 +150,9 @@ def random_lake(seed: int, size: int = 10, hazards: float = 0.12, horizon: int =
     States, actions, reward and constraint are those of `frozen_lake`. Each cell except S and G is a hazard with
     probability `hazards`. S and G are drawn until the shortest route around hazards has between H / 2 and H - 3 steps
     and every cell has a safe action.
+
+    >>> es.problems.random_lake(seed=1, size=6, horizon=12).grid.rows
+    ('FFFHFF', 'FFFFFF', 'FFHHFH', 'FFFFHF', 'FFHFFF', 'FGHFFS')
     """
     rng = np.random.default_rng(seed_number("seed", seed))
     size, horizon = whole_number("size", size, at_least=2), whole_number("horizon", horizon, at_least=4)

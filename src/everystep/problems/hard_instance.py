@@ -44,6 +44,9 @@ def hard_instance(d: int = 4, horizon: int = 3, episodes: int = 2**12, u: Any = 
     follow from the product: at step h all of x_1, ..., x_{H+1} behave like x_h.
 
     Hidden costs: the proof of the bound is about agents that observe rewards only. `lsvi` is one: it never reads costs.
+
+    >>> es.problems.hard_instance(d=4, horizon=3).sizes
+    Sizes(states=5, actions=8, successors=4, horizon=3, constraints=1)
     """
     d, H = whole_number("d", d, at_least=2), whole_number("horizon", horizon, at_least=2)
     if d > MOST_D:

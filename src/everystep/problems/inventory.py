@@ -46,6 +46,10 @@ def inventory(
     With delay >= 1 no order changes whether today's demand is met: with too little in stock and in transit every action
     is unsafe, so a limit on each single decision cannot be kept. With delay 0 an order arrives at once. The coordinate
     `available` is stock + arriving units.
+
+    >>> stock = es.problems.inventory(delay=1)
+    >>> stock.sizes, stock.dead_ends.states
+    (Sizes(states=21, actions=3, successors=3, horizon=20, constraints=2), 6)
     """
     horizon, capacity = whole_number("horizon", horizon), whole_number("capacity", capacity)
     delay, order = whole_number("delay", delay, 0, LONGEST_DELAY), whole_number("order", order)

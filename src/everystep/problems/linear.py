@@ -52,6 +52,10 @@ def linear(
     Origin      made for this library under the assumptions of the paper: a linear MDP and linear costs.
 
     No array of size S A S is made: with 10,000 states and 200 features an array takes 80 MB.
+
+    >>> problem = es.problems.linear(states=20, actions=3, d=4)
+    >>> problem.sizes, problem.features.shape
+    (Sizes(states=20, actions=3, successors=20, horizon=5, constraints=1), (20, 3, 4))
     """
     states, actions = whole_number("states", states), whole_number("actions", actions)
     d, horizon = whole_number("d", d, at_least=2), whole_number("horizon", horizon)

@@ -39,6 +39,9 @@ class Comparison:
     parameters  of the problem, where they differ from its defaults
     settings    of the agents; an agent ignores those that it does not have
     ablation    whether `everystep compare --ablation` includes the problem
+
+    >>> es.problems.Comparison(episodes=200, settings={"beta": 0.1}).episodes
+    200
     """
 
     episodes: int = 1000
@@ -76,6 +79,12 @@ def register(name: str, *, gym_id: str | None = None, compared: bool | Compariso
     name      in commands and files: lower-case letters, digits and hyphens
     gym_id    the id of its gymnasium environment, such as mine/Pond-v0; None for no environment
     compared  whether `everystep compare` includes it; a `Comparison` also sets the episodes, parameters and settings
+
+    >>> @es.problems.register("two-arms")
+    ... def two_arms(gap=0.5):
+    ...     return es.FiniteCMDP(np.ones((1, 2, 1)), np.array([[0.0, 1.0]]), np.array([[-1.0, gap]]), horizon=1)
+    >>> es.problems.load("two-arms").actions
+    2
     """
     if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name):
         raise EverystepError(

@@ -42,6 +42,10 @@ def robot_map(seed: int = 0, horizon: int = 25, size: int = 10) -> FiniteCMDP:
     Origin      LSVI-NEW's paper (Shi, Liang and Shroff, 2023) reports results on a 10 x 10 robot map with H = 100 that
                 it does not print. This one was made for this library: maps are drawn until safety costs some of the
                 reward but not all of it. `horizon=100` is that of the paper; 25 runs faster.
+
+    >>> robot = es.problems.robot_map(horizon=10)
+    >>> robot.sizes, robot.action_names
+    (Sizes(states=100, actions=5, successors=5, horizon=10, constraints=1), ('left', 'down', 'right', 'up', 'stay'))
     """
     horizon, n = whole_number("horizon", horizon), whole_number("size", size, at_least=4)
     rng = np.random.default_rng(seed_number("seed", seed))

@@ -30,6 +30,10 @@ def streaming(horizon: int = 4, levels: int = 6, limit: float = 0.2) -> FiniteCM
     Known       the threshold `limit`, and fast as the safe action at every level.
     Optimum     1.6223336 under the constraint, 4 without it, 0.8 with the fast server alone.
     Origin      streaming is a common example of constrained MDPs; the numbers were chosen for this library.
+
+    >>> buffer = es.problems.streaming()
+    >>> buffer.sizes, round(es.planner.solve(buffer).value, 4)
+    (Sizes(states=6, actions=2, successors=3, horizon=4, constraints=1), 1.6223)
     """
     horizon, S = whole_number("horizon", horizon), whole_number("levels", levels, at_least=3)
     limit = real_number("limit", limit, 0, 1)

@@ -52,6 +52,10 @@ def synthetic(
                 report results on a synthetic problem with d = 5, H = 3, threshold 0.5 and noise 0.01, but do not print
                 it. This one was made for this library and meets the assumptions of both. The features of a0 in all
                 states span all features, so that costs can be learnt from a0 alone, as LSVI-NEW assumes.
+
+    >>> problem = es.problems.synthetic()
+    >>> problem.sizes, round(es.planner.solve(problem).value, 4)
+    (Sizes(states=8, actions=21, successors=8, horizon=3, constraints=1), 1.3928)
     """
     d, horizon, states = (
         whole_number("d", d, at_least=4),

@@ -65,6 +65,10 @@ def terrain(
     Heights have mean 0, variance 1 and covariance exp(-distance^2 / (2 length^2)) between cells. Heights, start and
     goal are drawn until every cell has a safe action, and the shortest safe route takes at least 0.6 of the horizon,
     leaves three steps to spare and is at least four steps longer than the shortest of all routes.
+
+    >>> hills = es.problems.terrain(seed=0)
+    >>> hills.states, round(es.planner.solve(hills).value, 4)
+    (144, 5.6019)
     """
     rng = np.random.default_rng(seed_number("seed", seed))
     size, horizon = whole_number("size", size, at_least=2), whole_number("horizon", horizon, at_least=SPARE + 1)
@@ -103,6 +107,11 @@ def terrain_from(
     the longest one that leaves three steps of the horizon to spare; among these, the one with the longest detour.
     Heights are standardised (mean 0, standard deviation 1), which changes no cost. `length`, in cells, is then the only
     parameter of the suggested kernel: heights further apart than this are nearly independent.
+
+    >>> heights = np.add.outer(np.arange(5.0), np.sin(np.arange(6.0)))
+    >>> hill = es.problems.terrain_from(heights, start=(0, 0), goal=(4, 5), limit=1.2)
+    >>> hill.states, round(es.planner.solve(hill).value, 3)
+    (30, 6.25)
     """
     if not isinstance(heights, str | Path):
         return _from_heights(heights, start, goal, limit, horizon, sigma, length, "terrain")

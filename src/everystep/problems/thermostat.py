@@ -43,6 +43,10 @@ def thermostat(horizon: int = 24, band: int = 9, gust: float = 0.2, tariff: Sequ
     the optimum is near the lower limit. With tariff=(1, 1, 1, 3, 3, 3) it pays to heat before the price rises, towards
     the upper limit; rewards then depend on the step, so that values are not shared over steps and learning takes
     longer. The coordinate `next` is the mean next temperature, in half degrees above 18; g depends on it alone.
+
+    >>> room = es.problems.thermostat()
+    >>> room.states, round(es.planner.solve(room).value, 2)
+    (75, -45.09)
     """
     horizon, band = whole_number("horizon", horizon), whole_number("band", band)
     gust = real_number("gust", gust, most=0.5)

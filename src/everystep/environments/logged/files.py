@@ -24,7 +24,13 @@ SEVERAL = {"observation": "observations", "next_observation": "next_observations
 
 
 def read(path: str | Path, action_count: int | None = None) -> Batch:
-    """Read a batch from a .parquet or .csv table, or from an .npz file whose arrays are named like the columns."""
+    """Read a batch from a .parquet or .csv table, or from an .npz file whose arrays are named like the columns.
+
+    >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
+    >>> path = es.logged.write(es.logged.from_env(env, None, episodes=2), "log.csv")
+    >>> len(es.logged.read("log.csv", action_count=4))
+    8
+    """
     file = path_from("path", path)
     try:
         if file.suffix not in ENDINGS:
@@ -45,6 +51,13 @@ def write(batch: Batch, path: str | Path, force: bool = False) -> Path:
     """Write a .parquet, .csv or .npz file from which `read` returns an equal batch; whole or not at all.
 
     A file that another program wrote or changed is replaced only with `force`.
+
+    >>> batch = es.logged.Batch.of(
+    ...     observations=[0, 1], actions=[1, 0], rewards=[0.0, 1.0], costs=[[-1.0], [0.5]],
+    ...     next_observations=[1, 2], terminated=[False, True], steps=[0, 1],
+    ... )
+    >>> es.logged.write(batch, "log.npz").name
+    'log.npz'
     """
     check_type("batch", batch, Batch, "an es.logged.Batch")
     file = path_from("path", path)

@@ -21,6 +21,8 @@ def from_minari(data: Any, constraint: Constraint | None = None, actions: Any = 
     The constraints are what `constraint(obs, action, obs_next, info)` returns, or without it the recorded
     infos["constraint"] or infos["cost"] (record_infos=True of Minari's DataCollector keeps them). Where the action
     space is no list of numbers, the nearest of `actions` (es.actions.grid(5), ...) counts as the action.
+
+    >>> batch = es.logged.from_minari("cartpole/cautious-v0", constraint=tilt)  # doctest: +SKIP
     """
     try:
         import minari

@@ -30,6 +30,11 @@ def from_env(
     the random actions comes from `seed`. If the environment or the policy fails, the error's `kept` holds what was
     collected before. actions: where the action space is no list of numbers, those that `es.Learner` chooses among; the
     nearest of them is played, and its number kept.
+
+    >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
+    >>> batch = es.logged.from_env(env, lambda obs: 2, episodes=3, seed=0)
+    >>> len(batch), set(batch.actions.tolist())
+    (12, {2})
     """
     episodes, seed = whole_number("episodes", episodes), seed_number("seed", seed)
     length = None if horizon is None else whole_number("horizon", horizon)
