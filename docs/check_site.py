@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SITE = ROOT / "docs" / "_build" / "html"
 AXE = ROOT / ".venv" / "node" / "node_modules" / "axe-core" / "axe.min.js"
 
-PAGES = ("index", "start", "environments", "gymnasium", "look-ahead", "comparison", "architecture", "paper")
+PAGES = ("index", "start", "tutorials/cost-models", "gymnasium", "look-ahead", "comparison", "architecture", "paper")
 PAGES += ("reference/settings", "reference/command-line")
 SIZES = {"wide": (1280, 900), "narrow": (390, 844)}
 SCHEMES = ("light", "dark")

@@ -6,9 +6,10 @@
     python docs/run_blocks.py --list [...]        what would run, what would not, and why
 
 Commands are the lines of indented and of fenced blocks that begin with a program of `PROGRAMS`; Python is what is
-fenced as python. Everything of a page runs in its order, in one folder with copies of examples/, benchmarks/ and
-studies/, and its Python in one interpreter, as in a notebook. docs/blocks.toml lists what is left out or shortened,
-with the reason (it takes an hour, needs a GPU, a cluster or a package that is not there), and what pages take as given.
+fenced as python (cells of tutorials run when the site is built). Everything of a page runs in its order, in one folder
+with copies of examples/, benchmarks/ and studies/; its Python in one interpreter, as in a notebook. docs/blocks.toml
+lists what is left out or shortened, with the reason (it takes an hour, needs a GPU, a cluster or a package that is not
+there), and what pages take as given.
 The status is 1 if anything fails.
 """
 
@@ -112,7 +113,7 @@ def installed(module: str) -> bool:
 def blocks(text: str) -> list[Block]:
     """The blocks of a page in their order."""
     found: list[tuple[int, Block]] = []
-    fenced = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+    fenced = re.compile(r"^```([^`\n]*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
     for match in fenced.finditer(text):
         if match[1] == "python":
             found.append((match.start(), Block("python", match[2])))

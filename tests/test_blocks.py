@@ -39,6 +39,10 @@ $ everystep summary out
 done
 ```
 
+```{code-cell} python
+print("everystep list")
+```
+
     make test
 """
 
