@@ -31,6 +31,7 @@ nb_kernel_rgx_aliases = {"python3": "everystep-docs"}  # extensions/tutorials.py
 nb_execution_timeout = 120  # seconds for one cell
 nb_execution_raise_on_error = True
 nb_execution_in_temp = True
+nb_output_stderr = "remove"  # notes on progress, which depend on the machine; the tests make warnings errors
 
 # Docstrings: what a module imports under another name, and what it inherits, is documented where it is defined.
 autodoc_default_options = {"members": True, "undoc-members": True, "special-members": "__call__"}

@@ -79,7 +79,8 @@ def lsvi_ahead(s: Parts) -> Agent:
 
     >>> es.agents.lsvi_ahead(tolerance=0.01).label
     'lsvi-ahead(tolerance=0.01)'
-    >>> es.agents.lsvi_ahead().resolve(es.problems.racetrack_from(["S..G"]), episodes=10)["mode"]
+    >>> track = es.problems.racetrack_from(["S..G"])
+    >>> es.agents.lsvi_ahead().resolve(track, episodes=10)["mode"]
     'least'
     """
     penalty, choice = Rectified(s.floor()), s.penalised(rectify=True)

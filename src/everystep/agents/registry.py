@@ -43,7 +43,8 @@ class Parts(Protocol):
     'Marked'
     >>> type(es.agents.rslucb_qvi().resolve(stream, episodes=10).safe_mixture()).__name__
     'SafeMixture'
-    >>> type(es.agents.lsvi_new().resolve(es.problems.synthetic(), episodes=10).safe_graph()).__name__
+    >>> mixture = es.problems.synthetic()
+    >>> type(es.agents.lsvi_new().resolve(mixture, episodes=10).safe_graph()).__name__
     'SafeGraph'
     """
 

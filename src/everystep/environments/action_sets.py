@@ -113,8 +113,10 @@ class Candidates:
     about          how they were asked for, if it was not by the user
 
     >>> candidates = es.Learner("Pendulum-v1", actions=es.actions.grid(5)).actions
-    >>> candidates.action(4).tolist(), candidates.several([0, 1]).tolist(), candidates.points[:, 0].tolist()
-    ([2.0], [[-2.0], [-1.0]], [-1.0, -0.5, 0.0, 0.5, 1.0])
+    >>> candidates.action(4).tolist(), candidates.several([0, 1]).tolist()
+    ([2.0], [[-2.0], [-1.0]])
+    >>> candidates.points[:, 0].tolist()
+    [-1.0, -0.5, 0.0, 0.5, 1.0]
     >>> candidates.number_of([0.9]), candidates.nearest([[-2.0], [0.2]]).tolist()
     (3, [0, 2])
     >>> again = es.actions.Candidates.from_arrays(candidates.arrays())

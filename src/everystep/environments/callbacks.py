@@ -77,7 +77,8 @@ def stop_at_return(least: float, over: int = 20) -> Callback:
     """For `on_episode`: end training once the mean return of the last `over` episodes is at least `least`.
 
     >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
-    >>> es.train(env, episodes=50, on_episode=es.callbacks.stop_at_return(0.0, over=2)).episodes.num_rows
+    >>> stop = es.callbacks.stop_at_return(0.0, over=2)
+    >>> es.train(env, episodes=50, on_episode=stop).episodes.num_rows
     2
     """
     least, over = real_number("least of stop_at_return", least, -np.inf), whole_number("over of stop_at_return", over)

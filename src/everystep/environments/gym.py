@@ -183,7 +183,8 @@ class SixValueStep(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     cost = sum_i max(constraint_i, 0), from `info`. Make it the outermost wrapper: others expect five values.
 
-    >>> env = es.gym.SixValueStep(es.gym.make_env(es.problems.from_map(["SFG", "HFF"], horizon=4)))
+    >>> pond = es.problems.from_map(["SFG", "HFF"], horizon=4)
+    >>> env = es.gym.SixValueStep(es.gym.make_env(pond))
     >>> x, info = env.reset(seed=0)
     >>> x, reward, cost, terminated, truncated, info = env.step(1)
     >>> cost
@@ -205,7 +206,8 @@ class FromSixValueStep(gymnasium.Wrapper[Any, Any, Any, Any]):
     constraint = cost - limit where `info` has no constraint, so that costs up to `limit` are safe; "cost" is then the
     excess. Make it the innermost wrapper, around the six-value environment itself.
 
-    >>> theirs = es.gym.SixValueStep(es.gym.make_env(es.problems.from_map(["SFG", "HFF"], horizon=4)))
+    >>> pond = es.problems.from_map(["SFG", "HFF"], horizon=4)
+    >>> theirs = es.gym.SixValueStep(es.gym.make_env(pond))
     >>> env = es.gym.FromSixValueStep(theirs, limit=0.5)
     >>> x, info = env.reset(seed=0)
     >>> len(env.step(1))

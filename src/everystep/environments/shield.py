@@ -79,7 +79,7 @@ class Shield:
 
     >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
     >>> shield = es.shield(es.train(env, episodes=5, seed=0).policy)
-    >>> shield(0, 1) in np.flatnonzero(shield.admissible(0)), shield.number_of(1), shield.constraint
+    >>> bool(shield.admissible(0)[shield(0, 1)]), shield.number_of(1), shield.constraint
     (True, 1, None)
     >>> shielded = shield.wrap(env, price=1.0)
     >>> x, info = shielded.reset(seed=0)

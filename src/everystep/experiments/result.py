@@ -54,10 +54,12 @@ class Result:
     """A finished run in memory: everything a run folder holds, as Python objects. `print` shows its table.
 
     >>> result = es.run("streaming", "lsvi-ae", episodes=5, seeds=2)
-    >>> result.seeds, result.episodes.num_rows, sorted(result.curves), result.summary["episodes"]
-    ([0, 1], 10, ['lsvi-ae'], 5)
-    >>> result.certified["lsvi-ae"]["actions"], list(result.reduced), len(list(result.batches("lsvi-ae")))
-    (12, ['lsvi-ae'], 1)
+    >>> result.seeds, result.episodes.num_rows, result.summary["episodes"]
+    ([0, 1], 10, 5)
+    >>> result.certified["lsvi-ae"]["actions"], list(result.reduced)
+    (12, ['lsvi-ae'])
+    >>> [columns["return"].shape for columns in result.batches("lsvi-ae")]
+    [(2, 5)]
     >>> result.save("out/stream", figures=False).name
     'stream'
     """

@@ -224,7 +224,8 @@ class Features:
     """phi(x, a), norm at most 1, for all actions at once.
 
     >>> import gymnasium
-    >>> phi = es.features.bind(es.features.polynomial(1), gymnasium.spaces.Box(0.0, 2.0, (1,)), 3)
+    >>> box = gymnasium.spaces.Box(0.0, 2.0, (1,))
+    >>> phi = es.features.bind(es.features.polynomial(1), box, 3)
     >>> phi.d, phi(np.array([[1.0]])).shape, phi.state(np.array([[1.0]])).shape
     (6, (1, 3, 6), (1, 2))
     >>> phi.rows(np.array([[1.0], [2.0]]), np.array([0, 2])).shape
@@ -498,7 +499,8 @@ def rebuild(
     """Features from the results of `to_json` and `arrays`. A custom function is not saved: pass it again.
 
     >>> import gymnasium
-    >>> phi = es.features.bind(es.features.polynomial(1), gymnasium.spaces.Box(-1.0, 1.0, (2,)), 3)
+    >>> box = gymnasium.spaces.Box(-1.0, 1.0, (2,))
+    >>> phi = es.features.bind(es.features.polynomial(1), box, 3)
     >>> es.features.rebuild(phi.to_json(), phi.arrays()).d == phi.d
     True
     """

@@ -150,7 +150,8 @@ def centres(
                  that are given
 
     >>> import gymnasium
-    >>> es.features.bind(es.features.centres(4), gymnasium.spaces.Box(-1.0, 1.0, (2,)), 3).d
+    >>> box = gymnasium.spaces.Box(-1.0, 1.0, (2,))
+    >>> es.features.bind(es.features.centres(4), box, 3).d
     48
     """
     given = spaces.as_floats(centres)
@@ -170,7 +171,8 @@ def polynomial(degree: int = 2, low: Any = None, high: Any = None) -> Spec:
     """All products of at most `degree` coordinates (scaled to [-1, 1]), including the constant 1.
 
     >>> import gymnasium
-    >>> es.features.bind(es.features.polynomial(2), gymnasium.spaces.Box(-1.0, 1.0, (2,)), 3).d
+    >>> box = gymnasium.spaces.Box(-1.0, 1.0, (2,))
+    >>> es.features.bind(es.features.polynomial(2), box, 3).d
     18
     """
     return Spec("polynomial", {"degree": whole_number("degree of polynomial", degree), "low": low, "high": high})
@@ -180,7 +182,8 @@ def tiles(tilings: int = 8, bins: Any = 8, low: Any = None, high: Any = None, co
     """Tile coding: `tilings` grids of `bins` tiles along each coordinate (a number, or one for each).
 
     >>> import gymnasium
-    >>> es.features.bind(es.features.tiles(2, bins=4), gymnasium.spaces.Box(-1.0, 1.0, (2,)), 3).d
+    >>> box = gymnasium.spaces.Box(-1.0, 1.0, (2,))
+    >>> es.features.bind(es.features.tiles(2, bins=4), box, 3).d
     150
     """
     given = spaces.as_floats(bins)
@@ -253,7 +256,8 @@ def bind(spec: Any, observation_space: Any, actions: Any) -> Features:
     `Features` are returned as they are, if they have the same number of actions.
 
     >>> import gymnasium
-    >>> phi = es.features.bind(es.features.polynomial(1), gymnasium.spaces.Box(-1.0, 1.0, (2,)), 3)
+    >>> box = gymnasium.spaces.Box(-1.0, 1.0, (2,))
+    >>> phi = es.features.bind(es.features.polynomial(1), box, 3)
     >>> phi.d, phi(np.array([[0.0, 0.5]])).shape  # (n, A, d)
     (9, (1, 3, 9))
     """

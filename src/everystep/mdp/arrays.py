@@ -164,7 +164,8 @@ def read_problem(path: str | Path, horizon: int | None = None, scale: Any = None
 
     `horizon` and `scale` replace those of the file.
 
-    >>> np.savez("mine.npz", P=np.ones((1, 2, 1)), r=np.zeros((1, 2)), g=-np.ones((1, 2)), start=0, horizon=3)
+    >>> P, r, g = np.ones((1, 2, 1)), np.zeros((1, 2)), -np.ones((1, 2))
+    >>> np.savez("mine.npz", P=P, r=r, g=g, start=0, horizon=3)
     >>> es.problems.from_arrays("mine.npz").horizon
     3
     """

@@ -33,7 +33,8 @@ class Successors(NamedTuple):
     Inside a problem states is (S, A, J), each next state once and in ascending order, and probabilities is
     (T, S, A, J): see `mdp/successors.py`.
 
-    >>> P = es.Successors(np.array([[[0, 1]], [[1, 1]]]), np.array([[[0.9, 0.1]], [[1.0, 0.0]]]))
+    >>> states, chances = np.array([[[0, 1]], [[1, 1]]]), np.array([[[0.9, 0.1]], [[1.0, 0.0]]])
+    >>> P = es.Successors(states, chances)
     >>> es.FiniteCMDP(P, r=np.zeros((2, 1)), g=-np.ones((2, 1))).dense_P[0, 0]
     array([[0.9, 0.1]])
     """
@@ -169,8 +170,10 @@ class FiniteCMDP:
     >>> problem = es.FiniteCMDP(P, r, g, start=0, horizon=3)
     >>> problem.check()
     ()
-    >>> problem.states, problem.actions, problem.constraints, problem.sizes.horizon, problem.stationary
-    (2, 2, 1, 3, True)
+    >>> problem.states, problem.actions, problem.constraints, problem.stationary
+    (2, 2, 1, True)
+    >>> problem.sizes
+    Sizes(states=2, actions=2, successors=2, horizon=3, constraints=1)
     >>> problem.describe(1), problem.describe_action(0), problem.dead_ends is None
     ('state 1', 'action 0', True)
     """
@@ -236,10 +239,12 @@ class FiniteCMDP:
     def in_units(self) -> FiniteCMDP:
         """The problem as an agent sees it: rewards in [0, 1], constraints in [-1, 1].
 
-        >>> P = np.full((2, 1, 2), 0.5)
-        >>> problem = es.FiniteCMDP(P, r=np.array([[0.0], [10.0]]), g=np.array([[-5.0], [2.0]]), scale=True)
-        >>> float(problem.in_units.r.max()), float(problem.in_units.g.max()), problem.reward_range.span
-        (1.0, 0.4, 10.0)
+        >>> r, g = np.array([[0.0], [10.0]]), np.array([[-5.0], [2.0]])
+        >>> problem = es.FiniteCMDP(np.full((2, 1, 2), 0.5), r, g, scale=True)
+        >>> problem.in_units.r.max().item(), problem.in_units.g.max().item()
+        (1.0, 0.4)
+        >>> problem.reward_range.span
+        10.0
         """
         from everystep.mdp import units
 

@@ -33,7 +33,8 @@ ROUNDING = 1e-9
 class Baseline(NamedTuple):
     """What an episode is measured against, by its start: the optimal value and the least violation, (S,) each.
 
-    >>> es.planner.solve(es.problems.racetrack_from(["S..G"], top_speed=1, horizon=6)).baseline.V_1.shape
+    >>> track = es.problems.racetrack_from(["S..G"], top_speed=1, horizon=6)
+    >>> es.planner.solve(track).baseline.V_1.shape
     (36,)
     """
 
@@ -79,7 +80,8 @@ class Solution:
 class DeadEnds(NamedTuple):
     """Where violations cannot be avoided any more. Exempt states do not count.
 
-    >>> found = es.planner.dead_ends(es.problems.racetrack_from(["S..G"], top_speed=2, horizon=6))
+    >>> track = es.problems.racetrack_from(["S..G"], top_speed=2, horizon=6)
+    >>> found = es.planner.dead_ends(track)
     >>> found.states, found.pairs, found.least_violation
     (33, 198, 0.0)
     """

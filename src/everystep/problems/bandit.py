@@ -29,8 +29,9 @@ def bandit(arms: int = 10, seed: int = 0, noise: float = 0.1, horizon: int = 1) 
     Optimum     0.7111428779897 under the constraint, 0.9320596866134 without it, 0.5293121601968 for the safest arm.
     Origin      made for this library.
 
-    >>> es.problems.bandit(arms=5).actions, round(es.planner.solve(es.problems.bandit()).value, 4)
-    (5, 0.7111)
+    >>> arms = es.problems.bandit()
+    >>> arms.actions, round(es.planner.solve(arms).value, 4)
+    (10, 0.7111)
     """
     arms, seed = whole_number("arms", arms, at_least=3), seed_number("seed", seed)
     noise = real_number("noise", noise, 0, 1e6)

@@ -64,8 +64,10 @@ def frozen_lake(
     Origin      CISR's `small` map; the paper prints neither its map nor these details (docs/paper.md).
 
     >>> lake = es.problems.frozen_lake()
-    >>> round(es.planner.solve(lake).value, 4), round(es.planner.solve(lake, safe=False).value, 4)
-    (5.2256, 5.8231)
+    >>> round(es.planner.solve(lake).value, 4)
+    5.2256
+    >>> round(es.planner.solve(lake, safe=False).value, 4)
+    5.8231
     """
     return from_map(PAPER_MAP, horizon=horizon, reward=reward, cost=cost, name="frozen-lake")
 

@@ -114,7 +114,7 @@ def racetrack(
     accelerations fail, `drift`, the path without acceleration.
 
     >>> track = es.problems.racetrack()
-    >>> track.states, int(track.dead_ends.without_safe_action.sum()), es.planner.solve(track).value
+    >>> track.states, track.dead_ends.states, es.planner.solve(track).value
     (725, 107, 1.0)
     """
     track, name, rows, file = MAPS["small"], "racetrack", map, None

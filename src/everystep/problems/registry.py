@@ -82,7 +82,8 @@ def register(name: str, *, gym_id: str | None = None, compared: bool | Compariso
 
     >>> @es.problems.register("two-arms")
     ... def two_arms(gap=0.5):
-    ...     return es.FiniteCMDP(np.ones((1, 2, 1)), np.array([[0.0, 1.0]]), np.array([[-1.0, gap]]), horizon=1)
+    ...     r, g = np.array([[0.0, 1.0]]), np.array([[-1.0, gap]])
+    ...     return es.FiniteCMDP(np.ones((1, 2, 1)), r, g, horizon=1)
     >>> es.problems.load("two-arms").actions
     2
     """
