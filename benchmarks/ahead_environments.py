@@ -267,8 +267,9 @@ class Job:
         task = TASKS[self.task]
         if self.learner in task.rivals:
             return {**task.rivals[self.learner], **dict(self.changed)}
-        shared = {"features": dict(task.features), **task.ours["shared"], **task.ours[self.learner]}
-        return {**shared, **dict(self.changed)}
+        settings = {"features": dict(task.features), **task.ours["shared"], **task.ours[self.learner]}
+        settings |= dict(self.changed)
+        return {name: each for name, each in settings.items() if each is not None}  # None: the default
 
     @property
     def key(self) -> str:
@@ -332,7 +333,8 @@ def learn_ours(job: Job, recorder: Recorder) -> Chosen:
 
     task, settings = TASKS[job.task], dict(job.settings)
     low, high = (each.tolist() for each in task.bounds(recorder))
-    spec = es.features.fourier(**{"seed": job.seed, "low": low, "high": high, **settings.pop("features")})
+    given = settings.pop("features")
+    spec = given if given == "auto" else es.features.fourier(**{"seed": job.seed, "low": low, "high": high, **given})
     price, horizon, explored = job.price or 0.0, settings.pop("horizon"), settings.pop("explored", 1.0)
     learner = es.Learner(
         recorder,
