@@ -228,7 +228,8 @@ TASKS = {
         make=Cruise, unit="crashes", low=(-10.0, -8.0, 0.0), high=(20.0, 20.0, 200.0),
         features={"size": 50, "lengthscale": [1.0, 1.0, 0.4]},
         ours={
-            "shared": {"horizon": 20}, "lsvi-ahead": {**LITTLE_OPTIMISM, "beta_harm": 0.05}, "lsvi-ae": {}, "lsvi": {},
+            "shared": {"horizon": 20},
+            "lsvi-ahead": {**LITTLE_OPTIMISM, "lam": 0.001, "beta_harm": 0.05}, "lsvi-ae": {}, "lsvi": {},
         },
         rivals={"DQN": NORMALISED_DQN, "PPO": PPO}, needs=("uppaal_gym",),
     ),
