@@ -21,7 +21,7 @@ SMALL = {
     "finite-problem": {"episodes": 20, "seeds": 2},
     "environment": {"episodes": 5, "played": 2},
     "cost-models": {"episodes": 4, "seeds": 1},
-    "look-ahead": {"episodes": 10, "seeds": 1},
+    "look-ahead": {"episodes": 10, "seeds": 1, "agents": ("lsvi-ahead",)},
     "shield": {"episodes": 12, "seeds": 1},
     "theory": {"episodes": 20, "seeds": 1, "names": ("printed",)},
 }
