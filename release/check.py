@@ -306,7 +306,7 @@ def main() -> int:
                 said, result = str(error), "FAILED"
             print(f"{result:6} {time.monotonic() - began:5.1f} s  {said}", flush=True)
             failed += result != "ok"
-            if check is build and failed:
+            if check is build and result != "ok":
                 break
     print(f"{failed} of {len(checks)} checks failed" if failed else f"dist/ is ready: {WHEEL}, {SDIST}")
     return 1 if failed else 0
