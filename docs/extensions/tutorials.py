@@ -62,4 +62,11 @@ def setup(app: Any) -> dict[str, bool]:
     logging.getLogger("traitlets").setLevel(logging.WARNING)
     # What a cell prints is one text, however many messages brought it: nb_merge_streams would break lines between them.
     NotebookClient.__init__ = partialmethod(NotebookClient.__init__, coalesce_streams=True)
+    app.connect("html-page-context", _named_by_their_text)
     return {"parallel_read_safe": True}
+
+
+def _named_by_their_text(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """What unfolds code has a text, and needs no other name for those who hear the page."""
+    if page.startswith("tutorials/"):
+        context["body"] = context["body"].replace(' aria-label="Toggle hidden content"', "")
