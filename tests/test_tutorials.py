@@ -46,6 +46,7 @@ def pictures(monkeypatch):
     mpl.use(before)
 
 
+@pytest.mark.usefixtures("sketched")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_cell_of_a_tutorial_runs(page, pictures, tmp_path, monkeypatch):
     pytest.importorskip("gymnasium")
