@@ -253,10 +253,8 @@ def _first_line(results: TrainingResults) -> str:
 def _notes(results: TrainingResults, evaluated: bool) -> list[str]:
     last = sorted({each.last_episodes() for each in results.seeds})
     episodes = f"{last[0]}" if len(last) == 1 else f"{last[0]} to {last[-1]}"
-    notes = [
-        f"return at the end: mean of the last {episodes} episodes, while it explored "
-        f"(at most {LAST}, in the last {SHARE:.0%} of the steps)"
-    ]
+    which = "the last episode" if last == [1] else f"mean of the last {episodes} episodes"
+    notes = [f"return at the end: {which}, while it explored (at most {LAST}, in the last {SHARE:.0%} of the steps)"]
     if evaluated and results.evaluation is not None:
         notes.append(
             f"evaluation: the policy alone, {results.evaluation.episodes} episodes of each seed, means per episode"
