@@ -288,7 +288,8 @@ def test_altered_and_foreign_folders_are_refused_in_a_sentence(home, tmp_path, c
         assert "was altered since it was written" in capsys.readouterr().err
         shutil.rmtree(tmp_path / "two")
     spec = json.loads((home / "two" / "seed-0" / "spec.json").read_text())
-    for wrong in ({"found": {"remarks": 3}}, {"found": {"fit": {"episodes": "x"}}}, {"settings": 1}, {"found": []}):
+    wrongs = ({"found": {"remarks": 3}}, {"found": {"fit": {"episodes": "x"}}}, {"settings": 1}, {"found": []})
+    for wrong in (*wrongs, {"confidence": 7}, {"versions": {"jax": 3}}):
         shutil.copytree(home / "two" / "seed-0", tmp_path / "one")
         (tmp_path / "one" / ".everystep.sha256").unlink()  # a folder made by hand
         (tmp_path / "one" / "spec.json").write_text(json.dumps(spec | wrong))

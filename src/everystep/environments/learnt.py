@@ -21,12 +21,14 @@ from everystep.environments.policy import Policy
 from everystep.environments.training_request import TrainingRequest, close
 from everystep.environments.training_results import AGAIN, SeedResult
 from everystep.errors import EverystepError
-from everystep.experiments import run_folder
+from everystep.experiments import forms, run_folder
+from everystep.experiments.forms import POSITIVE, PROBABILITY, Each, Maybe
 
 SPEC = {
-    **dict.fromkeys(("settings", "value", "cost", "versions"), dict),
-    **dict.fromkeys(("horizon", "length", "constraints"), int),
-    "guarantee": str,
+    **dict.fromkeys(("environment", "agent", "guarantee"), str),
+    **dict.fromkeys(("settings", "value", "cost"), dict),
+    **dict.fromkeys(("horizon", "length", "constraints"), POSITIVE),
+    **{"d": Maybe(POSITIVE), "confidence": Maybe(PROBABILITY), "versions": Each(str)},
 }
 FIT = ("episodes", "steps", "error", "unsafe", "believed_safe", "without_safe_action")
 
@@ -74,8 +76,11 @@ def read_findings(seed: SeedResult) -> Learnt:
 
 def _finished(folder: Path, whole: bool) -> Learnt:
     spec = run_folder.read_json(folder / "spec.json")
-    if not all(isinstance(spec.get(name), kind) for name, kind in SPEC.items()):
-        raise EverystepError(f"'{folder}' has a spec.json that is not that of this version's trainings; {AGAIN}")
+    if where := forms.fault(spec, SPEC):
+        raise EverystepError(
+            f"'{folder}' has a spec.json that is not that of this version's trainings ({where} is missing or wrong); "
+            f"{AGAIN}"
+        )
     found = _checked(folder, spec.get(findings.KEY, {}))
     place = folder / "policy"
     policy, why = None, "The policy was not saved: it was fitted by regressors."

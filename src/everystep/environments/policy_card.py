@@ -142,8 +142,8 @@ def features_in_words(described: Mapping[str, Any]) -> str:
         return f"{features_in_words(described.get('psi', {}))} for each action"
     if described.get("kind") == "Joint":
         return f"{features_in_words(described.get('own', {}))} of observation and action together"
-    if described.get("kind") == "Joined":
-        return " and ".join(features_in_words(each) for each in described.get("parts", ()))
+    if described.get("kind") == "Joined" and isinstance(described.get("parts"), list | tuple):
+        return " and ".join(features_in_words(each) for each in described["parts"])
     kind = str(described.get("kind"))
     return KINDS.get(kind, kind)
 
