@@ -1,6 +1,7 @@
 """The reference of the site: every public name, command and setting has an entry, and docstrings stay readable."""
 
 import argparse
+import dataclasses
 import inspect
 import re
 import sys
@@ -13,6 +14,9 @@ import pytest
 import everystep as es
 from everystep.agents.settings import SETTINGS
 from everystep.cli.main import COMMANDS, parser
+from everystep.environments import learnt, training_request, training_results
+from everystep.experiments import finished, tables
+from everystep.mdp import arrays
 
 pytestmark = pytest.mark.quick
 
@@ -169,3 +173,14 @@ def test_the_tools_of_the_site_are_pinned_and_not_needed_for_tests():
     pinned = {line.split("==")[0].lower() for line in (DOCS.parent / "constraints.txt").read_text().splitlines()}
     assert {"furo", "myst-parser", "sphinx"} <= tools <= pinned
     assert not {"furo", "myst-parser", "sphinx"} & {re.split("[><=]", each)[0].lower() for each in extras["dev"]}
+
+
+def test_every_array_and_key_of_a_file_is_described():
+    page, runs = ((DOCS / name).read_text(encoding="utf-8") for name in ("reference/files.md", "runs.md"))
+    requested = [field.name for field in dataclasses.fields(training_request.TrainingRequest)]
+    keys = [*finished.SPEC, *finished.SPEC["agents"][0], *finished.LABELS, *finished.SUMMARY, *learnt.SPEC, *requested]
+    keys += [*finished.PLANS, *learnt.FIT, *(field.name for field in arrays.FIELDS)]
+    for key in keys:
+        assert f"`{key.removesuffix('?')}`" in page, key
+    for column in (*training_results.NEEDED, *tables.COLUMNS, tables.AVOIDABLE):
+        assert f"`{column}`" in page + runs or f".{column}`" in runs, column
