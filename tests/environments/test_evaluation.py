@@ -11,7 +11,7 @@ from gymnasium import spaces
 import everystep as es
 from everystep.environments import training_bar
 from everystep.environments.evaluation import FIRST_SEED
-from everystep.experiments import progress
+from everystep.mdp import announce
 
 pytestmark = pytest.mark.quick
 
@@ -131,7 +131,7 @@ def test_a_cost_that_outgrows_the_scale_leaves_what_dividing_from_the_start_give
 
 def test_a_training_tells_of_steps_and_violation_in_a_log_and_on_a_terminal(monkeypatch, capsys):
     each = learner()
-    monkeypatch.setattr(progress, "SOON", 0.01)
+    monkeypatch.setattr(announce, "SOON", 0.01)
     with training_bar.shown(each, 3, None) as report:
         for _ in range(2):
             each.play(1, report)

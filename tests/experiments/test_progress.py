@@ -9,6 +9,7 @@ import everystep as es
 from everystep.cli import main
 from everystep.experiments import progress
 from everystep.experiments.runner import ChunkReport
+from everystep.mdp import announce
 
 SPEC = {"agents": [{}, {}], "seeds": [0, 1], "episodes": 1000}
 
@@ -58,8 +59,8 @@ def test_the_time_left_counts_neither_compilation_nor_what_an_earlier_process_di
 
 
 def test_a_call_from_python_has_a_bar_on_a_terminal_and_lines_in_a_log(monkeypatch, capsys):
-    monkeypatch.setattr(progress, "SOON", 0.01)
-    monkeypatch.setattr(progress, "EVERY", 0.01)
+    monkeypatch.setattr(announce, "SOON", 0.01)
+    monkeypatch.setattr(announce, "EVERY", 0.01)
     with progress.counting(400, "episodes", lambda: "violation 3") as more:
         more(100)
         more(200)
@@ -70,7 +71,24 @@ def test_a_call_from_python_has_a_bar_on_a_terminal_and_lines_in_a_log(monkeypat
     stream = Terminal()
     monkeypatch.setattr(sys, "stderr", stream)
     es.run(es.problems.synthetic(states=3, horizon=2), "lsvi", episodes=3, seeds=2)
-    assert "6 episodes" in stream.getvalue() or "/6" in stream.getvalue()
+    assert "/6" in stream.getvalue()
+
+
+@pytest.mark.parametrize("stream", [io.StringIO(), Terminal()])
+def test_a_problem_that_takes_long_to_make_says_so(stream, monkeypatch):
+    for name in ("SOON", "EVERY", "TICK"):
+        monkeypatch.setattr(announce, name, 0.001)
+    monkeypatch.setattr(sys, "stderr", stream)
+
+    def pond(size):
+        while "note: pond is being made, 0 s so far" not in stream.getvalue():
+            pass
+        return size
+
+    assert announce.patiently(pond)(size=3) == 3
+    assert stream.getvalue().endswith(" \r" if stream.isatty() else "so far\n")  # nothing is left on a terminal
+    problems = [each.make for each in es.problems.REGISTERED.values() if each.make.__module__.startswith("everystep.")]
+    assert all(getattr(es.problems, make.__name__).__wrapped__ is make for make in problems)
 
 
 def test_the_speed_is_that_of_the_last_seconds():

@@ -17,11 +17,10 @@ from everystep.errors import EverystepError, unknown
 from everystep.experiments import run_folder, tables
 from everystep.experiments.estimate import duration
 from everystep.experiments.runner import ChunkReport, OnChunk
+from everystep.mdp.announce import EVERY, SOON, TICK, announced
 
 USUAL_SIZE = {"ncols": 80, "nrows": 24}
-SOON, EVERY = 3.0, 30.0  # seconds before the first line in a log, and between lines
-REFRESH = 0.1  # and between updates of a bar
-TICK = 1.0  # and at most, so that a terminal is never silent while something is compiled or drawn
+REFRESH = 0.1  # seconds between updates of a bar
 SETTLED, WINDOW = 2.0, 10.0  # seconds after the first report before a speed is told, and over which it is measured
 WARNED_ABOVE = 3600.0  # seconds that are left
 RECENT = 0.9  # the weight of the past in running means, per chunk
@@ -172,29 +171,8 @@ def counting(total: int, unit: str, words: Callable[[], str] = str) -> Iterator[
             bar.update(done - bar.n)
 
         bar.set_postfix_str(words())
-        with ticking(bar) if seen else _announced(line):
+        with ticking(bar) if seen else announced(line):
             yield advance
-
-
-@contextmanager
-def _announced(line: Callable[[], str]) -> Iterator[None]:
-    """Print a line after `SOON` seconds and then every `EVERY`, whatever the process is doing."""
-    ended = threading.Event()
-
-    def announce() -> None:
-        pause = SOON
-        while not ended.wait(pause):
-            pause = EVERY
-            with suppress(OSError, ValueError, AttributeError):  # standard error was closed, or there is none
-                print(line(), file=sys.stderr, flush=True)
-
-    thread = threading.Thread(target=announce, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from typing import Any
 
 from everystep.errors import EverystepError, check_openable, path_from, unknown
 from everystep.files import name_from
+from everystep.mdp.announce import patiently
 from everystep.mdp.arrays import read_problem as from_arrays
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.problems.grids import read_map
@@ -88,5 +89,9 @@ def _registered(name: str, horizon: int | None) -> FiniteCMDP:
         raise EverystepError(f"horizon is {horizon}, but the problem '{name}' has a fixed horizon; leave it out.")
     return definition.make(horizon=horizon)
 
+
+# Called from Python, a problem that takes long to make says so. The command has its own words, and calls `make`.
+for _definition in REGISTERED.values():
+    globals()[_definition.make.__name__] = patiently(_definition.make)
 
 import_entry_points()  # last, because these modules import this package

@@ -16,6 +16,7 @@ LOSS = 2  # half degrees that the room loses in an hour; the heater has levels 0
 COLDEST = 18.0  # degrees, the lower limit
 DEAREST = 1e6
 BEYOND = 3  # half degrees outside the limits that the room can reach
+WIDEST = 100_000  # half degrees between the limits
 
 
 @register("thermostat", gym_id="everystep/Thermostat-v0", compared=Comparison(episodes=2000))
@@ -48,7 +49,7 @@ def thermostat(horizon: int = 24, band: int = 9, gust: float = 0.2, tariff: Sequ
     >>> room.states, round(es.planner.solve(room).value, 2)
     (75, -45.09)
     """
-    horizon, band = whole_number("horizon", horizon), whole_number("band", band)
+    horizon, band = whole_number("horizon", horizon), whole_number("band", band, at_most=WIDEST)
     gust = real_number("gust", gust, most=0.5)
     prices = np.array([real_number("tariff", each, most=DEAREST) for each in listed("tariff", tariff)])
     if len(prices) == 0:
