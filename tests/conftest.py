@@ -1,12 +1,9 @@
 """Strict everywhere: shapes checked at run time, no silent promotion of types or ranks, 64-bit numbers."""
 
-import atexit
 import gc
 import os
 import re
-import shutil
 import sys
-import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
@@ -17,11 +14,8 @@ os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_backend_opti
 os.environ["XLA_FLAGS"] += " --xla_cpu_parallel_codegen_split_count=1"
 if version("jaxlib").startswith("0.10."):
     os.environ["XLA_FLAGS"] += " --xla_cpu_use_fusion_emitters=false"
-# Workers, and the commands that tests start, share the programs that they compile: in a folder of this session, never
-# in the cache of the person who runs the tests.
-if "PYTEST_XDIST_WORKER" not in os.environ:
-    os.environ["EVERYSTEP_CACHE"] = tempfile.mkdtemp(prefix="everystep-tests-")
-    atexit.register(shutil.rmtree, os.environ["EVERYSTEP_CACHE"], ignore_errors=True)
+# Compiled programs are kept where a test wants them, never in the cache of the person who runs the tests.
+os.environ["EVERYSTEP_CACHE"] = "off"
 # Matrices are small: threads that wait for a share of them cost more than they do.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -35,11 +29,6 @@ from jaxtyping import install_import_hook
 
 CHECKED = ("everystep.lsvi", "everystep.features", "everystep.kernels", "everystep.environments.models")
 install_import_hook(CHECKED, "beartype.beartype")
-
-from everystep.experiments import program_cache  # noqa: E402
-
-program_cache.LEAST_SECONDS = 0.02
-program_cache.enable()
 
 # Tracing makes many objects that stay: looking through all of them as often as Python does by itself is a waste.
 gc.set_threshold(50_000, 20, 50)
