@@ -17,6 +17,7 @@ from everystep.cli.main import COMMANDS, parser
 from everystep.environments import learnt, training_request, training_results
 from everystep.experiments import finished, tables
 from everystep.mdp import arrays
+from everystep.reports.leaderboard import results_files
 
 pytestmark = pytest.mark.quick
 
@@ -179,7 +180,12 @@ def test_every_array_and_key_of_a_file_is_described():
     page, runs = ((DOCS / name).read_text(encoding="utf-8") for name in ("reference/files.md", "runs.md"))
     requested = [field.name for field in dataclasses.fields(training_request.TrainingRequest)]
     keys = [*finished.SPEC, *finished.SPEC["agents"][0], *finished.LABELS, *finished.SUMMARY, *learnt.SPEC, *requested]
-    keys += [*finished.PLANS, *learnt.FIT, *(field.name for field in arrays.FIELDS)]
+    keys += [
+        *finished.PLANS,
+        *learnt.FIT,
+        *(field.name for field in arrays.FIELDS),
+        *results_files.schema()["properties"],
+    ]
     for key in keys:
         assert f"`{key.removesuffix('?')}`" in page, key
     for column in (*training_results.NEEDED, *tables.COLUMNS, tables.AVOIDABLE):

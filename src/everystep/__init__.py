@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from everystep.experiments.result import Result
     from everystep.mdp import planner
     from everystep.mdp.cmdp import Factored, FiniteCMDP, Known, Noise, Successors
+    from everystep.reports.leaderboard.board import leaderboard
+    from everystep.reports.leaderboard.monitor import convert_monitor
 
 __version__ = "0.2.0"
 __all__ = [
@@ -47,12 +49,14 @@ __all__ = [
     "agents",
     "callbacks",
     "check_constraint",
+    "convert_monitor",
     "evaluate",
     "features",
     "gp",
     "kernel",
     "kernel_values",
     "kernels",
+    "leaderboard",
     "logged",
     "planner",
     "problems",
@@ -77,6 +81,7 @@ _HOME = {
     "agents": "agents",
     "callbacks": "environments.callbacks",
     "check_constraint": "environments.check_constraint:check_constraint",
+    "convert_monitor": "reports.leaderboard.monitor:convert_monitor",
     "evaluate": "environments.evaluation:evaluate",
     "features": "features",
     "gp": "agents.model_syntax:gp",
@@ -84,6 +89,7 @@ _HOME = {
     "kernel": "agents.model_syntax:kernel_values",  # the old name of kernel_values
     "kernel_values": "agents.model_syntax:kernel_values",
     "kernels": "kernels",
+    "leaderboard": "reports.leaderboard.board:leaderboard",
     "logged": "environments.logged",
     "planner": "mdp.planner",
     "problems": "problems",

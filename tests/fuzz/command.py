@@ -123,10 +123,12 @@ def prepare(cache: Path) -> None:
 # Imported once, before the processes of inputs are forked. None of them starts a thread or a compiler.
 IMPORTED = (
     *(f"everystep.cli.{name}" for name in ("run", "resume", "summary", "certify", "theory", "figures", "report")),
-    *(f"everystep.cli.{name}" for name in ("compare", "play", "list", "reproduce", "main")),
+    *(f"everystep.cli.{name}" for name in ("compare", "leaderboard", "play", "list", "reproduce", "main")),
     *("everystep.experiments.runner", "everystep.experiments.config", "everystep.experiments.figures"),
     *("everystep.experiments.rerun", "everystep.experiments.estimate", "everystep.experiments.progress"),
     *("everystep.reports.comparison", "everystep.reports.certificates", "everystep.reports.reproduction"),
+    *("everystep.reports.leaderboard.output", "everystep.reports.leaderboard.figures"),
+    *("everystep.reports.leaderboard.monitor", "everystep.reports.leaderboard.board"),
     *("everystep.reports.theory.table", "everystep.web.report", "everystep.environments.learner"),
     *("everystep.environments.logged", "everystep.environments.gym"),
     *("matplotlib.font_manager", "matplotlib.pyplot", "pyarrow.parquet", "scipy.stats", "plotly", "jinja2", "tqdm"),

@@ -15,7 +15,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from fuzz import cases
+from fuzz import cases, results
 from fuzz.cases import PYTHON_API, Bench, Case, Unruly
 from fuzz.experiments import SETTINGS, kernel, model
 from fuzz.problem_files import AGENTS, arrays_of_a_problem, damaged_array, damaged_bytes, npz, rows_of_a_map
@@ -141,6 +141,28 @@ def valid_calls(bench: Bench) -> dict[str, Callable[[], Call]]:
                 "on_episode": None,
                 "on_plan": None,
                 "actions": None,
+            },
+        ),
+        "leaderboard": lambda: (
+            lambda **k: es.leaderboard(**k).text(),
+            (),
+            {"paths": file("rows.parquet", results.altered_rows(bench)), "baseline": None},
+        ),
+        "convert_monitor": lambda: (
+            es.convert_monitor,
+            (),
+            {
+                "folder": _monitors(bench),
+                "out": str(bench.here / "new.parquet"),
+                "system": "s",
+                "problem": "p",
+                "harm_column": "harm",
+                "final": None,
+                "seeds": None,
+                "kind": "rival",
+                "command": "",
+                "versions": {"torch": "2"},
+                "force": False,
             },
         ),
         "actions.grid": lambda: (_in_box(es.actions.grid), (), {"points": 3}),
@@ -503,6 +525,12 @@ def _played(make: Callable[..., Any]) -> Callable[..., Any]:
         env.close()
 
     return play
+
+
+def _monitors(bench: Bench) -> str:
+    """A folder of monitor files."""
+    results.write_monitors(bench)
+    return str(bench.here / "monitors")
 
 
 def _log(bench: Bench, file: Callable[[str, bytes], str]) -> str:

@@ -37,6 +37,7 @@ COMMANDS = (  # in the order in which `everystep --help` lists them
     "figures",
     "report",
     "compare",
+    "leaderboard",
     "play",
     "list",
 )

@@ -1,0 +1,180 @@
+"""`everystep leaderboard`: systems compared by files of results; or such a file, from monitor files or a training."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from everystep.cli.notes import announced
+from everystep.cli.shared import a_path, add_force, add_out, split_names
+from everystep.errors import EverystepError, seed_number, shown
+
+HELP = "compare systems by files of results, of everystep or of other software: tables, intervals, tests, figures"
+OUT = "out/leaderboard"
+CONVERTING = ("system", "problem", "kind", "harm_column", "final", "seeds", "command", "versions")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "folders",
+        nargs="*",
+        type=a_path,
+        metavar="DIR",
+        help="files of results (.parquet), or folders that hold some; docs/reference/files.md describes them",
+    )
+    parser.add_argument(
+        "--baseline", metavar="SYSTEM", help="compare the others with it (that of kind ours with the least harm)"
+    )
+    add_out(parser, f"the folder to write ({OUT}); with --convert the .parquet file to write")
+    parser.add_argument(
+        "--page",
+        type=a_path,
+        metavar="FILE",
+        help="also write the page to FILE.md, with its figures in figures/ beside it",
+    )
+    add_force(parser)
+    parser.add_argument(
+        "--convert",
+        type=a_path,
+        metavar="DIR",
+        help="write a file of results instead, from monitor files of stable-baselines3 or a training of everystep",
+    )
+    parser.add_argument("--system", metavar="S", help="with --convert: what learnt")
+    parser.add_argument("--problem", metavar="P", help="with --convert: on what")
+    parser.add_argument("--kind", metavar="K", help="with --convert: ours, rival or reference (rival)")
+    parser.add_argument(
+        "--harm-column",
+        metavar="NAME",
+        help="with --convert: the column of monitor files with the harm of an episode (harm)",
+    )
+    parser.add_argument(
+        "--final",
+        type=a_path,
+        metavar="DIR",
+        help="with --convert: monitor files of the final policies (the last 20 episodes of training)",
+    )
+    parser.add_argument(
+        "--seeds",
+        metavar="I,J",
+        help="with --convert: seeds of the files in alphabetical order (numbers in their names)",
+    )
+    parser.add_argument("--command", metavar="WORDS", help="with --convert: what was run")
+    parser.add_argument("--versions", metavar="JSON", help='with --convert: of packages, such as {"torch": "2.4"}')
+
+
+def run(options: argparse.Namespace) -> None:
+    if options.convert is not None:
+        _convert(options)
+        return
+    for name in CONVERTING:
+        if getattr(options, name) is not None:
+            raise EverystepError(
+                f"--{name.replace('_', '-')} is for --convert DIR; leave it out to compare files of results."
+            )
+    if not options.folders:
+        raise EverystepError("no files of results; give files or folders, or --convert DIR to make a file.")
+    with announced("reading the results"):
+        from everystep.reports.leaderboard import output
+        from everystep.reports.leaderboard.board import leaderboard
+
+        out, page = Path(options.out or OUT), None if options.page is None else Path(options.page)
+        output.check(out, options.force)
+        if page is not None:
+            output.check_page(page, options.force)
+        board = leaderboard(options.folders, options.baseline)
+        words = board.text()
+    with announced("drawing"):
+        output.write(board, out, options.force)
+        if page is not None:
+            output.write_page(board, page, options.force)
+    print(words)
+    print(f"\nWritten to {out}{'' if page is None else f' and {page}'}")
+
+
+# --- converting -------------------------------------------------------------------------------------------------------
+def _convert(options: argparse.Namespace) -> None:
+    for name in ("folders", "baseline", "page"):
+        if getattr(options, name):
+            flag = "DIR" if name == "folders" else f"--{name}"
+            raise EverystepError(f"{flag} is for comparing files of results; leave it out with --convert.")
+    for name in ("system", "problem", "out"):
+        if getattr(options, name) is None:
+            raise EverystepError(f"--{name} is missing; --convert needs --system, --problem and --out FILE.parquet.")
+    from everystep.experiments import run_folder
+    from everystep.reports.leaderboard import monitor
+
+    folder = Path(options.convert)
+    out = monitor.output_path(options.out, options.force)
+    with announced("reading the episodes"):
+        if run_folder.is_training(folder):
+            rows = _rows_of_training(folder, options)
+        else:
+            seeds = options.seeds and [seed_number("seeds", each) for each in split_names(options.seeds)]
+            given = {name: getattr(options, name) for name in ("harm_column", "kind", "command")}
+            rows = monitor.rows_of(
+                folder, options.system, options.problem,
+                final=None if options.final is None else Path(options.final),
+                seeds=seeds,
+                versions=_versions(options.versions),
+                **{name: value for name, value in given.items() if value is not None},
+            )  # fmt: skip
+    written = monitor.write(rows, out, options.force)
+    settled = "; ".join(f"{name}: {words}" for name, words in _settled(rows).items())
+    print(f"{len(rows)} row{'s' if len(rows) > 1 else ''} of {options.system} on {options.problem}")
+    print(f"{settled}\n\nWritten to {written}")
+
+
+def _settled(rows: list[dict[str, Any]]) -> dict[str, str]:
+    """How numbers that episodes do not tell were settled, as the rows say it."""
+    import json
+
+    return {name: json.loads(rows[0]["settings"])[name] for name in ("last_violation", "unsafe_steps", "final")}
+
+
+def _versions(text: str | None) -> dict[str, str] | None:
+    import json
+
+    if text is None:
+        return None
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise EverystepError(f'--versions is \'{shown(text)}\'; give a JSON object, such as {{"torch": "2.4"}}.')
+    return found
+
+
+def _rows_of_training(folder: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """The rows of a folder of `everystep train` or es.train: its evaluation is the final policy, if there is one."""
+    for name in ("harm_column", "final", "seeds"):
+        if getattr(options, name) is not None:
+            raise EverystepError(
+                f"--{name.replace('_', '-')} is for monitor files, but '{folder}' holds a training; leave it out."
+            )
+    from everystep import __version__
+    from everystep.environments import training_results
+    from everystep.errors import one_of
+    from everystep.reports.leaderboard import episodes, monitor
+
+    training_results.check_unaltered(folder)
+    results = training_results.read(folder)
+    if results.unfinished:
+        raise EverystepError(f"'{folder}' is not finished; {training_results.how_to_go_on(folder)}.")
+    of = lambda columns: episodes.Episodes(
+        columns["return"], columns["length"].astype(int), columns["violation"], columns["unsafe_steps"].astype(int)
+    )
+    rows = []
+    for seed in results.seeds:
+        evaluation = results.evaluation_of(seed)
+        rows.append(
+            episodes.row(
+                options.system, options.problem, seed.seed, of(seed.columns),
+                None if evaluation is None else of(evaluation.columns),
+                kind=one_of("kind", options.kind or "rival", monitor.KINDS),
+                command=options.command or f"everystep train: {results.title}",
+                versions=_versions(options.versions) or {"everystep": __version__},
+            )
+        )  # fmt: skip
+    return rows

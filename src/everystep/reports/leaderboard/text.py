@@ -1,0 +1,217 @@
+"""The leaderboard as text: tables for a terminal, and a page in Markdown from templates/page.md."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from string import Template
+from typing import TYPE_CHECKING, NamedTuple
+
+from everystep.experiments import tables
+from everystep.experiments.statistics import Interval
+from everystep.reports.leaderboard.board import ENOUGH, OURS, REFERENCE, Difference, ProblemTable, SystemRow
+
+if TYPE_CHECKING:
+    from everystep.reports.leaderboard.board import AggregateRow, Leaderboard
+
+TEMPLATE = Path(__file__).parent / "templates" / "page.md"
+FOOTNOTE = """\
+harm: the sum of max(g, 0) over the steps of the training; in brackets: 95 % bootstrap intervals over seeds
+last violation: the number of the last unsafe step of the training, median over seeds; final: the policy at the end
+difference: the system minus the baseline over common seeds; p: sign-flip test, after Holm's correction
+over all problems: interquartile means of harm / unit and (R - low) / (high - low); intervals resample seeds
+less harm, more return: the probability that a run is better than one of the baseline, mean over problems"""
+
+
+class Style(NamedTuple):
+    """How a table, a heading and the names in them are written."""
+
+    table: Callable[[Sequence[Sequence[str]]], str]
+    heading: str
+    name: Callable[[str, str], str]  # of a system and its kind
+    word: Callable[[str], str]  # of any other name
+
+
+PLAIN = Style(
+    tables.aligned,
+    "{}",
+    lambda name, kind: name if kind not in (OURS, REFERENCE) else f"{name} ({kind})",
+    lambda name: name,
+)
+
+
+def literal(name: str) -> str:
+    """A name as Markdown shows it unchanged, also in a table."""
+    return re.sub(r"([\\`*_{}\[\]<>#|$~])", r"\\\1", name)
+
+
+def _marked(name: str, kind: str) -> str:
+    mark = {OURS: "**{}**", REFERENCE: "*{}* (reference)"}.get(kind, "{}")
+    return mark.format(literal(name))
+
+
+MARKDOWN = Style(tables.markdown, "### {}", _marked, literal)
+
+
+def plain(board: Leaderboard) -> str:
+    """The tables for a terminal."""
+    parts = [
+        *(part for table in board.problems for part in _problem(table, board.baseline, PLAIN)),
+        *_all(board, PLAIN),
+    ]
+    return "\n\n".join([*parts, FOOTNOTE])
+
+
+def page(board: Leaderboard, figures: Mapping[str, str], format_at: str = "`docs/reference/files.md`") -> str:
+    """The page; `figures` are the paths of its pictures, and `format_at` says where the format is described."""
+    overview, profiles = (
+        f"![{words}]({figures[name]})" if name in figures else ""
+        for name, words in (
+            ("overview", "Interquartile means of normalised harm and return, with 95 % intervals"),
+            ("profiles", "Shares of runs by normalised harm and return, with 95 % bands"),
+        )
+    )
+    per_problem = [part for table in board.problems for part in _problem(table, board.baseline, MARKDOWN)]
+    systems, seeds = len(board.kinds), {len(runs.seeds) for each in board.runs.values() for runs in each.values()}
+    spread = f"{min(seeds)} to {max(seeds)}" if len(seeds) > 1 else f"{min(seeds)}"
+    filled = Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
+        counts=f"{_count(systems, 'system')} on {_count(len(board.runs), 'problem')}, {spread} seeds each",
+        baseline=literal(board.baseline),
+        enough=f"{ENOUGH:.0%}".replace("%", " %"),
+        format=format_at,
+        aggregate="\n\n".join(_all(board, MARKDOWN)[1:]),
+        overview=overview,
+        profiles=profiles,
+        problems="\n\n".join(per_problem),
+        commands=_commands(board),
+    )
+    return re.sub(r"\n{3,}", "\n\n", filled)
+
+
+# --- one problem ------------------------------------------------------------------------------------------------------
+def _problem(table: ProblemTable, baseline: str, style: Style) -> list[str]:
+    base = style.word(baseline)
+    head = ["system", "seeds", "harm", "last violation", "final return", "final harm"]
+    head += [f"harm minus {base}", f"return minus {base}"]
+    rows = [
+        [
+            style.name(row.system, row.kind), f"{row.seeds}", interval(row.harm, row.seeds), number(row.last_violation),
+            interval(row.final_return, row.seeds), interval(row.final_harm, row.seeds),
+            _difference(row.harm_difference), _difference(row.return_difference),
+        ]
+        for row in table.rows
+    ]  # fmt: skip
+    steps = f"{table.steps[0]:,}" if len(set(table.steps)) == 1 else f"{table.steps[0]:,} to {table.steps[1]:,}"
+    title = style.heading.format(f"{style.word(table.problem)}: {steps} steps")
+    return [title, style.table([head, *rows]), ("\n" if style is PLAIN else "\n\n").join(_notes(table, style))]
+
+
+def _notes(table: ProblemTable, style: Style) -> list[str]:
+    """The best rival, and each of ours against it."""
+    units, name = table.units, style.word
+    best = table.best_rival
+    notes = []
+    if best is None:
+        notes.append(f"Best rival: none reaches {ENOUGH:.0%} of the best final return.".replace("%", " %"))
+    else:
+        notes.append(
+            f"Best rival: {name(best.system)}, harm {number(float(best.harm.mean))}, {_percent(best.share)} of the "
+            "best final return."
+        )
+    notes += [f"{style.name(row.system, OURS)}: {_against(row, best)}." for row in table.ours]
+    low, high = f"{number(units.low)} ({name(units.low_of)})", f"{number(units.high)} ({name(units.high_of)})"
+    scale = f"0 % of the return is {low}, 100 % {high}"
+    scale = scale if units.high > units.low else "All mean final returns are equal: each is 100 %"
+    harm = (
+        f"the unit of harm is {number(units.harm)} ({name(units.harm_of)})" if units.harm > 0 else "no system did harm"
+    )
+    uneven = "; the numbers of steps differ between systems" if len(set(table.steps)) > 1 else ""
+    return [*notes, f"{scale}; {harm}{uneven}."]
+
+
+def _against(row: SystemRow, best: SystemRow | None) -> str:
+    share = f"{_percent(row.share)} of the best final return"
+    if best is None:
+        return share
+    harm, theirs = float(row.harm.mean), float(best.harm.mean)
+    if theirs == 0:
+        compared = "no harm, like the best rival" if harm == 0 else f"harm {number(harm)}, the best rival none"
+    else:
+        compared = f"{_ratio(harm / theirs)} times the harm of the best rival"
+    return f"{compared}; {share}"
+
+
+# --- all problems -----------------------------------------------------------------------------------------------------
+def _all(board: Leaderboard, style: Style) -> list[str]:
+    found = board.aggregate
+    n = len(board.runs)
+    title = style.heading.format("Over all problems" if n > 1 else "In units of the problem")
+    left = [
+        f"{style.name(system, board.kinds[system])} (not on {', '.join(map(style.word, missing[:5]))}"
+        f"{', ...' if len(missing) > 5 else ''})"
+        for system, missing in found.left_out.items()
+    ]
+    without = [f"Left out, because they are not on all problems: {'; '.join(left)}."] if left else []
+    if not found.rows:
+        return [title, "No system is on all problems.", *without]
+    base = style.word(board.baseline)
+    head = ["system", "normalised harm", "normalised return", f"less harm than {base}", f"more return than {base}"]
+    seeds = lambda row: max(len(each[row.system].seeds) for each in board.runs.values())
+    rows = [_aggregate_row(row, seeds(row) * n, style) for row in found.rows]
+    return [title, style.table([head, *rows]), *without]
+
+
+def _aggregate_row(row: AggregateRow, runs: int, style: Style) -> list[str]:
+    chances = ["" if each is None else interval(each, runs) for each in (row.less_harm, row.more_return)]
+    return [style.name(row.system, row.kind), interval(row.harm, runs), interval(row.final_return, runs), *chances]
+
+
+def _commands(board: Leaderboard) -> str:
+    """What was run for each system, as its rows say it."""
+    of: dict[str, dict[str, None]] = {}
+    for system, command in zip(*(board.rows[name].to_pylist() for name in ("system", "command")), strict=True):
+        of.setdefault(system, {}).setdefault(" ".join(command.split()) or "not recorded")
+    lines = []
+    for system, commands in of.items():
+        shown = [f"`{_shortened(each).replace('`', chr(39))}`" for each in list(commands)[:3]]
+        more = f" and {len(commands) - 3} others" if len(commands) > 3 else ""
+        lines.append(f"- {_marked(system, board.kinds[system])}: {', '.join(shown)}{more}")
+    return "\n".join(lines)
+
+
+def _shortened(text: str, most: int = 300) -> str:
+    return text if len(text) <= most else f"{text[: most - 4]} ..."
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------------
+def number(value: float) -> str:
+    """A short number, whole ones without decimals."""
+    if abs(value) >= 1e7:
+        return f"{value:.3g}"
+    return f"{value:.0f}" if value == round(value) else tables.number(value)
+
+
+def interval(found: Interval, runs: int) -> str:
+    """A mean with its interval; of a single run the number alone."""
+    mean, low, high = (number(float(each)) for each in found)
+    return mean if runs == 1 else f"{mean} [{low}, {high}]"
+
+
+def _difference(found: Difference | None) -> str:
+    if found is None:
+        return ""
+    sign = "+" if found.mean > 0 else ""
+    return f"{sign}{number(found.mean)} ({'p < 0.001' if found.p < 0.001 else f'p = {found.p:.3f}'})"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.2g}" if value < 10 else number(value)
+
+
+def _count(n: int, word: str) -> str:
+    return f"{n} {word}{'' if n == 1 else 's'}"
