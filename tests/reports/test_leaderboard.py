@@ -144,7 +144,7 @@ def test_files_that_are_no_results_are_refused_by_the_command_in_one_sentence(tm
         "'text.parquet' cannot be read as Parquet": ["text.parquet"],
         "'cut.parquet' cannot be read as Parquet": ["cut.parquet"],
         "'nothing' holds no .parquet file": ["nothing"],
-        "'nowhere' does not exist": ["nowhere"],
+        "'nowhere' cannot be read (No such file or directory)": ["nowhere"],
         "no files of results": [],
         "no system 'b'": ["whole.parquet", "--baseline", "b"],
         "--system is for --convert": ["whole.parquet", "--system", "b"],

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from everystep.errors import EverystepError, listed, path_from, unknown
+from everystep.errors import EverystepError, listed, unknown
 from everystep.experiments import statistics
 from everystep.experiments.statistics import Interval
 from everystep.reports.leaderboard import measures, results_files
@@ -186,7 +186,7 @@ class Leaderboard:
         """Write leaderboard.md, leaderboard.parquet, profiles.png and overview.png into a folder."""
         from everystep.reports.leaderboard import output
 
-        return output.write(self, path_from("out", out), force)
+        return output.write(self, results_files.path_of("out", out), force)
 
     def __str__(self) -> str:
         return self.text()
@@ -216,9 +216,9 @@ def leaderboard(paths: str | Path | Sequence[str | Path], baseline: str | None =
     given = [paths] if isinstance(paths, str | Path) else listed("paths", paths)
     if not given:
         raise EverystepError("paths are empty; give at least one file or folder of results.")
-    rows = results_files.read([path_from("paths", each) for each in given])
+    rows = results_files.read([results_files.path_of("paths", each) for each in given])
     names = list(kinds(rows))
-    if baseline is not None and baseline not in names:
+    if baseline is not None and (not isinstance(baseline, str) or baseline not in names):
         raise unknown("system", baseline, names, f"The files have {', '.join(names[:20])}.")
     return Leaderboard(rows, _default_baseline(rows) if baseline is None else baseline)
 

@@ -25,7 +25,6 @@ from everystep.errors import (
     check_type,
     listed,
     one_of,
-    path_from,
     seed_number,
     shown,
     true_or_false,
@@ -91,10 +90,9 @@ def convert_monitor(
     """
     place = output_path(out, true_or_false("force", force))
     check_type("harm_column", harm_column, str, "the name of a column")
-    rows = rows_of(
-        path_from("folder", folder), system, problem, harm_column, None if final is None else path_from("final", final),
-        seeds, kind, command, versions,
-    )  # fmt: skip
+    evaluated = None if final is None else results_files.path_of("final", final)
+    where = results_files.path_of("folder", folder)
+    rows = rows_of(where, system, problem, harm_column, evaluated, seeds, kind, command, versions)
     return write(rows, place, force)
 
 
@@ -136,26 +134,32 @@ def rows_of(
 
 def output_path(out: str | Path, force: bool) -> Path:
     """The path of a file of results; raises if it could not be written."""
-    path = path_from("out", out)
+    path = results_files.path_of("out", out)
     if path.suffix != results_files.ENDING:
         raise EverystepError(f"out '{path}' is no Parquet file; give a name that ends with {results_files.ENDING}.")
-    if files.exists(path.parent):
-        files.check_place(path, force)
+    try:
+        if files.exists(path.parent):
+            files.check_place(path, force)
+    except OSError as error:
+        raise files.cannot_write(path, error) from None
     return path
 
 
 def write(rows: Sequence[Mapping[str, Any]], path: Path, force: bool) -> Path:
     """Write rows as a file of results."""
     table = results_files.table_of(rows)
-    files.make_folder(path.parent)
-    files.write_output(path, lambda file: results_files.write(table, file), force)
+    try:
+        files.make_folder(path.parent)
+        files.write_output(path, lambda file: results_files.write(table, file), force)
+    except OSError as error:
+        raise files.cannot_write(path, error) from None
     return path
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 def by_seed(folder: Path, seeds: Sequence[int] | None = None) -> dict[int, Path]:
     """The monitor files below a folder, by seed."""
-    found = sorted(folder.rglob(f"*{ENDING}")) if folder.is_dir() else []
+    found = sorted(results_files.below(folder, ENDING))
     if not found:
         raise EverystepError(f"'{folder}' holds no file *{ENDING}; give a folder with monitor files.")
     if seeds is not None:

@@ -8,6 +8,8 @@ written has exactly the types of the format.
 from __future__ import annotations
 
 import json
+import os
+import stat
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -16,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 import numpy as np
 
 from everystep import files
-from everystep.errors import EverystepError, quoted, shown
+from everystep.errors import EverystepError, path_from, quoted, shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 ENDING = ".parquet"
 OWN = "leaderboard.parquet"  # what the command writes: not read again when it searches a folder
 MOST_ROWS = 1_000_000
+MOST_FILES = 100_000  # in the folders that are searched
 FORMAT = "docs/reference/files.md describes the format"
 CLOSE = 1e-6  # of harm and the end of its curve, which are added in another order
 
@@ -35,6 +38,16 @@ def schema() -> dict[str, Any]:
     return found
 
 
+def path_of(field: str, value: object) -> Path:
+    """`value` as a path that the file system can name, or the error that names `field`."""
+    path = path_from(field, value)
+    try:
+        os.fsencode(path)
+    except UnicodeError:
+        raise EverystepError(f"{field} is {quoted(str(path))}, which no file can be called; check the path.") from None
+    return path
+
+
 def read(paths: Sequence[Path]) -> pa.Table:
     """All rows of the files, and of those in folders, with the columns of the format first; raises if one is wrong."""
     return together([(path, read_file(path)) for path in found_in(paths)])
@@ -44,18 +57,33 @@ def found_in(paths: Sequence[Path]) -> list[Path]:
     """The files that are given, and every .parquet file below the folders; none twice."""
     found: dict[Path, Path] = {}
     for path in paths:
-        if not files.exists(path):
-            raise EverystepError(f"'{path}' does not exist; give files of results, or folders that hold some.")
-        inside = _below(path) if path.is_dir() else [path]
+        try:
+            inside = _in_folder(path) if stat.S_ISDIR(path.stat().st_mode) else [path]
+        except OSError as error:
+            reason = error.strerror or error
+            raise EverystepError(
+                f"'{path}' cannot be read ({reason}); give files of results, or their folders."
+            ) from None
         if not inside:
             raise EverystepError(f"'{path}' holds no {ENDING} file; give a folder with files of results ({FORMAT}).")
         found |= {files.real(each): each for each in inside if files.real(each) not in found}
     return list(found.values())
 
 
-def _below(folder: Path) -> list[Path]:
-    hidden = lambda path: any(part.startswith(".") for part in path.relative_to(folder).parts)
-    return sorted(path for path in folder.rglob(f"*{ENDING}") if path.name != OWN and not hidden(path))
+def _in_folder(folder: Path) -> list[Path]:
+    return [path for path in below(folder, ENDING) if path.name != OWN]
+
+
+def below(folder: Path, ending: str) -> list[Path]:
+    """The files below a folder whose names end so, without what is hidden; refuses to search a whole disk."""
+    found, seen = [], 0
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name[0] != ".")
+        seen += len(folders) + len(names)
+        if seen > MOST_FILES:
+            raise EverystepError(f"'{folder}' holds more than {MOST_FILES:,} files; give the folder of the results.")
+        found += [Path(place, name) for name in sorted(names) if name.endswith(ending) and name[0] != "."]
+    return found
 
 
 def read_file(path: Path) -> pa.Table:

@@ -104,7 +104,8 @@ def _problem(table: ProblemTable, baseline: str, style: Style) -> list[str]:
     ]  # fmt: skip
     steps = f"{table.steps[0]:,}" if len(set(table.steps)) == 1 else f"{table.steps[0]:,} to {table.steps[1]:,}"
     title = style.heading.format(f"{style.word(table.problem)}: {steps} steps")
-    return [title, style.table([head, *rows]), ("\n" if style is PLAIN else "\n\n").join(_notes(table, style))]
+    mark = "" if style is PLAIN else "- "
+    return [title, style.table([head, *rows]), "\n".join(mark + note for note in _notes(table, style))]
 
 
 def _notes(table: ProblemTable, style: Style) -> list[str]:
@@ -168,15 +169,18 @@ def _aggregate_row(row: AggregateRow, runs: int, style: Style) -> list[str]:
 
 
 def _commands(board: Leaderboard) -> str:
-    """What was run for each system, as its rows say it."""
+    """What was run, as the rows say it: systems with the same commands together, at most three commands of each."""
     of: dict[str, dict[str, None]] = {}
     for system, command in zip(*(board.rows[name].to_pylist() for name in ("system", "command")), strict=True):
         of.setdefault(system, {}).setdefault(" ".join(command.split()) or "not recorded")
-    lines = []
+    together: dict[tuple[str, ...], list[str]] = {}
     for system, commands in of.items():
-        shown = [f"`{_shortened(each).replace('`', chr(39))}`" for each in list(commands)[:3]]
-        more = f" and {len(commands) - 3} others" if len(commands) > 3 else ""
-        lines.append(f"- {_marked(system, board.kinds[system])}: {', '.join(shown)}{more}")
+        together.setdefault(tuple(commands), []).append(_marked(system, board.kinds[system]))
+    lines = []
+    for several, systems in together.items():
+        shown = [f"`{_shortened(each).replace('`', chr(39))}`" for each in several[:3]]
+        more = f" and {len(several) - 3} others" if len(several) > 3 else ""
+        lines.append(f"- {', '.join(systems)}: {', '.join(shown)}{more}")
     return "\n".join(lines)
 
 
@@ -186,10 +190,13 @@ def _shortened(text: str, most: int = 300) -> str:
 
 # --- numbers ----------------------------------------------------------------------------------------------------------
 def number(value: float) -> str:
-    """A short number, whole ones without decimals."""
-    if abs(value) >= 1e7:
+    """Three significant digits; whole numbers as they are."""
+    size = abs(value)
+    if size >= 1e7 or 0 < size < 1e-4:
         return f"{value:.3g}"
-    return f"{value:.0f}" if value == round(value) else tables.number(value)
+    if size >= 100 or value == round(value):
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if size >= 10 else f"{value:.2f}" if size >= 1 else f"{value:.3g}"
 
 
 def interval(found: Interval, runs: int) -> str:
