@@ -62,7 +62,7 @@ def convert_monitor(
 ) -> Path:
     """Write the monitor files of stable-baselines3 in a folder as a file of results for `es.leaderboard`.
 
-    folder       holds a file for each seed, such as seed-3.monitor.csv
+    folder       holds a file for each seed, such as seed-3.monitor.csv (of one environment, not of several at once)
     out          the Parquet file to write
     system       what learnt, as the leaderboard names it
     problem      on what, as the leaderboard names it

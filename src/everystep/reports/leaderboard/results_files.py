@@ -28,7 +28,7 @@ OWN = "leaderboard.parquet"  # what the command writes: not read again when it s
 MOST_ROWS = 1_000_000
 MOST_FILES = 100_000  # in the folders that are searched
 FORMAT = "docs/reference/files.md describes the format"
-CLOSE = 1e-6  # of harm and the end of its curve, which are added in another order
+CLOSE = 1e-6  # of harm: its curve may have been added in another order
 
 
 @cache
@@ -281,9 +281,10 @@ def _check_lists(path: Path, name: str, table: pa.Table) -> None:
             _wrong(path, name, row, entries, "give at least one number, or null instead of the list")
         if "minimum" in limits:  # the curve of harm
             harm = table["harm"][row].as_py()
-            if not ((values >= 0) & (values <= limits["maximum"])).all() or (np.diff(values) < 0).any():
+            close = CLOSE * max(harm, 1)
+            if not ((values >= 0) & (values <= limits["maximum"])).all() or (np.diff(values) < -close).any():
                 _wrong(path, name, row, entries, "give finite numbers of at least 0 that never fall")
-            if abs(values[-1] - harm) > CLOSE * max(harm, 1):
+            if abs(values[-1] - harm) > close:
                 _wrong(path, name, row, float(values[-1]), f"give a curve that ends at harm, {shown(harm)}")
         elif np.isinf(values).any():
             _wrong(path, name, row, entries, "give finite numbers, or NaN where no episode ended")

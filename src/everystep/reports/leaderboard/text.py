@@ -51,7 +51,12 @@ def _marked(name: str, kind: str) -> str:
     return mark.format(literal(name))
 
 
-MARKDOWN = Style(tables.markdown, "### {}", _marked, literal)
+def _unbroken(rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table in which a p-value stays on one line, however narrow the page is."""
+    return tables.markdown([[cell.replace("(p = ", "(p\u00a0=\u00a0") for cell in row] for row in rows])
+
+
+MARKDOWN = Style(_unbroken, "### {}", _marked, literal)
 
 
 def plain(board: Leaderboard) -> str:
@@ -190,13 +195,13 @@ def _shortened(text: str, most: int = 300) -> str:
 
 # --- numbers ----------------------------------------------------------------------------------------------------------
 def number(value: float) -> str:
-    """Three significant digits; whole numbers as they are."""
+    """Three significant digits, two below 1; whole numbers as they are."""
     size = abs(value)
     if size >= 1e7 or 0 < size < 1e-4:
-        return f"{value:.3g}"
+        return f"{value:.2g}"
     if size >= 100 or value == round(value):
         return f"{value:,.0f}"
-    return f"{value:.1f}" if size >= 10 else f"{value:.2f}" if size >= 1 else f"{value:.3g}"
+    return f"{value:.1f}" if size >= 10 else f"{value:.2f}" if size >= 0.1 else f"{value:.2g}"
 
 
 def interval(found: Interval, runs: int) -> str:
