@@ -6,6 +6,8 @@
 # make bench   the timed comparisons (minutes)
 # make examples the pictures of docs/cost-models.md, docs/gymnasium.md and docs/examples.md (minutes on a GPU, about an hour on two cores)
 # make studies  docs/comparison.md and the studies of docs/paper.md (about an hour on two cores)
+# make apps    docs/applications and docs/leaderboard.md, from runs on four simulators of others (many hours on two cores)
+# make apps-quick  the same with two seeds and few steps, into out/apps-quick (minutes)
 # make figures the pictures of the README and docs, from a fresh run of the paper's experiment
 # make docs    the documentation site, docs/_build/html, in an environment of its own; every warning is an error
 # make blocks  the commands and the Python of the README and of "Start", run as printed (minutes)
@@ -34,7 +36,7 @@ endif
 # Processes of `make fuzz` and `make soak`.
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: paper docs blocks blocks-all check-site dist examples studies figures browser test quick lint types fuzz soak bench clean
+.PHONY: apps apps-quick paper docs blocks blocks-all check-site dist examples studies figures browser test quick lint types fuzz soak bench clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("everystep needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
@@ -178,5 +180,23 @@ examples: .venv/installed .venv/with-rivals
 	cp out/examples/lake-holes/lake-holes.png out/examples/warm-start/warm-start.png docs/figures/
 	cp out/examples/terrain/terrain.png out/examples/dial/dial.png out/examples/racetrack/racetrack.png docs/figures/
 
+# Simulators and rivals have an environment of their own, with pins of their own. What is in the results is not run again.
+.venv-apps/installed: pyproject.toml examples/applications/requirements.txt
+	test -x .venv-apps/bin/python || $(PYTHON) -m venv .venv-apps
+	.venv-apps/bin/python -m pip install --quiet --disable-pip-version-check -e . -r examples/applications/requirements.txt
+	touch $@
+
+APPS := electric_motor power_grid oil_pump cruise_control driving
+apps: .venv-apps/installed
+	for app in $(APPS); do .venv-apps/bin/python examples/applications/$$app.py --jobs $(JOBS) \
+	    --out examples/applications/results || exit; done
+	.venv-apps/bin/python examples/applications/pages.py
+	.venv-apps/bin/everystep leaderboard examples/applications/results --out out/leaderboard --page docs/leaderboard.md --force
+
+apps-quick: .venv-apps/installed
+	for app in $(APPS); do .venv-apps/bin/python examples/applications/$$app.py --jobs $(JOBS) --seeds 0:2 --steps 500 \
+	    --systems 'lsvi-ahead;lsvi-ae;PPO, price 10;PPO-Lagrangian;random' --out out/apps-quick || exit; done
+	.venv-apps/bin/everystep leaderboard out/apps-quick --out out/apps-quick/leaderboard
+
 clean:
-	rm -rf .venv .venv-peers .venv-docs .venv-dist dist docs/_build out .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-apps .venv-peers .venv-docs .venv-dist dist docs/_build out .pytest_cache .mypy_cache .ruff_cache

@@ -21,7 +21,7 @@ kept for the peak has given no energy.
 Observation, all in [-1, 1]: sine and cosine of the time of day, the state of charge, and the power that each bus with
 devices would give to the grid in the coming 15 minutes, by forecast, under each set-point of its device: load plus
 generation for the two limits on the sun, the three limits on the wind and the three uses of the battery. Every agent
-observes the same; `features` picks the numbers of each action. The forecast of 15 minutes is right.
+observes the same; `by_action` picks the numbers of each action. The forecast of 15 minutes is right.
 
 Chosen by hand: the set-points in ACTIONS (reactive power 0, as the shipped controllers command it); episodes of one
 day from midnight, because at other times a start with an empty battery may be too late for the peak; the state of
@@ -37,6 +37,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from application import Application
 from gymnasium.envs.registration import EnvSpec
 
 from everystep.errors import EverystepError
@@ -152,7 +153,7 @@ def make() -> gymnasium.Env:
     return gymnasium.make(EnvSpec("PowerGrid-v0", PowerGrid, max_episode_steps=STEPS, disable_env_checker=True))
 
 
-def features(size: int = 150, lengthscale: float | Sequence[float] = 1.0, seed: int = 0) -> Any:
+def by_action(size: int = 150, lengthscale: float | Sequence[float] = 1.0, seed: int = 0) -> Any:
     """Random Fourier features of (x, a): time, charge, the power of each bus under a, and the battery's part in it.
 
     phi(x, a) = (cos W z, sin W z) / sqrt(size),   z = (x_0, x_1, x_2, x_sun(a), x_wind(a), x_battery(a), its change)
@@ -169,3 +170,33 @@ def features(size: int = 150, lengthscale: float | Sequence[float] = 1.0, seed: 
         return np.concatenate([np.cos(z), np.sin(z)], 1) / np.sqrt(size)
 
     return function(phi, d=2 * size)
+
+
+CHOSEN = {
+    "lam": 1e-3, "lam_cost": 1e-3, "beta": 0.0, "beta_harm": 0.0, "beta_cost": 0.0, "floor": 100, "tolerance": 0.01,
+    "react": True, "explored": 0.85, "features": {"of": by_action, "size": 150, "lengthscale": 1.5},
+}  # fmt: skip
+
+APPLICATION = Application(
+    name="power-grid",
+    title="A distribution grid: line loading and voltage within their limits all day",
+    make=make,
+    unit="overload, in units of the rating",
+    low=(-1.0,) * 11,
+    high=(1.0,) * 11,
+    length=STEPS,
+    steps=21 * STEPS,  # three weeks
+    horizon=48,
+    ours={
+        "lsvi-ahead": CHOSEN,
+        "lsvi-ae": {name: each for name, each in CHOSEN.items() if name not in ("beta_harm", "tolerance")},
+        "shield": {"agent": "lsvi-ahead", "shield_tolerance": 0.05},
+    },
+    rivals={"DQN": {"exploration_fraction": 0.1}, "QR-DQN": {"exploration_fraction": 0.1}},
+    packages=("gym-anm",),
+)
+
+if __name__ == "__main__":
+    import compare
+
+    compare.main("power_grid")

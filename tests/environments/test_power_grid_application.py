@@ -52,7 +52,7 @@ def test_actions_that_do_the_same_have_the_same_features():
 
     from everystep import features
 
-    bound = features.bind(power_grid.features(20, seed=1), gymnasium.spaces.Box(-1.0, 1.0, (11,)), 18)
+    bound = features.bind(power_grid.by_action(20, seed=1), gymnasium.spaces.Box(-1.0, 1.0, (11,)), 18)
     x = np.array([0.0, 1.0, 0.2, -0.1, -0.1, 0.3, 0.5, 0.9, -0.3, 0.0, 0.3])
     phi = np.asarray(bound(x[None]))[0]
     assert phi[0] == pytest.approx(phi[3])  # sun 18 MW, all sun

@@ -1,6 +1,7 @@
 """Training on environments: real ones, and small ones that misbehave on purpose."""
 
 import json
+import pickle
 
 import gymnasium
 import numpy as np
@@ -395,6 +396,30 @@ def test_an_observation_that_does_not_fit_ends_in_a_sentence_with_what_was_seen(
         with pytest.raises(BrokenError, match=r"episode \d") as caught:
             learner.train(4)
         assert at == 0 or len(caught.value.result.columns["return"]) in (2, 3)
+    travelled = pickle.loads(pickle.dumps(caught.value))  # from a worker process
+    assert (str(travelled), travelled.result) == (str(caught.value), None)
+
+
+class Levers(gymnasium.Env):
+    """Five levers, of which only the last is safe; an episode has 20 pulls."""
+
+    observation_space, action_space = gymnasium.spaces.Discrete(1), gymnasium.spaces.Discrete(5)
+
+    def reset(self, *, seed=None, options=None):
+        self.t = 0
+        return 0, {}
+
+    def step(self, action):
+        self.t += 1
+        return 0, 0.0, False, self.t == 20, {"constraint": -1.0 if action == 4 else 1.0}
+
+
+def test_it_reacts_within_the_very_first_episode():
+    unsafe = {}
+    for react in (False, True):
+        agent = agents.lsvi_ae(react=react, beta_cost=0.0, lam_cost=1e-6, floor=1000)
+        unsafe[react] = es.train(Levers(), agent, episodes=1, length=20, horizon=2, seed=0).columns["unsafe_steps"][0]
+    assert unsafe[True] <= 4 < unsafe[False]  # each unsafe lever once
 
 
 def test_a_kernel_that_outgrows_memory_ends_in_a_sentence_and_the_learner_stays_usable(monkeypatch):

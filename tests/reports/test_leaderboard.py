@@ -268,7 +268,7 @@ def test_the_best_rival_reaches_nine_tenths_of_the_best_return_and_is_no_referen
     lake, pump = compared.problems
     for table in (lake, pump):
         assert table.best_rival.system == "careful"  # timid does less harm, but earns half
-        assert (table.units.low_of, table.units.high_of, table.units.harm_of) == ("random", "wild", "random")
+        assert (table.units.low_of, table.units.high_of, table.units.harm_of) == ("random", "wild", "careful")
     mean = lambda system: values(contest, system, "pump", "final_return").mean()
     share = (mean("mine") - mean("random")) / (mean("wild") - mean("random"))
     assert pump.rows[1].share == pytest.approx(share)  # of negative returns
@@ -300,7 +300,7 @@ def test_the_aggregate_has_systems_on_all_problems_in_units_of_each(compared, co
     assert found.left_out == {"timid": ["pump"]}
     assert "timid (not on pump)" in compared.text()
     runs = np.concatenate(
-        [values(contest, "careful", p, "harm") / values(contest, "random", p, "harm").mean() for p in ("lake", "pump")]
+        [values(contest, "careful", p, "harm") / values(contest, "careful", p, "harm").mean() for p in ("lake", "pump")]
     )
     careful = found.rows[2]
     assert careful.harm.mean == pytest.approx(scipy.stats.trim_mean(runs, 0.25))

@@ -85,6 +85,10 @@ class BrokenError(EverystepError):
         super().__init__(sentence)
         self.result = result
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """From one process to another goes the sentence: what was learnt may hold functions, which do not travel."""
+        return type(self), (str(self), None)
+
 
 @dataclass(frozen=True)
 class Trained:
@@ -679,7 +683,7 @@ class Learner:
         """An episode in every copy. The very first action is random: the number of constraints is not known yet."""
         looking = self.automatic is not None and self.automatic.looking
         plan = None if self.agent is None or looking else self._plan(explore)
-        reacts = self.agent is not None and self.resolved["react"]
+        reacts = self.resolved["react"] and not looking
         plan_step = self.resolved.plan_step
 
         def choose(t: int, observations: list[Any], x: np.ndarray) -> np.ndarray:
@@ -693,7 +697,8 @@ class Learner:
         def on_cost(t: int, observation: np.ndarray, a: int, cost: np.ndarray) -> None:
             nonlocal plan
             self._ready(len(cost))
-            if reacts and plan is not None:
+            if reacts:  # also in the very first episode, which has a plan once the number of constraints is known
+                plan = self._plan(explore) if plan is None else plan
                 plan = plan.with_cost(plan_step(t), observation[None], a, cost)
 
         play(self.stage, builders, choose, length=self.length, episode=self.number, on_cost=on_cost)

@@ -1,6 +1,6 @@
 """The leaderboard: what the files of results say about each problem, and about all problems together.
 
-    harm, normalised     harm / unit          unit: mean harm of "random" on the problem, else of the worst system
+    harm, normalised     harm / unit          unit: mean harm of the best rival on the problem, else of the worst system
     return, normalised   (R - low) / (high - low)
                          low: mean final return of "random", else the lowest mean; high: the best mean
 
@@ -259,14 +259,21 @@ def grouped(rows: pa.Table) -> dict[str, dict[str, Runs]]:
 
 
 def units(runs: Mapping[str, Runs], kinds: Mapping[str, str]) -> Units:
-    """What is 0 and 1 on a problem. A system named random sets 0 unless it is the best, and 1 of harm if it harms."""
+    """What is 0 and 1 on a problem. A system named random sets 0 of the return unless it is the best.
+
+    The harm of the best rival is 1: of the rivals whose share of the return is enough, the least. If there is none, or
+    it does no harm, the most harmful system is 1. (Chance is no unit: where limits are hard to reach, it does none.)
+    """
     fair = [name for name in runs if kinds[name] != REFERENCE] or list(runs)
     returns = {name: runs[name].mean("final_return") for name in {*fair, *({RANDOM} & runs.keys())}}
     harms = {name: runs[name].mean("harm") for name in returns}
     high_of = max(fair, key=lambda name: returns[name])
     lowest, worst = min(fair, key=lambda name: returns[name]), max(fair, key=lambda name: harms[name])
     low_of = RANDOM if RANDOM in returns and returns[RANDOM] < returns[high_of] else lowest
-    harm_of = RANDOM if harms.get(RANDOM, 0) > 0 else worst
+    share = {name: measures.share(np.array(each), returns[low_of], returns[high_of]) for name, each in returns.items()}
+    rivals = [name for name in fair if kinds[name] == RIVAL and share[name] >= ENOUGH]
+    best = min(rivals, key=lambda name: (harms[name], -returns[name]), default=worst)
+    harm_of = best if harms[best] > 0 else worst
     return Units(returns[low_of], returns[high_of], harms[harm_of], low_of, high_of, harm_of)
 
 

@@ -81,7 +81,7 @@ def overview(found: Aggregate, about: str) -> Figure:
         words.set_fontstyle("italic" if row.kind == REFERENCE else "normal")
     left.tick_params(axis="y", length=0)
     right.tick_params(axis="y", length=0)
-    left.set(title="Harm while learning: less is better", xlabel="normalised harm (1: random, or the worst system)")
+    left.set(title="Harm while learning: less is better", xlabel="normalised harm (1: the best rival)")
     right.set(title="Final return: more is better", xlabel="normalised return (1: the best mean)")
     if not rows:
         _say_nothing((left, right))

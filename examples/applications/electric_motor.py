@@ -1,0 +1,94 @@
+"""Current control of a DC motor (gym-electric-motor's Finite-CC-PermExDc-v0): never more than 210 A.
+
+    python examples/applications/electric_motor.py [--systems "lsvi-ae;random"] [--seeds 0:10] [--jobs 2]
+
+Every 10 microseconds one of four switch positions of the converter is chosen, two of which apply no voltage, so that
+the current of a permanently excited motor follows a wandering set-point. A full voltage moves the current by 20 to 40 A
+in one step. Beyond 210 A the converter trips, which ends the episode:
+
+    g = |i| / 210 A - 1
+    reward = 1 - |i - set-point| / 42 A, at least 0
+
+The simulator's own reward has a penalty for a trip, which is left out, because the limit says it. Every agent observes
+the current, its set-point and their difference, in units of 210 A; speed and supply voltage are constant.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from application import Application
+
+LENGTH = 200  # steps of an episode: 2 ms
+FULL_MARKS = 5.0  # the reward is 0 where the error is 1 / 5 of the limit
+
+
+class Motor(gymnasium.Wrapper):
+    def __init__(self) -> None:
+        import gym_electric_motor as gem
+
+        super().__init__(gem.make("Finite-CC-PermExDc-v0", visualization=None))
+        self.observation_space = gymnasium.spaces.Box(-2.0, 2.0, (3,), np.float64)
+        self.current = list(self.unwrapped.physical_system.state_names).index("i")
+
+    def seen(self, x: Any) -> np.ndarray:
+        state, reference = x
+        i, wanted = state[self.current], reference[0]
+        return np.array([i, wanted, wanted - i])
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        x, info = self.env.reset(seed=seed)
+        self.wanted = x[1][0]
+        return self.seen(x), info
+
+    def step(self, action: Any) -> Any:
+        x, _, terminated, truncated, info = self.env.step(action)
+        now = self.seen(x)
+        error, self.wanted = abs(self.wanted - now[0]), now[1]
+        g = abs(now[0]) - 1
+        return now, max(1 - FULL_MARKS * error, 0.0), terminated, truncated, {**info, "constraint": float(g)}
+
+
+def towards_the_limit(seed: int = 0) -> Any:
+    """1, |i| and the sign of i: a step adds a fixed current, so that |i| after it is linear in them for each action."""
+    from everystep.features import function
+
+    return function(lambda x: np.array([1.0, abs(x[0]), np.sign(x[0])]) / 2, d=3, crossed=True)
+
+
+CHOSEN = {
+    "features": {"size": 100, "lengthscale": [2.0, 2.0, 0.2]}, "cost_features": {"of": towards_the_limit}, "beta": 0.1,
+    "lam": 0.001, "lam_cost": 0.001, "floor": 1000, "react": True, "explored": 0.85,
+}  # fmt: skip
+REPLAY = {"gamma": 0.9, "exploration_fraction": 0.1, "learning_rate": 3e-4}
+
+APPLICATION = Application(
+    name="electric-motor",
+    title="Current control of a DC motor: never more than 210 A",
+    make=lambda: gymnasium.wrappers.TimeLimit(Motor(), LENGTH),
+    unit="excess current, in units of 210 A",
+    low=(-1.0, -0.5, -0.5),
+    high=(1.0, 0.5, 0.5),
+    length=LENGTH,
+    steps=10_000,
+    horizon=5,
+    ours={
+        "lsvi-ahead": {**CHOSEN, "beta_harm": 0.01, "beta_cost": 0.0, "tolerance": 0.001, "react": False},
+        "lsvi-ae": {**CHOSEN, "beta_cost": 0.01},
+        "shield": {"agent": "lsvi-ae", "shield_tolerance": 0.0},
+    },
+    rivals={
+        "DQN": REPLAY,
+        "QR-DQN": REPLAY,
+        "PPO": {"gamma": 0.9},
+        "PPO-Lagrangian": {"gamma": 0.9, "multiplier_rate": 10.0},
+    },
+    packages=("gym-electric-motor",),
+)  # fmt: skip
+
+if __name__ == "__main__":
+    import compare
+
+    compare.main("electric_motor")

@@ -1,0 +1,102 @@
+"""examples/applications: how a run is measured, the advantages of harm, and the results that are kept."""
+
+import json
+import sys
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "examples" / "applications"))
+import advantages
+import application
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.quick
+
+
+class Counter(gymnasium.Env):
+    """Counts its steps from 0; action 1 is unsafe by 0.5 and ends the episode, as step 4 does without harm."""
+
+    observation_space = gymnasium.spaces.Box(0.0, 10.0, (1,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        self.t = 0
+        return np.zeros(1), {}
+
+    def step(self, action):
+        self.t += 1
+        g = 0.5 if action == 1 else -0.5
+        return np.full(1, float(self.t)), 1.0, action == 1, self.t == 4, {"constraint": g}
+
+
+APP = application.Application(
+    "counter", "Counting", Counter, "units", low=(0.0,), high=(10.0,), length=4, steps=10, horizon=2, ours={}, rivals={}
+)
+
+
+def scripted(actions):
+    """A system that plays `actions` while it learns, and ends with a policy that is safe until its third step."""
+
+    def learn(app, recorder, steps, seed, settings):
+        over = True
+        for action in actions[:steps]:
+            if over:
+                recorder.reset()
+            _, _, terminated, truncated, _ = recorder.step(action)
+            over = terminated or truncated
+        return lambda x, step: int(step == 2)
+
+    return application.System("scripted", "rival", learn, lambda app: {"a": 1}, price=3.0)
+
+
+def test_a_row_counts_harm_of_every_step_and_evaluates_the_final_policy():
+    row = application.run(APP, scripted([0, 1, 0, 0, 0, 0, 1, 0, 0, 0]), seed=3)
+    assert (row["harm"], row["unsafe_steps"], row["last_violation"]) == (1.0, 2, 7)
+    assert (row["final_return"], row["final_harm"]) == (3.0, 0.5)  # three steps, the last of them unsafe
+    assert row["harm_curve"][-1] == row["harm"]
+    assert row["harm_curve"][:20] == [0.0] * 19 + [0.5]  # a point for each hundredth: step 2 is the twentieth
+    assert np.nanmax(row["return_curve"]) == 4
+    assert json.loads(row["settings"]) == {"a": 1}
+    assert row["command"].endswith("counter.py --systems scripted --seeds 3:4")
+
+
+def test_networks_see_scaled_observations_and_pay_the_price():
+    recorder = application.Recorder(APP, price=3.0, scaled=True)
+    assert recorder.reset()[0] == pytest.approx([-1.0])
+    x, reward, *_ = recorder.step(1)
+    assert x == pytest.approx([-0.8])
+    assert reward == 1 - 3 * 0.5
+    assert (recorder.rewards, recorder.harm) == ([1.0], [0.5])  # measured without it
+
+
+def test_advantages_of_harm_are_discounted_sums_of_errors_within_an_episode():
+    rng = np.random.default_rng(0)
+    n, envs, gamma, lam = 7, 2, 0.9, 0.8
+    harm, values, after = rng.random((n, envs)), rng.random((n, envs)), rng.random(envs)
+    starts, ended = (rng.random((n, envs)) < 0.3).astype(float), np.array([0.0, 1.0])
+    found = advantages.advantages(harm, values, after, starts, ended, gamma, lam)
+    for e in range(envs):
+        new = [*starts[1:, e], ended[e]]
+        ahead = [*values[1:, e], after[e]]
+        delta = [harm[t, e] + (0 if new[t] else gamma * ahead[t]) - values[t, e] for t in range(n)]
+        for t in range(n):
+            total, weight = 0.0, 1.0
+            for k in range(t, n):
+                total += weight * delta[k]
+                if new[k]:
+                    break
+                weight *= gamma * lam
+            assert found[t, e] == pytest.approx(total)
+
+
+def test_the_kept_results_have_the_columns_of_the_format():
+    from everystep.reports.leaderboard import results_files
+
+    files = sorted((ROOT / "examples" / "applications" / "results").glob("*.parquet"))
+    assert files
+    for path in files:
+        table = results_files.read([path])
+        assert set(table.column("problem").to_pylist()) == {path.stem}
