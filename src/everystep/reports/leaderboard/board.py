@@ -2,7 +2,8 @@
 
     harm, normalised     harm / unit          unit: mean harm of the best rival on the problem, else of the worst system
     return, normalised   (R - low) / (high - low)
-                         low: mean final return of "random", else the lowest mean; high: the best mean
+                         low: 0; where means are negative, the mean final return of "random", else the lowest mean
+                         high: the best mean of systems whose final policies keep the limit
 
 References, which know more than the others, set none of these.
 """
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 RANDOM = "random"  # the name of the system that sets the units
 ENOUGH = 0.9  # of the best final return, for a rival to be compared with
+KEPT = 0.1  # of the final harm of the most harmful system, for a final policy that keeps the limit
+NOTHING = ""  # no system: a return of 0
 MEASURED = ("harm", "last_violation", "final_return", "final_harm", "steps")
 OURS, RIVAL, REFERENCE = "ours", "rival", "reference"
 
@@ -73,6 +76,7 @@ class Units(NamedTuple):
     low_of: str
     high_of: str
     harm_of: str
+    best_rival: str | None
 
     def returns(self, values: np.ndarray) -> np.ndarray:
         return measures.share(values, self.low, self.high)
@@ -258,23 +262,36 @@ def grouped(rows: pa.Table) -> dict[str, dict[str, Runs]]:
     return found
 
 
-def units(runs: Mapping[str, Runs], kinds: Mapping[str, str]) -> Units:
-    """What is 0 and 1 on a problem. A system named random sets 0 of the return unless it is the best.
+def keeping(runs: Mapping[str, Runs], kinds: Mapping[str, str]) -> list[str]:
+    """The systems whose final policies keep the limit, references aside: returns that break it are not comparable.
 
-    The harm of the best rival is 1: of the rivals whose share of the return is enough, the least. If there is none, or
-    it does no harm, the most harmful system is 1. (Chance is no unit: where limits are hard to reach, it does none.)
+    They do at most `KEPT` of the final harm of the most harmful one. If none does, all count.
     """
     fair = [name for name in runs if kinds[name] != REFERENCE] or list(runs)
+    most = max(runs[name].mean("final_harm") for name in fair)
+    return [name for name in fair if runs[name].mean("final_harm") <= KEPT * most] or fair
+
+
+def units(runs: Mapping[str, Runs], kinds: Mapping[str, str]) -> Units:
+    """What is 0 and 1 on a problem.
+
+    1 of the return is the best mean of those that keep the limit; 0 is 0, or, where there are negative means, the mean
+    of a system named random or else the lowest. 1 of harm is that of the best rival: of the rivals that keep the limit
+    and whose share of the return is enough, the least. If there is none, or it does no harm, the most harmful system is
+    1. (Chance is no unit: where limits are hard to reach, it does no harm.)
+    """
+    fair, kept = [name for name in runs if kinds[name] != REFERENCE] or list(runs), keeping(runs, kinds)
     returns = {name: runs[name].mean("final_return") for name in {*fair, *({RANDOM} & runs.keys())}}
     harms = {name: runs[name].mean("harm") for name in returns}
-    high_of = max(fair, key=lambda name: returns[name])
-    lowest, worst = min(fair, key=lambda name: returns[name]), max(fair, key=lambda name: harms[name])
+    high_of, lowest = max(kept, key=lambda name: returns[name]), min(fair, key=lambda name: returns[name])
     low_of = RANDOM if RANDOM in returns and returns[RANDOM] < returns[high_of] else lowest
-    share = {name: measures.share(np.array(each), returns[low_of], returns[high_of]) for name, each in returns.items()}
-    rivals = [name for name in fair if kinds[name] == RIVAL and share[name] >= ENOUGH]
-    best = min(rivals, key=lambda name: (harms[name], -returns[name]), default=worst)
-    harm_of = best if harms[best] > 0 else worst
-    return Units(returns[low_of], returns[high_of], harms[harm_of], low_of, high_of, harm_of)
+    low, low_of = (0.0, NOTHING) if returns[lowest] >= 0 < returns[high_of] else (returns[low_of], low_of)
+    enough = lambda name: measures.share(np.array(returns[name]), low, returns[high_of]) >= ENOUGH
+    rivals = [name for name in kept if kinds[name] == RIVAL and enough(name)]
+    worst = max(fair, key=lambda name: harms[name])
+    best = min(rivals, key=lambda name: (harms[name], -returns[name]), default=None)
+    harm_of = best if best is not None and harms[best] > 0 else worst
+    return Units(low, returns[high_of], harms[harm_of], low_of, high_of, harm_of, best)
 
 
 # --- one problem ------------------------------------------------------------------------------------------------------
@@ -292,7 +309,7 @@ def problem_table(problem: str, runs: Mapping[str, Runs], kinds: Mapping[str, st
         for system, each in runs.items()
     ]  # fmt: skip
     rows.sort(key=lambda row: (float(row.harm.mean), -float(row.final_return.mean)))
-    rivals = [row for row in rows if row.kind == RIVAL and row.share >= ENOUGH]
+    rivals = [row for row in rows if row.system == unit.best_rival]
     steps = np.concatenate([each.columns["steps"] for each in runs.values()])
     return ProblemTable(problem, rows, unit, rivals[0] if rivals else None, (int(steps.min()), int(steps.max())))
 

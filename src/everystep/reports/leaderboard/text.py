@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from everystep.experiments import tables
 from everystep.experiments.statistics import Interval
-from everystep.reports.leaderboard.board import ENOUGH, OURS, REFERENCE, Difference, ProblemTable, SystemRow
+from everystep.reports.leaderboard.board import ENOUGH, KEPT, OURS, REFERENCE, Difference, ProblemTable, SystemRow
 
 if TYPE_CHECKING:
     from everystep.reports.leaderboard.board import AggregateRow, Leaderboard
@@ -84,6 +84,7 @@ def page(board: Leaderboard, figures: Mapping[str, str], format_at: str = "`docs
         counts=f"{_count(systems, 'system')} on {_count(len(board.runs), 'problem')}, {spread} seeds each",
         baseline=literal(board.baseline),
         enough=f"{ENOUGH:.0%}".replace("%", " %"),
+        kept=f"{KEPT:.0%}".replace("%", " %"),
         format=format_at,
         aggregate="\n\n".join(_all(board, MARKDOWN)[1:]),
         overview=overview,
@@ -119,14 +120,16 @@ def _notes(table: ProblemTable, style: Style) -> list[str]:
     best = table.best_rival
     notes = []
     if best is None:
-        notes.append(f"Best rival: none reaches {ENOUGH:.0%} of the best final return.".replace("%", " %"))
+        enough = f"{ENOUGH:.0%}".replace("%", " %")
+        notes.append(f"Best rival: none that keeps the limit reaches {enough} of the best final return.")
     else:
         notes.append(
             f"Best rival: {name(best.system)}, harm {number(float(best.harm.mean))}, {_percent(best.share)} of the "
             "best final return."
         )
     notes += [f"{style.name(row.system, OURS)}: {_against(row, best)}." for row in table.ours]
-    low, high = f"{number(units.low)} ({name(units.low_of)})", f"{number(units.high)} ({name(units.high_of)})"
+    low = f"{number(units.low)} ({name(units.low_of)})" if units.low_of else "0"
+    high = f"{number(units.high)} ({name(units.high_of)})"
     scale = f"0 % of the return is {low}, 100 % {high}"
     scale = scale if units.high > units.low else "All mean final returns are equal: each is 100 %"
     harm = (
