@@ -94,7 +94,7 @@ REPLAY = {
 
 APPLICATION = Application(
     name="driving",
-    title="Driving on a highway: no crash, and keep the gap to the car ahead",
+    title="Driving: no crash, and keep the gap to the car ahead",
     make=Driving,
     unit="gaps missing",
     low=(-1.0,) * 19,

@@ -34,8 +34,8 @@ class Motor(gymnasium.Wrapper):
         self.current = list(self.unwrapped.physical_system.state_names).index("i")
 
     def seen(self, x: Any) -> np.ndarray:
-        state, reference = x
-        i, wanted = state[self.current], reference[0]
+        self.state, reference = x
+        i, wanted = self.state[self.current], reference[0]
         return np.array([i, wanted, wanted - i])
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
@@ -49,6 +49,28 @@ class Motor(gymnasium.Wrapper):
         error, self.wanted = abs(self.wanted - now[0]), now[1]
         g = abs(now[0]) - 1
         return now, max(1 - FULL_MARKS * error, 0.0), terminated, truncated, {**info, "constraint": float(g)}
+
+
+def next_currents(env: gymnasium.Env) -> np.ndarray:
+    """(4,): the current after each switch position, by the model, in units of the limit.
+
+    di/dt = (u - psi omega - R i) / L, with u and omega constant within a step of tau seconds.
+    """
+    motor: Any = env.unwrapped
+    system = motor.physical_system
+    known, limits = system.electrical_motor.motor_parameter, dict(zip(system.state_names, system.limits, strict=True))
+    state = dict(zip(system.state_names, env.get_wrapper_attr("state") * system.limits, strict=True))
+    u = limits["u_sup"] * np.array([0.0, 1.0, -1.0, 0.0])
+    decay = np.exp(-known["r_a"] / known["l_a"] * system.tau)
+    ends_at = (u - known["psi_e"] * state["omega"]) / known["r_a"]
+    return (ends_at + (state["i"] - ends_at) * decay) / limits["i"]
+
+
+def controller(env: gymnasium.Env) -> int:
+    """The position that leads closest to the set-point without breaking the limit."""
+    i = next_currents(env)
+    error = np.abs(env.get_wrapper_attr("wanted") - i)
+    return int(np.where(np.abs(i) <= 1, error, 10 + np.abs(i)).argmin())
 
 
 def towards_the_limit(seed: int = 0) -> Any:
@@ -66,7 +88,7 @@ REPLAY = {"gamma": 0.9, "exploration_fraction": 0.1, "learning_rate": 3e-4}
 
 APPLICATION = Application(
     name="electric-motor",
-    title="Current control of a DC motor: never more than 210 A",
+    title="Electric motor: never more than 210 A",
     make=lambda: gymnasium.wrappers.TimeLimit(Motor(), LENGTH),
     unit="excess current, in units of 210 A",
     low=(-1.0, -0.5, -0.5),
@@ -85,6 +107,7 @@ APPLICATION = Application(
         "PPO": {"gamma": 0.9},
         "PPO-Lagrangian": {"gamma": 0.9, "multiplier_rate": 10.0},
     },
+    controller=controller,
     packages=("gym-electric-motor",),
 )  # fmt: skip
 

@@ -15,6 +15,7 @@ observes the time in the cycle, the volume, whether the pump runs, and the time 
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import gymnasium
@@ -40,9 +41,76 @@ class Oil(Uppaal):
         return float(np.clip(1 - x[1] / 25, 0, 1))
 
 
+# --- an oracle, which knows the machine and the pump -----------------------------------------------------------------
+CELL, MARGIN = 0.02, 0.04  # litres
+WAIT = 11  # steps until the pump obeys again, rounded up
+
+
+@cache
+def viable() -> np.ndarray:
+    """(100, 2, WAIT + 1, cells): from which volumes the limit can be kept for ever, whatever the fluctuations.
+
+    By the step of the cycle, whether the pump runs, the steps until it obeys and the volume: the largest set from each
+    state of which some action leads into the set again under all fluctuations, found by removing states until none is
+    left to remove.
+    """
+    from uppaal_gym.envs.oil_pump import OilPumpEnv
+
+    pump = OilPumpEnv()
+    volumes = np.arange(pump.v_min + MARGIN, pump.v_max - MARGIN, CELL)
+    steps = round(pump.period / pump.time_step)
+    kept = np.ones((steps, 2, WAIT + 1, len(volumes)), bool)
+    while True:
+        before = kept.copy()
+        for k in reversed(range(steps)):
+            rate = pump.consumption_rate(k * pump.time_step + 1e-9)
+            spread = pump.fluctuation * pump.time_step if rate > 0 else 0.0
+            for p in range(2):
+                for wait in range(WAIT + 1):
+                    found = np.zeros(len(volumes), bool)
+                    for action in range(2):
+                        switches = action != p and wait == 0
+                        now = action if switches else p
+                        after = kept[(k + 1) % steps, now, (WAIT if switches else wait) - 1 if switches or wait else 0]
+                        found |= leads_into(after, now * pump.inflow * pump.time_step - rate * pump.time_step, spread)
+                    kept[k, p, wait] = found
+        if (kept == before).all():
+            return kept
+
+
+def leads_into(kept: np.ndarray, change: float, spread: float) -> np.ndarray:
+    """Which volumes v have all of v + change - spread ... v + change + spread in `kept`, rounded outwards."""
+    low, high = int(np.floor((change - spread) / CELL)), int(np.ceil((change + spread) / CELL))
+    inside = np.ones(len(kept), bool)
+    for shift in range(low, high + 1):
+        to = np.arange(len(kept)) + shift
+        inside &= np.where((to >= 0) & (to < len(kept)), kept[np.clip(to, 0, len(kept) - 1)], False)
+    return inside
+
+
+def oracle(env: gymnasium.Env) -> np.ndarray:
+    """(2,): the actions after which the limit can still be kept, whatever the fluctuations."""
+    pump: Any = env.unwrapped
+    kept, k = viable(), round(pump.t / pump.time_step)
+    rate = pump.consumption_rate(k * pump.time_step + 1e-9)
+    safe = []
+    for action in range(2):
+        switches = action != round(pump.p) and pump.l <= 0.0
+        now = action if switches else round(pump.p)
+        left = (pump.latency if switches else pump.l) - pump.time_step
+        wait = int(np.clip(np.ceil(left / pump.time_step + 1e-9), 0, WAIT))
+        v = pump.v + pump.time_step * (now * pump.inflow - rate)
+        spread = pump.fluctuation * pump.time_step if rate > 0 else 0.0
+        ends = (np.array([v - spread, v + spread]) - pump.v_min - MARGIN) / CELL
+        first, last = int(np.floor(ends[0])), int(np.ceil(ends[1]))
+        inside = first >= 0 and last < kept.shape[-1]
+        safe.append(bool(inside and kept[(k + 1) % len(kept), now, wait, first : last + 1].all()))
+    return np.array(safe) if any(safe) else np.ones(2, bool)
+
+
 APPLICATION = Application(
     name="oil-pump",
-    title="An oil pump: as little oil in the tank as possible, between 4.9 and 25.1 litres",
+    title="Oil pump: as little oil in the tank as possible, between 4.9 and 25.1 litres",
     make=lambda: gymnasium.wrappers.TimeLimit(Oil(), LENGTH),
     unit="crossings",
     low=(0.0, 4.0, 0.0, -2.0),
@@ -64,6 +132,7 @@ APPLICATION = Application(
         "PPO": {"gamma": 0.95},
         "PPO-Lagrangian": {"multiplier_rate": 1.0},
     },
+    oracle=oracle,
     packages=("uppaal-gym",),
 )  # fmt: skip
 

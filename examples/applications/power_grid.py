@@ -179,7 +179,7 @@ CHOSEN = {
 
 APPLICATION = Application(
     name="power-grid",
-    title="A distribution grid: line loading and voltage within their limits all day",
+    title="Power grid: line loading and voltage within their limits all day",
     make=make,
     unit="overload, in units of the rating",
     low=(-1.0,) * 11,

@@ -100,3 +100,29 @@ def test_the_kept_results_have_the_columns_of_the_format():
     for path in files:
         table = results_files.read([path])
         assert set(table.column("problem").to_pylist()) == {path.stem}
+
+
+def test_a_volume_leads_into_a_set_if_all_that_can_follow_are_in_it():
+    import oil_pump
+
+    kept = np.random.default_rng(1).random(60) < 0.8
+    for change, spread in ((0.05, 0.02), (-0.11, 0.0), (0.3, 0.02)):
+        found = oil_pump.leads_into(kept, change, spread)
+        for cell in range(60):
+            low, high = (cell + (change - spread) / oil_pump.CELL), (cell + (change + spread) / oil_pump.CELL)
+            stays = lambda first, last: all(0 <= each < 60 and kept[each] for each in range(first, last + 1))
+            assert not found[cell] or stays(int(np.ceil(low - 1e-9)), int(np.floor(high + 1e-9)))
+            assert found[cell] or not stays(int(np.floor(low)) - 1, int(np.ceil(high)) + 1)  # rounded outwards
+
+
+def test_the_closest_two_braking_cars_come_is_that_of_the_simulated_motion():
+    import cruise_control
+
+    for v_ego, v_front, distance in ((10.0, 4.0, 30.0), (0.0, 0.0, 10.0), (20.0, -8.0, 200.0), (-10.0, 20.0, 5.0)):
+        ego, front, gap, least = v_ego, v_front, distance, distance
+        for _ in range(40):  # seconds, until both drive backwards as fast as they can
+            before = front - ego
+            ego, front = max(ego - 2, -10.0), max(front - 2, -8.0)
+            gap += (before + front - ego) / 2
+            least = min(least, gap)
+        assert cruise_control.closest(v_ego, v_front, distance) == pytest.approx(least)

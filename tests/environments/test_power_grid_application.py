@@ -10,6 +10,8 @@ pytest.importorskip("gymnasium", reason="the power grid is an environment of gym
 sys.path.append(str(Path(__file__).parents[2] / "examples" / "applications"))
 import power_grid
 
+pytestmark = pytest.mark.quick
+
 
 def test_the_line_that_is_closest_to_its_rating_says_whether_a_step_is_safe():
     assert power_grid.excess([0.5, 0.9], [1.0, 1.02]) == pytest.approx(-0.1)

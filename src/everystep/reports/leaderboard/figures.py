@@ -29,7 +29,7 @@ COOL = ("#0072B2", "#009E73", "#56B4E9", "#4B3F8F", "#7FB069", "#1B7F8C", "#9A86
 GREY = ("#555555", "#999999", "#222222")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1.5, 1.5)), "-.")
 WIDEST = 24  # characters of a name beside an axis
-MOST = 30  # systems in a figure, those with the least harm and all of ours
+MOST, MOST_CURVES = 30, 12  # systems in a figure, and in one with curves: all of ours and those with the least harm
 
 
 class Look(NamedTuple):
@@ -91,7 +91,8 @@ def overview(found: Aggregate, about: str) -> Figure:
 
 def profiles(found: Aggregate, about: str) -> Figure:
     """Shares of runs: with a normalised harm of at most tau, and with a normalised return above tau."""
-    rows = _shown(found)
+    rows = _shown(found, MOST_CURVES)
+    about += f"; the {len(rows)} systems that are ours or do the least harm" if len(rows) < len(found.rows) else ""
     figure = Figure(figsize=(9.6, 3.4 + 0.24 * -(-len(rows) // 4)), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
     lines = []
@@ -134,10 +135,10 @@ def looks(rows: Sequence[AggregateRow]) -> dict[str, Look]:
     return found
 
 
-def _shown(found: Aggregate) -> list[AggregateRow]:
+def _shown(found: Aggregate, most: int = MOST) -> list[AggregateRow]:
     """All systems; if they are too many, ours and those with the least harm."""
-    ours = [row.system for row in found.rows if row.kind == OURS][:MOST]
-    others = [row.system for row in found.rows if row.kind != OURS][: MOST - len(ours)]
+    ours = [row.system for row in found.rows if row.kind == OURS][:most]
+    others = [row.system for row in found.rows if row.kind != OURS][: most - len(ours)]
     return [row for row in found.rows if row.system in {*ours, *others}]
 
 
