@@ -118,7 +118,7 @@ def markdown(table: Any) -> str:
     return "\n".join(lines)
 
 
-def summary(tables: list[Any], titles: dict[str, str]) -> str:
+def summary(tables: list[Any], titles: dict[str, str], folder: str = "") -> str:
     """One row for each application: the best rival, ours, the factor between them and the share of the return."""
     lines = [
         "| | best rival | its harm | ours | its harm | factor | share of the best final return |",
@@ -131,14 +131,13 @@ def summary(tables: list[Any], titles: dict[str, str]) -> str:
         rival, name = table.best_rival, titles[table.problem].split(":")[0]
         factor = float(rival.harm.mean) / max(float(best.harm.mean), 1e-12)
         lines.append(
-            f"| [{name}]({table.problem}.md) | {rival.system} | {float(rival.harm.mean):.3g} | {best.system} "
+            f"| [{name}]({folder}{table.problem}.md) | {rival.system} | {float(rival.harm.mean):.3g} | {best.system} "
             f"| {float(best.harm.mean):.3g} | {factor:.1f} | {100 * best.share:.0f} % |"
         )
     return "\n".join(lines)
 
 
-def put(name: str, text: str) -> None:
-    page = DOCS / "applications" / f"{name}.md"
+def put(page: Path, text: str) -> None:
     before, rest = page.read_text(encoding="utf-8").split("<!-- table -->")
     _, after = rest.split("<!-- end -->")
     page.write_text(f"{before}<!-- table -->\n\n{text}\n\n<!-- end -->{after}", encoding="utf-8")
@@ -154,8 +153,9 @@ def main() -> None:
         titles[table.problem] = app.title
         picture(table.problem, table, app.unit)
         if (DOCS / "applications" / f"{table.problem}.md").exists():
-            put(table.problem, markdown(table))
-    put("index", summary(found.problems, titles))
+            put(DOCS / "applications" / f"{table.problem}.md", markdown(table))
+    put(DOCS / "applications" / "index.md", summary(found.problems, titles))
+    put(DOCS.parent / "README.md", summary(found.problems, titles, "docs/applications/"))
 
 
 if __name__ == "__main__":
