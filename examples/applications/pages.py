@@ -69,7 +69,7 @@ def picture(name: str, table: Any, unit: str) -> None:
     left.set(yscale="log", xlabel="steps of training", ylabel=f"harm so far ({unit})", title="Harm while learning")
     figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=8, frameon=False)
     if any(not any(each["harm"] for each in runs[system]) for system in lines):
-        left.text(0, floor * 1.06, " no harm at all", fontsize=8)
+        left.text(steps[-1], floor * 1.08, "no harm at all", fontsize=8, ha="right")
     for row in table.rows:
         if row.system == "random":  # far from all others
             continue
@@ -95,6 +95,11 @@ def number(interval: Any) -> str:
     return f"{show(float(interval.mean))} [{show(float(interval.low))}, {show(float(interval.high))}]"
 
 
+def seeds(table: Any) -> str:
+    numbers = {row.seeds for row in table.rows}
+    return " to ".join(str(n) for n in sorted({min(numbers), max(numbers)}))
+
+
 def markdown(table: Any) -> str:
     """One row for each system, by harm; ours in bold; * marks the best rival."""
     lines = [
@@ -110,10 +115,7 @@ def markdown(table: Any) -> str:
         lines.append(
             f"| {label} | {number(row.harm)} | {last} | {number(row.final_return)} | {number(row.final_harm)} |"
         )
-    seeds = " to ".join(
-        str(n) for n in sorted({min(row.seeds for row in table.rows), max(row.seeds for row in table.rows)})
-    )
-    words = f"Means over {seeds} seeds, with 95 % bootstrap intervals; the last violation is a median."
+    words = f"Means over {seeds(table)} seeds, with 95 % bootstrap intervals; the last violation is a median."
     lines += ["", words + " Ours in bold, references in italics; \\* the best rival."]
     return "\n".join(lines)
 
@@ -121,18 +123,20 @@ def markdown(table: Any) -> str:
 def summary(tables: list[Any], titles: dict[str, str], folder: str = "") -> str:
     """One row for each application: the best rival, ours, the factor between them and the share of the return."""
     lines = [
-        "| | best rival | its harm | ours | its harm | factor | share of the best final return |",
-        "|---|---|---|---|---|---|---|",
+        "| | seeds | best rival | its harm | ours | its harm | factor | share of the best final return |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for table in tables:
+        if table.best_rival is None:
+            continue
         ours = [row for row in table.rows if row.kind == "ours"]
         enough = [row for row in ours if row.share >= 0.95]
         best = enough[0] if enough else max(ours, key=lambda row: row.share)
         rival, name = table.best_rival, titles[table.problem].split(":")[0]
         factor = float(rival.harm.mean) / max(float(best.harm.mean), 1e-12)
         lines.append(
-            f"| [{name}]({folder}{table.problem}.md) | {rival.system} | {float(rival.harm.mean):.3g} | {best.system} "
-            f"| {float(best.harm.mean):.3g} | {factor:.1f} | {100 * best.share:.0f} % |"
+            f"| [{name}]({folder}{table.problem}.md) | {seeds(table)} | {rival.system} | {float(rival.harm.mean):.3g} "
+            f"| {best.system} | {float(best.harm.mean):.3g} | {factor:.1f} | {100 * best.share:.0f} % |"
         )
     return "\n".join(lines)
 
