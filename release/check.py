@@ -36,10 +36,20 @@ INFO = ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")
 IN_SDIST = (".ci/", ".github/", "benchmarks/", "conda/", "docs/", "examples/", "release/", "src/", "studies/", "tests/")
 IN_SDIST += (".gitignore", "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md")
 IN_SDIST += ("constraints.txt", "pyproject.toml", "tsconfig.json")
-SUFFIXES = {".py", ".pyi", ".typed", ".css", ".js", ".ts", ".html"}  # of the package
+SUFFIXES = {".py", ".pyi", ".typed", ".css", ".js", ".ts", ".html", ".json", ".md"}  # of the package
 
 # Addresses that may be named: of the standards of the web, of this machine, of a page that is linked, of tests.
-HOSTS = {"www.w3.org", "127.0.0.1", "127", "localhost", "docs.ray.io", "x.org", "other.example"}
+HOSTS = {
+    "www.w3.org",
+    "json-schema.org",
+    "arxiv.org",
+    "127.0.0.1",
+    "127",
+    "localhost",
+    "docs.ray.io",
+    "x.org",
+    "other.example",
+}
 PLACES = re.compile(rb"(?<![\w.-])/(?:root|home|Users)/[\w.]")
 
 
