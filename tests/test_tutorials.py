@@ -1,7 +1,7 @@
 """The tutorials of the site run: every cell of each, in its order, in one namespace, with small sizes.
 
-The site (`make docs`) runs all of them in full; two that compile for long are run by it alone. Here is no notebook:
-cells are plain Python, as docs/extensions/tutorials.py reads them.
+The site (`make docs`) runs all of them in full. Here is no notebook: cells are plain Python, as
+docs/extensions/tutorials.py reads them.
 """
 
 import sys
@@ -23,8 +23,9 @@ SMALL = {
     "environment": {"episodes": 5, "played": 2},
     "look-ahead": {"episodes": 10, "seeds": 1, "agents": ("lsvi-ahead",)},
     "shield": {"episodes": 12, "seeds": 1},
+    "cost-models": {"episodes": 10, "seeds": 1},
+    "theory": {"episodes": 10, "seeds": 1, "names": ("tuned",)},
 }
-BY_THE_SITE = {"cost-models", "theory"}
 
 
 def cells_of(page):
@@ -47,7 +48,7 @@ def pictures(monkeypatch):
 
 
 @pytest.mark.usefixtures("sketched")
-@pytest.mark.parametrize("page", [page for page in PAGES if page.stem in SMALL], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_cell_of_a_tutorial_runs(page, pictures, tmp_path, monkeypatch):
     pytest.importorskip("gymnasium")
     monkeypatch.chdir(tmp_path)
@@ -82,7 +83,7 @@ def test_a_tutorial_has_what_all_have(page):
 
 @pytest.mark.quick
 def test_the_seven_tutorials_are_on_the_site_and_the_paper_has_ten_cells():
-    assert {page.stem for page in PAGES} == set(SMALL) | BY_THE_SITE
+    assert {page.stem for page in PAGES} == set(SMALL)
     index, start = ((DOCS / name).read_text(encoding="utf-8") for name in ("index.md", "start.md"))
     for page in PAGES:
         assert f"\ntutorials/{page.stem}\n" in index
