@@ -25,9 +25,9 @@ TIME, DISTANCE, FAR, FAST, LANE = 3.0, 10.0, 60.0, 15.0, 4.0  # s, m, m, m/s, m
 LENGTH = 30
 
 
-def missing(gap: float, closing: float) -> float:
+def missing(gap: Any, closing: Any) -> Any:
     """How much of the gap is missing, in units of 30 m; negative where there is room."""
-    return float(np.clip((DISTANCE + TIME * closing - gap) / 30, -1, 1))
+    return np.clip((DISTANCE + TIME * closing - gap) / 30, -1, 1)
 
 
 class Driving(gymnasium.Wrapper):
@@ -45,7 +45,7 @@ class Driving(gymnasium.Wrapper):
     def step(self, action: Any) -> Any:
         rows, reward, terminated, truncated, info = self.env.step(action)
         x = self.seen(rows)
-        g = 1.0 if info["crashed"] else missing(x[4] * FAR, x[5] * FAST)
+        g = 1.0 if info["crashed"] else float(missing(x[4] * FAR, x[5] * FAST))
         return x, reward, terminated, truncated, {**info, "constraint": g}
 
     def seen(self, rows: np.ndarray) -> np.ndarray:
@@ -65,10 +65,14 @@ class Driving(gymnasium.Wrapper):
 
 
 def by_action(seed: int = 0) -> Any:
-    """Features of (x, a) that actions share: what is ahead in the lane that a leads to, and what a changes.
+    """Features of (x, a) that actions share: how much of the gap will be missing in the lane that a leads to.
+
+    Motion at constant speeds, where `change` is what a adds to the own speed within a second, for t = 1, 2 and 4 s:
+
+        closing' = closing + change,   gap' = gap - closing - change / 2 - (t - 1) closing',   missing(gap', closing')
 
     All actions learn one cost: a gap in the left lane, seen when going left, is a gap in any lane. To these come the
-    lane and the speed, for each action of its own.
+    lane and the speed, for each action of its own. Where there is no lane, going there is keeping the lane.
     """
     from everystep.features import function
 
@@ -77,19 +81,34 @@ def by_action(seed: int = 0) -> Any:
 
     def phi(x: np.ndarray) -> np.ndarray:
         x = np.asarray(x, float)
-        there, own = x[4:].reshape(3, 5)[lanes], x[4:9]
-        shared = [np.ones(5), there, there[:, :4] * faster[:, None], there * moves[:, None], own[2:4] * moves[:, None]]
+        speed, ahead = 25 + 10 * x[3], x[4:].reshape(3, 5)
+        gap, closing, beside = ahead[lanes, 0] * FAR, ahead[lanes, 1] * FAST, ahead[lanes, 4]
+        free = gap >= FAR
+        change = np.clip(speed + 5 * faster, 20, 30) - speed
+        after = closing + change
+        short = np.array([missing(gap - closing - change / 2 - t * after, after) for t in (0, 1, 3)])
+        short = np.where(free, -1, short)
+        short_own = missing(x[4] * FAR - x[5] * FAST, x[5] * FAST) if x[4] < 1 else -1.0  # a change of lane takes time
+        shared = [
+            np.ones(5), *short, *np.maximum(short, 0), beside, short[0] * moves, np.maximum(short[0], 0) * moves,
+            max(short_own, 0) * moves, free, ahead[lanes, 0], ahead[lanes, 1], faster, moves,
+        ]  # fmt: skip
         alone = np.kron(np.eye(5), np.concatenate([[1.0], x[:4]])[None])  # (5, 25)
-        return np.column_stack([*shared, faster, moves, alone]) / 6
+        same = [1 if x[0] else 0, 1, 1 if x[2] else 2, 3, 4]  # on the outer lanes, going further out is going on
+        return np.column_stack([*shared, alone])[same] / 6
 
     return function(phi)
 
 
 NETWORK = {"policy_kwargs": {"net_arch": [256, 256]}, "gamma": 0.8, "learning_rate": 5e-4, "normalise": False}
-POLICY = {**NETWORK, "gamma": 0.9, "learning_rate": 1e-3}
+POLICY = {**NETWORK, "gamma": 0.9, "learning_rate": 1e-3, "n_steps": 128, "batch_size": 64}
 REPLAY = {
-    **NETWORK, "learning_starts": 100, "batch_size": 32, "train_freq": 1, "gradient_steps": 1,
-    "target_update_interval": 50, "exploration_fraction": 0.5,
+    **NETWORK, "learning_starts": 32, "batch_size": 32, "train_freq": 1, "gradient_steps": 1,
+    "target_update_interval": 50, "exploration_fraction": 0.02,
+}  # fmt: skip
+CHOSEN = {
+    "features": {"of": by_action}, "beta": 1.0, "lam": 0.1, "beta_cost": 0.0, "lam_cost": 0.03, "react": True,
+    "explored": 0.85,
 }  # fmt: skip
 
 APPLICATION = Application(
@@ -103,21 +122,15 @@ APPLICATION = Application(
     steps=2000,
     horizon=5,
     ours={
-        "lsvi-ahead": {
-            "features": {"degree": 1}, "beta": 1.0, "beta_harm": 0.0, "lam": 0.1, "beta_cost": 0.0, "lam_cost": 0.003,
-            "react": True, "tolerance": 0.01, "explored": 0.85,
-        },
-        "lsvi-ae": {
-            "features": {"degree": 1}, "beta": 1.0, "lam": 0.1, "beta_cost": 0.01, "lam_cost": 0.003, "react": True,
-            "floor": 100, "explored": 0.85,
-        },
+        "lsvi-ahead": {**CHOSEN, "beta": 2.0, "beta_harm": 0.0, "floor": 30, "tolerance": 0.02},
+        "lsvi-ae": {**CHOSEN, "floor": 100},
         "shield": {"agent": "lsvi-ahead", "shield_tolerance": 0.05},
     },
     rivals={
         "DQN": REPLAY,
         "QR-DQN": {**REPLAY, "policy_kwargs": {"n_quantiles": 50, "net_arch": [256, 256]}},
         "PPO": POLICY,
-        "PPO-Lagrangian": {**POLICY, "multiplier_rate": 1.0},
+        "PPO-Lagrangian": {**POLICY, "n_steps": 64, "batch_size": 32, "learning_rate": 5e-4, "multiplier_rate": 1.0},
     },
     packages=("highway-env",),
 )  # fmt: skip

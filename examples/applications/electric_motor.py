@@ -22,6 +22,7 @@ import numpy as np
 from application import Application
 
 LENGTH = 200  # steps of an episode: 2 ms
+VOLTAGE = np.array([0.0, 1.0, -1.0, 0.0])  # of each switch position, in units of the supply
 FULL_MARKS = 5.0  # the reward is 0 where the error is 1 / 5 of the limit
 
 
@@ -60,7 +61,7 @@ def next_currents(env: gymnasium.Env) -> np.ndarray:
     system = motor.physical_system
     known, limits = system.electrical_motor.motor_parameter, dict(zip(system.state_names, system.limits, strict=True))
     state = dict(zip(system.state_names, env.get_wrapper_attr("state") * system.limits, strict=True))
-    u = limits["u_sup"] * np.array([0.0, 1.0, -1.0, 0.0])
+    u = limits["u_sup"] * VOLTAGE
     decay = np.exp(-known["r_a"] / known["l_a"] * system.tau)
     ends_at = (u - known["psi_e"] * state["omega"]) / known["r_a"]
     return (ends_at + (state["i"] - ends_at) * decay) / limits["i"]
@@ -73,18 +74,30 @@ def controller(env: gymnasium.Env) -> int:
     return int(np.where(np.abs(i) <= 1, error, 10 + np.abs(i)).argmin())
 
 
-def towards_the_limit(seed: int = 0) -> Any:
-    """1, |i| and the sign of i: a step adds a fixed current, so that |i| after it is linear in them for each action."""
+def outward(seed: int = 0, inner: float = 0.4) -> Any:
+    """Features of (x, a) for the cost: 1, |i|, whether the voltage of a drives i outward or inward, and the side of i.
+
+        phi(x, a) = (1, |i|, sign(i) u_a, sign(i)) / 2.5,   u = (0, 1, -1, 0)
+
+    A step adds a current that depends on the voltage alone, so |i| after it is linear in them, with one weight for all
+    four positions. Near 0, where the current may change its side, it is not: beyond `inner` and below it, weights are
+    apart.
+    """
     from everystep.features import function
 
-    return function(lambda x: np.array([1.0, abs(x[0]), np.sign(x[0])]) / 2, d=3, crossed=True)
+    def phi(x: np.ndarray) -> np.ndarray:
+        i, side, all_four = abs(x[0]), np.sign(x[0]), np.ones(4)
+        z = np.column_stack([all_four, i * all_four, side * VOLTAGE, side * all_four]) / 2.5
+        return np.concatenate([z * (i > inner), z * (i <= inner)], 1)
+
+    return function(phi, d=8)
 
 
 CHOSEN = {
-    "features": {"size": 100, "lengthscale": [2.0, 2.0, 0.2]}, "cost_features": {"of": towards_the_limit}, "beta": 0.1,
-    "lam": 0.001, "lam_cost": 0.001, "floor": 1000, "react": True, "explored": 0.85,
+    "features": {"size": 100, "lengthscale": [2.0, 2.0, 0.2]}, "cost_features": {"of": outward}, "beta": 0.1,
+    "lam": 0.001, "beta_cost": 0.0, "lam_cost": 1e-4, "floor": 1000, "react": True, "explored": 0.85,
 }  # fmt: skip
-REPLAY = {"gamma": 0.9, "exploration_fraction": 0.1, "learning_rate": 3e-4}
+REPLAY = {"gamma": 0.9, "learning_rate": 3e-4, "learning_starts": 50, "exploration_fraction": 0.02}
 
 APPLICATION = Application(
     name="electric-motor",
@@ -97,8 +110,8 @@ APPLICATION = Application(
     steps=10_000,
     horizon=5,
     ours={
-        "lsvi-ahead": {**CHOSEN, "beta_harm": 0.01, "beta_cost": 0.0, "tolerance": 0.001, "react": False},
-        "lsvi-ae": {**CHOSEN, "beta_cost": 0.01},
+        "lsvi-ahead": {**CHOSEN, "harm": "mean", "beta_harm": 0.01, "tolerance": 0.001},
+        "lsvi-ae": CHOSEN,
         "shield": {"agent": "lsvi-ae", "shield_tolerance": 0.0},
     },
     rivals={

@@ -133,10 +133,12 @@ def summary(tables: list[Any], titles: dict[str, str], folder: str = "") -> str:
         enough = [row for row in ours if row.share >= 0.95]
         best = enough[0] if enough else max(ours, key=lambda row: row.share)
         rival, name = table.best_rival, titles[table.problem].split(":")[0]
-        factor = float(rival.harm.mean) / max(float(best.harm.mean), 1e-12)
+        least = float(best.harm.mean)
+        ratio = float(rival.harm.mean) / least if least > 0 else float("inf")
+        factor = f"{ratio:.1f}" if ratio < 100 else f"{ratio:,.0f}"
         lines.append(
             f"| [{name}]({folder}{table.problem}.md) | {seeds(table)} | {rival.system} | {float(rival.harm.mean):.3g} "
-            f"| {best.system} | {float(best.harm.mean):.3g} | {factor:.1f} | {100 * best.share:.0f} % |"
+            f"| {best.system} | {least:.3g} | {factor} | {100 * best.share:.0f} % |"
         )
     return "\n".join(lines)
 

@@ -55,6 +55,7 @@ SUN = {"sun 18 MW": 18.0, "all sun": 30.0}
 BATTERY = {"charge": -10.0, "idle": 0.0, "discharge": 10.0}  # MW into the grid
 ACTIONS = {f"{w}, {s}, {b}": (SUN[s], WIND[w], BATTERY[b]) for w in WIND for s in SUN for b in BATTERY}
 NAMES = tuple(ACTIONS)
+KNOTS = (0.3, 0.4, 0.5, 0.6, 0.7)  # of LARGEST
 PICKED = np.array([(3 + s, 5 + w, 8 + b) for w in range(3) for s in range(2) for b in range(3)])  # of an observation
 
 
@@ -172,10 +173,30 @@ def by_action(size: int = 150, lengthscale: float | Sequence[float] = 1.0, seed:
     return function(phi, d=2 * size)
 
 
+def by_line(seed: int = 0) -> Any:
+    """Features of (x, a) for the cost: the power over each line under a, from what hangs behind it, losses left out.
+
+    phi(x, a) = (1, |f|, max(|f| - c, 0) for c in KNOTS) / 6,
+    f = (sun, wind, battery, wind + battery, sun + wind + battery) of a: the lines to the buses, and those before them
+
+    The ratings are not in it: where |f| becomes too much, and for which line, is what the agent learns.
+    """
+
+    def phi(x: np.ndarray) -> np.ndarray:
+        power = np.asarray(x, float)[PICKED]
+        f = np.abs(np.column_stack([power, power[:, 1] + power[:, 2], power.sum(1)]))
+        return np.column_stack([np.ones(len(f)), f, *(np.maximum(f - c, 0) for c in KNOTS)]) / 6
+
+    return function(phi, d=1 + 5 * (1 + len(KNOTS)))
+
+
 CHOSEN = {
-    "lam": 1e-3, "lam_cost": 1e-3, "beta": 0.0, "beta_harm": 0.0, "beta_cost": 0.0, "floor": 100, "tolerance": 0.01,
+    "lam": 1e-3, "lam_cost": 5e-5, "beta": 0.0, "beta_harm": 0.0, "beta_cost": 0.0, "floor": 100, "tolerance": 0.01,
     "react": True, "explored": 0.85, "features": {"of": by_action, "size": 150, "lengthscale": 1.5},
+    "cost_features": {"of": by_line},
 }  # fmt: skip
+
+REPLAY = {"learning_starts": 64, "exploration_fraction": 0.03}
 
 APPLICATION = Application(
     name="power-grid",
@@ -192,7 +213,7 @@ APPLICATION = Application(
         "lsvi-ae": {name: each for name, each in CHOSEN.items() if name not in ("beta_harm", "tolerance")},
         "shield": {"agent": "lsvi-ahead", "shield_tolerance": 0.05},
     },
-    rivals={"DQN": {"exploration_fraction": 0.1}, "QR-DQN": {"exploration_fraction": 0.1}},
+    rivals={"DQN": REPLAY, "QR-DQN": REPLAY},
     packages=("gym-anm",),
 )
 

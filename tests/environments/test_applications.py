@@ -126,3 +126,38 @@ def test_the_closest_two_braking_cars_come_is_that_of_the_simulated_motion():
             gap += (before + front - ego) / 2
             least = min(least, gap)
         assert cruise_control.closest(v_ego, v_front, distance) == pytest.approx(least)
+
+
+def test_the_excess_current_of_the_motor_is_linear_in_its_features():
+    """i' = decay i + 0.15 u_a - 0.02: one weight vector fits g = |i'| - 1 of all positions, where i keeps its side."""
+    import electric_motor
+
+    phi = electric_motor.outward().settings["f"]
+    currents = np.concatenate([np.linspace(-1.1, -0.45, 20), np.linspace(0.45, 1.1, 20)])
+    features = np.concatenate([phi(np.array([i, 0.0, -i])) for i in currents])
+    g = np.concatenate([np.abs(0.99 * i + 0.15 * electric_motor.VOLTAGE - 0.02) - 1 for i in currents])
+    fitted = features @ np.linalg.lstsq(features, g, rcond=None)[0]
+    np.testing.assert_allclose(fitted, g, atol=1e-12)
+    assert np.linalg.norm(features, axis=1).max() <= 1
+
+
+def test_features_of_driving_say_how_much_of_the_gap_will_be_missing():
+    import driving
+
+    lanes = [[0.5, 0.2, -0.37, 0.0, 0.0], [0.5, 0.2, -0.37, 0.0, 0.0], [1.0, 0.0, -1.0, 0.0, 1.0]]  # own, left, right
+    x = np.array([1, 0, 0, 0.0, *np.concatenate(lanes)])  # in the leftmost lane, at 25 m/s
+    features = 6 * driving.by_action().settings["f"](x)
+    np.testing.assert_array_equal(features[0], features[1])  # further left is going on
+    gap, closing = 30.0 - 3.0 - 2.5, 3.0 + 5.0  # one second after "faster": 30 m ahead, closing at 3 m/s
+    np.testing.assert_allclose(features[3, 1:3], [(10 + 3 * closing - gap) / 30, (10 + 3 * closing - gap + 8) / 30])
+    assert features[2, 1] == -1  # the right lane is free
+    assert features[2, 7] == 1  # but a car is beside
+
+
+def test_features_of_the_power_grid_add_up_what_hangs_behind_each_line():
+    import power_grid
+
+    x = np.array([0.0, 1.0, 0.2, 0.1, 0.4, 0.2, 0.5, 0.6, -0.6, -0.3, -0.1])
+    features = 6 * power_grid.by_line().settings["f"](x)
+    chosen = power_grid.NAMES.index("wind 35 MW, all sun, discharge")
+    np.testing.assert_allclose(features[chosen, :6], [1, 0.4, 0.5, 0.1, 0.4, 0.8])
