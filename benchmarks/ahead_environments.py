@@ -1,7 +1,8 @@
 """Limits that one decision cannot keep, on environments: lsvi-ahead, LSVI-AE, prices inside the reward, DQN and PPO.
 
     python benchmarks/ahead_environments.py [--only cartpole,cruise,oil,highway] [--agents lsvi-ahead,DQN]
-                                            [--seeds 0:10] [--jobs 16] [--out out/ahead/environments.jsonl]
+                                            [--mirrored yes|no] [--seeds 0:10] [--jobs 16]
+                                            [--out out/ahead/environments.jsonl]
     python benchmarks/ahead_environments.py --table [--out out/ahead/environments.jsonl]
 
 Every agent takes the same number of training steps and is told the limit as a user would say it:
@@ -13,6 +14,10 @@ Every agent takes the same number of training steps and is told the limit as a u
 
 with harm max(g, 0). In cruise and oil the penalty that their reward has for a crash is left out, because the limit
 says it: the reward is 1 - distance / 200 m, and 1 - volume / 25. A crash ends the episode.
+
+CartPole is the same in a mirror: every agent runs twice, once without knowing it and once told so ("mirrored"). Ours
+then have `everystep.features.mirrored` features; DQN and PPO see the pole always on the right side and act in the
+mirror where it is on the left (`OneSide`), so that they, too, need to learn one side alone.
 
 Agents without a constraint learn reward - price * harm. Measured: the harm while learning; the mean return of the
 episodes that end in the last 30 % of the steps; harm and return per episode of the final policy, without exploration,
@@ -126,15 +131,43 @@ class Highway(gymnasium.Wrapper):
         return x, reward, terminated, truncated, {**info, "constraint": 1.0 if info["crashed"] else -1.0}
 
 
+class OneSide(gymnasium.Wrapper):
+    """A problem that is its own mirror image, seen from one side: where `coordinate` is negative, its image is seen."""
+
+    def __init__(self, env: gymnasium.Env, mirror: Mirror) -> None:
+        super().__init__(env)
+        self.mirror, self.flipped = mirror, False
+
+    def seen(self, x: np.ndarray) -> np.ndarray:
+        self.flipped = bool(x[self.mirror.coordinate] < 0)
+        return x * np.float32(self.mirror.signs) if self.flipped else x
+
+    def reset(self, **given: Any) -> Any:
+        x, info = self.env.reset(**given)
+        return self.seen(x), info
+
+    def step(self, action: Any) -> Any:
+        x, *rest = self.env.step(self.mirror.actions[int(action)] if self.flipped else action)
+        return self.seen(x), *rest
+
+
 class Recorder(gymnasium.Wrapper):
     """Records reward and harm of every step, and cuts the last episode after `steps` steps.
 
     price    is subtracted from the reward for each unit of harm
     scaled   whether observations are scaled to [-1, 1], for neural networks
+    mirror   by which it is seen from one side
     """
 
-    def __init__(self, task: Task, steps: int | None = None, price: float = 0.0, scaled: bool = False) -> None:
-        super().__init__(task.make())
+    def __init__(
+        self,
+        task: Task,
+        steps: int | None = None,
+        price: float = 0.0,
+        scaled: bool = False,
+        mirror: Mirror | None = None,
+    ) -> None:
+        super().__init__(task.make() if mirror is None else OneSide(task.make(), mirror))
         self.steps, self.price, self.bounds = steps, price, task.bounds(self.env) if scaled else None
         if scaled:
             self.observation_space = gymnasium.spaces.Box(-2, 2, self.env.observation_space.shape, np.float32)
@@ -168,6 +201,15 @@ class Recorder(gymnasium.Wrapper):
 
 # --- what is compared ------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
+class Mirror:
+    """What the mirror multiplies observations by, the image of each action, and a coordinate that changes its sign."""
+
+    signs: float
+    actions: tuple[int, ...]
+    coordinate: int
+
+
+@dataclass(frozen=True)
 class Task:
     """One environment, and the settings of every agent on it.
 
@@ -187,6 +229,7 @@ class Task:
     low: tuple[float, ...] | None = None
     high: tuple[float, ...] | None = None
     needs: tuple[str, ...] = field(default=())
+    mirror: Mirror | None = None
 
     def bounds(self, env: gymnasium.Env) -> tuple[np.ndarray, np.ndarray]:
         if self.low is None or self.high is None:
@@ -222,7 +265,7 @@ TASKS = {
             },
             "lsvi-ae": {}, "lsvi": {},
         },
-        rivals={"DQN": DQN, "PPO": PPO},
+        rivals={"DQN": DQN, "PPO": PPO}, mirror=Mirror(-1.0, (1, 0), coordinate=2),
     ),
     "cruise": Task(
         make=Cruise, unit="crashes", low=(-10.0, -8.0, 0.0), high=(20.0, 20.0, 200.0),
@@ -258,10 +301,16 @@ class Job:
     seed: int
     steps: int
     changed: tuple[tuple[str, Any], ...] = ()  # settings tried instead of the table's
+    mirrored: bool = False
 
     @property
     def agent(self) -> str:
-        return self.learner if self.price is None else f"{self.learner}, price {self.price:g}"
+        price = "" if self.price is None else f", price {self.price:g}"
+        return f"{self.learner}{', mirrored' * self.mirrored}{price}"
+
+    @property
+    def mirror(self) -> Mirror | None:
+        return TASKS[self.task].mirror if self.mirrored else None
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -289,9 +338,12 @@ def jobs(options: argparse.Namespace) -> Iterator[Job]:
             missing = [each for each in TASKS[name].needs if importlib.util.find_spec(each) is None]
             if missing:
                 continue
+            sides = [False] if TASKS[name].mirror is None else [False, True]
+            sides = [side for side in sides if options.mirrored in (None, "yes" if side else "no")]
             for learner, price in agents:
                 if options.agents is None or learner in options.agents.split(","):
-                    yield Job(name, learner, price, seed, options.steps or TASKS[name].steps, changed)
+                    for side in sides:
+                        yield Job(name, learner, price, seed, options.steps or TASKS[name].steps, changed, side)
 
 
 # --- one run ---------------------------------------------------------------------------------------------------------
@@ -299,11 +351,12 @@ def run(job: Job) -> dict[str, Any]:
     """Train, then play the final policy; one line of the file."""
     began = time.perf_counter()
     task, theirs = TASKS[job.task], job.learner in TASKS[job.task].rivals
-    recorder = Recorder(task, job.steps, job.price or 0.0, scaled=theirs)
+    mirror = job.mirror if theirs else None
+    recorder = Recorder(task, job.steps, job.price or 0.0, scaled=theirs, mirror=mirror)
     recorder.reset(seed=job.seed)  # uppaal-gym draws from a global generator, which agents do not seed
     policy = (learn_theirs if theirs else learn_ours)(job, recorder)
     trained = time.perf_counter() - began
-    final = Recorder(task, scaled=theirs)
+    final = Recorder(task, scaled=theirs, mirror=mirror)
     for episode in range(EVALUATED):
         (x, _), step, over = final.reset(seed=1_000_000 + episode), 0, False
         while not over:
@@ -336,6 +389,8 @@ def learn_ours(job: Job, recorder: Recorder) -> Chosen:
     low, high = (each.tolist() for each in task.bounds(recorder))
     given = settings.pop("features")
     spec = given if given == "auto" else es.features.fourier(**{"seed": job.seed, "low": low, "high": high, **given})
+    if job.mirror is not None:
+        spec = es.features.mirrored(spec, actions=job.mirror.actions, signs=job.mirror.signs)
     price, horizon, explored = job.price or 0.0, settings.pop("horizon"), settings.pop("explored", 1.0)
     learner = es.Learner(
         recorder,
@@ -432,6 +487,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", default=",".join(TASKS), help="environments")
     parser.add_argument("--agents", help="lsvi-ahead, lsvi-ae, lsvi, DQN, PPO; all of them by default")
+    parser.add_argument(
+        "--mirrored", choices=("yes", "no"), help="only with, or only without the mirror; both if left out"
+    )
     parser.add_argument("--seeds", default="0:10", help="first:end")
     parser.add_argument("--steps", type=int, help="training steps, if others than the table's")
     parser.add_argument("--set", help="settings tried instead of the table's, as JSON")

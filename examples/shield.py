@@ -4,7 +4,8 @@
                               [--jobs 2] [--out out/examples/shield.jsonl]
 
 CartPole: the limits are those that a user would say, the pole within 8 degrees and the cart within 2 m. One decision
-cannot keep them, so the shield holds a learner that looks ahead. The highway: time to react, as in highway.py, which
+cannot keep them, so the shield holds a learner that looks ahead; its features say that the cart is the same in a
+mirror (`--set '{"mirrored": false}'` leaves that out). The highway: time to react, as in highway.py, which
 one decision nearly always keeps; the shield holds LSVI-AE. It knows nothing at the start: it learns from the episodes
 of the agent that trains in front of it. DQN and PPO ask for actions, some of which are replaced, at a price of 1 in
 their reward; MaskablePPO asks for admissible actions only.
@@ -75,10 +76,11 @@ def upright(before: np.ndarray, action: Any, x: np.ndarray, info: dict[str, Any]
 def balancing(env: gymnasium.Env, seed: int, settings: dict[str, Any]) -> Any:
     import everystep as es
 
+    features = es.features.fourier(settings["size"], low=(-HIGH).tolist(), high=HIGH.tolist(), seed=seed)
     return es.Learner(
         env,
         es.agents.lsvi_ahead(**AHEAD),
-        features=es.features.fourier(settings["size"], low=(-HIGH).tolist(), high=HIGH.tolist(), seed=seed),
+        features=es.features.mirrored(features, actions=[1, 0]) if settings["mirrored"] else features,
         horizon=settings["horizon"],
         reward_range=(0, 1),
         seed=seed,
@@ -120,7 +122,7 @@ SETTINGS = {
         HIGH,
         balancing,
         {"DQN": DQN, "PPO": PPO, "MaskablePPO": PPO},
-        {"tolerance": 0.02, "price": 1.0, "horizon": 60, "size": 150},
+        {"tolerance": 0.02, "price": 1.0, "horizon": 60, "size": 150, "mirrored": True},
         6000,
     ),
     "highway": Setting(

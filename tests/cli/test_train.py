@@ -363,6 +363,7 @@ def test_features_are_read_from_their_text_and_never_evaluated():
             es.features.tiles(4, bins=3), es.features.polynomial(1)
         ),
         "centres(3, constant=true)": es.features.centres(3, constant=True),
+        "mirrored(fourier(5), actions=[1, 0])": es.features.mirrored(es.features.fourier(5), actions=[1, 0]),
     }
     for text, spec in same.items():
         assert syntax.read(text) == spec
@@ -374,6 +375,8 @@ def test_features_are_read_from_their_text_and_never_evaluated():
         "fourier(open('x'))",
         "(" * 900,
         "joined(3)",
+        "mirrored(3, [1, 0])",
+        "mirrored(fourier(5))",
         "function(f)",
     ):
         with pytest.raises(EverystepError, match="features is"):

@@ -40,6 +40,11 @@ OF_STATES = {
     "tiles": fs.tiles(4, (5, 3)),
     "joined": fs.joined(fs.tiles(2, 2), fs.polynomial(1), fs.fourier(3)),
 }
+OF_PAIRS = {
+    "mirrored": fs.mirrored(fs.fourier(7, 0.8, seed=2), actions=[1, 0]),
+    "mirrored in one coordinate": fs.mirrored(fs.joined(fs.tiles(2, 3), fs.polynomial(2)), [1, 0], signs=[-1, 1]),
+    "mirrored actions alone": fs.mirrored(fs.polynomial(2), actions=[0, 1]),
+}
 OF_A_LIST = {
     "one-hot": fs.one_hot(),
     "table": fs.table(np.random.default_rng(0).dirichlet(np.ones(3), (6, 2))),
@@ -56,8 +61,8 @@ def inside(n, seed=0):
 
 def made(name):
     """Features of a name above with two actions, and some observations for them."""
-    if name in OF_STATES:
-        return fs.bind(OF_STATES[name], PLANE, 2), inside(20)
+    if name in OF_STATES | OF_PAIRS:
+        return fs.bind((OF_STATES | OF_PAIRS)[name], PLANE, 2), inside(20)
     return fs.bind(OF_A_LIST[name], discrete(6, start=3), 2), np.arange(3, 9)
 
 
@@ -71,7 +76,7 @@ def test_norms_are_at_most_one_wherever_one_looks(name, x):
     assert np.linalg.norm(phi, axis=-1).max() <= 1 + 1e-12
 
 
-@pytest.mark.parametrize("name", [*OF_STATES, *OF_A_LIST])
+@pytest.mark.parametrize("name", [*OF_STATES, *OF_PAIRS, *OF_A_LIST])
 def test_features_have_the_length_they_report_and_a_norm_of_at_most_1(name):
     features, obs = made(name)
     phi = features(obs)
@@ -91,7 +96,7 @@ def test_crossed_features_are_the_kronecker_product_of_action_and_state(name):
     np.testing.assert_array_equal(features(obs), explicit)
 
 
-@pytest.mark.parametrize("name", [*OF_STATES, *OF_A_LIST])
+@pytest.mark.parametrize("name", [*OF_STATES, *OF_PAIRS, *OF_A_LIST])
 def test_features_come_back_from_json_and_plain_arrays(name):
     features, obs = made(name)
     saved = json.loads(json.dumps(features.to_json()))
@@ -102,6 +107,59 @@ def test_features_come_back_from_json_and_plain_arrays(name):
     np.testing.assert_array_equal(again(obs), features(obs))
     assert (again.d, again.actions, again.crossed) == (features.d, features.actions, features.crossed)
     assert again.remarks == features.remarks
+
+
+@pytest.mark.parametrize("signs", [-1, (1, -1), (-1, 1), 1])
+@pytest.mark.parametrize("image", [(1, 0, 2), (0, 1, 2), (2, 1, 0), (2, 1, 0, 3, 5, 4)])
+def test_mirrored_features_are_those_of_the_mirror_image(image, signs):
+    wide = box([-2.0, -10.0], [2.0, 10.0])
+    features = fs.bind(fs.mirrored(fs.fourier(6, 0.9), image, signs), wide, len(image))
+    x = inside(15, 3)
+    factors = np.broadcast_to(np.array(signs, float), (2,))
+    np.testing.assert_array_equal(features(x * factors)[:, list(image)], features(x))
+    # against the definition, one observation and one action at a time
+    psi = fs.bind(fs.fourier(6, 0.9), wide, 1).state
+    pairs = sorted({min(a, b) for a, b in enumerate(image)})
+    for n, a in product(range(3), range(len(image))):
+        here, there = psi(x[n : n + 1])[0], psi((x * factors)[n : n + 1])[0]
+        block = here if a < image[a] else there if a > image[a] else (here + there) / 2
+        expected = np.zeros((len(pairs), 12))
+        expected[pairs.index(min(a, image[a]))] = block
+        np.testing.assert_allclose(features(x[n : n + 1])[0, a], expected.ravel(), rtol=0, atol=1e-15)
+    assert features.d == 12 * len(pairs)
+
+
+def test_mirrored_features_as_text_are_those_of_the_function():
+    from everystep.features import syntax
+
+    spec = syntax.read("mirrored(fourier(20, lengthscale=0.5), actions=[1, 0], signs=[-1, 1])")
+    again = fs.mirrored(fs.fourier(20, lengthscale=0.5), [1, 0], [-1, 1])
+    np.testing.assert_array_equal(fs.bind(spec, PLANE, 2)(inside(4)), fs.bind(again, PLANE, 2)(inside(4)))
+    assert str(again) == "mirrored(spec=fourier(size=20, lengthscale=0.5, seed=0), actions=(1, 0), signs=(-1.0, 1.0))"
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: fs.mirrored(fs.fourier(5), [1, 2, 0]), "the image of 0 is 1, but that of 1 is 2"),
+        (lambda: fs.mirrored(fs.fourier(5), [1]), r"actions of mirrored are \[1\]; give the image of each action"),
+        (lambda: fs.mirrored(fs.fourier(5), "left"), "actions of mirrored are 'left'"),
+        (lambda: fs.mirrored(fs.fourier(5), []), r"actions of mirrored are \[\]"),
+        (lambda: fs.mirrored(fs.fourier(5), [0.5, 1]), "actions of mirrored are"),
+        (lambda: fs.mirrored(fs.fourier(5), [1, 0], signs=2), "signs of mirrored are 2; give 1 or -1"),
+        (lambda: fs.mirrored(fs.fourier(5), [1, 0], signs="x"), "signs of mirrored are 'x'"),
+        (lambda: fs.mirrored("auto", [1, 0]), "mirrored takes features of the observation and not 'auto'"),
+        (lambda: fs.mirrored(fs.mirrored(fs.fourier(5), [1, 0]), [1, 0]), "mirrored takes features"),
+        (lambda: fs.bind(fs.mirrored(fs.fourier(5), [1, 0]), PLANE, 3), r"mirrored are \[1, 0\], but there are 3"),
+        (lambda: fs.bind(fs.mirrored(fs.fourier(5), [1, 0], [-1] * 3), PLANE, 2), "signs of mirrored has 3 numbers"),
+        (lambda: fs.bind(fs.mirrored(fs.one_hot(), [1, 0]), discrete(4), 2), "mirrored needs observations that are"),
+        (lambda: fs.bind(fs.joined(fs.mirrored(fs.fourier(5), [1, 0])), PLANE, 2), "instead of joining them"),
+        (lambda: fs.bind(fs.mirrored(fs.function(lambda x: np.eye(2)), [1, 0]), PLANE, 2), "pass crossed=True"),
+    ],
+)
+def test_a_mirror_that_makes_no_sense_is_refused_in_one_sentence(make, sentence):
+    with pytest.raises(EverystepError, match=sentence):
+        make()
 
 
 def test_fourier_features_approach_the_rbf_kernel_as_their_number_grows():

@@ -239,6 +239,11 @@ def valid_calls(bench: Bench) -> dict[str, Callable[[], Call]]:
             (es.features.fourier(2), es.features.polynomial(1)),
             {},
         ),
+        "features.mirrored": lambda: (
+            _bound(es.features.mirrored),
+            (),
+            {"spec": es.features.fourier(2), "actions": [1, 0], "signs": -1},
+        ),
         "features.one_hot": lambda: (_bound(es.features.one_hot), (), {}),
         "features.polynomial": lambda: (_bound(es.features.polynomial), (), {"degree": 2, "low": -1, "high": 1}),
         "features.rebuild": lambda: (es.features.rebuild, (), {"json": {}, "arrays": {}, "function": None}),

@@ -140,6 +140,8 @@ def features_in_words(described: Mapping[str, Any]) -> str:
         return f"the kernel {described['kernel']}"
     if described.get("kind") == "Crossed":
         return f"{features_in_words(described.get('psi', {}))} for each action"
+    if described.get("kind") == "Mirrored":
+        return f"{features_in_words(described.get('psi', {}))} for each pair of actions and their mirror images"
     if described.get("kind") == "Joint":
         return f"{features_in_words(described.get('own', {}))} of observation and action together"
     if described.get("kind") == "Joined" and isinstance(described.get("parts"), list | tuple):

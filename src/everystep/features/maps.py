@@ -345,6 +345,47 @@ class Joint(Features):
 
 
 @dataclass(frozen=True, eq=False)
+class Mirrored(Features):
+    """phi(x, a) of a problem that is its own mirror image: phi(x, a) = phi(signs x, image[a]).
+
+    Action a and its image share a block i of psi, so that what is learnt on one side holds on the other:
+
+        phi(x, a) = e_i (x) psi(x),   phi(x, image[a]) = e_i (x) psi(signs x)     a < image[a]
+        phi(x, a) = e_i (x) [psi(x) + psi(signs x)] / 2                            a = image[a]
+    """
+
+    psi: StateFeatures
+    signs: Float[np.ndarray, " o"]  # 1 or -1
+    image: Int[np.ndarray, " A"]  # its own inverse
+
+    @property
+    def actions(self) -> int:  # type: ignore[override]
+        return len(self.image)
+
+    @property
+    def d(self) -> int:
+        return len(np.unique(self._first)) * self.psi.size
+
+    @property
+    def _first(self) -> Int[np.ndarray, " A"]:
+        """The first action of each one's pair."""
+        return np.minimum(self.image, np.arange(len(self.image)))
+
+    def __call__(self, obs: np.ndarray) -> Float[np.ndarray, "n A d"]:
+        x = spaces.rows(obs, len(self.signs))
+        here, there = self.psi(x), self.psi(x * self.signs)
+        pairs, block = np.unique(self._first, return_inverse=True)
+        phi = np.zeros((len(x), self.actions, len(pairs), self.psi.size))
+        for a, image in enumerate(self.image):
+            phi[:, a, block[a]] = here if a < image else there if a > image else (here + there) / 2
+        return phi.reshape(len(x), self.actions, self.d)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        return self.psi.remarks
+
+
+@dataclass(frozen=True, eq=False)
 class Table(Features):
     """phi(x, a) = phi[x, a], from a table."""
 
@@ -444,7 +485,7 @@ _KINDS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
         *(OneHot, StateTable, Intercept, Fourier, Centres, Polynomial, Tiles, CustomStateFeatures, Joined),
-        *(Crossed, Joint, Table, CustomFeatures, Scale),
+        *(Crossed, Joint, Mirrored, Table, CustomFeatures, Scale),
     )
 }
 
@@ -487,8 +528,8 @@ def example(features: Any) -> np.ndarray | None:
     if hasattr(features, "scale"):
         return np.asarray(features.scale.low, np.float64)[None]
     inner = getattr(features, "parts", ())
-    if isinstance(features, Crossed | Joint):
-        inner = [features.psi if isinstance(features, Crossed) else features.own]
+    if isinstance(features, Crossed | Joint | Mirrored):
+        inner = [features.own if isinstance(features, Joint) else features.psi]
     found = [example(each) for each in inner if not isinstance(each, Intercept)]
     return found[0] if found and all(each is not None for each in found) else None
 

@@ -44,6 +44,7 @@ from everystep.features.maps import (
     Fourier,
     Intercept,
     Joined,
+    Mirrored,
     OneHot,
     Polynomial,
     StateFeatures,
@@ -80,6 +81,8 @@ class Spec:
 def _as_text(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"array{value.shape}"
+    if isinstance(value, Spec):
+        return str(value)
     if isinstance(value, tuple) and value and isinstance(value[0], Spec):
         return f"[{', '.join(map(str, value))}]"
     return name_of(value) if callable(value) else f"{value:g}" if isinstance(value, float) else str(value)
@@ -233,6 +236,50 @@ def joined(*specs: Spec) -> Spec:
     return Spec("joined", {"parts": specs})
 
 
+def mirrored(spec: Any, actions: Any, signs: Any = -1) -> Spec:
+    """Features of a problem that is its own mirror image: what is learnt on one side holds on the other.
+
+    spec      features of the observation, such as fourier(100)
+    actions   the image of each action: [1, 0] if left and right are each other's
+    signs     what the mirror multiplies observations by: 1 or -1, for all coordinates or one for each
+
+    Transitions, rewards and constraints must be the same in the mirror; nothing checks that they are. Every observed
+    step then also tells about its image, and plans choose the image of an action in the image of a state.
+
+    >>> import gymnasium
+    >>> box = gymnasium.spaces.Box(-1.0, 1.0, (2,))
+    >>> phi = es.features.bind(es.features.mirrored(es.features.fourier(50), actions=[1, 0]), box, 2)
+    >>> here, there = phi(np.array([[0.5, 0.2], [-0.5, -0.2]]))
+    >>> phi.d, bool((here[0] == there[1]).all())
+    (100, True)
+    """
+    if not isinstance(spec, Spec) or spec.kind == "mirrored":
+        raise EverystepError(f"mirrored takes features of the observation and not {quoted(spec)}; give fourier(100).")
+    factors = spaces.as_floats(signs)
+    if factors is None or factors.ndim > 1 or not factors.size or not (np.abs(factors) == 1).all():
+        raise EverystepError(f"signs of mirrored are {quoted(signs)}; give 1 or -1, or one of them per coordinate.")
+    chosen = float(factors) if factors.ndim == 0 else tuple(map(float, factors))
+    return Spec("mirrored", {"spec": spec, "actions": _images(actions), "signs": chosen})
+
+
+def _images(actions: Any) -> tuple[int, ...]:
+    """The mirror image of each action, checked: the image of an image is the action itself."""
+    given = spaces.as_floats(actions)
+    if given is None or given.ndim != 1 or not given.size or not np.isin(given, np.arange(len(given))).all():
+        raise EverystepError(
+            f"actions of mirrored are {quoted(actions)}; give the image of each action, such as [1, 0] for two that "
+            "are each other's."
+        )
+    image = tuple(int(each) for each in given)
+    for a, b in enumerate(image):
+        if image[b] != a:
+            raise EverystepError(
+                f"actions of mirrored are {shown(list(image))}: the image of {a} is {b}, but that of {b} is "
+                f"{image[b]}; the image of an image must be the action itself."
+            )
+    return image
+
+
 def _with(constant: bool, spec: Spec) -> Spec:
     return joined(spec, Spec("constant")) if true_or_false("constant", constant) else spec
 
@@ -299,16 +346,41 @@ def _bound(spec: Spec, at: Coordinates, actions: int) -> Features:
         return _table(at, actions, **spec.settings)
     if spec.kind == "function" and not spec.settings["crossed"]:
         return _function(at, actions, **spec.settings)
+    if spec.kind == "mirrored":
+        return _mirrored(at, actions, spec.settings)
+    return Crossed(_bounded(spec, at), actions)
+
+
+def _bounded(spec: Spec, at: Coordinates) -> StateFeatures:
+    """Features of a state, not too many of them."""
     psi = _state(spec, at)
     if psi.size > LARGEST:
         raise EverystepError(f"{spec} makes {psi.size} features of a state; ask for at most {LARGEST}.")
-    return Crossed(psi, actions)
+    return psi
 
 
 def _state(spec: Spec, at: Coordinates) -> StateFeatures:
     if spec.kind == "function" and not spec.settings["crossed"]:
-        raise EverystepError("a function in joined must return features of the state; pass crossed=True.")
+        raise EverystepError("a function in joined or mirrored must return features of the state; pass crossed=True.")
     return _MADE_BY[spec.kind](at, **spec.settings)
+
+
+def _mirrored(at: Coordinates, actions: int, settings: Mapping[str, Any]) -> Mirrored:
+    image = settings["actions"]
+    if len(image) != actions:
+        raise EverystepError(
+            f"actions of mirrored are {shown(list(image))}, but there are {actions} actions; give the image of each."
+        )
+    if at.sizes is not None:
+        raise EverystepError(f"mirrored needs observations that are measurements, but the space is {at.space}.")
+    signs = np.array(fits("mirrored", "signs", settings["signs"], len(at.low)))
+    psi = _bounded(settings["spec"], at)
+    few("mirrored", psi.size * len({min(a, b) for a, b in enumerate(image)}), "choose fewer features")
+    return Mirrored(psi, signs, np.array(image))
+
+
+def _not_of_a_state(at: Coordinates, **settings: Any) -> StateFeatures:
+    raise EverystepError("mirrored features are of (x, a); write mirrored(joined(...)) instead of joining them.")
 
 
 def _whole(at: Coordinates, kind: str) -> tuple[int, ...]:
@@ -460,4 +532,5 @@ _MADE_BY: dict[str, Callable[..., StateFeatures]] = {
     "tiles": _tiles,
     "function": _state_function,
     "joined": _joined,
+    "mirrored": _not_of_a_state,
 }

@@ -1,7 +1,7 @@
 """Features written as text, as on a command line: auto, one-hot, fourier(100), tiles(8, bins=6), polynomial(2, low=-1).
 
 The text is parsed, never evaluated: a name from the list below, and numbers, lists of numbers, true and false as its
-arguments. joined(...) takes features.
+arguments. joined(...) and mirrored(...) take features.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ NAMED: dict[str, Callable[..., Spec]] = {
     "polynomial": specs.polynomial,
     "tiles": specs.tiles,
     "joined": specs.joined,
+    "mirrored": specs.mirrored,
 }
+TAKES_FEATURES = ("joined", "mirrored")
 HOW = "write auto, one-hot, or fourier(100), centres(5), polynomial(2), tiles(8), joined(fourier(50), polynomial(1))"
 
 
@@ -63,7 +65,8 @@ def _made(tree: ast.AST, field: str, named: Mapping[str, Callable[..., Made]], h
     name = tree.func.id
     if name not in named:
         raise unknown(field.removeprefix("cost_"), name, named, f"{how[0].upper()}{how[1:]}.")
-    read_one = _value if name != "joined" else lambda inner: _made(inner, field, named, how)
+    features = lambda inner: isinstance(inner, ast.Call | ast.Name) and name in TAKES_FEATURES
+    read_one = lambda inner: _made(inner, field, named, how) if features(inner) else _value(inner)
     words = {each.arg: read_one(each.value) for each in tree.keywords if each.arg is not None}
     if len(words) < len(tree.keywords):
         raise _NotReadError
