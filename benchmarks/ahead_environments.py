@@ -214,7 +214,8 @@ class Task:
     """One environment, and the settings of every agent on it.
 
     low, high   bounds of observations; None: those of the space
-    features    arguments of `everystep.features.fourier`; its frequencies are drawn by the seed of the run
+    features    arguments of `everystep.features.fourier`, whose frequencies are drawn by the seed of the run, or of the
+                function "of" of examples/applications: features of where an action leads
     ours        settings by agent: "horizon", "explored", the share of steps after which it acts as its policy will, and
                 those of the agent itself; "shared" holds for all of them
     rivals      settings of stable-baselines3, by algorithm; "normalise" scales rewards by a running deviation
@@ -239,7 +240,7 @@ class Task:
 
 DQN = {
     "learning_rate": 1e-3, "learning_starts": 200, "batch_size": 64, "train_freq": 4, "gradient_steps": 4,
-    "target_update_interval": 100, "exploration_fraction": 0.3, "exploration_final_eps": 0.02, "gamma": 0.98,
+    "target_update_interval": 100, "exploration_fraction": 0.1, "exploration_final_eps": 0.02, "gamma": 0.98,
 }  # fmt: skip
 PPO = {
     "learning_rate": 1e-3, "n_steps": 250, "batch_size": 50, "n_epochs": 10, "gae_lambda": 0.9, "gamma": 0.98,
@@ -269,7 +270,7 @@ TASKS = {
     ),
     "cruise": Task(
         make=Cruise, unit="crashes", low=(-10.0, -8.0, 0.0), high=(20.0, 20.0, 200.0),
-        features={"size": 50, "lengthscale": [1.0, 1.0, 0.4]},
+        features={"of": "cruise_control.own_motion", "size": 50, "lengthscale": [0.3, 2.0, 0.3]},
         ours={
             "shared": {"horizon": 20},
             "lsvi-ahead": {**LITTLE_OPTIMISM, "lam": 0.001, "beta_harm": 0.05}, "lsvi-ae": {}, "lsvi": {},
@@ -278,7 +279,7 @@ TASKS = {
     ),
     "oil": Task(
         make=Oil, unit="crashes", low=(0.0, 4.0, 0.0, -2.0), high=(20.0, 26.0, 1.0, 2.0),
-        features={"size": 50, "lengthscale": 0.7},
+        features={"of": "oil_pump.own_pump", "size": 75, "lengthscale": 0.7},
         ours={"shared": {"horizon": 40}, "lsvi-ahead": {**LITTLE_OPTIMISM, "beta": 1.0}, "lsvi-ae": {}, "lsvi": {}},
         rivals={"DQN": NORMALISED_DQN, "PPO": LONG_BATCHES}, needs=("uppaal_gym",),
     ),
@@ -286,7 +287,7 @@ TASKS = {
         make=Highway, unit="crashes", steps=1500,
         features={"size": 50},
         ours={"shared": {"horizon": 10}, "lsvi-ahead": LITTLE_OPTIMISM, "lsvi-ae": {}, "lsvi": {}},
-        rivals={"DQN": DQN, "PPO": PPO}, needs=("highway_env",),
+        rivals={"DQN": {**DQN, "exploration_fraction": 0.3}, "PPO": PPO}, needs=("highway_env",),
     ),
 }  # fmt: skip
 
@@ -388,7 +389,15 @@ def learn_ours(job: Job, recorder: Recorder) -> Chosen:
     task, settings = TASKS[job.task], dict(job.settings)
     low, high = (each.tolist() for each in task.bounds(recorder))
     given = settings.pop("features")
-    spec = given if given == "auto" else es.features.fourier(**{"seed": job.seed, "low": low, "high": high, **given})
+    if given == "auto":
+        spec: Any = given
+    elif "of" in given:  # a function of examples/applications, by its name
+        sys.path.append(str(Path(__file__).parent.parent / "examples" / "applications"))
+        module, name = given["of"].split(".")
+        arguments = {key: value for key, value in given.items() if key != "of"}
+        spec = getattr(importlib.import_module(module), name)(**arguments, seed=job.seed)
+    else:
+        spec = es.features.fourier(**{"seed": job.seed, "low": low, "high": high, **given})
     if job.mirror is not None:
         spec = es.features.mirrored(spec, actions=job.mirror.actions, signs=job.mirror.signs)
     price, horizon, explored = job.price or 0.0, settings.pop("horizon"), settings.pop("explored", 1.0)

@@ -22,9 +22,9 @@ from application import Application
 from uppaal import Uppaal
 
 LENGTH = 120
-FEATURES = {"features": {"size": 50, "lengthscale": [4.0, 4.0, 0.5, 0.3]}}
 BRAKES = 2.0  # m/s per second, both cars
-BACKWARDS = {"ego": -10.0, "front": -8.0}  # the least speeds, m/s
+BACKWARDS, FASTEST = {"ego": -10.0, "front": -8.0}, 20.0  # the least and the largest speeds, m/s
+CHANGE = np.array([-BRAKES, BRAKES, 0.0])  # of the own speed, by action
 
 
 def closest(v_ego: float, v_front: float, distance: float) -> float:
@@ -57,6 +57,29 @@ class Cruise(Uppaal):
         return float(np.clip(1 - x[2] / 200, 0, 1))
 
 
+# --- features of ours ------------------------------------------------------------------------------------------------
+def after(x: np.ndarray) -> np.ndarray:
+    """(3, 3): what a driver knows of each action: relative speed, own speed and distance a second later.
+
+    As if the car ahead kept its speed.
+    """
+    v_ego, v_front, distance = x[:3]
+    ego = np.clip(v_ego + CHANGE, BACKWARDS["ego"], FASTEST)
+    return np.stack([v_front - ego, ego, distance + (v_front - v_ego + v_front - ego) / 2], 1)
+
+
+def own_motion(size: int, lengthscale: Any, seed: int = 0) -> Any:
+    """Random Fourier features of `after`: all actions learn one function of where they lead."""
+    import everystep as es
+
+    bounds = {"low": [-30.0, BACKWARDS["ego"], 0.0], "high": [30.0, FASTEST, 200.0]}
+    return es.features.landing(es.features.fourier(size, lengthscale, seed, **bounds), after)
+
+
+FEATURES = {"features": {"of": own_motion, "size": 50, "lengthscale": [0.3, 2.0, 0.3]}}
+
+
+# --- an oracle, which knows both cars --------------------------------------------------------------------------------
 def oracle(env: gymnasium.Env) -> np.ndarray:
     """(3,): the actions after which braking still avoids a crash, whatever the car ahead does."""
     here: Any = env.unwrapped

@@ -24,7 +24,7 @@ from application import Application
 from uppaal import Uppaal
 
 LENGTH = 120
-FEATURES = {"features": {"size": 50, "lengthscale": 0.7}}
+STEP, DELAY = 0.2, 2.0  # seconds: between decisions, and until the pump obeys again
 
 
 class Oil(Uppaal):
@@ -39,6 +39,31 @@ class Oil(Uppaal):
 
     def reward(self, x: np.ndarray) -> float:
         return float(np.clip(1 - x[1] / 25, 0, 1))
+
+
+# --- features of ours ------------------------------------------------------------------------------------------------
+def after(x: np.ndarray) -> list[list[float]]:
+    """(2, 4): what is known of each action: time and volume as they are, whether the pump then runs, and for how long.
+
+    For how long it will not obey, that is; while it does not, both actions lead to the same.
+    """
+    t, volume, runs, wait = map(float, x)
+    led = []
+    for action in (0, 1):
+        switches = action != round(runs) and wait <= 0
+        led.append([t, volume, action if switches else round(runs), (DELAY if switches else wait) - STEP])
+    return led
+
+
+def own_pump(size: int, lengthscale: Any, seed: int = 0) -> Any:
+    """Random Fourier features of `after`: both actions learn one function of where they lead."""
+    import everystep as es
+
+    bounds = {"low": [0.0, 4.0, 0.0, 0.0], "high": [20.0, 26.0, 1.0, DELAY]}
+    return es.features.landing(es.features.fourier(size, lengthscale, seed, **bounds), after)
+
+
+FEATURES = {"features": {"of": own_pump, "size": 75, "lengthscale": 0.7}}
 
 
 # --- an oracle, which knows the machine and the pump -----------------------------------------------------------------

@@ -162,6 +162,42 @@ def test_a_mirror_that_makes_no_sense_is_refused_in_one_sentence(make, sentence)
         make()
 
 
+def shoved(x):
+    """Where two actions lead: one to the left or to the right."""
+    return [[x[0] - 1, x[1]], [x[0] + 1, x[1]]]
+
+
+def test_landing_features_are_those_of_where_actions_lead():
+    spec = fs.joined(fs.fourier(4, 0.5, low=-5, high=15), fs.polynomial(2, low=-5, high=15))
+    features = fs.bind(fs.landing(spec, shoved), PLANE, 2)
+    psi = fs.bind(spec, box([-np.inf] * 2, [np.inf] * 2), 1).state
+    x = inside(10, 4)
+    phi = features(x)
+    assert (features.d, features.crossed) == (psi(x).shape[1], False)
+    for n, a in product(range(10), range(2)):
+        np.testing.assert_allclose(phi[n, a], psi(np.array(shoved(x[n]))[a][None])[0], rtol=0, atol=1e-15)
+    left, right = features(np.array([[0.5, 2.0], [-1.5, 2.0]]))[[0, 1], [0, 1]]  # both lead to (-0.5, ...)
+    other = features(np.array([[-1.5, 2.0]]))[0, 0]
+    np.testing.assert_allclose(left, right, rtol=0, atol=1e-15)
+    assert np.abs(left - other).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: fs.landing("auto", shoved), "landing takes features of measurements and not 'auto'"),
+        (lambda: fs.landing(fs.one_hot(), shoved), "landing takes features of measurements"),
+        (lambda: fs.landing(fs.fourier(3), 7), "lead of landing is 7; give a function"),
+        (lambda: fs.bind(fs.landing(fs.fourier(3), shoved), PLANE, 2), "landing by shoved failed at observation"),
+        (lambda: fs.bind(fs.landing(fs.polynomial(1, -9, 9), shoved), PLANE, 3), r"returned shape \(2, 3\)"),
+        (lambda: fs.bind(fs.landing(fs.polynomial(1, -9, 9), sum), PLANE, 2), r"landing by sum returned .*\(A, k\)"),
+    ],
+)
+def test_a_landing_that_makes_no_sense_is_refused_in_one_sentence(make, sentence):
+    with pytest.raises(EverystepError, match=sentence):
+        make()
+
+
 def test_fourier_features_approach_the_rbf_kernel_as_their_number_grows():
     x, y = inside(40, 1), inside(40, 2)
     to_unit = lambda z: (z - [0, 5]) / [2, 5]

@@ -239,6 +239,11 @@ def valid_calls(bench: Bench) -> dict[str, Callable[[], Call]]:
             (es.features.fourier(2), es.features.polynomial(1)),
             {},
         ),
+        "features.landing": lambda: (
+            _bound(es.features.landing),
+            (),
+            {"spec": es.features.fourier(2, low=-1, high=1), "lead": lambda o: np.zeros((2, 3))},
+        ),
         "features.mirrored": lambda: (
             _bound(es.features.mirrored),
             (),

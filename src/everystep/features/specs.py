@@ -262,6 +262,47 @@ def mirrored(spec: Any, actions: Any, signs: Any = -1) -> Spec:
     return Spec("mirrored", {"spec": spec, "actions": _images(actions), "signs": chosen})
 
 
+def landing(spec: Any, lead: Any) -> Spec:
+    """Features of where an action leads, phi(x, a) = psi(lead(x)[a]): all actions learn one function of it.
+
+    spec   features of what lead returns, with bounds of their own: fourier(50, low=[...], high=[...])
+    lead   a function of one observation that returns (A, k): for each action k numbers that are known of the state
+           after it, such as the own speed after braking; what is not known may be left as it is
+
+    An action that is rare is then estimated from all that led to the same place. Like every function, lead is not
+    saved with a policy.
+
+    >>> import gymnasium
+    >>> after = lambda obs: [[obs[0] - 1, obs[1]], [obs[0] + 1, obs[1]]]  # position after a step left or right; speed
+    >>> spec = es.features.landing(es.features.polynomial(2, low=-5, high=5), after)
+    >>> es.features.bind(spec, gymnasium.spaces.Box(-4.0, 4.0, (2,)), 2).d  # 12 without landing
+    6
+    """
+    if not isinstance(spec, Spec) or not joint.of_both(spec):
+        raise EverystepError(f"landing takes features of measurements and not {quoted(spec)}; give fourier(100).")
+    if not callable(lead):
+        raise EverystepError(f"lead of landing is {quoted(lead)}; give a function of one observation.")
+    return function(_Landing(spec, lead))
+
+
+class _Landing:
+    """The feature function of `landing`."""
+
+    def __init__(self, spec: Spec, lead: Callable[[Any], Any]) -> None:
+        self.__name__ = f"landing by {name_of(lead)}"
+        self._spec, self._lead = spec, lead
+        self._psi: StateFeatures | None = None
+
+    def __call__(self, x: Any) -> np.ndarray:
+        led = spaces.as_floats(self._lead(x))
+        if led is None or led.ndim != 2 or not led.size:
+            raise EverystepError(f"{self.__name__} returned {shown(led)}; return (A, k) numbers")
+        if self._psi is None:
+            unbounded = np.full(led.shape[1], np.inf)
+            self._psi = _bounded(self._spec, Coordinates(-unbounded, unbounded, None, False, "what lead returns"))
+        return self._psi(led)
+
+
 def _images(actions: Any) -> tuple[int, ...]:
     """The mirror image of each action, checked: the image of an image is the action itself."""
     given = spaces.as_floats(actions)
