@@ -270,17 +270,21 @@ TASKS = {
     ),
     "cruise": Task(
         make=Cruise, unit="crashes", low=(-10.0, -8.0, 0.0), high=(20.0, 20.0, 200.0),
-        features={"of": "cruise_control.own_motion", "size": 50, "lengthscale": [0.3, 2.0, 0.3]},
+        features={"of": "cruise_control.own_motion", "size": 75, "lengthscale": [1.0, 2.0, 0.3]},
         ours={
             "shared": {"horizon": 20},
-            "lsvi-ahead": {**LITTLE_OPTIMISM, "lam": 0.001, "beta_harm": 0.05}, "lsvi-ae": {}, "lsvi": {},
+            "lsvi-ahead": {**LITTLE_OPTIMISM, "lam": 0.001, "beta_harm": 0.05, "tolerance": 0.005},
+            "lsvi-ae": {}, "lsvi": {},
         },
         rivals={"DQN": NORMALISED_DQN, "PPO": PPO}, needs=("uppaal_gym",),
     ),
     "oil": Task(
         make=Oil, unit="crashes", low=(0.0, 4.0, 0.0, -2.0), high=(20.0, 26.0, 1.0, 2.0),
         features={"of": "oil_pump.own_pump", "size": 75, "lengthscale": 0.7},
-        ours={"shared": {"horizon": 40}, "lsvi-ahead": {**LITTLE_OPTIMISM, "beta": 1.0}, "lsvi-ae": {}, "lsvi": {}},
+        ours={
+            "shared": {"horizon": 30},
+            "lsvi-ahead": {**LITTLE_OPTIMISM, "lam": 0.001, "beta_harm": 0.05}, "lsvi-ae": {}, "lsvi": {},
+        },
         rivals={"DQN": NORMALISED_DQN, "PPO": LONG_BATCHES}, needs=("uppaal_gym",),
     ),
     "highway": Task(

@@ -76,7 +76,7 @@ def own_motion(size: int, lengthscale: Any, seed: int = 0) -> Any:
     return es.features.landing(es.features.fourier(size, lengthscale, seed, **bounds), after)
 
 
-FEATURES = {"features": {"of": own_motion, "size": 50, "lengthscale": [0.3, 2.0, 0.3]}}
+FEATURES = {"features": {"of": own_motion, "size": 75, "lengthscale": [1.0, 2.0, 0.3]}, "horizon": 20}
 
 
 # --- an oracle, which knows both cars --------------------------------------------------------------------------------
@@ -109,8 +109,8 @@ APPLICATION = Application(
     horizon=12,
     ours={
         "lsvi-ahead": {
-            **FEATURES, "beta": 0.5, "beta_harm": 0.01, "beta_cost": 0.0, "lam": 0.001, "lam_cost": 0.01, "floor": "k",
-            "tolerance": 0.002, "explored": 0.85,
+            **FEATURES, "beta": 0.1, "beta_harm": 0.05, "beta_cost": 0.0, "lam": 0.001, "lam_cost": 0.01, "floor": 100,
+            "tolerance": 0.005, "explored": 0.85,
         },
         "lsvi-ae": {**FEATURES, "beta": 0.1, "beta_cost": 0.01, "lam": 0.001, "lam_cost": 0.01, "explored": 0.85},
         "shield": {"agent": "lsvi-ahead", "shield_tolerance": 0.02},

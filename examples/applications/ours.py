@@ -14,13 +14,14 @@ def learner(app: Application, env: Any, agent: str, seed: int, settings: Mapping
     settings = dict(settings)
     features = made(app, settings.pop("features"), seed)
     cost_features = made(app, settings.pop("cost_features", None), seed)
+    horizon = settings.pop("horizon", app.horizon)
     return es.Learner(
         env,
         getattr(es.agents, agent.replace("-", "_"))(**settings),
         constraint=lambda x, action, after, info: info["constraint"],
         features=features,
         cost_features=cost_features,
-        horizon=app.horizon,
+        horizon=horizon,
         length=app.length,
         reward_range=(0.0, 1.0),
         seed=seed,

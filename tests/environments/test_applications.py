@@ -128,6 +128,24 @@ def test_the_closest_two_braking_cars_come_is_that_of_the_simulated_motion():
         assert cruise_control.closest(v_ego, v_front, distance) == pytest.approx(least)
 
 
+def test_where_actions_lead_is_what_the_simulators_do_to_the_own_car_and_the_pump():
+    """Against the formulas of uppaal-gym, written out here: nothing is known of the car ahead and of the machine."""
+    import cruise_control
+    import oil_pump
+
+    rng = np.random.default_rng(2)
+    for _ in range(50):
+        v_ego, v_front, distance = rng.integers(-5, 11) * 2.0, rng.integers(-4, 11) * 2.0, rng.uniform(0, 200)
+        led = cruise_control.after(np.array([v_ego, v_front, distance, 7.0]))
+        for action, change in enumerate((-2.0, 2.0, 0.0)):
+            ego = min(max(v_ego + change, -10.0), 20.0)
+            assert led[action].tolist() == pytest.approx([v_front - ego, ego, distance + v_front - (v_ego + ego) / 2])
+        t, volume, runs, wait = rng.uniform(0, 20), rng.uniform(5, 25), rng.integers(2), rng.choice([-0.2, 0.0, 1.4])
+        for action, row in enumerate(oil_pump.after(np.array([t, volume, runs, wait]))):
+            switches = action != runs and wait <= 0
+            assert row == pytest.approx([t, volume, action if switches else runs, 1.8 if switches else wait - 0.2])
+
+
 def test_the_excess_current_of_the_motor_is_linear_in_its_features():
     """i' = decay i + 0.15 u_a - 0.02: one weight vector fits g = |i'| - 1 of all positions, where i keeps its side."""
     import electric_motor
