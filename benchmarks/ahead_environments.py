@@ -283,7 +283,7 @@ TASKS = {
         features={"of": "oil_pump.own_pump", "size": 75, "lengthscale": 0.7},
         ours={
             "shared": {"horizon": 30},
-            "lsvi-ahead": {**LITTLE_OPTIMISM, "lam": 0.001, "beta_harm": 0.05}, "lsvi-ae": {}, "lsvi": {},
+            "lsvi-ahead": {**LITTLE_OPTIMISM, "lam": 0.001, "beta": 1.0, "beta_harm": 0.05}, "lsvi-ae": {}, "lsvi": {},
         },
         rivals={"DQN": NORMALISED_DQN, "PPO": LONG_BATCHES}, needs=("uppaal_gym",),
     ),

@@ -145,7 +145,7 @@ APPLICATION = Application(
     horizon=30,
     ours={
         "lsvi-ahead": {
-            **FEATURES, "beta": 0.1, "beta_harm": 0.05, "beta_cost": 0.0, "lam": 0.001, "lam_cost": 0.01, "floor": 100,
+            **FEATURES, "beta": 1.0, "beta_harm": 0.05, "beta_cost": 0.0, "lam": 0.001, "lam_cost": 0.01, "floor": 100,
             "tolerance": 0.01, "explored": 0.85,
         },
         "lsvi-ae": {**FEATURES, "beta": 0.1, "beta_cost": 0.01, "lam": 0.001, "lam_cost": 0.01, "explored": 0.85},
