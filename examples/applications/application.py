@@ -35,7 +35,7 @@ class Application:
     length      the most steps of an episode
     horizon     steps that our agents look ahead, unless `ours` has another "horizon"
     ours        by system: "features" of `everystep.features.fourier`, or of a function "of"; settings of the agent
-    rivals      by algorithm: settings of stable-baselines3
+    rivals      by algorithm, or by system (one price of it): settings of stable-baselines3
     oracle      the environment to the actions that are safe, by knowledge that no learner has
     controller  the environment to the action of a controller that knows the model
     """

@@ -13,6 +13,7 @@ import json
 import multiprocessing
 import os
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from importlib import import_module
 from pathlib import Path
@@ -53,6 +54,24 @@ def write(path: Path, found: list[dict[str, Any]]) -> None:
     path.with_suffix(".part").replace(path)
 
 
+def each_done(jobs: list[tuple[Any, ...]], at_a_time: int) -> Iterator[dict[str, Any]]:
+    """The rows of `one(*job)`, as they are done, several at a time."""
+    context = multiprocessing.get_context("spawn")  # JAX has threads, which do not survive a fork
+    with ProcessPoolExecutor(at_a_time, context) as pool:
+        for future in as_completed([pool.submit(one, *job) for job in jobs]):
+            try:
+                row = future.result()
+            except Exception as error:  # the others go on; what failed is run again by the same command
+                print(f"FAILED: {type(error).__name__}: {error}", flush=True)
+                continue
+            yield row
+            print(
+                f"{row['problem']}, {row['system']}, seed {row['seed']}: harm {row['harm']:.4g}, "
+                f"final return {row['final_return']:.4g}, final harm {row['final_harm']:.4g}; {row['seconds']:.0f} s",
+                flush=True,
+            )
+
+
 def main(module: str) -> None:
     app = import_module(module).APPLICATION
     parser = argparse.ArgumentParser(description=app.title)
@@ -75,22 +94,9 @@ def main(module: str) -> None:
     done = {(row["system"], row["seed"]) for row in found}
     jobs = [(name, seed) for seed in range(first, last) for name in names if (name, seed) not in done]
     print(f"{app.name}: {len(jobs)} runs, {options.jobs} at a time", flush=True)
-    context = multiprocessing.get_context("spawn")  # JAX has threads, which do not survive a fork
-    with ProcessPoolExecutor(options.jobs, context) as pool:
-        changed = json.loads(options.set)
-        for future in as_completed([pool.submit(one, module, *job, options.steps, changed) for job in jobs]):
-            try:
-                row = future.result()
-            except Exception as error:  # the others go on; what failed is run again by the same command
-                print(f"FAILED: {type(error).__name__}: {error}", flush=True)
-                continue
-            found.append(row)
-            write(path, found)
-            print(
-                f"{row['problem']}, {row['system']}, seed {row['seed']}: harm {row['harm']:.4g}, "
-                f"final return {row['final_return']:.4g}, final harm {row['final_harm']:.4g}; {row['seconds']:.0f} s",
-                flush=True,
-            )
+    for row in each_done([(module, *job, options.steps, json.loads(options.set)) for job in jobs], options.jobs):
+        found.append(row)
+        write(path, found)
 
 
 if __name__ == "__main__":

@@ -110,8 +110,13 @@ def learn_nothing(act: Any) -> Any:
     return learn
 
 
-def settings_of(algorithm: str) -> Any:
-    return lambda app: {**USUAL[algorithm], **app.rivals.get(algorithm, {})}
+def settings_of(algorithm: str, name: str = "") -> Any:
+    return lambda app: {**USUAL[algorithm], **app.rivals.get(algorithm, {}), **app.rivals.get(name, {})}
+
+
+def priced(algorithm: str, price: float) -> System:
+    name = f"{algorithm}, price {price:g}"
+    return System(name, "rival", learn_deep(algorithm), settings_of(algorithm, name), price, scaled=True)
 
 
 def by_chance(app: Application, env: gymnasium.Env, random: np.random.Generator) -> int:
@@ -119,11 +124,7 @@ def by_chance(app: Application, env: gymnasium.Env, random: np.random.Generator)
 
 
 SYSTEMS = [
-    *(
-        System(f"{name}, price {price:g}", "rival", learn_deep(name), settings_of(name), price, scaled=True)
-        for name in ("PPO", "DQN", "QR-DQN")
-        for price in PRICES
-    ),
+    *(priced(algorithm, price) for algorithm in ("PPO", "DQN", "QR-DQN") for price in PRICES),
     System("PPO-Lagrangian", "rival", learn_deep("PPO-Lagrangian"), settings_of("PPO-Lagrangian"), scaled=True),
     System("random", "rival", learn_nothing(by_chance), lambda app: {}),
     System(

@@ -18,7 +18,7 @@ def learner(app: Application, env: Any, agent: str, seed: int, settings: Mapping
     return es.Learner(
         env,
         getattr(es.agents, agent.replace("-", "_"))(**settings),
-        constraint=lambda x, action, after, info: info["constraint"],
+        constraint=lambda x, action, after, info: info.get("constraints", info["constraint"]),  # its parts, if any
         features=features,
         cost_features=cost_features,
         horizon=horizon,

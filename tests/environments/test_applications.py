@@ -172,6 +172,51 @@ def test_features_of_driving_say_how_much_of_the_gap_will_be_missing():
     assert features[2, 7] == 1  # but a car is beside
 
 
+def test_a_car_that_may_cut_in_counts_by_what_would_be_missing_then():
+    import driving
+
+    lanes = [[1.0, 0.0, -1.0, 0.0, 0.0], [0.4, 0.4, 0.13, 0.13, 0.0], [1.0, 0.0, -1.0, 0.0, 0.0]]  # own, left, right
+    x = np.array([0, 1, 0, 0.0, *np.concatenate(lanes)])  # in the middle, at 25 m/s; a slower car ahead on the left
+    led = driving.prospect(x)
+    gap, closing = 24.0 - 6.0, 6.0  # after a second at the same speed: it is 24 m ahead, closing at 6 m/s
+    assert led.cut_in[0, 1] == pytest.approx((10 + 3 * closing - gap) / 30)
+    assert led.cut_in[0, 3] > led.cut_in[0, 1] > led.cut_in[0, 4] == 0  # faster, as it is, slower
+    assert led.short[0].tolist() == [pytest.approx(led.cut_in[0, 1]), -1, -1, -1, -1]  # own and right lane are free
+    leftmost = np.array([1, 0, 0, 0.0, *np.concatenate([lanes[1], lanes[1], lanes[0]])])  # no lane is further left
+    assert driving.prospect(leftmost).cut_in[0, 1] == 0
+
+
+def test_features_of_the_costs_of_driving_have_a_norm_of_at_most_one():
+    import driving
+
+    phi = driving.by_gap().settings["f"]
+    closest = [0.02, 1.0, 1.0, 1.0, 1.0]  # a gap of 1.2 m, closing at 15 m/s, and a car beside
+    assert 0.9 < np.linalg.norm(phi(np.array([0, 1, 0, 0.5, *closest * 3])), axis=1).max() <= 1
+
+
+def test_the_cost_of_the_oil_pump_depends_on_the_volume_and_the_pump_alone():
+    import oil_pump
+
+    locked, free = (
+        oil_pump.volume_after(np.array([3.0, 5.5, 0, 1.0])),
+        oil_pump.volume_after(np.array([9.0, 5.5, 0, 0])),
+    )
+    assert locked == [[5.5, 0], [5.5, 0]]  # at any time, and whatever is asked for while the pump does not obey
+    assert free == [[5.5, 0], [5.5, 1]]
+
+
+def test_the_setting_with_the_least_harm_is_chosen_among_those_that_return_enough():
+    import tuning
+
+    def row(setting, harm, final_return):
+        return {"settings": json.dumps({"gamma": 0.98, **setting}), "harm": harm, "final_return": final_return}
+
+    first, second, third, *_ = tuning.GRID
+    rows = [row(first, 1.0, 80.0), row(first, 1.0, 98.0), row(second, 2.0, 92.0), row(second, 4.0, 90.0)]
+    rows += [row(third, 9.0, 100.0), row(third, 7.0, 100.0)]
+    assert tuning.chosen(rows) == (tuple(second.items()), 3.0, 91.0)  # the first returns 89 %
+
+
 def test_features_of_the_power_grid_add_up_what_hangs_behind_each_line():
     import power_grid
 
