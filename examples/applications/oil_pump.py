@@ -152,9 +152,6 @@ def oracle(env: gymnasium.Env) -> np.ndarray:
     return np.array(safe) if any(safe) else np.ones(2, bool)
 
 
-# Chosen by tuning.py, as the other settings of DQN and QR-DQN.
-LITTLE = {"learning_starts": 50, "exploration_fraction": 0.02}
-
 APPLICATION = Application(
     name="oil-pump",
     title="Oil pump: as little oil in the tank as possible, between 4.9 and 25.1 litres",
@@ -175,11 +172,9 @@ APPLICATION = Application(
     },
     rivals={
         "DQN": {"exploration_fraction": 0.1},
-        "DQN, price 100": LITTLE,
+        "DQN, price 100": {"learning_starts": 50, "exploration_fraction": 0.02},
         "QR-DQN": {"exploration_fraction": 0.1},
-        "QR-DQN, price 1": LITTLE,
         "QR-DQN, price 10": {"learning_rate": 3e-4},
-        "QR-DQN, price 100": {**LITTLE, "learning_rate": 3e-4},
         "PPO": {"gamma": 0.95},
         "PPO-Lagrangian": {"multiplier_rate": 1.0},
     },

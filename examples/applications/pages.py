@@ -52,10 +52,8 @@ def picture(name: str, table: Any, unit: str) -> None:
         runs.setdefault(row["system"], []).append(row)
     figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.6), layout="constrained")
     lines = shown(table)
-    least = min(
-        np.mean([each["harm"] for each in found]) for found in runs.values() if any(each["harm"] for each in found)
-    )
-    floor = least / 3
+    harm = [np.mean([each["harm"] for each in runs[system]]) for system in lines]
+    floor = min(each for each in harm if each > 0) / 30
     for system, colour in lines.items():
         curves = np.array([each["harm_curve"] for each in runs[system]])
         steps = runs[system][0]["steps"] * np.arange(1, curves.shape[1] + 1) / curves.shape[1]
