@@ -102,6 +102,22 @@ def test_bounds_are_declared_ones_or_a_wider_range_of_what_was_seen():
     assert (low < high).all()
 
 
+def test_length_scales_are_in_units_of_what_was_seen():
+    """A coordinate of which a twentieth is used gets features twenty times as fine, and the declared bounds."""
+    wide = (np.array([-20.0, -1.0]), np.array([20.0, 1.0]))
+    seen = data(lambda x, a: np.sin(4 * x[:, 0]))
+    found = automatic.choose(spaces.Box(*wide, dtype=np.float64), 2, seen, wide, 0, polynomials=False)
+    narrow = automatic.choose(BOX, 2, seen, BOUNDS, 0, polynomials=False)
+    share = automatic.share_seen(wide, seen.observations)
+    assert share[0] == pytest.approx(0.1, rel=0.05)  # what was seen and half of it more on each side
+    assert share[1] == 1
+    assert found.spec.settings["parts"][0].settings["low"] == [-20.0, -1.0]
+    assert lengths(found)[0] <= 2 * share[0] + 1e-9
+    assert found.evidence.mean() >= narrow.evidence.mean() - 0.3
+    still = np.zeros((3, 2))
+    np.testing.assert_array_equal(automatic.share_seen(wide, still), 1)  # coordinates that never changed
+
+
 @pytest.mark.parametrize(
     ("space", "words"),
     [

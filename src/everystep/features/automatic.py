@@ -112,6 +112,19 @@ def look(space: Any, observations: Float[np.ndarray, "n o"]) -> tuple[np.ndarray
     return np.where(declared, at.low, inside[0]), np.where(declared, at.high, inside[1])
 
 
+def share_seen(
+    bounds: tuple[np.ndarray, np.ndarray], observations: Float[np.ndarray, "n o"]
+) -> Float[np.ndarray, " o"]:
+    """The share of each range that what was seen and half of it more on each side takes up, at most 1.
+
+    It is the unit of length scales: a coordinate of which a tenth is used needs features ten times as fine. The bounds
+    themselves stay, because features are constant beyond them.
+    """
+    low, high = np.percentile(observations, BETWEEN, axis=0)
+    span = np.where(high > low, (1 + 2 * WIDER) * (high - low), np.inf)
+    return np.minimum(span / np.maximum(bounds[1] - bounds[0], 1e-300), 1.0)
+
+
 def check_space(space: Any) -> None:
     """Refuse spaces for which no features are chosen: images and dictionaries."""
     if hasattr(space, "spaces"):
@@ -162,7 +175,9 @@ def choose(
         found, ridges = log_evidence(rows, data.actions * (not phi.joint), data.targets)
         return Choice(spec, float(np.exp(np.log(ridges).mean())), found / len(data.actions))
 
-    best, longest = _by_lengths(lambda lengths: tried(standard(*bounds, seed, lengths)), len(bounds[0]) + k, tolerated)
+    unit = np.concatenate([share_seen(bounds, data.observations), np.ones(k)])
+    by_lengths = lambda lengths: tried(standard(*bounds, seed, _plain(np.array(lengths) * unit)))
+    best, longest = _by_lengths(by_lengths, len(bounds[0]) + k, tolerated)
     low, high = map(_plain, bounds)
     for degree in (1, 2) if polynomials else ():
         if _fits(len(low) + k, degree) and (simple := tried(polynomial(degree, low, high))).is_as_good_as(
