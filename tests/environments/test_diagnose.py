@@ -50,8 +50,8 @@ def about(learner, topic):
 def test_features_that_would_halve_the_error_are_named_and_do():
     flat = trained(cost_features=es.features.polynomial(1))
     (finding,) = [each for each in about(flat, "fit") if "not fitted to" in each.sentence]
-    assert finding.setting.startswith("set cost_features=es.features.polynomial(2, low=[-1.0], high=[1.0])")
-    assert "is 0.4 of the largest |g|, and would be 0.047 with other features" in finding.sentence
+    assert finding.setting.startswith("set cost_features=es.features.fourier(75, 0.5, low=[-1.0], high=[1.0])")
+    assert "is 0.41 of the largest |g|, and would be 0.041 with other features" in finding.sentence
 
 
 def test_the_error_is_that_of_ridge_regression_on_rows_held_out():

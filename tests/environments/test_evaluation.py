@@ -80,27 +80,73 @@ def test_an_environment_with_other_actions_is_refused():
         es.evaluate(policy, Wide(), constraint=limit())
 
 
-@pytest.mark.parametrize("agent", ["lsvi-ae", "lsvi-ahead"])
-def test_the_unit_of_a_constraint_does_not_matter(agent, tmp_path):
-    """Costs of up to 8 lead to the same episodes as the same costs divided by 8, once their size was seen."""
-    results = []
-    for scale in (8.0, 1.0):
-        each = learner(scale, agent)
-        each.learn(es.logged.from_env(Walk(), lambda x: 0, episodes=1, constraint=limit(scale), horizon=12, seed=1))
-        assert each.agent.cost_scale == scale
-        results.append(each.train(6))
-    one, other = results
-    for name in ("return", "unsafe_steps"):
-        np.testing.assert_array_equal(one.columns[name], other.columns[name])
-    np.testing.assert_array_equal(one.columns["violation"], 8 * other.columns["violation"])
-    assert "the constraint was divided by 8, its largest size, before it was learnt" in one.remarks
-    assert not any("divided by" in each for each in other.remarks)
-    one.policy.save(tmp_path / "policy")
+class Line(Walk):
+    """The same walk without chance, on observations that are vectors; it keeps the actions that it was given."""
+
+    observation_space = spaces.Box(0.0, 8.0, (1,))
+
+    def __init__(self):
+        self.actions = []
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.array([self.x], np.float32), {}
+
+    def step(self, action):
+        self.actions.append(int(action))
+        self.x = int(np.clip(self.x + (1 if action else -1), 0, 8))
+        return np.array([self.x], np.float32), self.x / 8, False, False, {}
+
+
+@pytest.mark.parametrize(
+    "agent",
+    [
+        es.agents.lsvi_ae(),
+        es.agents.lsvi_ae(react=True),
+        es.agents.lsvi_ahead(react=True),
+        es.agents.lsvi_ahead(harm="mean"),
+    ],
+    ids=str,
+)
+def test_the_unit_of_a_constraint_does_not_matter(agent):
+    """From the first step on, with features that are chosen by what is seen."""
+    played = []
+    for unit in (1.0, 1e-6, 1e6):
+        env = Line()
+        g = lambda seen, action, after, info, unit=unit: unit * np.array([after[0] - 6.5, 2.5 - after[0]]) / 9
+        each = es.Learner(env, agent, constraint=g, seed=4, **OPTIONS)
+        each.play(12)
+        policy = each.policy()
+        labels = [policy.certify([x]).tolist() for x in range(9)]
+        bounds = np.array([policy.bounds([x]) for x in range(9)]) / unit
+        played.append((env.actions, [policy([x]) for x in range(9)], labels, bounds))
+    for other in played[1:]:
+        assert other[:3] == played[0][:3]
+        np.testing.assert_allclose(other[3], played[0][3], rtol=1e-6, atol=1e-9)
+
+
+def test_the_divisor_of_a_constraint_is_reported_and_saved_with_the_policy(tmp_path):
+    result = learner(8.0).train(3)
+    (largest,) = result.policy.plan.cost_scale
+    assert f"the constraint was divided by {largest:g}, its largest size, before it was learnt" in result.remarks
+    result.policy.save(tmp_path / "policy")
     loaded = es.Policy.load(tmp_path / "policy")
     for x in range(9):
-        np.testing.assert_allclose(one.policy.bounds(x), 8 * np.array(other.policy.bounds(x)), rtol=1e-12)
-        np.testing.assert_array_equal(loaded.bounds(x), one.policy.bounds(x))
-        np.testing.assert_array_equal(one.policy.certify(x), other.policy.certify(x))
+        np.testing.assert_array_equal(loaded.bounds(x), result.policy.bounds(x))
+
+
+def test_a_guarantee_is_about_the_constraint_as_it_is():
+    """The confidence radius of the paper assumes |g| <= 1 and noise of that size: smaller costs are not enlarged."""
+    each = learner(0.5, es.agents.lsvi_ae(radius="paper"))
+    each.play(2)
+    assert each.agent.cost_scale == 1.0
+    assert not any("divided by" in remark for remark in each.remarks)
+
+
+def test_a_constraint_that_was_always_zero_has_no_unit_yet():
+    each = es.Learner(Walk(), "lsvi-ahead", constraint=lambda seen, action, after, info: 0.0, **OPTIONS)
+    assert each.train(2).policy.certify(0).shape == (2,)
+    assert each.agent.cost_scale == 0.0
 
 
 def test_a_cost_that_outgrows_the_scale_leaves_what_dividing_from_the_start_gives():

@@ -82,7 +82,8 @@ def transcription(rows, learner, at, price):
     d = 3 * ACTIONS
     gram = lambda lam: lam * np.eye(d) + sum(np.outer(phi(x, a), phi(x, a)) for x, a, *_ in rows)
     inverse, inverse_cost = np.linalg.inv(gram(SETTINGS["lam"])), np.linalg.inv(gram(SETTINGS["lam_cost"]))
-    theta = inverse_cost @ sum(phi(x, a) * g[0] for x, a, _, g, *_ in rows)
+    largest = max(abs(g[0]) for _, _, _, g, *_ in rows)
+    theta = inverse_cost @ sum(phi(x, a) * g[0] / largest for x, a, _, g, *_ in rows)
     norm = lambda matrix, x, a: np.sqrt(phi(x, a) @ matrix @ phi(x, a))
     kept = learner._slot_table.observations[0]
     # features of any kind: the mean over actions of phi(x, a)

@@ -312,13 +312,13 @@ SETTINGS: dict[str, Setting] = {
     "tolerance": Setting(
         _or(AUTO, _number(at_least=0)),
         AUTO,
-        "avoidable harm of one decision that is not priced, in the units of g "
+        "avoidable harm of one decision that is not priced, in the units of g, on environments of the largest |g| "
         f"(auto: 0; {TOLERANCE:g} on environments)",
     ),
     "beta_harm": Setting(
         _or(AUTO, _number(at_least=0)),
         AUTO,
-        "width by which the harm after a step is lowered, in units of g, or a factor on the formula if radius is not "
+        "width by which the harm after a step is lowered, in the same units, or a factor on the formula if radius is not "
         f"tuned (auto: 0 tuned, {BETA_HARM} on environments, else 1)",
     ),
     "harm_price": Setting(

@@ -70,7 +70,8 @@ class ActingPlan:
     optimism            the end of the cost interval that the choice uses
     look_up             the action the plan chose at step h for an observation with a slot, else None
     ahead               the harm-to-go, for an agent that looks ahead
-    cost_scale (m,)     by which costs were divided before they were learnt; estimates are of the quotients
+    cost_scale (m,)     by which costs were divided before they were learnt, 0 while all were 0; estimates are of the
+                        quotients; None: nothing was divided
     """
 
     values: Any
@@ -83,11 +84,11 @@ class ActingPlan:
     cap: float
     look_up: Callable[[int, np.ndarray], int | None] | None = None
     ahead: HarmAhead | None = None
-    cost_scale: np.ndarray | None = None  # None: nothing was divided
+    cost_scale: np.ndarray | None = None
 
     def in_units(self, costs: np.ndarray) -> np.ndarray:
         """Estimates (m, A, n), or harm (1, A, n), in the units of the constraints."""
-        return costs if self.cost_scale is None else costs * self.cost_scale[: len(costs), None, None]
+        return costs if self.cost_scale is None else costs * divisor(self.cost_scale)[: len(costs), None, None]
 
     def estimates(self, h: int, observations: np.ndarray) -> Estimates:
         """Values and cost intervals at step h, on the scale on which costs are learnt."""
@@ -149,8 +150,34 @@ class ActingPlan:
 
     def with_cost(self, h: int, observation: np.ndarray, a: int, cost: np.ndarray) -> ActingPlan:
         """The same plan after one more observed cost at (x, a)."""
-        cost = cost if self.cost_scale is None else cost / self.cost_scale
+        plan = self if self.cost_scale is None else self._rescaled(cost)
+        cost = cost if plan.cost_scale is None else cost / divisor(plan.cost_scale)
         if self.ahead is not None and self.ahead.events:
             cost = np.maximum(cost, 0)
-        costs = self.costs.updated(h, self.cost_encoder.encode(observation), a, cost)
-        return replace(self, costs=costs, look_up=None)
+        costs = plan.costs.updated(h, self.cost_encoder.encode(observation), a, cost)
+        return replace(plan, costs=costs, look_up=None)
+
+    def _rescaled(self, cost: np.ndarray) -> ActingPlan:
+        """The same plan with costs divided by a larger number, if this one is larger than all before."""
+        assert self.cost_scale is not None
+        scale = largest_size(self.cost_scale, cost[None], together=self.ahead is not None)
+        if (scale == self.cost_scale).all():
+            return self
+        factor, ahead = self.cost_scale / divisor(scale), self.ahead
+        if ahead is not None:
+            ahead = ahead._replace(predictor=ahead.predictor.rescaled(factor[0]))
+        return replace(self, costs=self.costs.rescaled(factor[:, None, None]), ahead=ahead, cost_scale=scale)
+
+
+def largest_size(scale: np.ndarray, costs: np.ndarray, *, together: bool) -> np.ndarray:
+    """The largest |g| of each constraint (m,), of those before, `scale`, and of costs (n, m).
+
+    With `together` one number for all: an agent that looks ahead adds up constraints.
+    """
+    largest = np.maximum(np.abs(costs).max(0), scale)
+    return np.full_like(largest, largest.max()) if together else largest
+
+
+def divisor(scale: np.ndarray) -> np.ndarray:
+    """What costs are divided by; 1 while all were 0."""
+    return np.where(scale > 0, scale, 1.0)

@@ -610,7 +610,7 @@ class Learner:
             found.append(about_outlier)
         for i, scale in enumerate(self.agent.cost_scale, 1):
             which = "the constraint" if self.agent.constraints == 1 else f"constraint {i}"
-            if scale > 1:
+            if scale not in (0, 1):  # 0: there was no cost but 0
                 found.append(f"{which} was divided by {scale:g}, its largest size, before it was learnt")
         found += () if self.actions.remark is None else (self.actions.remark,)
         if self.length > self.horizon:

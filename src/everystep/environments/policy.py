@@ -243,7 +243,7 @@ def _plan_from_json(
 
 
 def _cost_scale(content: Any) -> np.ndarray | None:
-    return None if content is None else np.array([real_number("cost_scale", each, 1) for each in content])
+    return None if content is None else np.array([real_number("cost_scale", each, 0) for each in content])
 
 
 def _ahead_to_json(ahead: HarmAhead) -> dict[str, Any]:
@@ -280,10 +280,6 @@ def _check_plan(plan: ActingPlan, arrays: Mapping[str, np.ndarray]) -> None:
     if plan.ahead is not None:
         m = len(plan.ahead.weights) if m == 1 else 0
     A = plan.value_encoder.actions
-    if plan.cost_scale is not None and len(plan.cost_scale) != m:
-        raise EverystepError(
-            f"cost_scale has {len(plan.cost_scale)} numbers for {m} constraints; save the policy again."
-        )
     if not m or not H or plan.cost_encoder.actions != A:
         raise EverystepError(f"price has shape {plan.price.shape} for {A} actions; save the policy again.")
     for name, predictor, encoder in (
@@ -297,6 +293,10 @@ def _check_plan(plan: ActingPlan, arrays: Mapping[str, np.ndarray]) -> None:
                 f"the arrays of {name} do not have the shapes of {A} actions and {H} steps; give the features that the "
                 "policy was trained with, or save it again."
             )
+    if plan.cost_scale is not None and len(plan.cost_scale) != m:
+        raise EverystepError(
+            f"cost_scale has {len(plan.cost_scale)} numbers for {m} constraints; save the policy again."
+        )
     x = plan.value_encoder.example()
     if x is not None and not _acts(plan, x):
         raise EverystepError("its features do not fit its arrays; save the policy again.")

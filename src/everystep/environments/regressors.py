@@ -66,11 +66,16 @@ class HarmPredictor(NamedTuple):
     """Members fitted to the harm-to-go at the next state, for every step."""
 
     fitted: list[list[Any]]
+    factor: float = 1.0  # by which predictions are multiplied
 
     def predict(self, h: int, encoded: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """Mean (A, n) of inputs (A, n, p), and a width of 0."""
         mean, _ = _predicted(self.fitted[h], encoded[1])
-        return mean, np.zeros_like(mean)
+        return self.factor * mean, np.zeros_like(mean)
+
+    def rescaled(self, factor: float) -> HarmPredictor:
+        """The same as if every target had been multiplied by `factor`."""
+        return self._replace(factor=self.factor * factor)
 
 
 class RegressionPredictor(NamedTuple):

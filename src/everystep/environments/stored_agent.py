@@ -23,7 +23,7 @@ import numpy as np
 from jax import lax
 
 from everystep.environments import regressors
-from everystep.environments.acting import ActingPlan, HarmAhead
+from everystep.environments.acting import ActingPlan, HarmAhead, divisor, largest_size
 from everystep.environments.batch import Batch
 from everystep.environments.encoders import RegressionEncoder
 from everystep.environments.interrupts import deferred
@@ -105,7 +105,8 @@ class StoredAgent:
         self.episode = 1  # the number of the coming one, k
         self.rewards_seen = (math.inf, -math.inf)  # the lowest and the highest
         self._rewards: list[np.ndarray] = []
-        self.cost_scale = np.ones(constraints)  # costs are divided by it: their largest size so far, if above 1
+        # Costs are divided by their largest size so far; 0 while all were 0. A guarantee holds for costs as they are.
+        self.cost_scale = np.full(constraints, 0.0 if resolved.confidence is None else 1.0)
         self._capacity = max(CAPACITY, 2 ** math.ceil(math.log2(4 * resolved.length)))
         parts = StoredParts(resolved, constraints)
         with jax.enable_x64(True):
@@ -220,7 +221,7 @@ class StoredAgent:
             h=padded(np.clip(piece.steps - (L - H), 0, H - 1).astype(np.int32)),
             a=padded(piece.actions.astype(np.int32)),
             reward=padded(piece.rewards),
-            cost=padded(piece.costs / self.cost_scale),
+            cost=padded(piece.costs / divisor(self.cost_scale)),
             slot=padded(slots, NO_SLOT),
             ended=padded(piece.terminated),
             live=padded(np.ones(len(piece), bool)),
@@ -243,15 +244,13 @@ class StoredAgent:
     def _update_cost_scale(self, costs: np.ndarray) -> None:
         """Divide by the largest cost that was observed, what was learnt before included; prices stay as they are.
 
-        Settings of costs are in units of about 1. An agent that looks ahead adds up constraints: one scale for all.
+        Settings of costs are in units of about 1, so that results do not depend on the unit of a constraint.
         """
-        largest = np.maximum(np.abs(costs).max(0), self.cost_scale)
-        scale = largest if self.agent.ahead is None else np.full_like(largest, largest.max())
+        scale = largest_size(self.cost_scale, costs, together=self.agent.ahead is not None)
         if (scale == self.cost_scale).all():
             return
-        factor = self.cost_scale / scale
         with jax.enable_x64(True):
-            learnt = stored_models(self.agent)[1].rescaled(self.state.costs, factor)
+            learnt = stored_models(self.agent)[1].rescaled(self.state.costs, self.cost_scale / divisor(scale))
         self.state, self.cost_scale = self.state._replace(costs=learnt), scale
 
     @property
@@ -363,7 +362,7 @@ class StoredAgent:
             cap=resolved["cap"],
             look_up=planned_action,
             ahead=_harm_ahead(agent, harm),
-            cost_scale=None if (self.cost_scale == 1).all() else self.cost_scale,
+            cost_scale=self.cost_scale,
         )
 
     def _plan_by_regressors(

@@ -163,6 +163,10 @@ class KernelPredictor(NamedTuple):
             mean, var = _posterior(self.kernel, own, L, z, used, points)
         return np.asarray(mean), float(self.radius) * np.sqrt(np.maximum(np.asarray(var), 0))
 
+    def rescaled(self, factor: Any) -> KernelPredictor:
+        """The same as if every target had been multiplied by `factor`, one number."""
+        return self._replace(z=self.z * factor)
+
     def arrays(self) -> dict[str, np.ndarray]:
         """The fields but the kernel, by name; each coordinate of the points is one array."""
         points = {f"points_{name}": np.asarray(value) for name, value in self.points.items()}

@@ -256,6 +256,10 @@ class LinearPredictor(NamedTuple):
         inverse[t, b] -= np.outer(gain, gain) / size
         return LinearPredictor(weights, inverse, self.radius, self.mixing)
 
+    def rescaled(self, factor: Any) -> LinearPredictor:
+        """The same as if every target had been multiplied by `factor`, which has the axes of (..., B, e) or none."""
+        return self._replace(weights=self.weights * factor)
+
     def arrays(self) -> dict[str, np.ndarray]:
         """The fields, by name, but the mixing, which the encoder has."""
         return {name: np.asarray(getattr(self, name)) for name in LEARNT}
