@@ -1,5 +1,6 @@
 """learner.diagnose(): each finding where it is due, with the setting that removes it, and none elsewhere."""
 
+import random
 from types import SimpleNamespace
 
 import gymnasium
@@ -10,6 +11,7 @@ from gymnasium import spaces
 import everystep as es
 from everystep.environments import diagnose, violation_trend
 from everystep.environments.diagnosis import Diagnosis, Finding
+from everystep.environments.rollout import Stage
 from everystep.errors import EverystepError
 
 STEPS = 10
@@ -222,15 +224,33 @@ class Drawn(Slide):
         super().reset(seed=seed)
         if self.draw == "seeded" and seed is not None:
             np.random.seed(seed)  # noqa: NPY002
-        own = self.draw == "own"
-        self.x = int(self.np_random.integers(2) if own else np.random.randint(2))  # noqa: NPY002
+            random.seed(seed)
+        if self.draw == "own":
+            self.x = int(self.np_random.integers(2))
+        else:
+            self.x = int(np.random.randint(2) if self.draw != "python" else random.randrange(2))  # noqa: NPY002
         return self.x, {}
 
 
-@pytest.mark.parametrize(("draw", "said"), [("global", True), ("own", False), ("seeded", False)])
-def test_an_environment_that_draws_from_the_global_generator_is_said_not_to_repeat(draw, said):
-    result = es.train(Drawn(draw), horizon=12, length=12, episodes=3)
-    assert ("NumPy's global generator (np.random), which its seed does not set" in str(result)) is said
+@pytest.mark.parametrize("drawn_before", [0, 1, 5000])
+@pytest.mark.parametrize(("draw", "said"), [("global", "np.random"), ("python", "random"), ("own", ""), ("seeded", "")])
+def test_an_environment_that_draws_from_a_global_generator_is_said_not_to_repeat(draw, said, drawn_before):
+    np.random.seed(1)  # noqa: NPY002
+    random.seed(1)
+    np.random.random(drawn_before), [random.random() for _ in range(drawn_before)]  # noqa: NPY002
+    stage = Stage(Drawn(draw), None, 0)
+    for _ in range(3):
+        stage.reset(0)
+    found = stage.global_draws.finding()
+    assert (found is not None) is bool(said)
+    assert found is None or f"global generator ({said}), which its seed does not set" in found.sentence
+
+
+def test_a_training_says_that_its_environment_does_not_repeat_and_draws_nothing_itself():
+    before = np.random.get_state()[2]  # noqa: NPY002
+    assert "self.np_random" not in str(es.train(Drawn("own"), horizon=12, length=12, episodes=3))
+    assert np.random.get_state()[2] == before  # noqa: NPY002
+    assert "let it draw from self.np_random" in str(es.train(Drawn("global"), horizon=12, length=12, episodes=3))
 
 
 @pytest.mark.quick

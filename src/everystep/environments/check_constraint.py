@@ -235,11 +235,10 @@ class _Check:
                     break
             played.append(tuple(steps))
         self.stage.begun = False
-        if _equal(*played):
-            return True
-        drawn = self.stage.global_draws.finding()
-        self.remarks.append(NOT_REPEATED if drawn is None else drawn.remark)
-        return False
+        repeats, drawn = _equal(*played), self.stage.global_draws.finding()
+        if drawn is not None or not repeats:
+            self.remarks.append(NOT_REPEATED if drawn is None else drawn.remark)
+        return repeats
 
     def _can_be_copied(self) -> bool:
         """Whether a copy of the environment takes equal steps; a remark says why not."""

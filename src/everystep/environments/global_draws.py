@@ -3,8 +3,8 @@
 Gymnasium seeds `self.np_random`. An environment may draw from NumPy's or Python's global generator instead; the state
 of that generator then differs after a reset or a step. Nothing is drawn and nothing is reset to find out.
 
-An environment that seeds a global generator in reset(seed=...) repeats. It is recognised by the key of the generator,
-which a seed replaces, while a few draws only move its position.
+An environment that seeds a global generator in reset(seed=...) repeats. It is recognised by a state that draws alone do
+not lead to: both generators are Mersenne twisters, whose key changes in a known way once it is used up.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,7 +20,33 @@ from everystep.environments.diagnosis import Finding
 
 WATCHED = 200  # steps; every reset is watched
 NAMES = {"numpy": "NumPy's global generator (np.random)", "python": "Python's global generator (random)"}
-KEY = 624  # words of both generators that a seed replaces
+FRESH = 624  # the position of a key that was not used yet
+MOST_KEYS = 100  # that a reset may use up
+
+
+class State(NamedTuple):
+    """A Mersenne twister: its key, the next position in it, and a normal number that is kept for the next draw."""
+
+    key: bytes
+    position: int
+    kept: object
+
+    def leads_to(self, other: State) -> bool:
+        """Whether draws alone lead from this state to the other."""
+        if self.key == other.key:
+            return self.position <= other.position
+        twin = np.random.RandomState(0)
+        twin.set_state(("MT19937", np.frombuffer(self.key, np.uint32), FRESH, 0, 0.0))
+        for _ in range(MOST_KEYS):
+            twin.bytes(4)  # one number of the next key
+            key = _numpy_state(twin.get_state(legacy=False)).key
+            if key == other.key:
+                return True
+            twin.set_state(("MT19937", np.frombuffer(key, np.uint32), FRESH, 0, 0.0))
+        return False
+
+
+States = dict[str, State]
 
 
 class GlobalDraws:
@@ -36,7 +63,7 @@ class GlobalDraws:
         yield
         after = _states()
         if seeded:
-            self._seeded |= {name for name in NAMES if before[name][:KEY] != after[name][:KEY]}
+            self._seeded |= {name for name in before if name in after and not before[name].leads_to(after[name])}
         self._compare(before, after)
 
     @contextmanager
@@ -49,8 +76,8 @@ class GlobalDraws:
         yield
         self._compare(before, _states())
 
-    def _compare(self, before: dict[str, tuple[object, ...]], after: dict[str, tuple[object, ...]]) -> None:
-        moved = [name for name in NAMES if before[name] != after[name] and name not in self._seeded]
+    def _compare(self, before: States, after: States) -> None:
+        moved = [name for name in before if before[name] != after.get(name) and name not in self._seeded]
         self.found += [name for name in moved if name not in self.found]
 
     def finding(self) -> Finding | None:
@@ -65,7 +92,13 @@ class GlobalDraws:
         )
 
 
-def _states() -> dict[str, tuple[object, ...]]:
-    _, key, *position = np.random.get_state(legacy=True)  # noqa: NPY002  the global one is what is watched
-    _, words, gauss = random.getstate()
-    return {"numpy": (*np.asarray(key).tolist(), *position), "python": (*words, gauss)}
+def _states() -> States:
+    """The global generators; that of NumPy is left out if the user has replaced it by one of another kind."""
+    numpy: Any = np.random.get_state(legacy=False)  # noqa: NPY002
+    words, gauss = random.getstate()[1:]
+    found = {"python": State(np.array(words[:-1], np.uint32).tobytes(), words[-1], gauss)}
+    return found | ({"numpy": _numpy_state(numpy)} if numpy["bit_generator"] == "MT19937" else {})
+
+
+def _numpy_state(state: Any) -> State:
+    return State(state["state"]["key"].tobytes(), state["state"]["pos"], (state["has_gauss"], state["gauss"]))

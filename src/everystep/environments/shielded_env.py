@@ -52,11 +52,12 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         played = action if a == asked else self.shield.candidates.action(a)
         given = {"asked": self._given(asked, action), "played": self._given(a, played)}
         observation, reward, terminated, truncated, info = self.env.step(played)
+        unsafe: bool | None
         if self._learner is not None:
             cost = self._add(x, a, given["played"], observation, reward, terminated, truncated, info)
-            self.shield.record.add(a != asked, bool((cost > 0).any()))
+            unsafe = bool((cost > 0).any())
         else:
-            self.shield.record.add(a != asked, constraints.unsafe_by_info(info))
+            unsafe = constraints.unsafe_by_info(info)
         self._t += 1
         if terminated or truncated:
             self._x = None
@@ -66,6 +67,7 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         info = {**info, "shielded": a != asked, **given}
         if a != asked and self.price:
             reward = float(reward) - self.price
+        self.shield.record.add(a != asked, unsafe)
         return observation, reward, terminated, truncated, info
 
     def action_masks(self) -> np.ndarray:
