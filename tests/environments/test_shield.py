@@ -345,9 +345,9 @@ def test_replacing_without_effect_is_warned_about_once_and_kept_as_a_finding():
     with pytest.warns(ShieldWarning, match="replacing does not help: take lsvi-ahead") as said:
         played(shield, Doomed(), 0.5, episodes=50)
     assert len(said) == 1
-    (found,) = shield.diagnose().findings
-    assert found.about == "effect"
-    assert found.numbers["unsafe_replaced"] >= 0.1 * found.numbers["replaced"]
+    found, declines = shield.diagnose().findings
+    assert (found.about, declines.about) == ("effect", "violations")
+    assert found.numbers["unsafe_replaced"] >= 0.5 * found.numbers["replaced"]
 
 
 def test_an_agent_whose_actions_are_nearly_all_replaced_is_warned_about(policy):

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from everystep.environments import violation_trend
 from everystep.environments.acting import ActingPlan, Estimates
 from everystep.environments.constraints import Constraint
 from everystep.environments.diagnosis import Diagnosis
@@ -122,8 +123,12 @@ class Shield:
         return None if self.learner is None else self.learner.stage.constraint
 
     def diagnose(self) -> Diagnosis:
-        """Whether it replaced nearly all actions, or replaced them without effect, in the environments it wraps."""
-        return self.record.diagnose()
+        """Whether it replaced nearly all actions, or without effect, or its learner saw no decline of violations."""
+        found = self.record.findings
+        if self.learner is not None:
+            declines = violation_trend.finding(self.learner.columns, "learner.diagnose() names what stands in the way")
+            found = found if declines is None else (*found, declines)
+        return Diagnosis(found)
 
     def plan(self) -> ActingPlan | None:
         """The plan in force; None while a learner has none. A learner plans again by its own rule."""

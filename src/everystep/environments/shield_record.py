@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import warnings
 
-from everystep.environments.diagnosis import Diagnosis, Finding
+from everystep.environments.diagnosis import Finding
 
 WINDOW = 500  # steps
 NEARLY_ALL = 0.9  # of the actions
-FEWEST_REPLACED, OFTEN = 50, 0.1  # replaced actions below which, and share of them unsafe below which, nothing is said
+FEWEST_REPLACED = 50  # actions below which nothing is said about their effect
+OFTEN = 0.5  # share of them that are unsafe: actions are replaced where it is dangerous, so some will be
 
 
 class ShieldWarning(UserWarning):
@@ -43,8 +44,10 @@ class ShieldRecord:
             self._judge()
             self._begin()
 
-    def diagnose(self) -> Diagnosis:
-        return Diagnosis(tuple(self._found.values()))
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The newest of each kind."""
+        return tuple(self._found.values())
 
     def _judge(self) -> None:
         for found in (self._about_effect(), self._about_all()):
