@@ -168,7 +168,6 @@ class _Check:
         self.by: str | None = None  # how other actions are tried
         self.seen: list[np.ndarray] = []
         self.avoidable: list[int | None] = []
-        self.unexamined = False  # an unsafe step after safe ones, where no other action was tried
         self.example: Any = None
         self.remarks: list[str] = []
 
@@ -216,7 +215,7 @@ class _Check:
             return "unknown"
         if not self.trapped:
             few = self.copies >= MOST_COPIES and self.states < FEWEST_STATES
-            return "unknown" if self.unexamined or few else "one decision"
+            return "unknown" if few else "one decision"
         return "look ahead" if earlier else "not kept" if self.avoidable else "unknown"
 
     def _repeats(self) -> bool:
@@ -229,9 +228,9 @@ class _Check:
                 try:
                     with self.stage.global_draws.in_step():
                         steps.append(copy.deepcopy(self.stage.env.step(self.stage.candidates.action(a))[:4]))
-                except Exception:  # said where episodes are played
-                    break
-                if len(steps[-1]) == 4 and (steps[-1][2] or steps[-1][3]):
+                    if steps[-1][2] or steps[-1][3]:
+                        break
+                except Exception:  # the error is raised where episodes are played
                     break
             played.append(tuple(steps))
         self.stage.begun = False
@@ -279,7 +278,7 @@ class _Check:
 
     def _play_all(self, episodes: int) -> None:
         self.steps = self.unsafe = self.states = self.trapped = self.after = 0
-        self.avoidable, self.unexamined = [], False
+        self.avoidable = []
         self.stage.reseed = self.by == REPLAYS
         for episode in range(episodes):
             self._play(episode, MOST_COPIES * (episode + 1) // episodes)
@@ -309,7 +308,6 @@ class _Check:
                 a = safe[int(self.rng.integers(len(safe)))] if safe and episode % 2 == 1 else a
                 after, g, over = self._branch(here, a)  # back to where it was
                 observation = after.observation
-            self.unexamined |= here is None and safe_so_far and bool((g > 0).any())
             self.steps += 1
             self.unsafe += bool((g > 0).any())
             safe_so_far = safe_so_far and bool((g <= 0).all())
@@ -357,8 +355,11 @@ class _Check:
     def _replayed(self, state: _Visited) -> Any:
         """The environment, brought to the state again."""
         observation = self.stage.reset(state.episode)[0]
-        for a in state.actions:
-            observation = self.stage.env.step(self.stage.candidates.action(a))[0]
+        try:
+            for a in state.actions:
+                observation = self.stage.env.step(self.stage.candidates.action(a))[0]
+        except Exception as error:  # it raised none before
+            raise _NotRepeatedError from error
         if not _equal(observation, state.observation):
             raise _NotRepeatedError
         return self.stage.env
@@ -415,4 +416,5 @@ def _equal(one: Any, other: Any) -> bool:
         return set(one) == set(other) and all(_equal(one[key], other[key]) for key in one)
     if isinstance(one, tuple):
         return len(one) == len(other) and all(map(_equal, one, other))
-    return bool(np.array_equal(np.asarray(one), np.asarray(other)))
+    one, other = np.asarray(one), np.asarray(other)
+    return bool(np.array_equal(one, other, equal_nan=one.dtype.kind == other.dtype.kind == "f"))
