@@ -70,23 +70,82 @@ def test_constraints_that_never_bind_or_never_change_are_named():
     assert "constraint 1 is -0.5 everywhere" in str(idle)
 
 
-def test_an_environment_that_cannot_be_copied_is_said_to_be_so():
-    class Alone(Sled):
-        def __deepcopy__(self, memo):
-            raise TypeError("no")
+class Alone(Sled):
+    def __deepcopy__(self, memo):
+        raise TypeError("no")
 
-    class Entangled(Sled):
-        shared = np.random.default_rng(0)
 
+class Entangled(Sled):
+    """Draws from a generator that no seed sets, and that copies share."""
+
+    def __init__(self):
+        super().__init__()
+        self.shared = np.random.default_rng(0)
+
+    def __deepcopy__(self, memo):
+        twin = Entangled()
+        twin.__dict__ |= self.__dict__
+        return twin
+
+    def step(self, action):
+        x, *rest = super().step(action)
+        return x + self.shared.random(), *rest
+
+
+@pytest.mark.parametrize(
+    ("fastest", "start", "verdict"), [(1, 0, "one decision"), (3, 0, "look ahead"), (3, 10, "not kept")]
+)
+def test_an_environment_that_cannot_be_copied_is_replayed_from_its_seed(fastest, start, verdict):
+    replayed, copied = (es.check_constraint(kind(fastest, start), wall, episodes=8) for kind in (Alone, Sled))
+    assert replayed.verdict == copied.verdict == verdict
+    assert set(replayed.avoidable) <= {None, 1, 2}
+    assert 0 < replayed.states < copied.states  # only those where an action was unsafe
+    assert "copying the environment failed (TypeError)" in str(replayed)
+    assert "by replaying episodes" in str(replayed)
+
+
+def test_the_effort_of_replays_is_bounded(monkeypatch):
+    monkeypatch.setattr("everystep.environments.check_constraint.MOST_COPIES", 30)
+    found = es.check_constraint(Alone(), wall, episodes=8)
+    assert "the effort was bounded" in str(found)
+    assert (found.verdict, found.agent) == ("unknown", "lsvi-ahead")
+
+
+@pytest.mark.parametrize("env", [Entangled(), "global"])
+def test_an_environment_that_does_not_repeat_is_named_and_lsvi_ahead_is_advised(env):
+    class Global(Sled):
         def step(self, action):
             x, *rest = super().step(action)
-            return x + self.shared.random(), *rest
+            return x + np.random.random(), *rest  # noqa: NPY002
 
-    for env, words in ((Alone(), "copying the environment failed (TypeError)"), (Entangled(), "took other steps")):
-        found = es.check_constraint(env, wall, episodes=2)
-        assert (found.verdict, found.states) == ("unknown", 0)
-        assert words in str(found)
-        assert "unknown whether other actions would have been safe" in str(found)
+    found = es.check_constraint(Global() if env == "global" else env, wall, episodes=2)
+    assert (found.verdict, found.states, found.agent, found.horizon) == ("unknown", 0, "lsvi-ahead", 50)
+    assert "unknown whether other actions would have been safe" in str(found)
+    words = "NumPy's global generator" if env == "global" else "the same seed and the same actions gave other steps"
+    assert words in str(found)
+    assert "let it draw from self.np_random" in str(found)
+
+
+def test_an_environment_that_repeats_at_first_but_not_for_long_is_found_out_by_the_replays():
+    class Late(Alone):
+        def step(self, action):
+            x, *rest = super().step(action)
+            return x + 0.1 * (self.x > 6) * drift.random(), *rest
+
+    drift = np.random.default_rng(0)
+    found = es.check_constraint(Late(fastest=1), wall, episodes=2)
+    assert (found.verdict, found.states) == ("unknown", 0)
+    assert "the same seed and the same actions gave other steps" in str(found)
+
+
+def test_an_agent_and_a_horizon_are_always_named():
+    cases = {"one decision": (Sled(1), wall), "look ahead": (Sled(3), wall), "not kept": (Sled(start=10), wall)}
+    cases["never active"] = Sled(), lambda *step: -0.5
+    for verdict, case in cases.items():
+        found = es.check_constraint(*case, episodes=4)
+        assert found.verdict == verdict
+        assert f'Train "{found.agent}"' in str(found)
+        assert str(found.horizon) in str(found)
 
 
 def test_chance_is_said_and_the_same_seed_gives_the_same_answer():

@@ -38,7 +38,21 @@ def divided(obs, action, obs_next, info):
 def test_a_linear_limit_is_fitted_by_linear_features_unless_it_is_clipped(constraint, fits):
     phi = es.features.polynomial(1)
     result = es.train(Slope(), constraint=constraint, features=phi, horizon=6, episodes=20)
-    assert ("the features do not fit the constraint; if it is clipped, divide it instead" in str(result)) is not fits
+    assert (
+        "the features do not fit the constraint; if it is clipped, divide it instead; if it is the max" in str(result)
+    ) is not fits
+
+
+def both_sides(obs, action, obs_next, info):
+    return [0.15 - obs_next[0], obs_next[0] - 0.85]
+
+
+@pytest.mark.parametrize(("constraint", "fits"), [(lambda *step: max(both_sides(*step)), False), (both_sides, True)])
+def test_a_max_of_linear_limits_does_not_fit_and_its_parts_do_as_is_advised(constraint, fits):
+    learner = es.Learner(Slope(), constraint=constraint, features=es.features.polynomial(1), horizon=6, length=6)
+    learner.play(20)
+    advice = "if it is the max or the abs of several numbers, return these as several constraints"
+    assert (advice in str(learner.diagnose())) is not fits
 
 
 class Chance(gymnasium.Env):
@@ -98,9 +112,8 @@ def test_the_numbers_are_those_of_means_counted_by_hand(name, shared):
     env = Recorder(Chance())
     result = es.train(env, agent(lam_cost=0.5, share_values=shared), horizon=LENGTH, episodes=EPISODES, seed=1)
     unsafe, surprises, error = counted(env.episodes, 0.5, events, shared)
-    numbers = (
-        f"of {unsafe} unsafe steps in the second half {surprises} were believed safe (rms error of ghat {error:.2g})"
-    )
+    numbers = f"of {unsafe} unsafe steps in the second half {surprises} were believed safe (rms error of the estimates"
+    numbers += f" {error:.2g})"
     assert numbers in str(result)
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import everystep as es
-from everystep.environments.reward_outliers import outlier_remark
+from everystep.environments.reward_outliers import outlier_finding
 
 pytestmark = pytest.mark.quick
 
@@ -24,8 +24,8 @@ pytestmark = pytest.mark.quick
     ],
 )
 def test_the_lowest_reward_against_the_others(rewards, words):
-    remark = outlier_remark(np.array(rewards))
-    assert remark is None if words is None else words in remark
+    found = outlier_finding(np.array(rewards))
+    assert found is None if words is None else words in found.remark
 
 
 class Fall(gymnasium.Env):

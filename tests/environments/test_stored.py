@@ -223,9 +223,9 @@ def transcription(seen, share, at, price):
         if seen
         else (0, 1)
     )
-    largest = np.abs(np.concatenate([b.costs for b in seen])).max(0)
+    unit = np.abs(np.concatenate([b.costs for b in seen])).max(0)
     data = [
-        (int(b.steps[i]), b.observations[i], int(b.actions[i]), (b.rewards[i] - low) / (high - low), b.costs[i] / largest,
+        (int(b.steps[i]), b.observations[i], int(b.actions[i]), (b.rewards[i] - low) / (high - low), b.costs[i] / unit,
          None if b.terminated[i] else b.next_observations[i])
         for b in seen for i in range(len(b))
     ]  # fmt: skip

@@ -318,8 +318,8 @@ SETTINGS: dict[str, Setting] = {
     "beta_harm": Setting(
         _or(AUTO, _number(at_least=0)),
         AUTO,
-        "width by which the harm after a step is lowered, in the same units, or a factor on the formula if radius is not "
-        f"tuned (auto: 0 tuned, {BETA_HARM} on environments, else 1)",
+        "width by which the harm after a step is lowered, in the same units, or a factor on the formula if radius is "
+        f"not tuned (auto: 0 tuned, {BETA_HARM} on environments, else 1)",
     ),
     "harm_price": Setting(
         _number(at_least=0), 1.0, "what a harm of 1 is deducted from the reward, in units of the range of rewards"

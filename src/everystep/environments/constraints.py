@@ -14,6 +14,12 @@ import numpy as np
 
 from everystep.errors import LARGEST_MEASUREMENT, EverystepError, shown
 
+# What to do about a constraint that features do not fit; the same advice everywhere.
+REWRITE = (
+    "if it is clipped, divide it instead; if it is the max or the abs of several numbers, return these as several "
+    "constraints"
+)
+
 Constraint = Callable[[Any, Any, Any, Mapping[str, Any]], Any]
 
 
@@ -35,6 +41,14 @@ def observed(constraint: Constraint | None, obs: Any, action: Any, obs_next: Any
         ) from error
     words = lambda: f"the constraint function returned {shown(given)} at observation {shown(obs)}, action {action}"
     return signed(given, words)
+
+
+def unsafe_by_info(info: Any) -> bool | None:
+    """Whether a step was unsafe by what the environment reports; None if it does not report its constraints."""
+    try:
+        return bool((from_info(info) > 0).any())
+    except (EverystepError, TypeError):  # nothing, or nothing that can be read
+        return None
 
 
 def from_info(info: Mapping[str, Any]) -> np.ndarray:

@@ -1,12 +1,19 @@
 """What stands in the way of a training? Findings, each with the setting to change: `print(learner.diagnose())`.
 
+    violations    do they decline (`violation_trend.py`)?
+    endings       does it pay to violate the constraint, because that ends an episode (`early_ends.py`)?
+    fit           were unsafe steps believed safe (`fit.py`)? Which features would halve the error of the cost model?
+    agent         were there states in which no action was believed safe, so that an agent should look ahead (`fit.py`)?
+    horizon       is a violation unavoidable further ahead than the first half of the horizon shows (`look_ahead.py`)?
+    rewards       does one low reward squeeze the others (`reward_outliers.py`)?
+    seeds         does the environment draw from a generator that its seed does not set (`global_draws.py`)?
+    length        were episodes cut by a limit that neither the environment nor the user gave?
     optimism      is the width of an untried direction large enough? beta / sqrt(lam) ||phi|| should reach the cap, so
                   that an untried action has the highest value, and beta_cost / sqrt(lam_cost) ||phi|| the largest |g|,
                   so that it may be safe
-    horizon       does the second half of the horizon find harm that the first does not (`look_ahead.py`)?
     constraints   which of them was never violated?
-    fit           were unsafe steps believed safe (`fit.py`)? Which features would halve the error of the cost model?
-    rewards       does one low reward squeeze the others (`reward_outliers.py`)?
+
+All but the last two are also notes of a result.
 
 Features are compared on the last transitions: each fits a part of them by least squares, with the ridge in use, and
 predicts the rest.
@@ -16,15 +23,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from everystep.environments import early_ends, violation_trend
+from everystep.environments.acting import ActingPlan
 from everystep.environments.batch import Batch
+from everystep.environments.constraints import REWRITE
+from everystep.environments.diagnosis import Diagnosis, Finding
 from everystep.environments.encoders import FeatureEncoder
-from everystep.environments.look_ahead import horizon_remark
-from everystep.environments.reward_outliers import outlier_remark
+from everystep.environments.look_ahead import horizon_finding
+from everystep.environments.reward_outliers import outlier_finding
 from everystep.errors import EverystepError
 from everystep.features import automatic
 from everystep.features.maps import Features
@@ -38,28 +48,6 @@ FEWEST = 100  # transitions below which features are not compared
 ENOUGH = 0.2  # share of the cap, and of the largest |g|, below which an untried width is too small
 SMALL = 0.05  # error of the cost model, in units of the largest |g|, below which no other features are tried
 HALF = 0.5
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that was found, and the setting to change."""
-
-    about: str
-    sentence: str
-    setting: str
-
-    def __str__(self) -> str:
-        return f"{self.about}: {self.sentence}: {self.setting}"
-
-
-@dataclass(frozen=True)
-class Diagnosis:
-    """All findings; printed as one line each."""
-
-    findings: tuple[Finding, ...]
-
-    def __str__(self) -> str:
-        return "\n".join(map(str, self.findings)) or "Nothing was found that stands in the way."
 
 
 def recent(before: list[Batch], batch: Batch) -> list[Batch]:
@@ -80,21 +68,50 @@ def diagnose(learner: Learner) -> Diagnosis:
 
 
 def _findings(learner: Learner) -> Iterator[Finding]:
+    plan = learner.policy().plan
+    yield from observed(learner, plan)
+    yield from _about_optimism(learner)
+    yield from _about_constraints(learner)
+    yield from about_cost_features(learner)
+
+
+def observed(learner: Learner, plan: ActingPlan) -> list[Finding]:
+    """What went wrong in the episodes so far, the worst first; `plan` is that of the policy. Results note it, too."""
     agent = learner.agent
     assert agent is not None
-    yield from _about_optimism(learner)
-    plan = learner.policy().plan
-    if (remark := horizon_remark(plan, agent.observations)) is not None:
-        sentence, _, setting = remark.rpartition("; try ")
-        yield Finding("horizon", sentence, f"set {setting}")
-    yield from _about_constraints(learner)
-    for remark in learner.fit.remarks(plan):
-        sentence, _, remedy = remark.rpartition(": ")
-        yield Finding("fit", sentence, remedy)
-    yield from about_cost_features(learner)
-    if learner.resolved.environment.reward_range is None and (remark := outlier_remark(agent.rewards)) is not None:
-        sentence, _, remedy = remark.rpartition(": ")
-        yield Finding("rewards", sentence, remedy)
+    declared = learner.resolved.environment.reward_range is not None
+    fit = learner.fit.findings(plan)
+    possible = [
+        early_ends.finding(learner.recent),
+        *fit,
+        horizon_finding(agent, plan, learner.length),
+        None if declared else outlier_finding(agent.rewards),
+    ]
+    causes = [each for each in possible if each is not None]
+    notes = [learner.stage.global_draws.finding(), _about_length(learner)]
+    declines = violation_trend.finding(learner.columns, _remedy(learner, causes))
+    return [each for each in (declines, *causes, *notes) if each is not None]
+
+
+def _remedy(learner: Learner, causes: list[Finding]) -> str:
+    """What to do if violations do not decline."""
+    if not learner.resolved.has_costs:
+        return f"{learner.recipe.name} never learns costs; train lsvi-ae or lsvi-ahead"
+    if causes:
+        return f"first change what other findings name ({', '.join(dict.fromkeys(each.about for each in causes))})"
+    return "es.check_constraint tells whether it can be kept, and by which agent; if this is the one, train for longer"
+
+
+def _about_length(learner: Learner) -> Finding | None:
+    """That episodes were cut by a limit that neither the environment nor the user gave."""
+    if not learner.cuts_unasked or learner.length not in learner.columns["length"]:
+        return None
+    return Finding(
+        "length",
+        f"episodes were cut after {learner.length} steps, because the environment has no limit of its own",
+        "set length",
+        {"length": learner.length},
+    )
 
 
 def _about_optimism(learner: Learner) -> Iterator[Finding]:
@@ -176,7 +193,7 @@ def about_cost_features(learner: Learner) -> Iterator[Finding]:
             "fit",
             f"the error of the cost model on {int(held_out.sum())} transitions that it was not fitted to is {now:.2g} "
             f"of the largest |g|, and would be {found[best]:.2g} with other features",
-            f"set cost_features=es.features.{best}",
+            f"set cost_features=es.features.{best}; or change the constraint: {REWRITE}",
         )
 
 

@@ -21,6 +21,8 @@ import numpy as np
 
 from everystep.environments.acting import ActingPlan
 from everystep.environments.batch import Batch
+from everystep.environments.constraints import REWRITE
+from everystep.environments.diagnosis import Finding
 from everystep.environments.models.linear import LinearPredictor
 from everystep.errors import shown
 
@@ -79,7 +81,7 @@ class CostFit:
             )
         )
 
-    def remarks(self, plan: ActingPlan) -> list[str]:
+    def findings(self, plan: ActingPlan) -> list[Finding]:
         """What a reader should know; `plan` is the one after training."""
         late = self._late
         if not late or plan.costs is None:
@@ -118,16 +120,25 @@ class CostFit:
     def error_remark(self) -> str | None:
         if self.error is None:
             return None
-        return f"ghat was off by {self.error:.2g} (rms) in the second half, each step predicted before it was learnt"
+        return (
+            f"estimates of the constraint were off by {self.error:.2g} (rms) in the second half, each step predicted "
+            "before it was learnt"
+        )
 
-    def _about_surprises(self, late: list[EpisodeFit], plan: ActingPlan) -> list[str]:
+    def _about_surprises(self, late: list[EpisodeFit], plan: ActingPlan) -> list[Finding]:
         unsafe, surprises = sum(each.unsafe for each in late), sum(len(each.surprises) for each in late)
         if unsafe < FEWEST or surprises <= unsafe / 2 or not self._still_believed(late, plan):
             return []
+        assert self.error is not None
         return [
-            f"of {unsafe} unsafe steps in the second half {surprises} were believed safe (rms error of ghat "
-            f"{self.error:.2g}): unless chance decides, the features do not fit the constraint; if it is clipped, "
-            "divide it instead, or give cost_features with more detail"
+            Finding(
+                "fit",
+                f"of {unsafe} unsafe steps in the second half {surprises} were believed safe (rms error of the "
+                f"estimates {self.error:.2g})",
+                f"unless chance decides, the features do not fit the constraint; {REWRITE}; else give cost_features "
+                "with more detail",
+                {"unsafe": unsafe, "believed_safe": surprises, "error": self.error},
+            )
         ]
 
     def _still_believed(self, late: list[EpisodeFit], plan: ActingPlan) -> bool:
@@ -156,14 +167,19 @@ class CostFit:
         return mean, width
 
 
-def _about_no_safe_action(late: list[EpisodeFit]) -> list[str]:
+def _about_no_safe_action(late: list[EpisodeFit]) -> list[Finding]:
     steps, without = sum(each.steps for each in late), sum(each.without for each in late)
     if without <= WITHOUT * steps:
         return []
     example = next(each.example for each in late if each.example is not None)
     return [
-        f"at {without / steps:.0%} of the steps in the second half no action was believed to keep g <= 0, for example "
-        f"at {shown(example)}: if earlier actions lead there, take lsvi-ahead"
+        Finding(
+            "agent",
+            f"at {without / steps:.0%} of the steps in the second half no action was believed to keep g <= 0, for "
+            f"example at {shown(example)}",
+            "if earlier actions lead there, take lsvi-ahead",
+            {"steps": steps, "without_safe_action": without},
+        )
     ]
 
 

@@ -28,14 +28,12 @@ from everystep.environments.batch import Batch, BatchBuilder
 from everystep.environments.blas_threads import one_blas_thread
 from everystep.environments.callbacks import Callback
 from everystep.environments.constraints import Constraint
-from everystep.environments.diagnose import Diagnosis
+from everystep.environments.diagnosis import Diagnosis
 from everystep.environments.evaluation import Evaluation
 from everystep.environments.fit import CostFit
 from everystep.environments.interrupts import PausedError, deferred, interrupt_remark
-from everystep.environments.look_ahead import horizon_remark
 from everystep.environments.policy import Policy
 from everystep.environments.resolve import EnvironmentInfo, ResolvedForTraining
-from everystep.environments.reward_outliers import outlier_remark
 from everystep.environments.rollout import Stage, StepError, play
 from everystep.environments.schedule import Schedule
 from everystep.environments.stored_agent import StoredAgent
@@ -291,7 +289,9 @@ class Learner:
         self.stage = Stage(env, constraint, self.seed, reseed=true_or_false("reseed", reseed), actions=actions)
         self.name = _name(env)
         ahead = LOOK_AHEAD if horizon is None else whole_number("horizon", horizon)
-        self.length = whole_number("length", length) if length is not None else _limit(env) or ahead
+        own_limit = _limit(env)
+        self.length = whole_number("length", length) if length is not None else own_limit or ahead
+        self.cuts_unasked = length is None and own_limit is None
         self.horizon = min(self.length, ahead) if horizon is None else ahead
         if self.length > MOST_STEPS:
             raise EverystepError(f"length is {self.length}; cut episodes after at most {MOST_STEPS} steps.")
@@ -484,11 +484,11 @@ class Learner:
         if self.agent is None:
             raise EverystepError("there is no data yet; train for an episode, or learn from logged data.")
         policy = self.policy()
-        found = [self.fit.error_remark, *self.fit.remarks(policy.plan)]
-        if len(found) > 1:  # costs that are not understood: would others be?
-            found += [f"{each.sentence}: {each.setting}" for each in diagnosis.about_cost_features(self)]
-        found.append(horizon_remark(policy.plan, self.agent.observations))
-        remarks = (*self.remarks, *(each for each in found if each is not None))
+        found = diagnosis.observed(self, policy.plan)
+        if any(each.about in ("agent", "fit") for each in found):  # costs that are not understood: would others be?
+            found += diagnosis.about_cost_features(self)
+        error = self.fit.error_remark
+        remarks = (*self.remarks, *(() if error is None else (error,)), *(each.remark for each in found))
         return Trained(self.columns, policy, self.plans, self.spec, remarks, found=findings.of(self, remarks))
 
     @one_blas_thread()
@@ -606,8 +606,6 @@ class Learner:
             found.append(
                 f"rewards from {least:g} to {most:g} were observed, outside that range: the cap may clip values"
             )
-        if resolved.environment.reward_range is None and (about_outlier := outlier_remark(self.agent.rewards)):
-            found.append(about_outlier)
         for i, scale in enumerate(self.agent.cost_scale, 1):
             which = "the constraint" if self.agent.constraints == 1 else f"constraint {i}"
             if scale not in (0, 1):  # 0: there was no cost but 0

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from everystep.environments.diagnosis import Finding
+
 LOWEST = 0.1  # the share of steps that outliers may have
 RANGES = 10
 
 
-def outlier_remark(rewards: np.ndarray) -> str | None:
+def outlier_finding(rewards: np.ndarray) -> Finding | None:
     """Advice, if the lowest of the rewards is an outlier."""
     if not len(rewards):
         return None
@@ -22,7 +24,9 @@ def outlier_remark(rewards: np.ndarray) -> str | None:
     if low == high or least >= low - RANGES * (high - low):
         return None
     share = (high - low) / (high - least)
-    return (
-        f"a reward of {least:g} squeezes the others, from {low:g} to {high:g}, into {share:.1g} of [0, 1]: leave what "
-        "it punishes to the constraint, or give reward_range"
+    return Finding(
+        "rewards",
+        f"a reward of {least:g} squeezes the others, from {low:g} to {high:g}, into {share:.1g} of [0, 1]",
+        "leave what it punishes to the constraint, or give reward_range",
+        {"least": float(least), "low": float(low), "high": float(high)},
     )

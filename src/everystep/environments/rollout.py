@@ -16,6 +16,7 @@ from everystep.environments import constraints
 from everystep.environments.action_sets import candidates
 from everystep.environments.batch import BatchBuilder, check_observation
 from everystep.environments.constraints import Constraint, signed
+from everystep.environments.global_draws import GlobalDraws
 from everystep.errors import EverystepError, as_number, shown, whole_number
 from everystep.features.spaces import Coordinates, flatten
 
@@ -71,6 +72,7 @@ class Stage:
         self._same_step = "same" in mode
         self.seed, self.reseed = seed, reseed
         self.begun = False  # whether the first episode was
+        self.global_draws = GlobalDraws()
         self._low, self._high = _reach(self.observation_space)
 
     @property
@@ -86,7 +88,8 @@ class Stage:
             seed = int(np.random.SeedSequence([self.seed, episode]).generate_state(1)[0])
         self.begun = True
         try:
-            observations, _ = self.env.reset(seed=seed)
+            with self.global_draws.in_reset(seed is not None):
+                observations, _ = self.env.reset(seed=seed)
             return self._split(observations)
         except EverystepError:
             raise
@@ -97,7 +100,8 @@ class Stage:
         """Next observations, rewards, terminated, truncated and infos, one for each copy; actions count from 0."""
         given = self.candidates.several(actions) if self.is_vector else self.candidates.action(actions[0])
         try:
-            values = self.env.step(given)
+            with self.global_draws.in_step():
+                values = self.env.step(given)
             if len(values) != 5:
                 raise EverystepError(
                     f"the environment's step returns {len(values)} values, not five; "

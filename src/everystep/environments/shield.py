@@ -4,6 +4,7 @@
     env = shield.wrap(env)                        for any agent; info["shielded"] tells whether an action was replaced
     env.action_masks()                            for agents that take masks, as MaskablePPO of sb3-contrib does
     action = shield(observation, action)          shield.admissible(observation)
+    print(shield.diagnose())                      whether actions are replaced all the time, or without effect
 
 An action is admissible where its harm is estimated to be at most the tolerance,
 
@@ -22,11 +23,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from everystep.environments import violation_trend
 from everystep.environments.acting import ActingPlan, Estimates
 from everystep.environments.constraints import Constraint
+from everystep.environments.diagnosis import Diagnosis
 from everystep.environments.learner import Learner, made
 from everystep.environments.policy import Policy
 from everystep.environments.rollout import Stage
+from everystep.environments.shield_record import ShieldRecord
 from everystep.errors import EverystepError, check_type, real_number, shown, whole_number
 from everystep.features.spaces import Coordinates, flatten
 from everystep.lsvi.choices.ties import TIE
@@ -85,6 +89,8 @@ class Shield:
     >>> x, info = shielded.reset(seed=0)
     >>> shielded.action_masks().shape, shielded.step(2)[4]["played"] in range(4)
     ((4,), True)
+    >>> print(shield.diagnose())
+    Nothing was found that stands in the way.
     """
 
     def __init__(self, guide: Policy | Learner, tolerance: float | None = None, optimism: float | None = None) -> None:
@@ -95,11 +101,13 @@ class Shield:
             self.candidates, self.length = self.policy.candidates, self.policy.spec["length"]
             horizon = self.policy.spec["horizon"]
             has_costs, usual = self.policy.plan.costs is not None, -1.0
+            ahead = self.policy.plan.ahead is not None
         else:
             assert self.learner is not None
             self.candidates, self.length = self.learner.stage.candidates, self.learner.length
             horizon = self.learner.horizon
             has_costs, usual = self.learner.resolved.has_costs, 0.0
+            ahead = "harm" in self.learner.recipe.definition.settings
         if not has_costs:
             raise EverystepError("the guide of a shield never learns costs; train lsvi-ae or lsvi-ahead instead.")
         self._countdown = self.length - horizon  # steps of an episode before the plan's own begin
@@ -107,11 +115,20 @@ class Shield:
         infinite = isinstance(tolerance, float) and tolerance == math.inf
         self._tolerance = None if tolerance is None else tolerance if infinite else real_number("tolerance", tolerance)
         self._plan = None if self.policy is None else self.policy.plan
+        self.record = ShieldRecord(ahead, learns=self.learner is not None)
         self._planned_by: tuple[Any, int] | None = None  # the agent, and its count of episodes when it was asked
 
     @property
     def constraint(self) -> Constraint | None:
         return None if self.learner is None else self.learner.stage.constraint
+
+    def diagnose(self) -> Diagnosis:
+        """Whether it replaced nearly all actions, or without effect, or its learner saw no decline of violations."""
+        found = self.record.findings
+        if self.learner is not None:
+            declines = violation_trend.finding(self.learner.columns, "learner.diagnose() names what stands in the way")
+            found = found if declines is None else (*found, declines)
+        return Diagnosis(found)
 
     def plan(self) -> ActingPlan | None:
         """The plan in force; None while a learner has none. A learner plans again by its own rule."""

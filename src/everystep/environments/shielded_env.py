@@ -12,6 +12,7 @@ from typing import Any, SupportsFloat
 import gymnasium
 import numpy as np
 
+from everystep.environments import constraints
 from everystep.environments.acting import ActingPlan
 from everystep.environments.batch import BatchBuilder
 from everystep.environments.rollout import observed_costs
@@ -51,8 +52,12 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         played = action if a == asked else self.shield.candidates.action(a)
         given = {"asked": self._given(asked, action), "played": self._given(a, played)}
         observation, reward, terminated, truncated, info = self.env.step(played)
+        unsafe: bool | None
         if self._learner is not None:
-            self._add(x, a, given["played"], observation, reward, terminated, truncated, info)
+            cost = self._add(x, a, given["played"], observation, reward, terminated, truncated, info)
+            unsafe = bool((cost > 0).any())
+        else:
+            unsafe = constraints.unsafe_by_info(info)
         self._t += 1
         if terminated or truncated:
             self._x = None
@@ -62,6 +67,7 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         info = {**info, "shielded": a != asked, **given}
         if a != asked and self.price:
             reward = float(reward) - self.price
+        self.shield.record.add(a != asked, unsafe)
         return observation, reward, terminated, truncated, info
 
     def action_masks(self) -> np.ndarray:
@@ -104,8 +110,8 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         terminated: Any,
         truncated: Any,
         info: Any,
-    ) -> None:
-        """Keep one step for the learner, with the number of its action and the action itself."""
+    ) -> np.ndarray:
+        """Keep one step for the learner, with the number of its action and the action itself; its constraints."""
         assert self._learner is not None
         after, rewards, ended, _, infos = self.stage.single(observation, reward, terminated, truncated, info)
         cost, mean_cost = observed_costs(self.stage, self._seen, played, after[0], infos[0])
@@ -122,6 +128,7 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         )
         if self._reacts and self._plan is not None:
             self._plan = self._plan.with_cost(self.shield.plan_step(self._t), x[None], a, cost)
+        return cost
 
     def _learn_episode(self) -> None:
         """Learn what was played since the last reset."""
