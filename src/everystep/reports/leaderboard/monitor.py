@@ -67,8 +67,8 @@ def convert_monitor(
     system       what learnt, as the leaderboard names it
     problem      on what, as the leaderboard names it
     harm_column  the column with the harm of each episode, one of info_keywords of `Monitor`
-    final        a folder of monitor files of the final policies, for the same seeds; without one, the last 20
-                 episodes of training
+    final        a folder of monitor files of the final policies, for the same seeds; without one, the
+                 episodes at the end of training (`experiments.statistics.episodes_at_the_end`)
     seeds        of the files in alphabetical order; without them the number in the name of each file
     kind         ours, rival, or reference for one that knows what the others lack
     command      what was run
