@@ -52,6 +52,8 @@ class Policy:
     (2, (2,))
     >>> policy.certify(0).shape, [end.shape for end in policy.bounds(0)]
     ((4,), [(1, 4), (1, 4)])
+    >>> policy.countdown, policy.labels(np.array([0, 1])).shape
+    (Countdown(length=4, horizon=4), (2, 4))
     >>> policy.confidence
     'heuristic: widths are tuned, and carry no probability'
     >>> policy.can_be_saved, len(policy.candidates), policy.numbers(np.array([0, 1])).shape

@@ -57,7 +57,7 @@ def row(
     settings = {
         "last_violation": "the end of the last episode with harm",
         "unsafe_steps": "counted" if counted else "all steps of the episodes with harm",
-        "final": f"the last {len(evaluated.returns)} episodes of the training" if final is None else "evaluation",
+        "final": f"the end of the training (episodes: {last})" if final is None else "evaluation",
     }
     return {
         "system": system,

@@ -86,7 +86,7 @@ def convert_monitor(
     >>> file = es.convert_monitor(folder, folder / "ppo.parquet", system="ppo", problem="cart pole")
     >>> row = es.leaderboard(file).rows.to_pylist()[0]
     >>> row["steps"], row["harm"], row["last_violation"], row["final_episodes"]
-    (30, 2.5, 10, 3)
+    (30, 2.5, 10, 1)
     """
     place = output_path(out, true_or_false("force", force))
     check_type("harm_column", harm_column, str, "the name of a column")
