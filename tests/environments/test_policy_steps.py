@@ -1,11 +1,14 @@
 """What is stepped is what was evaluated: one policy in every loop, and labels only where it has been."""
 
+import json
+
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
 
 import everystep as es
+from everystep.environments import policy as policies
 from everystep.environments.countdown import Countdown
 from everystep.environments.evaluation import FIRST_SEED
 from everystep.errors import EverystepError
@@ -237,6 +240,11 @@ def test_what_predict_cannot_take_is_refused_in_a_sentence(box_policy, given, wo
         box_policy.predict(**given)
 
 
+@pytest.fixture(scope="module")
+def states_policy():
+    return es.train(Walk(), episodes=2, horizon=6, length=12).policy
+
+
 # --- labels -----------------------------------------------------------------------------------------------------------
 @pytest.fixture(scope="module")
 def box_policy():
@@ -283,6 +291,29 @@ def test_a_shield_admits_nothing_by_an_upper_end_outside_of_what_was_seen(box_po
     assert judged.admissible.tolist() == (least <= least.min() + 1e-9).tolist()
     assert judged.instead_of(int(least.argmax())) in np.flatnonzero(judged.admissible)
     assert es.shield(box_policy, optimism=0.0).admissible(far).all()  # the middle counts as it is
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda content: content.pop("observed"),
+        lambda content: content["observed"].update(layout=[2]),
+        lambda content: content["observed"].update(sizes=[10**12]),
+        lambda content: content["observed"].update(sizes=None),
+        lambda content: content["observed"].update(first=["a"]),
+        lambda content: content["spec"].pop("length"),
+        lambda content: content["spec"].update(horizon="6"),
+    ],
+)
+def test_a_policy_whose_steps_or_states_cannot_be_is_refused(change, states_policy, tmp_path):
+    folder = states_policy.save(tmp_path / "policy")
+    content = json.loads((folder / "policy.json").read_text(encoding="utf-8"))
+    del content["checksum"]
+    change(content)
+    content["checksum"] = policies._checksum(content)
+    (folder / "policy.json").write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(EverystepError, match=r"cannot be read|length is None|its plan has 6 steps"):
+        es.Policy.load(folder)
 
 
 # --- the shipped policy -----------------------------------------------------------------------------------------------

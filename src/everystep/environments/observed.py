@@ -102,16 +102,13 @@ class Observed:
     def from_json(cls, content: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Observed:
         """The inverse; raises KeyError, TypeError or ValueError if the content is not of this form."""
         low, high, visited = (arrays[name] for name in ("seen_low", "seen_high", "seen_states"))
-        sizes = content["sizes"] and tuple(whole_number("sizes of the policy", each) for each in content["sizes"])
-        first = content["first"] and tuple(content["first"])
+        sizes, first = (tuple(content[name] or ()) for name in ("sizes", "first"))
+        whole = all(type(each) is int for each in (*sizes, *first)) and all(each > 0 for each in sizes)
+        if not whole or len(sizes) != len(first) or len(sizes) not in (0, len(low)):
+            raise ValueError("lists of states")
         states = math.prod(sizes) if sizes else 0
-        fits = low.shape == high.shape == (_size(content["layout"]),) and bool((low <= high).all())
-        fits = fits and visited.dtype == bool and visited.shape == (states,) and states <= MOST_STATES
-        if (
-            not fits
-            or not len(low)
-            or (sizes and (len(first) != len(sizes) or not all(type(each) is int for each in first)))
-        ):
+        fits = low.shape == high.shape == (_size(content["layout"]),) and bool((low <= high).all()) and len(low) > 0
+        if not fits or visited.dtype != bool or visited.shape != (states,):
             raise ValueError("what was seen")
         return cls(content["layout"], low.astype(float), high.astype(float), visited, sizes or None, first or None)
 
