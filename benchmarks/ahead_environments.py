@@ -417,7 +417,7 @@ def learn_ours(job: Job, recorder: Recorder) -> Chosen:
     while len(recorder.harm) < job.steps:
         learner.play(1, explore=len(recorder.harm) < explored * job.steps)
     policy = learner.policy()
-    return lambda x, step: int(policy(x, learner.resolved.plan_step(step) + 1))
+    return lambda x, step: int(policy(x, step + 1))
 
 
 def learn_theirs(job: Job, recorder: Recorder) -> Chosen:

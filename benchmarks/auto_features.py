@@ -50,7 +50,7 @@ def run(way: str, seed: int, steps: int) -> tuple[float, float, float, float, st
     for episode in range(EVALUATED):
         (x, _), t, over = final.reset(seed=1_000_000 + episode), 0, False
         while not over:
-            x, _, terminated, truncated, _ = final.step(policy(x, learner.resolved.plan_step(t) + 1))
+            x, _, terminated, truncated, _ = final.step(policy(x, t + 1))
             t, over = t + 1, terminated or truncated
     chosen = [each for each in learner.remarks if each.startswith("features were chosen")]
     return (

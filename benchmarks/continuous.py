@@ -115,7 +115,7 @@ def ours(task: str, name: str, seed: int, steps: int, env: Limited) -> Callable[
     )
     learner.play(steps=steps)
     policy = learner.policy()
-    return lambda x, t: policy(x, learner.resolved.plan_step(min(t, learner.length - 1)) + 1)
+    return lambda x, t: policy(x, t + 1)
 
 
 def theirs(task: str, name: str, seed: int, steps: int, env: Limited) -> Callable[[Any, int], Any]:

@@ -146,11 +146,7 @@ def ours(contest: Contest, job: Job, recorder: Recorder) -> Policy:
     learner = es.Learner(recorder, recipe, constraint=contest.constraint, seed=job.seed, **contest.learner)
     while len(recorder.violations) < contest.steps:
         learner.train(max((contest.steps - len(recorder.violations)) // learner.length, 1))
-    policy, before_the_end = (
-        learner.policy(optimism=0.0),
-        learner.length - learner.horizon,
-    )  # the middle of every cost interval
-    return lambda seen, step: policy(seen, max(step - before_the_end, 1))
+    return learner.policy()
 
 
 def theirs(contest: Contest, job: Job, recorder: Recorder) -> Policy:

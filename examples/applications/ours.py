@@ -47,7 +47,7 @@ def learn_alone(agent: str) -> Any:
         while len(recorder.harm) < steps:
             learning.play(1, explore=len(recorder.harm) < explored * steps)
         policy = learning.policy()
-        return lambda x, step: int(policy(x, learning.resolved.plan_step(step) + 1))
+        return lambda x, step: int(policy(x, step + 1))
 
     return learn
 

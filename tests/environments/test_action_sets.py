@@ -1,7 +1,5 @@
 """Actions that are vectors: candidates of a space, agents that choose among them, and everything that keeps them."""
 
-import json
-
 import gymnasium
 import jax
 import jax.numpy as jnp
@@ -11,7 +9,6 @@ from gymnasium import spaces
 
 import everystep as es
 from everystep.environments import action_sets
-from everystep.environments import policy as policies
 from everystep.environments.action_sets import candidates
 from everystep.environments.learner import _memory
 from everystep.environments.models.linear import Blocks, inner_products, squared_norms
@@ -279,17 +276,6 @@ def test_a_saved_policy_acts_the_same(learner, tmp_path):
         es.evaluate(again, Walk(spaces.Box(0, 1, (1,))), episodes=1)
     with pytest.raises(EverystepError):
         es.evaluate(again, Walk(spaces.Discrete(4)), episodes=1)
-
-
-def test_a_policy_of_the_format_before_is_read(tmp_path):
-    made = es.train(Walk(spaces.Discrete(3)), episodes=1, **SHORT).policy
-    folder = made.save(tmp_path / "policy")
-    content = json.loads((folder / "policy.json").read_text())
-    del content["actions"], content["checksum"]
-    content["format"] = 5
-    (folder / "policy.json").write_text(json.dumps({**content, "checksum": policies._checksum(content)}))
-    x = np.linspace(-1, 1, 7)[:, None]
-    assert (es.Policy.load(folder).batch(x) == made.batch(x)).all()
 
 
 def test_a_learner_goes_on_bit_for_bit(learner, tmp_path):

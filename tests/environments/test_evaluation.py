@@ -52,7 +52,7 @@ def test_an_evaluation_is_the_policy_played_by_hand_from_the_same_seeds():
         x, _ = env.reset(seed=FIRST_SEED + i)
         earned = harm = unsafe = 0.0
         for t in range(12):
-            x, reward, *_ = env.step(result.policy(x, max(t - 6, 0) + 1))
+            x, reward, *_ = env.step(result.policy(x, step=t + 1))
             g = (x - 6.5) / 6.5
             earned, harm, unsafe = earned + reward, harm + max(g, 0), unsafe + (g > 0)
         assert found["return"][i] == pytest.approx(earned)

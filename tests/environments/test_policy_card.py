@@ -5,12 +5,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 import everystep as es
 from everystep import agents, files
-from everystep.environments import findings, policy_card, training_evaluation
+from everystep.environments import findings, policy_card, training_evaluation, training_results
 from everystep.environments.evaluation import Evaluation
 from everystep.environments.learner import Learner
+from everystep.environments.observed import Observed
+from everystep.experiments import statistics
 
 LAKE = es.problems.from_map(["SFG", "FHF"], horizon=4)
 
@@ -46,7 +49,26 @@ def test_the_card_holds_the_numbers_of_the_rows(result, folder):
     text = (folder / "policy" / "CARD.md").read_text(encoding="utf-8")
     assert f"6 episodes, {columns['length'].sum():.0f} steps" in text
     assert "tuned, not proved" in text
+    assert "Actions are chosen by the estimated cost itself (optimism 0); labels use both ends" in text
+    assert "policy(observation, step=t)" in text
     assert "None was made" in text
+
+
+def test_the_card_the_summary_and_the_printed_result_have_one_return_at_the_end(result, folder):
+    (seed,) = training_results.read(folder).seeds
+    lengths = result.columns["length"]
+    last = statistics.episodes_at_the_end(lengths)
+    at_the_end = result.columns["return"][-last:].mean()
+    card = card_of(folder)["trained"]
+    assert 1 <= last < len(lengths)
+    assert card["last_episodes"] == seed.last_episodes() == last
+    assert card["return_at_the_end"] == seed.numbers()[2] == at_the_end
+    assert f"mean return {at_the_end:.4g} in the last {last}, while it explored" in str(result)
+
+
+def test_the_end_of_a_training_is_its_last_steps_and_at_most_100_episodes():
+    ends = {(): 0, (5,): 1, (10, 20, 10, 60): 1, (10,) * 10: 3, (1,) * 1000: 100, (90, 1, 1): 2}
+    assert {each: statistics.episodes_at_the_end(np.array(each)) for each in ends} == ends
 
 
 @pytest.mark.parametrize(
@@ -100,8 +122,9 @@ def test_the_ends_and_medians_of_observations_are_found():
     learner = Learner(env, "lsvi-ae", constraint=near)
     learner.play(1)
     x = np.array([[0.0, 5.0], [1.0, 7.0], [5.0, 6.0]])
-    assert findings.seen(x) == {"low": [0, 5], "median": [1, 6], "high": [5, 7]}
-    assert findings.seen(np.zeros((4, 65))) is None
+    observed = Observed.of(spaces.Box(-9, 9, (2,)), one_hot=False).with_rows(x)
+    assert findings.seen(observed, x) == {"low": [0, 5], "median": [1, 6], "high": [5, 7]}
+    assert findings.seen(observed, np.zeros((4, 65))) is None
     assert findings.of(learner, ("one",))["remarks"] == ["one"]
     assert findings.constraint_in_words(None) == "read from info"
 

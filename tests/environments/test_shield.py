@@ -246,7 +246,7 @@ def test_the_function_returns_the_action_itself_or_the_best(policy):
 
 def test_after_the_expected_length_the_shield_looks_ahead_in_full(policy):
     shield = es.shield(policy)
-    assert [shield.plan_step(t) for t in (0, 14, 15, 19, 20, 99)] == [0, 0, 1, 5, 0, 0]
+    assert [shield.countdown(t) for t in (0, 14, 15, 19, 20, 99)] == [0, 0, 1, 5, 0, 0]
 
 
 # --- learning behind another agent -----------------------------------------------------------------------------------

@@ -526,7 +526,7 @@ def test_a_policy_of_another_format_is_refused_in_a_sentence(tmp_path):
     es.train(Ring(), constraint=harm, horizon=5, episodes=2).policy.save(tmp_path)
     content = json.loads((tmp_path / "policy.json").read_text(encoding="utf-8"))
     (tmp_path / "policy.json").write_text(json.dumps(content | {"format": 1}), encoding="utf-8")
-    with pytest.raises(EverystepError, match=r"has format 1, and this version reads format 6; train it again"):
+    with pytest.raises(EverystepError, match=r"has format 1, and this version reads format 7; train it again"):
         Policy.load(tmp_path)
 
 

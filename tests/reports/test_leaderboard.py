@@ -376,7 +376,7 @@ def test_monitor_files_become_rows_at_the_resolution_of_episodes(tmp_path, capsy
     assert {name: first[name] for name in ("seed", "steps", "harm", "unsafe_steps", "last_violation")} == {
         "seed": 3, "steps": 100, "harm": 2.0, "unsafe_steps": 20, "last_violation": 40,
     }  # fmt: skip
-    assert (first["final_return"], first["final_harm"], first["final_episodes"]) == (7.25, 0.5, 4)
+    assert (first["final_return"], first["final_harm"], first["final_episodes"]) == (9.0, 0.0, 1)
     assert (first["versions"], first["seconds"], first["kind"]) == ('{"torch": "2.4"}', 0.4, "rival")
     ends = np.array([10, 30, 40, 100])
     for i, harm in enumerate(first["harm_curve"]):  # at steps 2, 4, ..., 100
@@ -387,7 +387,7 @@ def test_monitor_files_become_rows_at_the_resolution_of_episodes(tmp_path, capsy
         19: 8.0,
         49: 9.0,
     }
-    assert (second["last_violation"], second["final_episodes"]) == (0, 20)
+    assert (second["last_violation"], second["final_episodes"]) == (0, 9)
     assert json.loads(first["settings"])["last_violation"] == "the end of the last episode with harm"
 
 
@@ -460,6 +460,6 @@ def test_a_training_of_everystep_becomes_rows(tmp_path, capsys):
         2,
         10,
     )
-    assert (found["final_return"], found["kind"]) == (1.5, "ours")
+    assert (found["final_return"], found["kind"]) == (2.0, "ours")
     assert command.main([*words, "--out", str(tmp_path / "ours.parquet"), "--seeds", "1"]) == 2
     assert "--seeds is for monitor files" in capsys.readouterr().err

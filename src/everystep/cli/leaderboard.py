@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--final",
         type=a_path,
         metavar="DIR",
-        help="with --convert: monitor files of the final policies (the last 20 episodes of training)",
+        help="with --convert: monitor files of the final policies (the episodes at the end of training)",
     )
     parser.add_argument(
         "--seeds",

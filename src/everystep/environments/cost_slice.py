@@ -2,7 +2,7 @@
 
     safe      the upper end of the cost interval is at most 0, for every constraint
     unsafe    the lower end is above 0, for some constraint
-    unknown   neither
+    unknown   neither, or the observation is outside of what was seen (`observed.py`)
 
 The interval is that of `Policy.bounds` at step 1; of an agent that looks ahead it is of the harm ahead, less the
 tolerance. Where observations are integers from a list, every state is shown instead.
@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from everystep.environments.encoders import FeatureEncoder
+from everystep.environments.observed import MARGIN
 from everystep.environments.policy import Policy
 from everystep.errors import EverystepError, shown
 from everystep.features.spaces import Scale
 
 POINTS = 49  # along each coordinate
-MARGIN = 0.05  # of the range that was seen, on each side
 TRIED = 21  # points along a coordinate when its effect is measured
 ROWS = POINTS * 7  # that are evaluated together, so that kernels are compiled once
 MOST_STATES = 500
@@ -138,7 +138,7 @@ def believed(policy: Policy, observations: np.ndarray) -> Beliefs:
         x = observations[first : first + ROWS]
         padded = np.concatenate([x, np.repeat(x[-1:], ROWS - len(x), axis=0)])
         lower, upper = plan.bounds(0, padded)
-        worst = (plan.labels(0, padded).T, lower.max(0), upper.max(0), _estimate(plan, padded))
+        worst = (policy.labels(padded).T, lower.max(0), upper.max(0), _estimate(plan, padded))
         pieces.append(Beliefs(*(each[:, : len(x)] for each in worst)))
     return Beliefs(*(np.concatenate(parts, 1) for parts in zip(*pieces, strict=True)))
 

@@ -32,7 +32,7 @@ from everystep.environments.models.linear import (
 from everystep.environments.models.mixing import Mixing
 from everystep.environments.models.protocols import Predictor, StoredCostModel, StoredValueModel
 from everystep.errors import whole_number
-from everystep.features.maps import Features, Joint, example, rebuild
+from everystep.features.maps import Features, Joint, OneHot, example, rebuild
 from everystep.features.spaces import rows
 from everystep.kernels import Kernel
 from everystep.lsvi.radii import Radius
@@ -67,6 +67,11 @@ class Encoder(Protocol):
     @property
     def slot_per_action(self) -> bool:
         """Whether the slot of a next state also depends on the action that led there."""
+        ...
+
+    @property
+    def shares_nothing(self) -> bool:
+        """Whether what is learnt at one observation says nothing about any other (one-hot features)."""
         ...
 
     @property
@@ -149,6 +154,10 @@ class FeatureEncoder:
         return self.phi.crossed
 
     @property
+    def shares_nothing(self) -> bool:
+        return isinstance(getattr(self.phi, "psi", None), OneHot)
+
+    @property
     def regression(self) -> RegressionEncoder | None:
         return None
 
@@ -201,6 +210,7 @@ class KernelEncoder:
     keeps_points = True
     has_paper_radius = False
     slot_per_action = False
+    shares_nothing = False
     d = None
     regression = None
     remarks = ()

@@ -111,11 +111,9 @@ def _shown(episodes: int, given: Callable[[int], None] | None) -> Iterator[Calla
 
 def _played(policy: Policy, stage: Stage) -> dict[str, Any]:
     """One episode."""
-    length, horizon = policy.spec["length"], policy.spec["horizon"]
-    plan_step = lambda t: max(t - (length - horizon), 0)
     builder = BatchBuilder()
-    choose = lambda t, observations, x: policy.numbers(x, plan_step(t) + 1)
-    play(stage, [builder], choose, length=length)
+    choose = lambda t, observations, x: policy.numbers(x, step=t + 1)
+    play(stage, [builder], choose, length=policy.countdown.length)
     g = np.maximum(np.stack(builder.mean_costs), 0)
     return {
         "return": sum(builder.rewards),

@@ -2,7 +2,7 @@
 
 remarks      what a reader of the result should know, one sentence each
 fit          how the cost estimates did in the second half of the episodes (`fit.py`)
-seen         the least, the median and the largest of each coordinate of the observations
+seen         the least, the median and the largest of each coordinate of the observations at which it acted
 constraint   the name of the constraint function, or that it is read from info
 """
 
@@ -18,6 +18,7 @@ from everystep.features.automatic import MOST_COORDINATES
 if TYPE_CHECKING:
     from everystep.environments.constraints import Constraint
     from everystep.environments.learner import Learner
+    from everystep.environments.observed import Observed
 
 KEY = "found"  # in spec.json: it grows with training, so two folders of one training may differ in it
 FROM_INFO = "read from info"
@@ -28,7 +29,7 @@ def of(learner: Learner, remarks: tuple[str, ...]) -> dict[str, Any]:
     return {
         "remarks": list(remarks),
         "fit": learner.fit.figures,
-        "seen": seen(_observations(learner)),
+        "seen": seen(learner.observed, _observations(learner)),
         "constraint": constraint_in_words(learner.stage.constraint),
         "environment": environment_settings(learner.stage.env),
     }
@@ -43,11 +44,12 @@ def _observations(learner: Learner) -> np.ndarray:
     return np.concatenate([np.empty((0, o)), *(parts if o <= MOST_COORDINATES else ())])
 
 
-def seen(observations: np.ndarray) -> dict[str, list[float]] | None:
-    """The ends and the medians of the coordinates; None if there are none, or as many as an image has."""
+def seen(observed: Observed, observations: np.ndarray) -> dict[str, list[float]] | None:
+    """The ends of the coordinates where actions were taken, and medians of some observations; None of images."""
     if observations.ndim != 2 or not len(observations) or observations.shape[1] > MOST_COORDINATES:
         return None
-    ends = {"low": observations.min(0), "median": np.median(observations, 0), "high": observations.max(0)}
+    low, high = observed.low, observed.high
+    ends = {"low": low, "median": np.median(observations, 0).clip(low, high), "high": high}
     return {name: [float(each) for each in values] for name, values in ends.items()}
 
 

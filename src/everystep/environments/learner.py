@@ -32,11 +32,12 @@ from everystep.environments.diagnosis import Diagnosis
 from everystep.environments.evaluation import Evaluation
 from everystep.environments.fit import CostFit
 from everystep.environments.interrupts import PausedError, deferred, interrupt_remark
+from everystep.environments.observed import Observed
 from everystep.environments.policy import Policy
 from everystep.environments.resolve import EnvironmentInfo, ResolvedForTraining
 from everystep.environments.rollout import Stage, StepError, play
 from everystep.environments.schedule import Schedule
-from everystep.environments.stored_agent import StoredAgent
+from everystep.environments.stored_agent import SHIPPED, StoredAgent
 from everystep.errors import (
     LARGEST,
     LARGEST_MEASUREMENT,
@@ -52,7 +53,7 @@ from everystep.errors import (
     unknown,
     whole_number,
 )
-from everystep.experiments import run_folder
+from everystep.experiments import run_folder, statistics
 from everystep.experiments.experiment import versions
 from everystep.experiments.result import episode_columns
 from everystep.features.spaces import Coordinates
@@ -151,10 +152,11 @@ class Trained:
 
     def __str__(self) -> str:
         n, total = len(self.columns["return"]), self.columns["violation"].sum()
-        last = self.columns["return"][-100:].mean() if n else math.nan
+        last = statistics.episodes_at_the_end(self.columns["length"])
+        at_the_end = self.columns["return"][n - last :].mean() if n else math.nan
         lines = [
             f"{self.spec['agent']} on {self.spec['environment']}: {n} episodes, {self.plans} plans{self._scale()}, "
-            f"total violation {total:.4g}, mean return {last:.4g} in the last {min(n, 100)}, while it explored",
+            f"total violation {total:.4g}, mean return {at_the_end:.4g} in the last {last}, while it explored",
             str(self.evaluation or "the policy itself was not evaluated: see evaluate of train, or es.evaluate"),
             *(f"note: {remark}" for remark in self.remarks),
         ]
@@ -321,6 +323,7 @@ class Learner:
             ),
         )
         self.requested = self.resolved  # before features are chosen
+        self.observed = Observed.of(space, self.resolved.cost.shares_nothing)
         self._rng = np.random.default_rng(self.seed)
         self.agent: StoredAgent | None = None  # made when the first cost shows how many constraints there are
         self._columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
@@ -492,8 +495,11 @@ class Learner:
         return Trained(self.columns, policy, self.plans, self.spec, remarks, found=findings.of(self, remarks))
 
     @one_blas_thread()
-    def policy(self, optimism: float | None = None) -> Policy:
-        """What was learnt, as a policy without exploration; `optimism` as the agent's, or another (-1: cautious).
+    def policy(self, optimism: float = SHIPPED) -> Policy:
+        """What was learnt, as a policy without exploration.
+
+        optimism   which estimate of costs its choices use, of harm ahead as well: 0 the estimate itself, -1 the upper
+                   end of the interval, 1 the lower end, as an agent does while it explores
 
         >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
         >>> learner = es.Learner(env, "lsvi-ae", seed=0)
@@ -503,10 +509,10 @@ class Learner:
         """
         if self.agent is None:
             raise EverystepError("there is no data yet; train for an episode, or learn from logged data.")
-        optimism = None if optimism is None else real_number("optimism", optimism, -1, 1)
+        optimism = real_number("optimism", optimism, -1, 1)
         known = self.actions
         chosen = None if known.values is None else known
-        return Policy(self.agent.plan_without_exploration(optimism), self.spec, chosen)
+        return Policy(self.agent.plan_without_exploration(optimism), self.spec, self.observed, chosen)
 
     def diagnose(self) -> Diagnosis:
         """What stands in the way, each finding with the setting to change; print it.
@@ -662,6 +668,7 @@ class Learner:
     def _learn(self, agent: StoredAgent, batch: Batch) -> None:
         """Learn a batch; where features are chosen, everything again whenever they are."""
         self.recent = diagnosis.recent(self.recent, batch)
+        self.observed = self.observed.with_rows(batch.observations)
         if self.automatic is None or not self.automatic.due(batch):
             agent.learn(batch)
             return
@@ -682,7 +689,7 @@ class Learner:
         looking = self.automatic is not None and self.automatic.looking
         plan = None if self.agent is None or looking else self._plan(explore)
         reacts = self.resolved["react"] and not looking
-        plan_step = self.resolved.plan_step
+        plan_step = self.resolved.countdown
 
         def choose(t: int, observations: list[Any], x: np.ndarray) -> np.ndarray:
             nonlocal plan

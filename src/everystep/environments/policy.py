@@ -1,8 +1,8 @@
 """A trained policy: acts on observations, certifies actions, and is saved as a folder of JSON and plain arrays.
 
-    policy = result.policy                 action = policy(obs)                labels = policy.certify(obs)
+    policy = result.policy                 action = policy(obs, step=t)        labels = policy.certify(obs)
     policy.save("out/mine")                policy = everystep.Policy.load("out/mine")
-    actions = policy.batch(observations)
+    actions = policy.batch(observations)   actions, state = policy.predict(observations, state, episode_start)
 
 Nothing is pickled. A custom feature function is not saved; pass it again when loading.
 """
@@ -22,24 +22,29 @@ from everystep import files
 from everystep.environments import policy_card
 from everystep.environments.acting import ActingPlan, HarmAhead
 from everystep.environments.action_sets import Candidates
+from everystep.environments.countdown import Countdown
 from everystep.environments.encoders import encoder_from_json
+from everystep.environments.observed import Observed
 from everystep.errors import EverystepError, path_from, real_number, shown, true_or_false, whole_number
 from everystep.features.spaces import flatten
 from everystep.lsvi.choices.basic import Greedy, Penalised, Reacting
 from everystep.lsvi.protocols import ScoringChoice
 
 ROWS = 1000  # observations that are encoded together
-FORMAT = 6  # 5 had no list of actions, 4 no scale of costs, 3 no harm ahead, 2 no checksums
-READ = (5, FORMAT)
+FORMAT = 7  # 6 did not say what was seen
 
 
 @dataclass(frozen=True)
 class Policy:
     """What an agent has learnt, frozen.
 
-    plan    its last plan, without exploration
-    spec    how it was made, ready for JSON: settings, environment, the guarantee of its certificates
-    chosen  the actions that it chooses among, where the action space is no list of numbers
+    plan      its last plan, without exploration
+    spec      how it was made, ready for JSON: settings, environment, the guarantee of its certificates
+    observed  what its observations look like, and where it has taken actions: elsewhere it certifies nothing
+    chosen    the actions that it chooses among, where the action space is no list of numbers
+
+    Its choices use the estimated costs themselves (`plan.optimism` 0, unless `Learner.policy` was given another), its
+    labels both ends of their intervals.
 
     >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
     >>> policy = es.train(env, episodes=5, seed=0).policy
@@ -47,6 +52,8 @@ class Policy:
     (2, (2,))
     >>> policy.certify(0).shape, [end.shape for end in policy.bounds(0)]
     ((4,), [(1, 4), (1, 4)])
+    >>> policy.countdown, policy.labels(np.array([0, 1])).shape
+    (Countdown(length=4, horizon=4), (2, 4))
     >>> policy.confidence
     'heuristic: widths are tuned, and carry no probability'
     >>> policy.can_be_saved, len(policy.candidates), policy.numbers(np.array([0, 1])).shape
@@ -55,11 +62,20 @@ class Policy:
 
     plan: ActingPlan
     spec: dict[str, Any]
+    observed: Observed
     chosen: Candidates | None = None
 
     def __call__(self, observation: Any, step: int = 1) -> Any:
-        """The action for one observation. `step` counts from 1; later steps look fewer steps ahead."""
+        """The action for one observation at a step of the episode, counted from 1. See `countdown`.
+
+        Without `step` it is that of the first step, which is played for as long as an episode is not about to end.
+        """
         return self.candidates.action(self._numbers(self._h(step), self._row(observation))[0])
+
+    @property
+    def countdown(self) -> Countdown:
+        """Which step of the plan is used at which step of an episode: the rule of `es.evaluate` and of training."""
+        return Countdown(self.spec["length"], self.spec["horizon"])
 
     @property
     def candidates(self) -> Candidates:
@@ -81,26 +97,65 @@ class Policy:
             ) from None
         if len({row.shape for row in rows}) > 1:
             raise EverystepError("the observations have different shapes; give those of one environment.")
-        pieces = [self._numbers(h, np.stack(rows[i : i + ROWS])) for i in range(0, len(rows), ROWS)]
-        return self.candidates.several(np.concatenate([np.empty(0, np.int64), *pieces]))
+        chosen = self._numbers(h, np.stack(rows)) if rows else np.empty(0, np.int64)
+        return self.candidates.several(chosen)
+
+    def predict(
+        self,
+        observation: Any,
+        state: tuple[np.ndarray, ...] | None = None,
+        episode_start: Any = None,
+        deterministic: bool = True,
+    ) -> tuple[Any, tuple[np.ndarray, ...]]:
+        """The action, or the actions of a batch, and the state for the next call, as stable-baselines3 calls policies.
+
+        observation     one, or a batch as a vector environment returns it
+        state           what the last call returned: the steps that each environment has played; None: none
+        episode_start   which environments begin an episode: their steps are counted from the first again
+        deterministic   has no effect: a policy does not draw actions
+
+        >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
+        >>> policy = es.train(env, episodes=5, seed=0).policy
+        >>> action, state = policy.predict(0)
+        >>> actions, state = policy.predict(np.array([0, 1]), episode_start=np.array([True, True]))
+        >>> int(action), actions.shape, state[0].tolist()
+        (2, (2,), [1, 1])
+        """
+        x, one = self.observed.batch(observation)
+        _finite(x)
+        t = _steps(state, episode_start, len(x))
+        h, numbers = self.countdown.several(t), np.empty(len(x), np.int64)
+        for each in np.unique(h):
+            at = np.flatnonzero(h == each)
+            numbers[at] = self._numbers(int(each), x[at])
+        return self.candidates.action(numbers[0]) if one else self.candidates.several(numbers), (t + 1,)
 
     def _numbers(self, h: int, x: np.ndarray) -> np.ndarray:
         """The numbers of the actions (n,); ties are broken by one random order, the same for every observation."""
-        tied = self.plan.best(h, x)
+        tied = np.concatenate([self.plan.best(h, x[first : first + ROWS]) for first in range(0, len(x), ROWS)], 1)
         priority = np.random.default_rng(0).random((len(tied), 1))
         return np.where(tied, priority, -1).argmax(0)
 
     def certify(self, observation: Any, step: int = 1) -> np.ndarray:
-        """1 (safe), -1 (unsafe) or 0 (unknown) for each action, by the cost intervals. See `confidence`."""
-        return self.plan.labels(self._h(step), self._row(observation))[0]
+        """1 (safe), -1 (unsafe) or 0 (unknown) for each action, by both ends of the cost intervals. See `confidence`.
+
+        Outside of what was seen (`observed`) every action is unknown.
+        """
+        return self.labels(self._row(observation), step)[0]
+
+    def labels(self, x: np.ndarray, step: int = 1) -> np.ndarray:
+        """(n, A): the same for observations as arrays (n, ...)."""
+        return np.where(self.observed.holds(x)[:, None], self.plan.labels(self._h(step), x), 0)
 
     def bounds(self, observation: Any, step: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        """The lower and upper end of every cost interval, (m, A).
+        """The lower and upper end of every cost interval, (m, A); infinite outside of what was seen.
 
         Of an agent that looks ahead: of the harm that an action leads to, less the tolerance, (1, A).
         """
-        lower, upper = self.plan.bounds(self._h(step), self._row(observation))
-        return lower[..., 0], upper[..., 0]
+        x = self._row(observation)
+        lower, upper = (each[..., 0] for each in self.plan.bounds(self._h(step), x))
+        known = bool(self.observed.holds(x)[0])
+        return np.where(known, lower, -np.inf), np.where(known, upper, np.inf)
 
     @property
     def can_be_saved(self) -> bool:
@@ -113,13 +168,10 @@ class Policy:
         return str(self.spec["guarantee"])
 
     def _row(self, observation: Any) -> np.ndarray:
-        return flatten(observation)[None]
+        return _finite(flatten(observation)[None])
 
     def _h(self, step: int) -> int:
-        H, h = self.plan.price.shape[1], whole_number("step", step)
-        if h > H:
-            raise EverystepError(f"step is {step}; give a whole number from 1 to {H}.")
-        return h - 1
+        return self.countdown(whole_number("step", step) - 1)
 
     # --- folders -----------------------------------------------------------------------------------------------------
     def save(self, folder: str | Path, force: bool = False) -> Path:
@@ -138,7 +190,7 @@ class Policy:
             raise EverystepError(
                 "a policy by regressors cannot be saved without pickle; train a linear or kernel model."
             )
-        arrays = {"price": plan.price} | ({} if self.chosen is None else self.chosen.arrays())
+        arrays = {"price": plan.price} | ({} if self.chosen is None else self.chosen.arrays()) | self.observed.arrays()
         for name, encoder in (("value", plan.value_encoder), ("cost", plan.cost_encoder)):
             arrays |= {f"{name}_side_{key}": array for key, array in encoder.arrays().items()}
         predictors = {"value": plan.values} | ({} if plan.costs is None else {"cost": plan.costs})
@@ -153,6 +205,7 @@ class Policy:
             "optimism": plan.optimism,
             "cap": plan.cap,
             "actions": None if self.chosen is None else len(self.chosen),
+            "observed": self.observed.to_json(),
             "cost_scale": None if plan.cost_scale is None else [float(each) for each in plan.cost_scale],
             "ahead": None if plan.ahead is None else _ahead_to_json(plan.ahead),
             "spec": self.spec,
@@ -175,7 +228,7 @@ class Policy:
         broken = EverystepError(f"policy '{shown(where)}' cannot be read; give a folder that Policy.save wrote.")
         try:
             content = files.read_json(where / "policy.json")
-            if content["format"] not in READ:
+            if content["format"] != FORMAT:
                 raise EverystepError(
                     f"policy '{shown(where)}' has format {shown(content['format'])}, and this version reads format "
                     f"{FORMAT}; train it again, or load it with the version that wrote it."
@@ -197,18 +250,20 @@ class Policy:
         try:
             plan = _plan_from_json(content, arrays, features, cost_features)
             _check_spec(content["spec"])
-            chosen = None if content.get("actions") is None else Candidates.from_arrays(arrays)
+            chosen = None if content["actions"] is None else Candidates.from_arrays(arrays)
+            observed = Observed.from_json(content["observed"], arrays)
         except EverystepError:
             raise
         except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
             raise broken from None
         try:
             _check_plan(plan, arrays)
+            _check_steps(content["spec"], plan)
             if chosen is not None and len(chosen) != plan.value_encoder.actions:
                 raise EverystepError(f"it has {len(chosen)} actions; save the policy again.")
         except EverystepError as error:
             raise EverystepError(f"policy '{shown(where)}': {error}") from None
-        return cls(plan, content["spec"], chosen)
+        return cls(plan, content["spec"], observed, chosen)
 
 
 def _plan_from_json(
@@ -269,6 +324,44 @@ def _check_spec(spec: Mapping[str, Any]) -> None:
     """Raise if the parts of a spec that a policy needs are not there."""
     if not isinstance(spec["guarantee"], str) or type(spec["first_action"]) is not int:
         raise ValueError
+
+
+def _check_steps(spec: Mapping[str, Any], plan: ActingPlan) -> None:
+    """Raise if a policy would count the steps of an episode wrongly."""
+    H, length = plan.price.shape[1], whole_number("length", spec.get("length"))
+    if spec.get("horizon") != H or length < H:
+        raise EverystepError(
+            f"horizon is {shown(spec.get('horizon'))} and length {length}, and its plan has {H} steps; save it again."
+        )
+
+
+def _finite(x: np.ndarray) -> np.ndarray:
+    """Observations as rows; raises if one is not finite."""
+    if not np.isfinite(x).all():
+        number = x[~np.isfinite(x)][0]
+        raise EverystepError(f"an observation holds {number}; give finite numbers.")
+    return x
+
+
+def _steps(state: Any, episode_start: Any, n: int) -> np.ndarray:
+    """(n,): the steps that each of n environments has played in its episode, from what `predict` was given."""
+    if state is None:
+        t = np.zeros(n, np.int64)
+    else:
+        given = np.asarray(state[0]) if isinstance(state, tuple | list) and len(state) == 1 else np.empty(0)
+        if given.shape != (n,) or given.dtype.kind not in "iu" or (given < 0).any():
+            raise EverystepError(
+                f"state is {shown(state)} for {n} observations; give what predict returned for as many, or None."
+            )
+        t = given.astype(np.int64)
+    if episode_start is None:
+        return t
+    starts = np.asarray(episode_start)
+    if starts.shape not in ((), (n,)) or starts.dtype.kind not in "biuf":
+        raise EverystepError(
+            f"episode_start is {shown(episode_start)}; give True or False for each of {n} observations."
+        )
+    return np.where(starts.astype(bool), 0, t)
 
 
 def _check_plan(plan: ActingPlan, arrays: Mapping[str, np.ndarray]) -> None:

@@ -17,13 +17,13 @@ import numpy as np
 
 from everystep import files
 from everystep.errors import EverystepError
-from everystep.experiments import tables
+from everystep.experiments import statistics, tables
 
 if TYPE_CHECKING:
     from everystep.environments.evaluation import Evaluation
     from everystep.environments.learner import Trained
 
-FORMAT = 1
+FORMAT = 2  # 1 did not say which estimate of costs the policy uses
 DATA, TEXT = "card.json", "CARD.md"
 KINDS = {
     "OneHot": "one-hot features",
@@ -82,7 +82,7 @@ def of(result: Trained, checksum: str) -> dict[str, Any]:
     """The card as JSON."""
     spec, columns, found = result.spec, result.columns, result.found
     by_constraint = [name for name in columns if name.startswith("violation_")]
-    last = min(len(columns["return"]), 100)
+    last = statistics.episodes_at_the_end(columns["length"])
     return {
         "format": FORMAT,
         "policy": checksum,
@@ -106,15 +106,16 @@ def of(result: Trained, checksum: str) -> dict[str, Any]:
             "return_at_the_end": float(columns["return"][-last:].mean()) if last else None,
         },
         "evaluation": None if result.evaluation is None else evaluated(result.evaluation),
-        "certificates": certificates(spec),
+        "certificates": certificates(spec, result.policy.plan.optimism),
         "remarks": list(result.remarks),
         "versions": spec["versions"],
     }
 
 
-def certificates(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Which radius the cost intervals have, and whether what they certify is proved."""
+def certificates(spec: Mapping[str, Any], optimism: float) -> dict[str, Any]:
+    """Which radius the cost intervals have, whether what they certify is proved, and which end the choice uses."""
     return {
+        "optimism": optimism,
         "radius": spec["settings"].get("radius_cost"),
         "proved": spec["confidence"] is not None,
         "p": spec["confidence"],
@@ -205,7 +206,7 @@ def in_words(card: Mapping[str, Any]) -> str:
         "import everystep as es",
         "",
         f'policy = es.Policy.load("policy"{_functions(features)})  # this folder; its checksums are verified',
-        "action = policy(observation)",
+        "action = policy(observation, step=t)  # t counts the steps of the episode from 1, as in an evaluation",
         "labels = policy.certify(observation)  # for each action 1 (safe), -1 (unsafe) or 0 (unknown)",
         "```",
     ]
@@ -245,20 +246,35 @@ def _evaluation(found: Mapping[str, Any] | None) -> str:
     )
 
 
-def certificates_in_words(spec: Mapping[str, Any]) -> str:
-    """What a label is worth, in a few sentences."""
-    return _certificates(certificates(spec))
+def certificates_in_words(spec: Mapping[str, Any], optimism: float) -> str:
+    """What a label is worth, and which estimates are used for what, in a few sentences."""
+    return _certificates(certificates(spec, optimism))
 
 
 def _certificates(found: Mapping[str, Any]) -> str:
+    if found["guarantee"].startswith("none"):
+        return "This agent does not look at costs, so it certifies nothing: every label is 0 (unknown)."
     if found["proved"]:
-        return (
+        worth = (
             f"The radius of the cost intervals is that of the paper ({found['radius']}): {found['guarantee']}. Where "
             "these assumptions do not hold, neither do the labels."
         )
-    if found["guarantee"].startswith("none"):
-        return "This agent does not look at costs, so it certifies nothing: every label is 0 (unknown)."
+    else:
+        worth = (
+            f"The radius of the cost intervals is {found['radius']}, not proved: a label says what the estimates say, "
+            "without a probability. Treat labels as advice, and evaluate the policy before it is used."
+        )
     return (
-        f"The radius of the cost intervals is {found['radius']}, not proved: a label says what the estimates say, "
-        "without a probability. Treat labels as advice, and evaluate the policy before it is used."
+        f"{worth} Actions are chosen by {_estimate(found['optimism'])} (optimism {found['optimism']:g}); labels use "
+        "both ends of the interval, and are 0 (unknown) outside of the observations at which the policy has acted; a "
+        "shield made from this policy counts the upper end."
     )
+
+
+def _estimate(optimism: float) -> str:
+    ends = {
+        0.0: "the estimated cost itself",
+        1.0: "the lower end of each cost interval",
+        -1.0: "the upper end of each cost interval",
+    }
+    return ends.get(optimism, "a point of the cost interval between the estimate and an end")

@@ -14,6 +14,7 @@ import numpy as np
 from everystep.agents.model_syntax import AUTO, InKernel, Regression
 from everystep.agents.registry import REGISTERED, Recipe
 from everystep.agents.settings import BETA_HARM, LAM_TRAINING, SETTINGS, TOLERANCE, share
+from everystep.environments.countdown import Countdown
 from everystep.environments.encoders import COORDINATES, Encoder, FeatureEncoder, KernelEncoder, RegressionEncoder
 from everystep.environments.models.linear import NoCosts
 from everystep.environments.models.protocols import StoredCostModel, StoredSizes, StoredValueModel
@@ -59,7 +60,6 @@ class ResolvedForTraining:
     """An agent's settings on an environment, with every `auto` decided.
 
     value, cost   the encoders of both models
-    With L > H the plan of step 1 is used until H steps are left; then the steps are counted down.
     """
 
     recipe: Recipe
@@ -167,9 +167,10 @@ class ResolvedForTraining:
             "with weights of norm at most sqrt(d), and its noise is 1-sub-Gaussian"
         )
 
-    def plan_step(self, t: int) -> int:
-        """The step of the plan that is used at step t of an episode, both counted from 0."""
-        return max(t - (self.length - self.horizon), 0)
+    @property
+    def countdown(self) -> Countdown:
+        """Which step of the plan is used at which step of an episode."""
+        return Countdown(self.length, self.horizon)
 
 
 @dataclass(frozen=True)

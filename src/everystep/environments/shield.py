@@ -14,6 +14,9 @@ An action is admissible where its harm is estimated to be at most the tolerance,
 
 An inadmissible action is replaced by the admissible one with the highest Q of the plan. Where none is admissible, the
 least harmful ones are: those of least harm(x, a), and of least harm by the middle among these.
+
+Outside of what the guide has seen (`observed.py`) its intervals say nothing: the upper end is infinite, so no action is
+admissible by it, and the least harmful by the middle are played; the middle counts as it is.
 """
 
 from __future__ import annotations
@@ -50,8 +53,8 @@ class Judged(NamedTuple):
         """`a` if it is admissible, else the best that is; of equal values the least harmful."""
         if self.admissible[a]:
             return a
-        best = _least(np.where(self.admissible, -self.Q, np.inf))
-        return int(np.where(best, self.harm, np.inf).argmin())
+        best = np.flatnonzero(_least(np.where(self.admissible, -self.Q, np.inf)))
+        return int(best[self.harm[best].argmin()])
 
 
 def harm(plan: ActingPlan, found: Estimates, optimism: float) -> np.ndarray:
@@ -62,10 +65,12 @@ def harm(plan: ActingPlan, found: Estimates, optimism: float) -> np.ndarray:
     return plan.in_units(plan.ahead.led_to(cost, found.after - optimism * found.after_width)[None])[0]
 
 
-def judged(plan: ActingPlan, h: int, x: np.ndarray, optimism: float, tolerance: float) -> Judged:
-    """The actions at one observation (1, ...), by step h of a plan."""
+def judged(plan: ActingPlan, h: int, x: np.ndarray, optimism: float, tolerance: float, was_seen: bool = True) -> Judged:
+    """The actions at one observation (1, ...), by step h of a plan; outside of what was seen intervals have no ends."""
     found = plan.estimates(h, x)
     worst = harm(plan, found, optimism)[:, 0]
+    if not was_seen and optimism != 0:
+        worst = np.full_like(worst, -optimism * np.inf)
     admissible = worst <= tolerance
     if not admissible.any():
         admissible = _least(np.where(_least(worst), harm(plan, found, 0.0)[:, 0], np.inf))
@@ -98,19 +103,16 @@ class Shield:
         self.policy = guide if isinstance(guide, Policy) else None
         self.learner = guide if isinstance(guide, Learner) else None
         if self.policy is not None:
-            self.candidates, self.length = self.policy.candidates, self.policy.spec["length"]
-            horizon = self.policy.spec["horizon"]
+            self.candidates, self.countdown = self.policy.candidates, self.policy.countdown
             has_costs, usual = self.policy.plan.costs is not None, -1.0
             ahead = self.policy.plan.ahead is not None
         else:
             assert self.learner is not None
-            self.candidates, self.length = self.learner.stage.candidates, self.learner.length
-            horizon = self.learner.horizon
+            self.candidates, self.countdown = self.learner.stage.candidates, self.learner.resolved.countdown
             has_costs, usual = self.learner.resolved.has_costs, 0.0
             ahead = "harm" in self.learner.recipe.definition.settings
         if not has_costs:
             raise EverystepError("the guide of a shield never learns costs; train lsvi-ae or lsvi-ahead instead.")
-        self._countdown = self.length - horizon  # steps of an episode before the plan's own begin
         self.optimism = usual if optimism is None else real_number("optimism", optimism, -1, 1)
         infinite = isinstance(tolerance, float) and tolerance == math.inf
         self._tolerance = None if tolerance is None else tolerance if infinite else real_number("tolerance", tolerance)
@@ -159,11 +161,10 @@ class Shield:
         if plan is None:
             nothing = np.zeros(len(self.candidates))
             return Judged(nothing == 0, nothing, nothing)
-        return judged(plan, self.plan_step(step), x[None], self.optimism, self.tolerance(plan))
-
-    def plan_step(self, t: int) -> int:
-        """The step of the plan at step t of an episode, from 0; after the expected length the first one again."""
-        return max(t - self._countdown, 0) if t < self.length else 0
+        guide = self.policy or self.learner
+        assert guide is not None
+        was_seen = bool(guide.observed.holds(x[None])[0])
+        return judged(plan, self.countdown(step), x[None], self.optimism, self.tolerance(plan), was_seen)
 
     # --- plain functions ---------------------------------------------------------------------------------------------
     def __call__(self, observation: Any, action: Any, step: int = 1) -> Any:

@@ -127,7 +127,7 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             mean_cost=mean_cost,
         )
         if self._reacts and self._plan is not None:
-            self._plan = self._plan.with_cost(self.shield.plan_step(self._t), x[None], a, cost)
+            self._plan = self._plan.with_cost(self.shield.countdown(self._t), x[None], a, cost)
         return cost
 
     def _learn_episode(self) -> None:

@@ -39,6 +39,7 @@ from everystep.lsvi.choices.ties import ties
 CAPACITY = 256  # slots, and points of a kernel, at the start
 GROWTH = 4  # of the capacity, each time it is full: programs are compiled for each
 MOST = 3e9  # bytes that the matrices of a kernel may take
+SHIPPED = 0.0  # optimism about costs of the policy that is returned, and of episodes without exploration
 REFRESH = 1000  # episodes after which the inverse is computed again
 
 
@@ -208,7 +209,7 @@ class StoredAgent:
 
     def _padded(self, piece: Batch, slots: np.ndarray, own: np.ndarray) -> TransitionRows:
         """Each transition in one of L rows: that of its step, or the next one where estimators are shared."""
-        resolved, L, H = self.resolved, self.resolved.length, self.resolved.horizon
+        resolved, L = self.resolved, self.resolved.length
         place = piece.steps if self._stepped else np.arange(len(piece))
         padded = lambda array, fill=0: _placed(np.asarray(array), place, L, fill)
         transitions = (piece.observations, piece.actions, piece.next_observations, padded)
@@ -218,7 +219,7 @@ class StoredAgent:
         elif resolved.cost is not resolved.value:
             cost_inputs = resolved.cost.encode_transitions(*transitions)
         return TransitionRows(
-            h=padded(np.clip(piece.steps - (L - H), 0, H - 1).astype(np.int32)),
+            h=padded(resolved.countdown.several(piece.steps).astype(np.int32)),
             a=padded(piece.actions.astype(np.int32)),
             reward=padded(piece.rewards),
             cost=padded(piece.costs / divisor(self.cost_scale)),
@@ -308,18 +309,17 @@ class StoredAgent:
                 self.plans += 1
         return self.plan_in_force
 
-    def plan_without_exploration(self, optimism: float | None = None) -> ActingPlan:
-        """A plan without the bonus on values, and with another `optimism` about costs if given.
+    def plan_without_exploration(self, optimism: float = SHIPPED) -> ActingPlan:
+        """A plan without the bonus on values, whose costs and harm ahead are mean - optimism * width.
 
-        The harm ahead is taken as estimated: to believe less of it is exploration, too.
+        By default they are taken as estimated: to believe less of them is exploration, too.
         """
-        agent, ahead_too = self.agent, 0.0 if optimism is None else optimism
-        optimism = self.resolved["optimism"] if optimism is None else optimism
+        agent = self.agent
         with jax.enable_x64(True):
             values = stored_models(agent)[0]._replace(radius=radii.Tuned(jnp.zeros(())))
             agent = agent._replace(values=values, optimism=jnp.asarray(optimism, float))
             if isinstance(agent.ahead, HarmToGo):
-                agent = agent._replace(ahead=agent.ahead._replace(optimism=jnp.asarray(ahead_too, float)))
+                agent = agent._replace(ahead=agent.ahead._replace(optimism=jnp.asarray(optimism, float)))
         return replace(self._new_plan(agent, np.random.default_rng(0)), optimism=optimism)
 
     def _due(self) -> bool:

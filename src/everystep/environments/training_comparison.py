@@ -110,7 +110,8 @@ def text(compared: Sequence[Compared]) -> str:
         )
     parts.append(
         "violation: the sum of max(g, 0) over all steps; in brackets: 95 % bootstrap interval over seeds\n"
-        "return at the end: while it explored; evaluation: the policies alone, if they were evaluated"
+        f"return at the end: mean of {statistics.AT_THE_END}, while it explored\n"
+        "evaluation: the policies alone, if they were evaluated"
     )
     return "\n\n".join(parts)
 

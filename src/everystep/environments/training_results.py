@@ -23,7 +23,6 @@ from everystep.experiments import run_folder, statistics, tables
 from everystep.experiments.run_folder import TRAINING_REQUEST, WORK
 
 NEEDED = ("return", "length", "violation", "unsafe_steps")
-LAST, SHARE = 100, 0.3  # the return is the mean of at most that many episodes, in at most that share of the steps
 AGAIN = "train into another folder."
 
 
@@ -47,10 +46,8 @@ class SeedResult:
         return int(self.columns["length"].sum())
 
     def last_episodes(self) -> int:
-        """The number of episodes at the end whose mean return is reported, at least one."""
-        ends = np.cumsum(self.columns["length"])
-        late = int((ends - self.columns["length"] >= (1 - SHARE) * ends[-1]).sum())
-        return max(1, min(LAST, late))
+        """The number of episodes at the end, whose mean return is reported."""
+        return statistics.episodes_at_the_end(self.columns["length"])
 
     def numbers(self) -> tuple[float, float, float]:
         """Total violation, unsafe steps, and the mean return at the end."""
@@ -254,7 +251,7 @@ def _notes(results: TrainingResults, evaluated: bool) -> list[str]:
     last = sorted({each.last_episodes() for each in results.seeds})
     episodes = f"{last[0]}" if len(last) == 1 else f"{last[0]} to {last[-1]}"
     which = "the last episode" if last == [1] else f"mean of the last {episodes} episodes"
-    notes = [f"return at the end: {which}, while it explored (at most {LAST}, in the last {SHARE:.0%} of the steps)"]
+    notes = [f"return at the end: {which}, while it explored ({statistics.AT_THE_END})"]
     if evaluated and results.evaluation is not None:
         notes.append(
             f"evaluation: the policy alone, {results.evaluation.episodes} episodes of each seed, means per episode"

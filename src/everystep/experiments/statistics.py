@@ -44,6 +44,23 @@ def last(curves: np.ndarray, window: int = 100) -> np.ndarray:
     return np.asarray(curves, float)[..., -window:].mean(-1)
 
 
+LAST, SHARE = 100, 0.3
+AT_THE_END = f"the episodes that began in the last {SHARE:.0%} of the steps, at most the last {LAST}".replace("%", " %")
+
+
+def episodes_at_the_end(lengths: np.ndarray) -> int:
+    """The number of episodes that are the end of a training, from the lengths of all of them.
+
+    "At the end" are the episodes that began in the last 30 % of the steps, at most the last 100; at least one, if there
+    is one. A training of few episodes is then not averaged over its beginning, nor one of many over a few.
+    """
+    ends = np.cumsum(lengths)
+    if not len(ends):
+        return 0
+    late = int((ends - lengths >= (1 - SHARE) * ends[-1]).sum())
+    return max(1, min(LAST, late))
+
+
 class Paired(NamedTuple):
     """A mean difference over pairs with its interval and its p-value."""
 

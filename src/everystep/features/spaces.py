@@ -86,6 +86,38 @@ def _parts(space: Any) -> Any:
         )
 
 
+def layout(space: Any) -> Any:
+    """The shape of an observation as a list; {"dict": {name: layout}} or {"tuple": [layout]} of a space with parts."""
+    if hasattr(space, "spaces"):
+        inner = space.spaces
+        if isinstance(inner, Mapping):
+            return {"dict": {str(key): layout(inner[key]) for key in sorted(inner)}}
+        return {"tuple": [layout(each) for each in inner]}
+    own = space.nvec if hasattr(space, "nvec") else getattr(space, "low", None)
+    return [int(n) for n in (getattr(space, "shape", ()) if own is None else np.shape(own))]
+
+
+def leaves(observation: Any, at: Any) -> list[tuple[np.ndarray, tuple[int, ...]]]:
+    """The arrays of an observation, or of a batch of them, in the order of `flatten`; each with its shape by layout."""
+    try:
+        if isinstance(at, list):
+            array = np.asarray(observation)
+            if array.dtype.kind not in "biuf" or isinstance(observation, Mapping):
+                raise TypeError
+            return [(array, tuple(at))]
+        ((kind, parts),) = at.items()
+        names = list(parts) if kind == "dict" else range(len(parts))
+        if isinstance(observation, Mapping) != (kind == "dict") or len(observation) != len(parts):
+            raise TypeError
+        return [each for name in names for each in leaves(observation[name], parts[name])]
+    except EverystepError:
+        raise
+    except Exception:  # other parts, or an object that fails while it is read
+        raise EverystepError(
+            f"observation {shown(observation)} does not have the parts of the space; give those of the environment."
+        ) from None
+
+
 def flatten(observation: Any) -> np.ndarray:
     """An observation of any such space as a vector of numbers, or as one integer where it is one.
 

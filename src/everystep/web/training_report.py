@@ -136,7 +136,7 @@ def page(made: Contents) -> str:
             "model": sections.get("model"),
             "look_ahead": inputs.learnt.policy is not None and inputs.learnt.policy.plan.ahead is not None,
             "estimates": _estimates(inputs.learnt),
-            "certificates": policy_card.certificates_in_words(spec) if spec else "",
+            "certificates": _certificates(inputs.learnt),
             "lines": inputs.model.sliced is not None and len(inputs.model.sliced.along) > 1,
             "no_model": inputs.model.why,
             "films": [_film_row(film) for film in made.films],
@@ -272,6 +272,13 @@ def _estimates(first: Learnt) -> str:
         many = first.spec.get("constraints", 1) > 1
         return "the worst of the constraints g(x, a)" if many else "the constraint g(x, a)"
     return f"the harm that an action leads to within the horizon, less the tolerance of {ahead.tolerance:g}"
+
+
+def _certificates(first: Learnt) -> str:
+    """What its labels are worth; nothing of a seed that cannot be restored."""
+    if first.policy is None:
+        return ""
+    return policy_card.certificates_in_words(first.spec, first.policy.plan.optimism)
 
 
 def _film_row(film: Film) -> dict[str, Any]:

@@ -26,6 +26,8 @@ def from_env(
 ) -> Batch:
     """A batch collected by playing `policy`, a function from observation to action; None chooses at random.
 
+    An `es.Policy` is played as `es.evaluate` plays it, its steps counted from the beginning of each episode.
+
     horizon: the most steps of an episode, for environments without an end. All randomness of the environment and of
     the random actions comes from `seed`. If the environment or the policy fails, the error's `kept` holds what was
     collected before. actions: where the action space is no list of numbers, those that `es.Learner` chooses among; the
@@ -43,11 +45,13 @@ def from_env(
         raise EverystepError("env is a vector environment; give a single environment.")
     count, known = stage.actions, for_a_batch(env.action_space, actions)
     rng = np.random.default_rng(seed)
-    act = policy if policy is not None else lambda obs: known.action(rng.integers(count))
+    at_random = lambda obs: known.action(rng.integers(count))
+    act = at_random if policy is None else policy
+    counted = policy is not None and _counts_steps(policy)
 
     def choose(t: int, observations: list[Any], x: np.ndarray) -> np.ndarray:
         try:
-            action = act(observations[0])
+            action = act(observations[0], step=t + 1) if counted else act(observations[0])  # type: ignore[call-arg]
         except Exception as error:
             raise EverystepError(f"the policy raised {type(error).__name__}: {str(error).rstrip('.')}.") from error
         if known.values is not None:
@@ -65,6 +69,13 @@ def from_env(
             failed.kept = kept
             raise failed from error
     return builder.batch(count)
+
+
+def _counts_steps(policy: Any) -> bool:
+    """Whether it is a policy of this library, which plays the last steps of an episode by another plan."""
+    from everystep.environments.policy import Policy
+
+    return isinstance(policy, Policy)
 
 
 def to_array(observation: Any) -> np.ndarray:

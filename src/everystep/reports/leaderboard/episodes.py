@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from everystep.experiments import statistics
 from everystep.reports.leaderboard import results_files
 
 SHARES = 50  # equal parts of the training, for the curves
-LAST = 20  # episodes at the end that stand for the final policy if it was not evaluated
 
 
 class Episodes(NamedTuple):
@@ -40,14 +40,15 @@ def row(
     seconds: float | None = None,
     about: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """One row; without `final` the last 20 episodes of the training stand for the final policy."""
+    """One row; without `final` the episodes at the end of the training stand for the final policy."""
     results_files.check_name("system", system)
     results_files.check_name("problem", problem)
     ends = np.cumsum(training.lengths)
     steps, harmful = int(ends[-1]), training.harm > 0
     counted = training.unsafe_steps is not None
     unsafe = training.unsafe_steps if training.unsafe_steps is not None else training.lengths * harmful
-    evaluated = Episodes(*(part[-LAST:] for part in training[:3])) if final is None else final
+    last = statistics.episodes_at_the_end(training.lengths)
+    evaluated = Episodes(*(part[-last:] for part in training[:3])) if final is None else final
     cumulative = np.cumsum(training.harm)
     # A share of the training ends at step j steps / SHARES; episodes that ended by then count.
     ended = np.searchsorted(ends, steps * np.arange(1, SHARES + 1) / SHARES + 1e-9, side="right")
@@ -56,7 +57,7 @@ def row(
     settings = {
         "last_violation": "the end of the last episode with harm",
         "unsafe_steps": "counted" if counted else "all steps of the episodes with harm",
-        "final": f"the last {len(evaluated.returns)} episodes of the training" if final is None else "evaluation",
+        "final": f"the end of the training (episodes: {last})" if final is None else "evaluation",
     }
     return {
         "system": system,

@@ -67,8 +67,8 @@ def convert_monitor(
     system       what learnt, as the leaderboard names it
     problem      on what, as the leaderboard names it
     harm_column  the column with the harm of each episode, one of info_keywords of `Monitor`
-    final        a folder of monitor files of the final policies, for the same seeds; without one, the last 20
-                 episodes of training
+    final        a folder of monitor files of the final policies, for the same seeds; without one, the
+                 episodes at the end of training (`experiments.statistics.episodes_at_the_end`)
     seeds        of the files in alphabetical order; without them the number in the name of each file
     kind         ours, rival, or reference for one that knows what the others lack
     command      what was run
@@ -86,7 +86,7 @@ def convert_monitor(
     >>> file = es.convert_monitor(folder, folder / "ppo.parquet", system="ppo", problem="cart pole")
     >>> row = es.leaderboard(file).rows.to_pylist()[0]
     >>> row["steps"], row["harm"], row["last_violation"], row["final_episodes"]
-    (30, 2.5, 10, 3)
+    (30, 2.5, 10, 1)
     """
     place = output_path(out, true_or_false("force", force))
     check_type("harm_column", harm_column, str, "the name of a column")
