@@ -22,7 +22,7 @@ import stat
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
@@ -82,27 +82,20 @@ def _key(make: bool = True) -> bytes | None:
 
 
 def _make_key(folder: Path) -> None:
-    """Write a new key, whole or not at all; one that is there stays."""
-    if (folder / KEY).exists() or not _is_mine(folder.lstat(), stat.S_ISDIR, 0o022):
+    """Write a new key; one that is there stays, of whichever process was first."""
+    if not _is_mine(folder.lstat(), stat.S_ISDIR, 0o022):
         return
-    partial = folder / f".{KEY}-{os.getpid()}-{threading.get_ident()}"
-    with suppress(FileNotFoundError):
-        partial.unlink()
-    opened = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        with os.fdopen(opened, "wb") as file:
+        opened = os.open(folder / KEY, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return
+    try:
+        with os.fdopen(opened, "wb", buffering=0) as file:
             file.write(os.urandom(KEY_BYTES))
-            file.flush()
             os.fsync(opened)
-        try:
-            os.link(partial, folder / KEY)
-        except FileExistsError:  # another process was first
-            return
-        except (OSError, AttributeError):  # a file system without links
-            os.rename(partial, folder / KEY)
-    finally:
-        with suppress(FileNotFoundError):
-            partial.unlink()
+    except OSError:  # a full disk
+        (folder / KEY).unlink(missing_ok=True)
+        raise
 
 
 def _read_key(folder: Path) -> bytes | None:
