@@ -1,9 +1,12 @@
 """Strict everywhere: shapes checked at run time, no silent promotion of types or ranks, 64-bit numbers."""
 
+import atexit
 import gc
 import os
 import re
+import shutil
 import sys
+import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
@@ -16,6 +19,8 @@ if version("jaxlib").startswith("0.10."):
     os.environ["XLA_FLAGS"] += " --xla_cpu_use_fusion_emitters=false"
 # Compiled programs are kept where a test wants them, never in the cache of the person who runs the tests.
 os.environ["EVERYSTEP_CACHE"] = "off"
+# The key that signs trainings, likewise: this run has one of its own.
+os.environ["EVERYSTEP_STATE"] = tempfile.mkdtemp(prefix="everystep-state-")
 # Matrices are small: threads that wait for a share of them cost more than they do.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -32,6 +37,7 @@ install_import_hook(CHECKED, "beartype.beartype")
 
 # Tracing makes many objects that stay: looking through all of them as often as Python does by itself is a waste.
 gc.set_threshold(50_000, 20, 50)
+atexit.register(shutil.rmtree, os.environ["EVERYSTEP_STATE"], ignore_errors=True)
 
 
 def made_in_numpy(primitive, make):

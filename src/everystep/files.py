@@ -410,15 +410,28 @@ def _is_ours(path: Path) -> bool:
     return ours is not None and seal(path).sha256 in ours
 
 
-def altered(folder: Path, name: str) -> str | None:
-    """What is wrong with a file that the record of its folder lists; None if it is the one that was written."""
+def altered(folder: Path, name: str, ever: bool = False) -> str | None:
+    """What is wrong with a file that the record of its folder lists; None if it is the one that was written.
+
+    With `ever` it may be one that was written there before: a process that is killed leaves the record of a file that
+    is not yet in place.
+    """
     written = recorded(folder).get(name)
     if written is None:
         return "is not in the list of what was written"
     try:
-        return None if seal(folder / name).sha256 == written[-1] else "was altered since it was written"
+        check_regular(folder / name)
+        known = written if ever else written[-1:]
+        return None if seal(folder / name).sha256 in known else "was altered since it was written"
     except OSError:
         return "cannot be read"
+
+
+def check_unaltered(path: Path, otherwise: str, ever: bool = False) -> Path:
+    """The path of a file that is the one that was written (see `altered`); raise if it is not."""
+    if fault := altered(path.parent, path.name, ever):
+        raise EverystepError(f"'{path}' {fault}; restore it, or {otherwise}")
+    return path
 
 
 # --- on the disk ------------------------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ from gymnasium import spaces
 import everystep as es
 from everystep import agents, files
 from everystep.environments import findings, policy_card, training_evaluation, training_results
-from everystep.environments.evaluation import Evaluation
 from everystep.environments.learner import Learner
 from everystep.environments.observed import Observed
 from everystep.experiments import statistics
@@ -85,7 +84,10 @@ def test_the_card_says_what_certificates_are_worth(agent, words, tmp_path):
 def test_an_evaluation_is_added_unless_the_card_was_changed_by_hand(result, tmp_path):
     out = result.save(tmp_path / "out") / "policy"
     columns = {name: np.array([1.0, 3.0]) for name in training_evaluation.COLUMNS}
-    policy_card.add_evaluation(out, Evaluation(columns))
+    saved = training_evaluation.Saved("lake", None, 2, {3: 6}, {3: columns}, 7, {"everystep": "1"})
+    policy_card.add_evaluation(out, replace(saved, own=False), 3)  # of another constraint
+    assert policy_card.read(out)["evaluation"] is None
+    policy_card.add_evaluation(out, saved, 3)
     card = policy_card.read(out)
     assert card["evaluation"]["return"][0] == 2
     assert card["evaluation"]["unsafe_steps"] == 4
@@ -93,7 +95,7 @@ def test_an_evaluation_is_added_unless_the_card_was_changed_by_hand(result, tmp_
     assert files.altered(out, "card.json") is None  # the record knows the new one
     assert es.Policy.load(out)(0) == result.policy(0)
     (out / "CARD.md").write_text("mine", encoding="utf-8")
-    policy_card.add_evaluation(out, Evaluation({name: column + 1 for name, column in columns.items()}))
+    policy_card.add_evaluation(out, replace(saved, episodes=3), 3)
     assert (out / "CARD.md").read_text(encoding="utf-8") == "mine"
     assert policy_card.read(out) == card
 

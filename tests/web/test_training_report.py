@@ -3,6 +3,8 @@
 import json
 import shutil
 import sys
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -10,8 +12,9 @@ import pytest
 from browser import chromium
 
 import everystep as es
+from everystep import files
 from everystep.cli.main import main
-from everystep.environments import cost_slice, learnt, training_curves, training_results, training_seeds
+from everystep.environments import cost_slice, filmstrip, learnt, training_curves, training_results, training_seeds
 from everystep.environments.action_sets import Candidates
 from everystep.errors import EverystepError
 from everystep.web import assets, coordinate_names, training_charts, training_report
@@ -203,27 +206,43 @@ def test_pictures_are_of_the_first_episode_and_of_the_policy(home):
     assert first.strip.pictures[-1].unsafe == first.strip.unsafe == column(home, 0, "unsafe_steps")[0]
     assert all(each.data.startswith("data:image/jpeg;base64,") for each in of_policy.strip.pictures)
     other = results.seeds[0].columns | {"return": results.seeds[0].columns["return"] + 1}
-    results.seeds[0] = results.seeds[0].__class__(**vars(results.seeds[0]) | {"columns": other})
-    first, of_policy = training_report.contents(results).films
-    assert "played again, the first episode of seed 0 has return" in first.why
-    assert of_policy.strip is not None
+    with pytest.raises(EverystepError, match="played again, the first episode of seed 0 has return"):
+        filmstrip.first_episode(results.request, 0, other)
 
 
-def test_an_environment_without_pictures_or_that_cannot_be_made_leaves_a_sentence(home, tmp_path, monkeypatch, capsys):
-    request = json.loads((home / "two" / "training.json").read_text())
-    results = training_results.read(home / "two")
-    change = lambda env: results.__class__(
-        **vars(results) | {"request": results.request.__class__(**vars(results.request) | {"env": env})}
-    )
-    assert "does not render pictures" in training_report.contents(change("spot_for_test:blind")).films[0].why
+def test_an_environment_without_pictures_leaves_a_sentence(home):
+    request = replace(training_seeds.read_request(home / "two"), env="spot_for_test:blind")
+    policy = es.Policy.load(home / "two" / "seed-0" / "policy")
+    made = filmstrip.record(request, 0, SimpleNamespace(columns={}, policy=policy))
+    assert list(made) == ["pictures/pictures.json"]
+    about = json.loads(made["pictures/pictures.json"])
+    assert "does not render pictures" in about["first"]["why"]
+    assert "does not render pictures" in about["policy"]["why"]
+
+
+def test_the_report_needs_no_environment_and_pictures_are_checked_before_they_are_decoded(home, tmp_path, monkeypatch):
     shutil.copytree(home / "two", tmp_path / "two")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delitem(sys.modules, "spot_for_test")
     assert main(["report", "two"]) == 0
     text = (tmp_path / "two" / "report.html").read_text(encoding="utf-8")
-    assert "There are no pictures: env &#39;spot_for_test:Spot&#39; cannot be imported" in text
-    assert 'data-chart="slice-1"' in text
-    assert request["request"]["env"] == "spot_for_test:Spot"
+    assert "An episode of the policy, without exploration" in text
+    assert text.count("data:image/jpeg;base64,") > 10
+    assert "spot_for_test" not in sys.modules
+    pictures = tmp_path / "two" / "seed-0" / "pictures"
+    about = json.loads((pictures / "pictures.json").read_text())
+    for wrong in ({"width": 10**9}, {"step": [0] * 99}, {"height": 31}, {"length": "x"}):
+        (pictures / "pictures.json").write_text(json.dumps(about | {"first": about["first"] | wrong}))
+        seal_again(pictures)
+        with pytest.raises(EverystepError, match="cannot be read"):
+            filmstrip.read(tmp_path / "two" / "seed-0", "restore it.")
+
+
+def seal_again(folder):
+    """As a forger would: the record of a folder lists the files as they are now."""
+    (folder / files.RECORD).unlink()
+    lines = [f"{files.seal(path).sha256}  {path.name}\n" for path in folder.iterdir() if path.is_file()]
+    (folder / files.RECORD).write_text("".join(lines))
 
 
 # --- other folders ----------------------------------------------------------------------------------------------------
@@ -242,10 +261,10 @@ def test_an_unfinished_training_says_so_and_shows_its_last_checkpoint(home, monk
     assert "Seeds 0, 1 are unfinished" in text
     assert "<code>everystep resume stopped</code>" in text
     assert 'data-chart="slice-0"' in text
+    assert "pictures yet" in text
     assert "0 (unfinished)" in text
     assert main(["report", "stopped", "--no-player", "--out", "plain.html"]) == 0
     text = (home / "plain.html").read_text(encoding="utf-8")
-    assert "its learner was not restored (--no-player)" in text
     assert "Pictures were left out" in text
     assert 'data-chart="violation"' in text
     capsys.readouterr()
@@ -275,7 +294,7 @@ def test_the_folder_of_one_seed_has_a_report_with_every_state(home, single, name
         assert chart["dots"] == []
     assert panel(content, "violation")["seeds"] == {}
     text = (home / name / "report.html").read_text(encoding="utf-8")
-    assert "does not say how its environment is made" in text
+    assert "they are taken when a training of" in text
     assert main(["report", name, "--along", "0,1"]) == 2
 
 
@@ -291,15 +310,14 @@ def test_altered_and_foreign_folders_are_refused_in_a_sentence(home, tmp_path, c
     wrongs = ({"found": {"remarks": 3}}, {"found": {"fit": {"episodes": "x"}}}, {"settings": 1}, {"found": []})
     for wrong in (*wrongs, {"confidence": 7}, {"versions": {"jax": 3}}):
         shutil.copytree(home / "two" / "seed-0", tmp_path / "one")
-        (tmp_path / "one" / ".everystep.sha256").unlink()  # a folder made by hand
         (tmp_path / "one" / "spec.json").write_text(json.dumps(spec | wrong))
+        seal_again(tmp_path / "one")
         assert main(["report", str(tmp_path / "one")]) == 2
         assert "spec.json" in capsys.readouterr().err
         shutil.rmtree(tmp_path / "one")
     saved = json.loads((home / "two" / "evaluation.json").read_text())
     saved["seeds"][0]["return"][0] = 1e308  # whose sum would overflow
     shutil.copytree(home / "two", tmp_path / "two")
-    (tmp_path / "two" / ".everystep.sha256").unlink()
     (tmp_path / "two" / "evaluation.json").write_text(json.dumps(saved))
     assert main(["report", str(tmp_path / "two")]) == 2
     assert "evaluation.json" in capsys.readouterr().err

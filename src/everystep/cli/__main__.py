@@ -28,4 +28,6 @@ def _end(number: int, frame: object) -> None:
 
 
 if __name__ == "__main__":
+    if sys.path and sys.path[0] in ("", os.getcwd()):
+        del sys.path[0]  # put there by `python -m`: the current folder may be one that was received
     sys.exit(main())

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from everystep.cli.notes import announced
-from everystep.cli.shared import a_path, add_folder, print_note
+from everystep.cli.shared import a_path, add_folder, add_trust, print_note
 from everystep.errors import EverystepError, seed_number, whole_number
 
 if TYPE_CHECKING:
-    from everystep.environments.training_results import TrainingResults
+    from everystep.environments.training_evaluation import Saved
 
 HELP = "play the policies of a training: return and violation with intervals, and a GIF"
 
@@ -20,6 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_folder(parser)
     parser.add_argument("--env", metavar="E", help="an id of gymnasium, or module:factory (that of the training)")
     parser.add_argument("--constraint", metavar="C", help="module:function (that of the training)")
+    add_trust(parser)
     parser.add_argument("--episodes", default="20", metavar="N", help="number of episodes of each seed (20)")
     parser.add_argument("--seed", metavar="S", help="of the first episode (1000000)")
     parser.add_argument("--gif", type=a_path, metavar="FILE", help="write the first episode of the first seed as a GIF")
@@ -28,44 +29,69 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     episodes = whole_number("episodes", options.episodes)
-    from everystep.environments import training_evaluation, training_results
+    from everystep.environments import training_evaluation, training_results, training_seeds, trust
     from everystep.environments.evaluation import FIRST_SEED
+    from everystep.experiments.run_folder import TRAINING_REQUEST
 
     folder = Path(options.folder)
     seed = FIRST_SEED if options.seed is None else seed_number("seed", options.seed)
     if not training_results.holds_training(folder):
         raise EverystepError(f"'{folder}' holds no training; give a folder written by `everystep train` or es.train.")
-    with announced("reading the training"):
-        results = training_results.read(folder)
-    request = results.request
-    env = options.env or (None if request is None else request.env)
+    request, signed = None, False
+    if (folder / TRAINING_REQUEST).is_file():
+        request, signed = training_seeds.read_begun(folder)
+    given = {"env": options.env, "constraint": options.constraint}
+    recorded = {name: None if value or request is None else request.names[name] for name, value in given.items()}
+    trust.check(folder, recorded, given, signed or options.trust)
+    env = given["env"] or recorded["env"]
     if env is None:
         raise EverystepError(
             f"'{folder}' does not say how its environment is made; give --env, and --constraint if it had one."
         )
-    constraint = options.constraint or (None if request is None else request.constraint)
-    evaluate(results, env, constraint, episodes, seed, options.gif, options.force)
-    saved = training_evaluation.read(folder)
-    assert saved is not None
+    constraint = given["constraint"] or recorded["constraint"]
+    saved = evaluate(folder, env, constraint, episodes, seed, options.gif, options.force)
     print(training_evaluation.text(saved))
     for path in [options.gif] if options.gif else []:
         print(f"\nWritten to {path}")
 
 
 def evaluate(
-    results: TrainingResults,
+    folder: Path,
     env: str,
     constraint: str | None,
     episodes: int,
     seed: int | None = None,
     gif: str | None = None,
     force: bool = False,
-) -> None:
-    """Evaluate the finished seeds of a training, and save the result in its folder."""
-    from everystep.environments import policy_card, training_evaluation
+) -> Saved:
+    """Evaluate the finished seeds of a training, and save the result in its folder, which is held meanwhile.
+
+    `env` and `constraint` are names that may be imported (see `trust.check`), but not from inside the folder.
+    """
+    from everystep import files
+    from everystep.environments import trust
+    from everystep.experiments.run_folder import TRAINING_REQUEST, WORK
+
+    whole = folder.parent if (folder.parent / TRAINING_REQUEST).is_file() else folder
+    with files.held(folder, folder / WORK / "pid"), trust.nothing_from(whole):
+        return _evaluate(folder, env, constraint, episodes, seed, gif, force)
+
+
+def _evaluate(
+    folder: Path,
+    env: str,
+    constraint: str | None,
+    episodes: int,
+    seed: int | None,
+    gif: str | None,
+    force: bool,
+) -> Saved:
+    from everystep.environments import policy_card, training_evaluation, training_results
     from everystep.environments.evaluation import FIRST_SEED
 
-    finished = [each for each in results.seeds if each.finished]
+    with announced("reading the training"):
+        results = training_results.read(folder)
+    request, finished = results.request, [each for each in results.seeds if each.finished]
     if not finished:
         raise EverystepError(f"'{results.folder}' holds no finished training; a policy is saved at its end.")
     if left := results.unfinished:
@@ -86,10 +112,12 @@ def evaluate(
             FIRST_SEED if seed is None else seed,
             done.append,
             recorder["film"].env_of if recorder else None,
+            request is not None and (env, constraint) == (request.env, request.constraint),
+            finished[0].spec if request is None else None,
         )
         if recorder:
             recorder["film"].write()
     saved.write(results.folder)
     for each in finished:
-        if (found := saved.of(each.seed, each.episodes)) is not None:
-            policy_card.add_evaluation(each.folder / "policy", found)
+        policy_card.add_evaluation(each.folder / "policy", saved, each.seed)
+    return saved

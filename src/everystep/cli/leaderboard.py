@@ -158,7 +158,6 @@ def _rows_of_training(folder: Path, options: argparse.Namespace) -> list[dict[st
     from everystep.errors import one_of
     from everystep.reports.leaderboard import episodes, monitor
 
-    training_results.check_unaltered(folder)
     results = training_results.read(folder)
     if results.unfinished:
         raise EverystepError(f"'{folder}' is not finished; {training_results.how_to_go_on(folder)}.")

@@ -16,7 +16,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_folder(parser)
     add_out(parser, "the page to write (DIR/report.html)", metavar="FILE")
     add_force(parser)
-    parser.add_argument("--no-player", action="store_true", help="run nothing again: no player, no prices, no pictures")
+    parser.add_argument(
+        "--no-player", action="store_true", help="no player, no prices, no pictures: nothing is run again"
+    )
     parser.add_argument(
         "--along", metavar="I,J", help="of a training: show the cost model along these two numbers of the observation"
     )

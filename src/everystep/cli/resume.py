@@ -10,6 +10,7 @@ from everystep.cli.shared import (
     add_cache,
     add_engine,
     add_folder,
+    add_trust,
     connected_cluster,
     print_summary,
     run_with_progress,
@@ -26,6 +27,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_folder(parser)
     add_engine(parser)
     add_jobs(parser)
+    add_trust(parser)
+    for flag in ("--env", "--constraint", "--on-episode", "--on-plan"):
+        parser.add_argument(
+            flag, metavar="NAME", help="of a training of another user: the name that DIR has, instead of --trust"
+        )
     add_cache(parser)
 
 
@@ -37,8 +43,9 @@ def run(options: argparse.Namespace) -> None:
         check_engine(options)
         resume_training(Path(options.folder), options)
         return
-    if options.jobs is not None:
-        raise EverystepError("--jobs is for trainings, and this is none; leave it out.")
+    for name in ("jobs", "trust", "env", "constraint", "on_episode", "on_plan"):
+        if getattr(options, name):
+            raise EverystepError(f"--{name.replace('_', '-')} is for trainings, and this is none; leave it out.")
     progress.check(options.log)
     use_cache(options)
     engine = config.EngineChoice(options.engine or "local", options.address).checked()

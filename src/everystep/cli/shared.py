@@ -49,6 +49,13 @@ def add_force(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    """The permission to import what a folder names that this user did not begin."""
+    parser.add_argument(
+        "--trust", action="store_true", help="import the modules that DIR names, although another user began it"
+    )
+
+
 # --- printing ---------------------------------------------------------------------------------------------------------
 @contextmanager
 def printable() -> Iterator[None]:

@@ -22,7 +22,7 @@ from everystep.cli.shared import (
     ticking_bar,
     use_cache,
 )
-from everystep.errors import EverystepError, whole_number
+from everystep.errors import EverystepError, quoted, shown, whole_number
 
 if TYPE_CHECKING:
     from everystep.environments.training_request import TrainingRequest
@@ -137,16 +137,28 @@ def train_with_progress(request: TrainingRequest, out: Path, options: argparse.N
     if request.evaluate and any(results.evaluation_of(each) is None for each in results.seeds):
         from everystep.cli.evaluate import evaluate
 
-        evaluate(results, request.env, request.constraint, request.evaluate)
+        with interrupts.keeping(lambda: _how_to_go_on(out)):
+            try:
+                evaluate(out, request.env, request.constraint, request.evaluate)
+            except KeyboardInterrupt:
+                raise KeyboardInterrupt(_how_to_go_on(out)) from None
         results = training_results.read(out)
     print(training_results.summary(results))
     print(f"\nWritten to {out}")
 
 
 def _how_to_go_on(out: Path) -> str:
-    from everystep.experiments.run_folder import TRAINING_REQUEST
+    """The command that does what is left after Ctrl-C, "" if nothing was begun: never one that would be refused."""
+    from everystep.environments import training_results, training_seeds
 
-    return f"`everystep resume {out}` continues" if (out / TRAINING_REQUEST).is_file() else ""
+    try:
+        request, signed = training_seeds.read_begun(out)
+        if training_seeds.unfinished(request, out):
+            return f"{training_results.with_trust(f'everystep resume {out}', request.names, signed)} continues"
+        how = training_results.how_to_evaluate(training_results.read(out))
+    except (EverystepError, OSError):  # there is no such folder
+        return ""
+    return f"the training is finished; {how}" if how else ""
 
 
 @contextmanager
@@ -182,6 +194,8 @@ def _progress(request: TrainingRequest) -> Iterator[Callable[[Message], None]]:
                     latest[message.seed] = message
                     bar.update(done() - bar.n)
                     bar.set_postfix_str(words(), refresh=False)
+                if message.kind == "note":
+                    print_note(message.words[0])
                 if message.kind == "finished" and message.seed == request.seeds[0]:
                     remarks.extend(message.words)
 
@@ -193,7 +207,7 @@ def _progress(request: TrainingRequest) -> Iterator[Callable[[Message], None]]:
 
 def resume(out: Path, options: argparse.Namespace) -> None:
     """Continue the training of a folder."""
-    from everystep.environments import training_seeds
+    from everystep.environments import training_seeds, trust
     from everystep.experiments import run_folder
     from everystep.experiments.run_folder import TRAINING_REQUEST
 
@@ -204,11 +218,20 @@ def resume(out: Path, options: argparse.Namespace) -> None:
             raise EverystepError(f"'{out}' holds a training that is finished; there is nothing to resume.")
         raise EverystepError(run_folder.how_to_finish(out))
     with announced("preparing the training"):
-        request = training_seeds.read_request(out)
+        request, signed = training_seeds.read_begun(out)
         if not training_seeds.unfinished(request, out):
             raise EverystepError(
                 f"'{out}' holds a training that is finished; `everystep train` with more episodes, steps or seeds "
                 "learns on."
             )
-        request.check()
+        given = {name: getattr(options, name) for name in request.names}
+        for name, value in given.items():
+            if value is not None and value != request.names[name]:
+                raise EverystepError(
+                    f"{trust.FLAGS[name]} is '{shown(value)}', but '{out}' was begun with "
+                    f"{quoted(request.names[name])}; leave it out, or give the same."
+                )
+        trust.check(out, request.names, given, signed or options.trust)
+        with trust.nothing_from(out):
+            request.check()
     train_with_progress(request, out, options)

@@ -60,25 +60,25 @@ class _Recording:
     """An environment whose pictures of the first episode are kept."""
 
     def __init__(self, env: Any, frames: list[np.ndarray]) -> None:
-        self._env, self._frames, self._episodes = env, frames, 0
+        self.recorded_env, self._frames, self._episodes = env, frames, 0
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._env, name)
+        return getattr(self.recorded_env, name)
 
     def reset(self, **options: Any) -> Any:
-        found = self._env.reset(**options)
+        found = self.recorded_env.reset(**options)
         self._episodes += 1
         self._keep()
         return found
 
     def step(self, action: Any) -> Any:
-        found = self._env.step(action)
+        found = self.recorded_env.step(action)
         self._keep()
         return found
 
     def _keep(self) -> None:
         if self._episodes == 1 and len(self._frames) < MOST_FRAMES:
-            self._frames.append(picture(self._env))
+            self._frames.append(picture(self.recorded_env))
 
 
 def rendering_environment(name: str, otherwise: str) -> Any:

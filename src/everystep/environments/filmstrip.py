@@ -1,30 +1,51 @@
 """A few pictures of an episode, evenly spread: of the first one of a training, and of one that its policy plays.
 
-Training is deterministic, so a new learner of the same request and seed plays the first episode again; its row is
-compared with that of the folder. How long an episode lasts is not known before its end: every k-th step is rendered,
-and k doubles whenever there are twice as many pictures as wanted.
+    seed-N/pictures/first.png      the pictures of the first episode, side by side
+    seed-N/pictures/policy.png     and of an episode of the policy, without exploration
+    seed-N/pictures/pictures.json  the steps before every picture, and how many were unsafe; or why there is none
+
+They are taken when a training of the command ends, because a report makes no environment. Training is deterministic,
+so a new learner of the same request and seed plays the first episode again; its row is compared with that of the
+training. How long an episode lasts is not known before its end: every k-th step is rendered, and k doubles whenever
+there are twice as many pictures as wanted.
 """
 
 from __future__ import annotations
 
 import base64
 import io
+import json
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from everystep import files
 from everystep.environments import film, named
 from everystep.environments.constraints import Constraint, observed
 from everystep.environments.evaluation import FIRST_SEED, evaluate
+from everystep.environments.learner import Trained
 from everystep.environments.policy import Policy
 from everystep.environments.training_request import TrainingRequest, close
-from everystep.environments.training_results import SeedResult
-from everystep.errors import EverystepError
+from everystep.errors import LARGEST_SEED, EverystepError, shown
+from everystep.experiments import forms
+from everystep.experiments.forms import COUNT, NUMBER, POSITIVE
 
 PICTURES = 8
-WIDTH, QUALITY = 240, 72  # of a picture in pixels, and of its JPEG
-OTHERWISE = "leave pictures out with --no-player"
+WIDTH, HEIGHT, QUALITY = 240, 480, 72  # the most of a picture in pixels, and of its JPEG
+MOST_BYTES = 4 * PICTURES * WIDTH * HEIGHT  # of a file of pictures
+OTHERWISE = "do without them"
 SAME = 1e-9
+FOLDER, ABOUT, FORMAT = "pictures", "pictures.json", 1
+TITLES = {"first": "The first episode", "policy": "An episode of the policy, without exploration"}
+STRIP = {
+    **dict.fromkeys(("width", "height"), POSITIVE),
+    **dict.fromkeys(("length", "unsafe_steps"), COUNT),
+    **dict.fromkeys(("return", "violation"), NUMBER),
+    **{name: [COUNT] for name in ("step", "unsafe")},
+}
 
 
 class Picture(NamedTuple):
@@ -45,36 +66,105 @@ class Strip(NamedTuple):
     unsafe: int
 
 
-def first_episode(request: TrainingRequest, seed: SeedResult) -> Strip:
-    """The first episode of a seed, played again."""
+class Film(NamedTuple):
+    """The pictures of one episode, or why there are none."""
+
+    title: str
+    strip: Strip | None
+    why: str = ""
+
+
+class Recorded(NamedTuple):
+    """Frames (height, width, 3) with the steps before them and the unsafe ones of these, and the row of the episode."""
+
+    frames: list[tuple[int, int, np.ndarray]]
+    row: dict[str, float]
+
+
+# --- when a training ends ---------------------------------------------------------------------------------------------
+def record(request: TrainingRequest, seed: int, result: Trained) -> dict[str, bytes]:
+    """The files of the pictures of a seed, by name."""
+    made: dict[str, bytes] = {}
+    about: dict[str, Any] = {"format": FORMAT}
+    for name, play in (
+        ("first", lambda: first_episode(request, seed, result.columns)),
+        ("policy", lambda: of_policy(result.policy, request)),
+    ):
+        try:
+            recorded = play()
+            sheet, about[name] = _sheet(recorded)
+            made[f"{FOLDER}/{name}.png"] = sheet
+        except Exception as error:  # of the environment, or of what it renders with: the training is finished
+            about[name] = {"why": _why(error)}
+    return {f"{FOLDER}/{ABOUT}": (json.dumps(about, indent=1) + "\n").encode(), **made}
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, EverystepError):
+        return f"There are no pictures: {error}"
+    if isinstance(error, ImportError):
+        return f"There are no pictures: {shown(error)}; install it before training."
+    return f"There are no pictures: the environment raised {type(error).__name__} ({shown(error)})."
+
+
+def first_episode(request: TrainingRequest, seed: int, columns: Mapping[str, np.ndarray]) -> Recorded:
+    """The first episode of a seed, played again; `columns` are the rows of its training."""
     if request.envs > 1:
         raise EverystepError(f"{request.envs} copies of the environment were stepped together; one alone is recorded.")
     recorder = _Recorder(film.rendering_environment(request.env, OTHERWISE), named.constraint(request.constraint))
     try:
-        learner = request.without_functions().learner(seed.seed, env=recorder)
+        learner = request.without_functions().learner(seed, env=recorder)
         learner.play(1)
     finally:
         close(recorder.env)
     row = {name: float(learner.columns[name][0]) for name in ("return", "length", "violation", "unsafe_steps")}
     for name, value in row.items():
-        before = float(seed.columns[name][0])
+        before = float(columns[name][0])
         if abs(value - before) > SAME * max(1.0, abs(before)):
             raise EverystepError(
-                f"played again, the first episode of seed {seed.seed} has {name.replace('_', ' ')} {value:g}, and "
-                f"{before:g} in the folder: the environment is not the one that was trained in, or another version."
+                f"played again, the first episode of seed {seed} has {name.replace('_', ' ')} {value:g}, and "
+                f"{before:g} in the training: the environment does not repeat itself."
             )
-    return recorder.strip(row)
+    return recorder.recorded(row)
 
 
-def of_policy(policy: Policy, request: TrainingRequest) -> Strip:
+def of_policy(policy: Policy, request: TrainingRequest) -> Recorded:
     """An episode of a policy without exploration: the first of an evaluation."""
     g = named.constraint(request.constraint)
     recorder = _Recorder(film.rendering_environment(request.env, OTHERWISE), g)
     try:
-        columns = evaluate(policy, recorder, constraint=g, episodes=1, seed=FIRST_SEED).columns
+        options = {"episodes": 1, "seed": FIRST_SEED, "progress": lambda more: None}
+        columns = evaluate(policy, recorder, constraint=g, **options).columns  # type: ignore[arg-type]
     finally:
         close(recorder.env)
-    return recorder.strip({name: float(column[0]) for name, column in columns.items()})
+    return recorder.recorded({name: float(column[0]) for name, column in columns.items()})
+
+
+def _sheet(recorded: Recorded) -> tuple[bytes, dict[str, Any]]:
+    """The pictures side by side as a PNG, and what pictures.json says of them."""
+    from PIL import Image
+
+    pictures = [_small(frame) for _, _, frame in recorded.frames]
+    width, height = pictures[0].size
+    sheet = Image.new("RGB", (width * len(pictures), height))
+    for i, picture in enumerate(pictures):
+        sheet.paste(picture, (i * width, 0))  # what an environment renders has one size
+    file = io.BytesIO()
+    sheet.save(file, "PNG", optimize=True)
+    row = recorded.row
+    counts = {name: int(row[name]) for name in ("length", "unsafe_steps")}
+    steps = {name: [each[i] for each in recorded.frames] for i, name in enumerate(("step", "unsafe"))}
+    earned = {name: row[name] for name in ("return", "violation")}
+    return file.getvalue(), {"width": width, "height": height, **counts, **earned, **steps}
+
+
+def _small(frame: np.ndarray) -> Any:
+    from PIL import Image
+
+    image = Image.fromarray(frame)
+    scale = min(1.0, WIDTH / image.width, HEIGHT / image.height)
+    size = (max(1, round(scale * image.width)), max(1, round(scale * image.height)))
+    return image if size == image.size else image.resize(size, Image.Resampling.LANCZOS)
 
 
 class _Recorder:
@@ -114,20 +204,73 @@ class _Recorder:
             self._every *= 2
             self._frames = [each for each in self._frames if each[0] % self._every == 0 or each is self._frames[-1]]
 
-    def strip(self, row: dict[str, float]) -> Strip:
+    def recorded(self, row: dict[str, float]) -> Recorded:
         which = np.unique(np.linspace(0, len(self._frames) - 1, PICTURES).round().astype(int))
-        pictures = [Picture(_jpeg(frame), step, unsafe) for step, unsafe, frame in (self._frames[i] for i in which)]
-        return Strip(pictures, int(row["length"]), row["return"], row["violation"], int(row["unsafe_steps"]))
+        return Recorded([self._frames[i] for i in which], row)
 
 
-def _jpeg(frame: np.ndarray) -> str:
-    """A small JPEG in a data URL."""
+# --- for a report -----------------------------------------------------------------------------------------------------
+def read(folder: Path, otherwise: str) -> list[Film]:
+    """The films of a seed; nothing is run. `otherwise` says what to do about a file that was altered."""
+    place = folder / FOLDER
+    if not place.is_dir():
+        return [Film("", None, "There are no pictures: they are taken when a training of `everystep train` ends.")]
+    if find_spec("PIL") is None:
+        return [Film("", None, "There are no pictures: they need Pillow; install it.")]
+    damaged = EverystepError(f"'{place}' has a {ABOUT} or pictures that cannot be read; restore them, or {otherwise}")
+    files.check_unaltered(place / ABOUT, otherwise)
+    try:
+        about = files.read_json(place / ABOUT)
+        films = [_film(place, name, about[name], otherwise) for name in TITLES] if about["format"] == FORMAT else []
+    except EverystepError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise damaged from None
+    if not films or any(each is None for each in films):
+        raise damaged
+    found = [each for each in films if each is not None]
+    reasons = {each.why for each in found}
+    return [Film("", None, reasons.pop())] if len(reasons) == 1 and found[0].strip is None else found
+
+
+def _film(place: Path, name: str, about: Mapping[str, Any], otherwise: str) -> Film | None:
+    """One film; None if it is not what `record` writes."""
+    if isinstance(why := about.get("why"), str):
+        return Film(TITLES[name], None, str(EverystepError(why)))
+    if forms.fault(about, STRIP) or about["width"] > WIDTH or about["height"] > HEIGHT:
+        return None
+    if not 1 <= len(about["step"]) == len(about["unsafe"]) <= PICTURES:
+        return None
+    if max(about["length"], about["unsafe_steps"], *about["step"], *about["unsafe"]) > LARGEST_SEED:
+        return None
+    path = files.check_unaltered(place / f"{name}.png", otherwise)
+    size = (about["width"] * len(about["step"]), about["height"])
+    jpegs = _cut(path, size, len(about["step"]))
+    if jpegs is None:
+        return None
+    pictures = [Picture(*each) for each in zip(jpegs, about["step"], about["unsafe"], strict=True)]
+    numbers = (about["length"], float(about["return"]), float(about["violation"]), about["unsafe_steps"])
+    return Film(TITLES[name], Strip(pictures, *numbers))
+
+
+def _cut(path: Path, size: tuple[int, int], n: int) -> list[str] | None:
+    """The pictures of a file as data URLs; None if it is not a PNG of this size, which is checked first."""
     from PIL import Image
 
-    image = Image.fromarray(frame)
-    height = max(1, round(WIDTH * image.height / image.width))
-    if image.width > WIDTH:
-        image = image.resize((WIDTH, height), Image.Resampling.LANCZOS)
+    if path.stat().st_size > MOST_BYTES:
+        return None
+    try:
+        with Image.open(io.BytesIO(path.read_bytes()), formats=["PNG"]) as sheet:
+            if sheet.size != size or sheet.mode != "RGB":
+                return None
+            width, height = size[0] // n, size[1]
+            return [_jpeg(sheet.crop((i * width, 0, (i + 1) * width, height))) for i in range(n)]
+    except Exception:  # a damaged picture may raise any error
+        return None
+
+
+def _jpeg(image: Any) -> str:
+    """A picture as the address of its data."""
     file = io.BytesIO()
     image.save(file, "JPEG", quality=QUALITY, optimize=True)
     return "data:image/jpeg;base64," + base64.b64encode(file.getvalue()).decode("ascii")

@@ -140,15 +140,17 @@ class Trained:
 
         with (folder / "episodes.parquet").open("wb") as file:
             pq.write_table(self.episodes, file, compression="zstd")
+        bound: dict[str, str] = {}  # spec.json names the policy, so that no other takes its place
         if self.policy.can_be_saved:
             self.policy.save(folder / "policy")
+            bound["policy"] = files.seal(folder / "policy" / "policy.json").sha256
             policy_card.write(self, folder / "policy")
         if self.evaluation is not None:
             from everystep.environments import training_evaluation
 
             saved = training_evaluation.of(self, self.evaluation)
             files.write(folder / training_evaluation.NAME, lambda file: file.write(saved.to_bytes()))
-        files.write_json(folder / "spec.json", {**self.spec, findings.KEY: self.found})
+        files.write_json(folder / "spec.json", {**self.spec, **bound, findings.KEY: self.found})
 
     def __str__(self) -> str:
         n, total = len(self.columns["return"]), self.columns["violation"].sum()
@@ -289,7 +291,7 @@ class Learner:
         self.seed = seed_number("seed", seed)
         env = made(env, whole_number("envs", envs))
         self.stage = Stage(env, constraint, self.seed, reseed=true_or_false("reseed", reseed), actions=actions)
-        self.name = _name(env)
+        self.name = environment_name(env)
         ahead = LOOK_AHEAD if horizon is None else whole_number("horizon", horizon)
         own_limit = _limit(env)
         self.length = whole_number("length", length) if length is not None else own_limit or ahead
@@ -562,7 +564,7 @@ class Learner:
         from everystep.environments import checkpoint
 
         saved = checkpoint.SavedLearner(path_from("folder of a learner", folder))
-        saved.check_environment(name=_name(made(env, 1)) if isinstance(env, str) else _name(env))
+        saved.check_environment(name=environment_name(made(env, 1)) if isinstance(env, str) else environment_name(env))
         learner = cls(env, **saved.arguments(env, agent, constraint, features, cost_features))
         saved.restore(learner)
         return learner
@@ -788,7 +790,8 @@ def _memory(memory: Any, actions: Candidates) -> int | None:
     return most
 
 
-def _name(env: Any) -> str:
+def environment_name(env: Any) -> str:
+    """The id of an environment, or the name of its class."""
     spec = getattr(env, "spec", None)
     return str(getattr(spec, "id", None) or type(env).__name__)
 

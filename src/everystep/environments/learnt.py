@@ -1,7 +1,7 @@
 """What a seed of a training has learnt, from its folder: the policy, what was found, and the last transitions.
 
-Of a finished seed all of it is saved. An unfinished one is restored from its last checkpoint, if its environment can
-be made again.
+Of a finished seed all of it is saved, and of one that was stopped likewise, in its last checkpoint. No environment is
+made: of a seed that was killed the policy is not known until it goes on.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ import numpy as np
 from everystep import files
 from everystep.environments import findings, training_results
 from everystep.environments.batch import Batch
-from everystep.environments.checkpoint import DamagedError, SavedLearner
+from everystep.environments.checkpoint import SavedLearner
 from everystep.environments.plain_values import from_plain
 from everystep.environments.policy import Policy
-from everystep.environments.training_request import TrainingRequest, close
-from everystep.environments.training_results import AGAIN, SeedResult
+from everystep.environments.training_folder import LEARNER, SO_FAR
+from everystep.environments.training_results import SeedResult
+from everystep.environments.training_seeds import AGAIN
 from everystep.errors import EverystepError
 from everystep.experiments import forms, run_folder
 from everystep.experiments.forms import POSITIVE, PROBABILITY, Each, Maybe
@@ -38,7 +39,7 @@ class Learnt:
     """What a seed has learnt.
 
     policy     None if there is none, for the reason `why`
-    spec       of the training; {} of an unfinished one that cannot be restored
+    spec       of the training; {} of an unfinished one that was not stopped
     remarks    of the training, one sentence each
     fit        how the cost estimates did (`fit.py`), None if nothing is known
     seen       the ends and medians of observations, None if unknown
@@ -55,67 +56,45 @@ class Learnt:
     recent: tuple[Batch, ...] = ()
 
 
-def read(seed: SeedResult, request: TrainingRequest | None, restore: bool = True) -> Learnt:
-    """What a seed has learnt. With `restore` an unfinished one is restored in a new environment."""
+def read(seed: SeedResult) -> Learnt:
+    """What a seed has learnt."""
     if seed.finished:
-        return _finished(seed.folder, whole=True)
-    if not restore:
-        return Learnt(why="The training is unfinished, and its learner was not restored (--no-player).")
-    if request is None:
-        return Learnt(why="The training is unfinished, and the folder does not say how its environment is made.")
-    try:
-        return _restored(seed, request)
-    except EverystepError as error:
-        return Learnt(why=f"The training is unfinished, and its learner cannot be restored: {error}")
+        return _saved(seed.folder, seed.spec, seed.folder / LEARNER)
+    for place in training_results.saved_learners(seed.folder)[:1]:
+        if (place / SO_FAR / "spec.json").is_file():
+            files.check_unaltered(place / SO_FAR / "spec.json", AGAIN)
+            spec = run_folder.read_json(place / SO_FAR / "spec.json")
+            training_results.check_policy(place / SO_FAR, spec)
+            return _saved(place / SO_FAR, spec, place)
+    return Learnt(why="The training is unfinished: its policy is known once it is finished, or stopped by Ctrl-C.")
 
 
 def read_findings(seed: SeedResult) -> Learnt:
     """What a finished seed has found, without its policy and its transitions."""
-    return _finished(seed.folder, whole=False)
+    return _saved(seed.folder, seed.spec, None)
 
 
-def _finished(folder: Path, whole: bool) -> Learnt:
-    spec = run_folder.read_json(folder / "spec.json")
+def _saved(folder: Path, spec: dict[str, Any], learner: Path | None) -> Learnt:
+    """What `Trained.fill` wrote; with the `learner` also its policy and transitions."""
     if where := forms.fault(spec, SPEC):
         raise EverystepError(
             f"'{folder}' has a spec.json that is not that of this version's trainings ({where} is missing or wrong); "
             f"{AGAIN}"
         )
     found = _checked(folder, spec.get(findings.KEY, {}))
-    place = folder / "policy"
     policy, why = None, "The policy was not saved: it was fitted by regressors."
-    if place.is_dir():
-        known = files.recorded(place)
-        for name in ("policy.json", "policy.npz"):
-            if name in known and (fault := files.altered(place, name)):
-                raise EverystepError(f"'{place / name}' {fault}; restore it, or {AGAIN}")
+    if (folder / "policy").is_dir():
         try:
-            policy, why = Policy.load(place) if whole else None, ""
+            policy, why = None if learner is None else Policy.load(folder / "policy"), ""
         except EverystepError as error:
             why = f"The policy cannot be loaded: {error}"
-    return Learnt(policy, why, spec, recent=_recent(folder) if whole else (), **found)
+    return Learnt(policy, why, spec, recent=() if learner is None else _recent(learner), **found)
 
 
-def _restored(seed: SeedResult, request: TrainingRequest) -> Learnt:
-    for place in training_results.saved_learners(seed.folder):
-        try:
-            saved = SavedLearner(place)
-        except DamagedError:
-            continue
-        learner = request.without_functions().learner(seed.seed)
-        try:
-            saved.restore(learner)
-            result = learner.result()
-        finally:
-            close(learner.stage.env)
-        return Learnt(result.policy, "", result.spec, recent=tuple(learner.recent), **_checked(place, result.found))
-    raise EverystepError("no checkpoint is whole.")
-
-
-def _recent(folder: Path) -> tuple[Batch, ...]:
+def _recent(place: Path) -> tuple[Batch, ...]:
     """The last transitions of a saved learner; none if there is no learner, or one of another version."""
     try:
-        saved = SavedLearner(folder / "learner")
+        saved = SavedLearner(place)
         return tuple(from_plain(saved.content["learner"]["recent"], saved.arrays))
     except (EverystepError, OSError, KeyError, TypeError, ValueError):
         return ()

@@ -2,7 +2,7 @@
 
 Modules are looked for in the current folder, then where Python looks. An id may name the module that registers it, as
 in `everystep:everystep/FrozenLake-v0`: what follows the colon of a factory is an identifier, and of an id it is not,
-because it ends in a version.
+because it ends in a version. Whether a name that a folder records may be imported is decided in trust.py.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from typing import Any
 
+from everystep.environments import trust
 from everystep.environments.constraints import Constraint
 from everystep.errors import EverystepError, quoted, shown
 
@@ -21,8 +22,7 @@ from everystep.errors import EverystepError, quoted, shown
 def environment(name: str, **options: Any) -> Any:
     """A new environment; `options`, such as render_mode, go to `gymnasium.make`, not to a factory."""
     if not is_imported(name):
-        with _here():
-            return _by_id(name, options)
+        return _by_id(name, options)
     factory = imported("env", name)
     if not callable(factory):
         raise EverystepError(f"env is '{shown(name)}', which is {quoted(factory)}; name a function that makes one.")
@@ -48,7 +48,7 @@ def environments(name: str, copies: int) -> Any:
         return SyncVectorEnv([lambda: environment(name)] * copies)
     from everystep.environments.learner import made
 
-    with _here():
+    with _here() if trust.module_of(name) else nullcontext():
         return made(name, copies)
 
 
@@ -91,6 +91,10 @@ def imported(field: str, name: str) -> Any:
     try:
         with _here():
             found: Any = import_module(module)
+    except trust.InsideError as error:
+        raise EverystepError(
+            f"{field} '{shown(name)}' is refused: {shown(error)}; move the module elsewhere."
+        ) from None
     except ImportError as error:
         raise EverystepError(
             f"{field} '{shown(name)}' cannot be imported ({shown(error)}); check the module, or run the command in its "
@@ -114,7 +118,8 @@ def _by_id(name: str, options: dict[str, Any]) -> Any:
     except ImportError:
         raise EverystepError("an environment by its id needs gymnasium; install everystep[gym].") from None
     try:
-        return gymnasium.make(name, **options)
+        with _here() if trust.module_of(name) else nullcontext():  # the module of an id may be here
+            return gymnasium.make(name, **options)
     except Exception as error:  # gymnasium's own errors, and those of any environment
         raise EverystepError(
             f"env '{shown(name)}' cannot be made ({type(error).__name__}: {shown(error)}); give the id of an installed "
@@ -124,9 +129,9 @@ def _by_id(name: str, options: dict[str, Any]) -> Any:
 
 @contextmanager
 def _here() -> Iterator[None]:
-    """Modules of the current folder can be imported, as with `python -m`."""
+    """Modules of the current folder can be imported, as with `python -m`, unless it is closed (see trust.py)."""
     here = os.getcwd()
-    if here in sys.path or "" in sys.path:
+    if here in sys.path or "" in sys.path or trust.is_closed(here):
         yield
         return
     sys.path.insert(0, here)

@@ -22,8 +22,9 @@ from everystep.experiments import statistics, tables
 if TYPE_CHECKING:
     from everystep.environments.evaluation import Evaluation
     from everystep.environments.learner import Trained
+    from everystep.environments.training_evaluation import Saved
 
-FORMAT = 2  # 1 did not say which estimate of costs the policy uses
+FORMAT = 2  # 1 did not say which estimate of costs the policy uses, and which episodes an evaluation played
 DATA, TEXT = "card.json", "CARD.md"
 KINDS = {
     "OneHot": "one-hot features",
@@ -47,13 +48,18 @@ def write(result: Trained, folder: Path) -> None:
     files.write_text(folder / TEXT, in_words(card))
 
 
-def add_evaluation(folder: Path, evaluation: Evaluation) -> None:
-    """Add what a policy earned and harmed to its card. A card that is missing, or was changed by hand, is left."""
+def add_evaluation(folder: Path, saved: Saved, seed: int) -> None:
+    """Add what the policy of a seed earned and harmed to its card. A missing or changed one is left.
+
+    Only an evaluation with the environment and the constraint of the training belongs there.
+    """
+    if not saved.own:
+        return
     try:
         card = read(folder)
-        if card is None or any(files.altered(folder, name) for name in (DATA, TEXT)):
+        if card is None or card["seed"] != seed or any(files.altered(folder, name, ever=True) for name in (DATA, TEXT)):
             return
-        card["evaluation"] = evaluated(evaluation)
+        card["evaluation"] = evaluated(saved, seed)
         for name, text in ((DATA, json.dumps(card, indent=2) + "\n"), (TEXT, in_words(card))):
             files.write_output(folder / name, lambda file, text=text: file.write(text.encode()))  # type: ignore[misc]
     except (OSError, EverystepError, KeyError, TypeError, ValueError):
@@ -105,7 +111,7 @@ def of(result: Trained, checksum: str) -> dict[str, Any]:
             "last_episodes": last,
             "return_at_the_end": float(columns["return"][-last:].mean()) if last else None,
         },
-        "evaluation": None if result.evaluation is None else evaluated(result.evaluation),
+        "evaluation": None if result.evaluation is None else _evaluated_by_train(result, result.evaluation),
         "certificates": certificates(spec, result.policy.plan.optimism),
         "remarks": list(result.remarks),
         "versions": spec["versions"],
@@ -123,14 +129,26 @@ def certificates(spec: Mapping[str, Any], optimism: float) -> dict[str, Any]:
     }
 
 
-def evaluated(evaluation: Evaluation) -> dict[str, Any]:
-    columns = evaluation.columns
+def evaluated(saved: Saved, seed: int) -> dict[str, Any]:
+    """The evaluation of a seed, by the environment and the constraint of the card."""
+    columns = saved.columns[seed]
+    from everystep.environments.evaluation import Evaluation  # which imports policies, and they their cards
+
+    evaluation = Evaluation(columns)
     return {
-        "episodes": len(columns["return"]),
+        "episodes": saved.episodes,
+        "first_seed": saved.first_seed,
+        "versions": saved.versions,
         "steps": int(np.sum(columns["length"])),
         "unsafe_steps": int(np.sum(columns["unsafe_steps"])),
         **{name: list(evaluation.interval(name)) for name in ("return", "violation")},
     }
+
+
+def _evaluated_by_train(result: Trained, evaluation: Evaluation) -> dict[str, Any]:
+    from everystep.environments import training_evaluation
+
+    return evaluated(training_evaluation.of(result, evaluation), result.spec["seed"])
 
 
 def features_in_words(described: Mapping[str, Any]) -> str:
@@ -242,7 +260,9 @@ def _evaluation(found: Mapping[str, Any] | None) -> str:
     return (
         f"{found['episodes']} episodes without exploration: return {interval('return')}, violation "
         f"{interval('violation')} per episode, with 95 % bootstrap intervals over episodes; {found['unsafe_steps']} of "
-        f"{found['steps']} steps were unsafe."
+        f"{found['steps']} steps were unsafe. Environment and constraint are those above; episode i began with "
+        f"reset(seed={found['first_seed']} + i), i from 0 to {found['episodes'] - 1}, with "
+        f"{', '.join(f'{name} {number}' for name, number in found['versions'].items())}."
     )
 
 

@@ -14,9 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from everystep import files
 from everystep.environments import policy_card, training_results
 from everystep.environments.findings import FROM_INFO, KEY
 from everystep.environments.training_results import TrainingResults, number_in_words
+from everystep.environments.training_seeds import AGAIN
 from everystep.errors import EverystepError
 from everystep.experiments import run_folder, statistics, tables
 from everystep.experiments.run_folder import WORK
@@ -69,11 +71,11 @@ def read(folders: Sequence[Path]) -> list[Compared]:
 
 
 def _compared(folder: Path) -> Compared:
-    training_results.check_unaltered(folder)
     results = training_results.read(folder)
     first, request = results.seeds[0], results.request
-    place = first.folder if first.finished else first.folder / WORK
-    spec = run_folder.read_json(place / "spec.json")
+    spec = first.spec
+    if not first.finished:
+        spec = run_folder.read_json(files.check_unaltered(first.folder / WORK / "spec.json", AGAIN))
     asked, found = (_table(spec, name) for name in ("request", KEY))
     environment = first.environment if request is None else request.env
     if settings := found.get("environment") or asked.get("environment settings"):

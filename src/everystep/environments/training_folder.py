@@ -4,6 +4,7 @@
     DIR/learner/               the learner itself (see checkpoint.py), from which more episodes go on
     DIR/.work/                 while it is not finished: spec.json, what was requested
     DIR/.work/checkpoint-N/    a learner between two episodes; the last two are kept, because one may be damaged
+    DIR/.work/checkpoint-N/so-far/  what Trained.save writes, of a training that was stopped, for its report
 
 A checkpoint is a folder that appears whole. A killed process loses the episodes since the last one, at most ten seconds
 or twenty times what it takes to write one, and plays them again as they were (see env_state.py).
@@ -16,7 +17,7 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from pathlib import Path
@@ -38,7 +39,7 @@ from everystep.experiments.run_folder import TRAINING, WORK
 EVERY = 10.0  # seconds between checkpoints, at least
 COST = 20  # and at least this many times the time it takes to write one
 KEPT = 2
-LEARNER = "learner"
+LEARNER, SO_FAR = "learner", "so-far"
 REMEDY = "give the same, or choose another folder"
 
 
@@ -48,8 +49,12 @@ def train(
     schedule: Schedule,
     warm_start: Batch | None,
     progress: Callable[[int], None] | None,
+    pictures: Callable[[Trained], Mapping[str, bytes]] | None = None,
 ) -> Trained:
-    """Train in a folder until the schedule is done, from wherever an earlier call stopped."""
+    """Train in a folder until the schedule is done, from wherever an earlier call stopped.
+
+    `pictures` makes more files of the finished folder, by name.
+    """
     checkpoint.refuse_regressors(learner)
     if warm_start is not None:
         check_type("warm_start", warm_start, Batch, "logged data")
@@ -74,7 +79,7 @@ def train(
             keeper.begin()
         if found is None and warm_start is not None:
             learner.learn(warm_start)
-        return _go_on(learner, keeper, schedule, progress)
+        return _go_on(learner, keeper, schedule, progress, pictures)
 
 
 @contextmanager
@@ -90,7 +95,13 @@ def _with_remark(result: Trained, remark: str | None) -> Trained:
     return result if remark is None else replace(result, remarks=(*result.remarks, remark))
 
 
-def _go_on(learner: Learner, keeper: _Keeper, schedule: Schedule, progress: Callable[[int], None] | None) -> Trained:
+def _go_on(
+    learner: Learner,
+    keeper: _Keeper,
+    schedule: Schedule,
+    progress: Callable[[int], None] | None,
+    pictures: Callable[[Trained], Mapping[str, bytes]] | None,
+) -> Trained:
     """Play what is left of the schedule, with checkpoints, and write the finished folder."""
 
     def after_round(played: int) -> None:
@@ -105,17 +116,19 @@ def _go_on(learner: Learner, keeper: _Keeper, schedule: Schedule, progress: Call
             if (left := until - (learner.number - 1)) > 0 and not learner.stopped:
                 learner.play(left, after_round, explore)
         result = learner.result()
+        more = {} if pictures is None else pictures(result)
     except KeyboardInterrupt:
         if learner.agent is None:  # there is nothing to return
             raise
-        keeper.commit()
-        return _with_remark(learner.result(), f"the same call with out='{keeper.out}' goes on")
+        result = learner.result()
+        keeper.commit(result)
+        return _with_remark(result, f"the same call with out='{keeper.out}' goes on")
     except BrokenError:
         if learner.agent is not None:
             keeper.commit()
         raise
     with _in_sentences(keeper.out), suppress(KeyboardInterrupt), deferred():  # it waits until everything is written
-        keeper.finish(result, schedule if learner.stopped else None)
+        keeper.finish(result, schedule if learner.stopped else None, more)
     return result
 
 
@@ -192,20 +205,27 @@ class _Keeper:
         if time.monotonic() - self._last >= self._interval:
             self.commit()
 
-    def commit(self) -> None:
+    def commit(self, so_far: Trained | None = None) -> None:
         """Write a checkpoint. If the disk does not take it, training stops, and what was learnt is in the error."""
         began = time.monotonic()
+
+        def fill(partial: Path) -> None:
+            checkpoint.write(self._learner, partial)
+            if so_far is not None:
+                (partial / SO_FAR).mkdir()
+                so_far.fill(partial / SO_FAR)
+
         try:
             with deferred():
-                add_checkpoint(self._work, lambda partial: checkpoint.write(self._learner, partial))
+                add_checkpoint(self._work, fill)
         except OSError as error:
             sentence = f"{str(files.cannot_write(self.out, error)).rstrip('.')}; the result so far is kept in memory."
             raise BrokenError(sentence, self._learner.result()) from None
         self._last = time.monotonic()
         self._interval = max(EVERY, COST * (self._last - began))
 
-    def finish(self, result: Trained, stopped: Schedule | None) -> None:
-        """Write the finished files.
+    def finish(self, result: Trained, stopped: Schedule | None, more: Mapping[str, bytes]) -> None:
+        """Write the finished files, and `more`.
 
         `stopped` is how long the training was to last, if it was ended early: so long it counts as finished.
         """
@@ -215,6 +235,9 @@ class _Keeper:
             (finished / LEARNER).mkdir()
             replace(result, spec={**result.spec, **about}).fill(finished)
             checkpoint.write(self._learner, finished / LEARNER)
+            for name, content in more.items():
+                (finished / name).parent.mkdir(exist_ok=True)
+                (finished / name).write_bytes(content)
 
         finish(self.out, fill)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from everystep import files
-from everystep.environments import training_folder, training_seeds
+from everystep.environments import training_folder, training_seeds, trust
 from everystep.environments.interrupts import PausedError
 from everystep.environments.training_request import TrainingRequest
 from everystep.environments.training_seeds import Message, folder_of
@@ -31,6 +31,7 @@ class Shared(NamedTuple):
 
     request: dict[str, Any]
     folder: str  # the current one, for modules in it
+    out: str  # the folder of the training, from which nothing is imported
     versions: dict[str, str]
 
 
@@ -60,7 +61,7 @@ def train(request: TrainingRequest, out: Path, cluster: Any, report: Callable[[M
 
     left = training_seeds.unfinished(request, out)
     stands = lambda seed: _packed(folder_of(out, seed)) or None
-    shared = Shared(request.to_json(), os.getcwd(), versions())
+    shared = Shared(request.to_json(), os.getcwd(), os.path.abspath(out), versions())
     lost = cluster.spread(Tasks(_work, shared, left, stands, take, lambda seed: f"seed {seed}"))
     return failures + [f"seed {seed}: {reason}." for seed, reason in sorted(lost.items())]
 
@@ -79,7 +80,7 @@ def _work(shared: Shared, seed: int, before: Packed | None, seconds: float) -> T
         if message.kind == "progress" and time.monotonic() > until:
             raise PausedError
 
-    with tempfile.TemporaryDirectory(prefix="everystep-") as place:
+    with tempfile.TemporaryDirectory(prefix="everystep-") as place, trust.nothing_from(Path(shared.out)):
         folder = folder_of(Path(place), seed)
         _unpack(before or {}, folder)
         try:
@@ -96,8 +97,9 @@ def _packed(folder: Path) -> Packed:
     found = [path for path in folder.rglob("*") if path.is_file() and path.name != "pid"]
     work = folder / WORK
     newest = max(work.glob("checkpoint-*"), default=None) if work.is_dir() else None
-    older = lambda path: path.parent != newest and path.parent.name.startswith("checkpoint-")
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found if not older(path)}
+    packed = {path.relative_to(folder): path for path in found}
+    older = lambda parts: parts[0] == WORK and parts[1].startswith("checkpoint-") and work / parts[1] != newest
+    return {name.as_posix(): path.read_bytes() for name, path in packed.items() if not older(name.parts)}
 
 
 def _unpack(packed: Packed, folder: Path) -> None:

@@ -71,6 +71,11 @@ class TrainingRequest:
     evaluate: int = EVALUATED
 
     @property
+    def names(self) -> dict[str, str | None]:
+        """What it imports, by field."""
+        return {name: getattr(self, name) for name in ("env", "constraint", *FUNCTIONS)}
+
+    @property
     def recipe(self) -> Recipe:
         return Recipe(self.agent, self.settings)
 

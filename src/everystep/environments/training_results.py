@@ -2,28 +2,31 @@
 
 Two kinds of folders are read: those of `everystep train`, with a folder for each seed, and those of `es.train(out=...)`
 and `Trained.save`, which are one seed. Of an unfinished seed the last checkpoint is read.
+
+All commands read a training here. A file counts only if it is the one that was written, by the record of its folder,
+and a policy only if it is the one that spec.json names. Nothing that a file names is imported.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from everystep import files
-from everystep.environments import training_evaluation, training_folder, training_seeds
+from everystep.environments import policy_card, training_evaluation, training_folder, training_seeds, trust
 from everystep.environments.checkpoint import DamagedError, SavedLearner
 from everystep.environments.evaluation import Evaluation
 from everystep.environments.plain_values import from_plain
 from everystep.environments.training_request import TrainingRequest
+from everystep.environments.training_seeds import AGAIN
 from everystep.errors import EverystepError, count
 from everystep.experiments import run_folder, statistics, tables
 from everystep.experiments.run_folder import TRAINING_REQUEST, WORK
 
 NEEDED = ("return", "length", "violation", "unsafe_steps")
-AGAIN = "train into another folder."
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,7 @@ class SeedResult:
     finished: bool
     environment: str
     agent: str
+    spec: dict[str, Any] = field(default_factory=dict)  # spec.json of a finished seed
 
     @property
     def episodes(self) -> int:
@@ -61,12 +65,18 @@ class SeedResult:
 
 @dataclass(frozen=True)
 class TrainingResults:
-    """The seeds of a training that have begun; `request` if the command wrote the folder."""
+    """The seeds of a training that have begun; `request` if the command wrote the folder, `signed` if by this user.
+
+    evaluation   with the environment and the constraint of the training
+    others       evaluations with others
+    """
 
     folder: Path
     seeds: list[SeedResult]
     request: TrainingRequest | None
     evaluation: training_evaluation.Saved | None
+    others: list[training_evaluation.Saved] = field(default_factory=list)
+    signed: bool = False
 
     @property
     def title(self) -> str:
@@ -103,29 +113,55 @@ def holds_training(folder: Path) -> bool:
 def read(folder: Path) -> TrainingResults:
     """A training's folder; raises if it holds nothing yet, or something else."""
     if (folder / TRAINING_REQUEST).is_file():
-        request = training_seeds.read_request(folder)
+        request, signed = training_seeds.read_begun(folder)
         places = {seed: training_seeds.folder_of(folder, seed) for seed in request.seeds}
         found = [_seed(place, seed) for seed, place in places.items()]
     else:
-        request, found = None, [_seed(folder, None)]
+        request, signed, found = None, False, [_seed(folder, None)]
     seeds = [each for each in found if each is not None and each.episodes]
     if not seeds:
         raise EverystepError(f"'{folder}' holds a training without a finished episode so far; {how_to_go_on(folder)}.")
-    return TrainingResults(folder, seeds, request, training_evaluation.read(folder))
-
-
-def check_unaltered(folder: Path) -> None:
-    """Raise if the request or the evaluation of a training is not the one that was written."""
-    known = files.recorded(folder)
-    for name in (TRAINING_REQUEST, training_evaluation.NAME):
-        if name in known and (folder / name).is_file() and (fault := files.altered(folder, name)):
-            raise EverystepError(f"'{folder / name}' {fault}; restore it, or {AGAIN}")
+    evaluation = training_evaluation.read(folder)
+    if evaluation is not None and (request is not None or seeds[0].finished):
+        names = training_evaluation.trained_as(seeds[0].spec) if request is None else (request.env, request.constraint)
+        training_evaluation.check_own(folder, evaluation, *names)
+    return TrainingResults(folder, seeds, request, evaluation, training_evaluation.read_others(folder), signed)
 
 
 def how_to_go_on(folder: Path) -> str:
-    if (folder / TRAINING_REQUEST).is_file():
-        return f"`everystep resume {folder}` continues, unless another process is working on it"
-    return "the same call of everystep.train with out= goes on"
+    """The command that continues an unfinished training."""
+    if not (folder / TRAINING_REQUEST).is_file():
+        return "the same call of everystep.train with out= goes on"
+    begun = training_seeds.read_begun(folder)
+    which = with_trust(f"everystep resume {folder}", begun.request.names, begun.signed)
+    return f"{which} continues, unless another process is working on it"
+
+
+def with_trust(command: str, names: dict[str, str | None], signed: bool) -> str:
+    """A command that imports names of a folder, and what it needs if this user did not sign them."""
+    modules = sorted({module for name in names.values() if (module := trust.module_of(name)) is not None})
+    if signed or not modules:
+        return f"`{command}`"
+    return f"`{command} --trust` (if you trust what it imports: {', '.join(modules)})"
+
+
+def how_to_evaluate(results: TrainingResults) -> str | None:
+    """The command that plays the policies; None if there is none that would."""
+    finished = [each for each in results.seeds if each.finished]
+    custom = policy_card.KINDS["CustomFeatures"]
+    for each in finished:
+        words = [policy_card.features_in_words(each.spec.get(name, {})) for name in ("value", "cost")]
+        if "policy" not in each.spec or any(custom in word for word in words):
+            return "everystep.evaluate plays the policies from Python: what they need is not in the folder"
+    if not finished:
+        return None
+    request = results.request
+    if request is None:
+        how = f"`everystep evaluate {results.folder} --env E --constraint C`"
+        return f"{how} plays the policy without exploration, in the environment E that it was trained in"
+    names = {"env": request.env, "constraint": request.constraint}
+    command = with_trust(f"everystep evaluate {results.folder}", names, results.signed)
+    return f"{command} plays the policies without exploration"
 
 
 def _seed(folder: Path, seed: int | None) -> SeedResult | None:
@@ -138,10 +174,27 @@ def _seed(folder: Path, seed: int | None) -> SeedResult | None:
     for name in ("spec.json", "episodes.parquet"):
         if not (folder / name).is_file():
             raise EverystepError(f"'{folder}' has no {name}; restore it, or {AGAIN}")
-        if name in files.recorded(folder) and (fault := files.altered(folder, name)):
-            raise EverystepError(f"'{folder / name}' {fault}; restore it, or {AGAIN}")
+        files.check_unaltered(folder / name, AGAIN)
     spec = run_folder.read_json(folder / "spec.json")
+    check_policy(folder, spec)
     return _checked(folder, seed, spec, _rows(folder), True)
+
+
+def check_policy(folder: Path, spec: dict[str, Any]) -> None:
+    """Raise unless the policy of a seed is the one that was saved with its spec.json, or there was none."""
+    place = folder / "policy"
+    if spec.get("policy") is None:
+        if place.is_dir():
+            raise EverystepError(
+                f"'{folder}' has a spec.json that does not name its policy, of an earlier version; {AGAIN}"
+            )
+        return
+    for name in ("policy.json", "policy.npz"):
+        files.check_unaltered(place / name, AGAIN)
+    if files.seal(place / "policy.json").sha256 != spec["policy"]:
+        raise EverystepError(
+            f"'{place}' holds another policy than the one of this seed's training; restore it, or {AGAIN}"
+        )
 
 
 def saved_learners(folder: Path) -> list[Path]:
@@ -185,9 +238,8 @@ def _checked(
     if not numeric or not texts or about.get("seed") != (about.get("seed") if seed is None else seed):
         raise EverystepError(f"'{folder}' holds rows or a seed that are not those of its training; {AGAIN}")
     own = about.get("seed") if seed is None else seed
-    return SeedResult(
-        count("seed", own or 0) if own else 0, folder, rows, finished, about["environment"], about["agent"]
-    )
+    names = (about["environment"], about["agent"])
+    return SeedResult(count("seed", own or 0) if own else 0, folder, rows, finished, *names, about if finished else {})
 
 
 # --- the table --------------------------------------------------------------------------------------------------------
@@ -254,7 +306,8 @@ def _notes(results: TrainingResults, evaluated: bool) -> list[str]:
     notes = [f"return at the end: {which}, while it explored ({statistics.AT_THE_END})"]
     if evaluated and results.evaluation is not None:
         notes.append(
-            f"evaluation: the policy alone, {results.evaluation.episodes} episodes of each seed, means per episode"
+            f"evaluation: the policy alone, {results.evaluation.episodes} episodes of each seed, means per episode "
+            f"({results.evaluation.about}; episodes of {results.evaluation.seeds_in_words})"
         )
     if len(results.seeds) > 1:
         notes.append("95 %: bootstrap interval of the mean over seeds")
@@ -263,10 +316,12 @@ def _notes(results: TrainingResults, evaluated: bool) -> list[str]:
         word = "seed" if len(results.unfinished) == 1 else "seeds"
         notes += [f"unfinished: {word} {listed}, at the last checkpoint", how_to_go_on(results.folder)]
     elif results.evaluation is None:
-        notes.append(f"`everystep evaluate {results.folder}` plays the policies without exploration")
+        notes += [how] if (how := how_to_evaluate(results)) is not None else []
     elif not evaluated:
         notes.append("the saved evaluation is of policies before they were trained on, and is not shown")
-    return notes
+    trained = {each.seed: each.episodes for each in results.seeds if each.finished}
+    lines = (training_evaluation.line(each, trained) for each in results.others)
+    return notes + [f"also evaluated: {each}" for each in lines if each is not None]
 
 
 def number_in_words(value: float) -> str:

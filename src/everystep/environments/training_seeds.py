@@ -1,8 +1,10 @@
 """A training for several seeds in one folder, as `everystep train` runs it.
 
-    DIR/training.json    the request: environment, constraint, features, agent, settings, seeds, how long
+    DIR/training.json    the request: environment, constraint, features, agent, settings, seeds, how long; signed
     DIR/seed-N/          a training in a folder of its own (see training_folder.py)
     DIR/evaluation.json  the last evaluation of the policies (see training_evaluation.py)
+
+The signature tells commands whether this user named what the request would import (see trust.py).
 
 Seeds are divided among processes; one process alone trains in a thread. Neither receives signals, so that a training
 stops between two episodes, writes a checkpoint and goes on from there as if it had not been stopped. A process ends
@@ -19,29 +21,32 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from multiprocessing import connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from everystep import files
-from everystep.environments import callbacks, training_folder
+from everystep.environments import callbacks, filmstrip, training_folder, trust
 from everystep.environments.interrupts import PausedError
 from everystep.environments.training_request import TrainingRequest, close
 from everystep.errors import EverystepError
 from everystep.experiments import program_cache, run_folder
 from everystep.experiments.run_folder import TRAINING, TRAINING_REQUEST
 
-FORMAT = 1
+FORMAT = 2  # 1 had no signature
+AGAIN = "train into another folder."
 THREAD = "everystep-run-training"  # the command does not wait for threads with this beginning when it was stopped
 OFTEN = 0.2  # seconds between messages
 WAIT = 0.2  # between looks at whether the command was stopped
 STOPPING = 5.0  # seconds that a training has to end its episode and to write a checkpoint
+UNSIGNED = "no key can be kept in the state folder of this user, so `everystep resume` will need --trust"
 
 Send = Callable[["Message"], None]  # it raises PausedError once the training is to stop
 
 
 class Message(NamedTuple):
-    """What a seed reports: its progress, or (`kind`) that it is finished, has stopped or has failed, and why."""
+    """What a seed reports: its progress, or (`kind`) that it is finished, has stopped or failed, and why; or a note."""
 
     seed: int
     kind: str = "progress"
@@ -56,36 +61,54 @@ def folder_of(out: Path, seed: int) -> Path:
 
 
 # --- the request of a folder ------------------------------------------------------------------------------------------
-def read_request(out: Path) -> TrainingRequest:
-    """The request of a folder that `begin` wrote."""
+class Begun(NamedTuple):
+    """The request of a folder, and whether this user signed it."""
+
+    request: TrainingRequest
+    signed: bool
+
+
+def read_begun(out: Path) -> Begun:
+    """What `begin` wrote into a folder."""
     path = out / TRAINING_REQUEST
     try:
         content = files.read_json(path)
         if content["kind"] != TRAINING or content["format"] != FORMAT:
             raise ValueError("another kind or format")
-        return TrainingRequest.from_json(content["request"])
-    except (OSError, ValueError, KeyError, TypeError):
+        request = TrainingRequest.from_json(content["request"])
+        signature = content["signature"]
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
         raise EverystepError(
-            f"'{out}' has a {TRAINING_REQUEST} that cannot be read, or of another version; restore it, or train into "
-            "another folder."
+            f"'{out}' has a {TRAINING_REQUEST} that cannot be read, or of another version; restore it, or {AGAIN}"
         ) from None
+    files.check_unaltered(path, AGAIN, ever=True)
+    return Begun(request, trust.is_signed(request.to_json(), signature))
 
 
-def begin(out: Path, request: TrainingRequest) -> None:
-    """Write the request into a new folder, or a larger one into a folder that holds this training."""
+def read_request(out: Path) -> TrainingRequest:
+    """The request of a folder that `begin` wrote."""
+    return read_begun(out).request
+
+
+def begin(out: Path, request: TrainingRequest) -> bool:
+    """Write the request into an empty folder, or a larger one into a folder that holds this training, which is held.
+
+    Returns whether it is signed.
+    """
     files.check_writable(out)
     if (out / TRAINING_REQUEST).is_file():
-        before = read_request(out)
-        request.check_continues(before, out)
-        if before == request:
-            return
-    elif files.exists(out) and not out.is_dir():
-        raise EverystepError(f"out '{out}' is a file; choose a folder.")
-    elif out.is_dir() and any(not each.name.endswith((files.PARTIAL, files.RECORD)) for each in out.iterdir()):
+        before = read_begun(out)
+        request.check_continues(before.request, out)
+        if before == (request, True):
+            return True
+    elif any(not each.name.endswith((files.PARTIAL, files.RECORD)) for each in out.iterdir()):
         raise EverystepError(f"out '{out}' holds other files; choose an empty or a new folder.")
+    content = request.to_json()
+    signature = trust.sign(content)
     with files.replacing(out) as partial:
-        content = {"kind": TRAINING, "format": FORMAT, "request": request.to_json()}
-        run_folder.write_json(partial / TRAINING_REQUEST, content)
+        about = {"kind": TRAINING, "format": FORMAT, "request": content, "signature": signature}
+        run_folder.write_json(partial / TRAINING_REQUEST, about)
+    return signature is not None
 
 
 def unfinished(request: TrainingRequest, out: Path) -> list[int]:
@@ -126,8 +149,15 @@ def train(request: TrainingRequest, out: Path, means: Means, report: Callable[[M
     stop after their episodes. An error of one seed does not stop the others.
     """
     new = not out.exists()
-    begin(out, request)
     with _held(out):
+        try:
+            signed = begin(out, request)
+        except BaseException:
+            if new:
+                _remove_if_empty(out)
+            raise
+        if not signed and any(map(trust.module_of, request.names.values())):
+            report(Message(request.seeds[0], "note", words=(UNSIGNED,)))
         try:
             failures = _train(request, out, means, report)
             if failures:
@@ -164,8 +194,11 @@ def _train(request: TrainingRequest, out: Path, means: Means, report: Callable[[
 
 @contextmanager
 def _held(out: Path) -> Iterator[None]:
+    """Hold a folder, made if it is missing, before anything is written there; nothing is imported from it meanwhile."""
     try:
-        with files.held(out, out / run_folder.WORK / "pid"):
+        files.refuse_temporary_name(out)
+        files.make_folder(out)
+        with files.held(out, out / run_folder.WORK / "pid"), trust.nothing_from(out):
             yield
     except OSError as error:
         raise files.cannot_write(out, error) from None
@@ -183,9 +216,14 @@ def _remove_empty(out: Path, seeds: Sequence[int], new: bool) -> None:
                 files.sweep(folder)
                 folder.rmdir()
     if new and out.is_dir() and not any(folder_of(out, seed).exists() for seed in seeds):
-        for name in (TRAINING_REQUEST, files.RECORD):
-            (out / name).unlink(missing_ok=True)
-        with suppress(OSError):
+        (out / TRAINING_REQUEST).unlink(missing_ok=True)
+        _remove_if_empty(out)
+
+
+def _remove_if_empty(out: Path) -> None:
+    with suppress(OSError):
+        if all(each.name == files.RECORD for each in out.iterdir()):
+            (out / files.RECORD).unlink(missing_ok=True)
             out.rmdir()
 
 
@@ -283,7 +321,7 @@ def _in_a_process(request: dict[str, Any], out: Path, seeds: Sequence[int], mean
         except OSError:  # the other end was closed
             raise PausedError from None
 
-    with suppress(KeyboardInterrupt):
+    with suppress(KeyboardInterrupt), trust.nothing_from(out):
         _work(TrainingRequest.from_json(request), out, seeds, send, means.logs)
 
 
@@ -323,7 +361,8 @@ def train_seed(request: TrainingRequest, folder: Path, seed: int, send: Send, lo
         return Message(seed, kind, learner.number - 1, *learner.so_far, words)
 
     try:
-        result = training_folder.train(learner, folder, request.schedule, None, progress)
+        pictures = partial(filmstrip.record, request, seed) if seed == request.seeds[0] else None
+        result = training_folder.train(learner, folder, request.schedule, None, progress, pictures)
         if run_folder.is_unfinished(folder):
             raise KeyboardInterrupt
         send(_so_far("finished", result.remarks))

@@ -38,7 +38,7 @@ ROWS = 2**17  # of a row group, at most: whole seeds where they fit
 OUTPUTS = (  # of any run
     "episodes.parquet", "spec.json", "summary.json", "problem.npz", "visits.npz", "features.npz", "certificates.npz",
     "kernels.json", "findings.txt", "policy/policy.npz", "policy/policy.json", "policy/card.json",
-    "policy/CARD.md", "evaluation.json",
+    "policy/CARD.md", "evaluation.json", "pictures/pictures.json", "pictures/first.png", "pictures/policy.png",
     *(f"figures/{stem}{ending}" for stem in ("map", "learning", "heatmap", "regret", "literal")
       for ending in (".png", ".svg")),
 )  # fmt: skip
@@ -252,7 +252,6 @@ def _regrouped(batches: Iterable[Mapping[str, np.ndarray]], size: int) -> Iterat
 
 def same_run(one: dict[str, Any], other: dict[str, Any]) -> bool:
     """Whether two specs define the same run; versions may differ, and what a training found grows with it."""
-    strip = lambda spec: {
-        key: value for key, value in json.loads(json.dumps(spec)).items() if key not in ("versions", "found")
-    }
+    grows = ("versions", "found", "policy")
+    strip = lambda spec: {key: value for key, value in json.loads(json.dumps(spec)).items() if key not in grows}
     return bool(strip(one) == strip(other))

@@ -1,14 +1,15 @@
 """`everystep report DIR` of a training: one page that opens from the disk, without a network.
 
 Curves and tables are those of `everystep figures` and `everystep summary`. The cost model is that of the first seed's
-policy; of an unfinished seed it is restored from the last checkpoint. Pictures are of the first episode, which is
-played again, and of an episode of the policy. What cannot be shown is replaced by a sentence.
+policy; of a seed that was stopped it is in the last checkpoint. Pictures are of the first episode and of an episode of
+the policy; they were taken when the training ended, because nothing that a folder names is imported here. What cannot
+be shown is replaced by a sentence.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,11 +17,11 @@ from markupsafe import Markup, escape
 
 from everystep import __version__
 from everystep.environments import filmstrip, learnt, policy_card, training_results
-from everystep.environments.filmstrip import Strip
+from everystep.environments.filmstrip import Film
 from everystep.environments.learnt import Learnt
 from everystep.environments.training_request import TrainingRequest
 from everystep.environments.training_results import TrainingResults
-from everystep.errors import EverystepError, shown
+from everystep.environments.training_seeds import AGAIN
 from everystep.experiments import tables
 from everystep.web import assets, charts, coordinate_names, training_charts
 from everystep.web.report import check_place, seeds_in_words, write_page
@@ -29,15 +30,7 @@ from everystep.web.training_charts import TrainingInputs
 STYLES = ("page.css", "report.css", "training.css")
 SCRIPTS = ("curves.js", "charts.js", "training.js")
 SEEDS_WITH_REMARKS = 64
-NOT_AGAIN = "Pictures were left out (--no-player)."
-
-
-class Film(NamedTuple):
-    """The pictures of one episode, or why there are none."""
-
-    title: str
-    strip: Strip | None
-    why: str = ""
+LEFT_OUT = "Pictures were left out (--no-player)."
 
 
 class Contents(NamedTuple):
@@ -51,61 +44,37 @@ class Contents(NamedTuple):
 def write(
     folder: Path,
     out: Path | None = None,
-    again: bool = True,
+    pictures: bool = True,
     force: bool = False,
     along: tuple[int, ...] | None = None,
 ) -> Path:
     """Write the report of a training's folder (DIR/report.html) and return its path.
 
-    Without `again` nothing of the user's runs: no pictures, and no cost model of an unfinished training. `along` are
-    the two coordinates of the observation that the cost model is shown along.
+    `along` are the two coordinates of the observation that the cost model is shown along.
     """
-    training_results.check_unaltered(folder)
     results = training_results.read(folder)
     out = check_place(folder, out, force)
-    return write_page(out, page(contents(results, again, along)), force)
+    return write_page(out, page(contents(results, pictures, along)), force)
 
 
-def contents(results: TrainingResults, again: bool = True, along: tuple[int, ...] | None = None) -> Contents:
+def contents(results: TrainingResults, pictures: bool = True, along: tuple[int, ...] | None = None) -> Contents:
     """What the page of a training shows."""
     first = results.seeds[0]
-    found = {first.seed: learnt.read(first, results.request, again)}
+    found = {first.seed: learnt.read(first)}
     for each in results.seeds[1:SEEDS_WITH_REMARKS]:
         if each.finished:
             found[each.seed] = learnt.read_findings(each)
     inputs = TrainingInputs(results, found[first.seed], training_charts.model(found[first.seed], along))
-    return Contents(inputs, found, _films(results, found[first.seed], again))
+    return Contents(inputs, found, _films(results, pictures))
 
 
-def _films(results: TrainingResults, first: Learnt, again: bool) -> list[Film]:
-    seed, request = results.seeds[0], results.request
-    titles = ("The first episode", "An episode of the policy, without exploration")
-    if not again or request is None:
-        why = (
-            NOT_AGAIN if not again else "The folder does not say how its environment is made, so there are no pictures."
-        )
-        return [Film("", None, why)]
-    policy = first.policy
-    films = [
-        _film(titles[0], lambda: filmstrip.first_episode(request, seed)),
-        Film(titles[1], None, first.why)
-        if policy is None
-        else _film(titles[1], lambda: filmstrip.of_policy(policy, request)),
-    ]
-    reasons = {film.why for film in films}
-    return [Film("", None, reasons.pop())] if len(reasons) == 1 and films[0].strip is None else films
-
-
-def _film(title: str, record: Callable[[], Strip]) -> Film:
-    """A film, or a sentence: whatever goes wrong in an environment, the report is written."""
-    try:
-        return Film(title, record())
-    except EverystepError as error:
-        return Film(title, None, f"There are no pictures: {error}")
-    except Exception as error:  # of the environment, or of what it renders with
-        return Film(
-            title, None, f"There are no pictures: the environment raised {type(error).__name__} ({shown(error)})."
-        )
+def _films(results: TrainingResults, pictures: bool) -> list[Film]:
+    first = results.seeds[0]
+    if not pictures:
+        return [Film("", None, LEFT_OUT)]
+    if results.request is not None and not first.finished:
+        return [Film("", None, "There are no pictures yet: they are taken when the training ends.")]
+    return filmstrip.read(first.folder, AGAIN)
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------
