@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from everystep.agents.resolve.context import setting_as_text
-from everystep.agents.settings import SETTINGS, SettingValues
+from everystep.agents.settings import SETTINGS, UNCLIPPED, SettingValues
 from everystep.errors import EverystepError, check_type, quoted, unknown, whole_number
 from everystep.lsvi.algorithm import Agent
 from everystep.lsvi.penalties import Floor
@@ -111,6 +111,13 @@ class AgentDefinition(NamedTuple):
     uses_triple_features: bool = False
     trainable: bool = False
     playable: bool = False
+
+    def lowest_value(self, cap: float) -> float:
+        """What no value is below in units of the range of rewards: 0, but nothing where `cap` is none or harm is paid.
+
+        A price on harm makes rewards negative.
+        """
+        return -UNCLIPPED if cap == UNCLIPPED or "harm_price" in self.settings else 0.0
 
 
 REGISTERED: dict[str, AgentDefinition] = {}

@@ -603,9 +603,7 @@ class Learner:
         found = [f"rewards were scaled to [0, 1] from {low:g} to {high:g}, {source}"]
         least, most = self.agent.rewards_seen
         if least < low or most > high:
-            found.append(
-                f"rewards from {least:g} to {most:g} were observed, outside that range: the cap may clip values"
-            )
+            found.append(f"rewards from {least:g} to {most:g} were observed, outside that range: values may be clipped")
         if resolved.environment.reward_range is None and (about_outlier := outlier_remark(self.agent.rewards)):
             found.append(about_outlier)
         for i, scale in enumerate(self.agent.cost_scale, 1):
