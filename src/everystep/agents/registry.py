@@ -9,6 +9,7 @@ The decorated function then makes a `Recipe`: `lsvi(beta=0.3)`. See docs/extendi
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
@@ -157,11 +158,20 @@ def register(
         def make(**settings: Any) -> Recipe:
             return Recipe(name, settings)
 
-        del make.__wrapped__  # its signature is (**settings)
+        del make.__wrapped__  # its signature is that of its settings
         make.__annotations__ = {"settings": Any, "return": Recipe}
+        make.__signature__ = _signature(REGISTERED[name])  # type: ignore[attr-defined]
         return make
 
     return decorate
+
+
+def _signature(definition: AgentDefinition) -> inspect.Signature:
+    """The settings of an agent as keywords with their defaults, for `help` and completion."""
+    defaults = {key: definition.defaults.get(key, SETTINGS[key].default) for key in dict.fromkeys(definition.settings)}
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [inspect.Parameter(key, keyword, default=value, annotation=Any) for key, value in defaults.items()]
+    return inspect.Signature(parameters, return_annotation=Recipe)
 
 
 @dataclass(frozen=True)

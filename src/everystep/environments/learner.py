@@ -72,6 +72,26 @@ EVALUATED = 10  # default episodes of an evaluation
 MEMORY = 4096  # default number of states that plans compute values at, if states do not recur
 FEW_CANDIDATES, MEMORY_LEAST = 32, 512  # with more candidates, MEMORY * 32 / A states, and at least 512
 
+FOREIGN = {  # names of other libraries' arguments, and what to use here
+    "total_timesteps": "use steps=",
+    "timesteps": "use steps=",
+    "n_episodes": "use episodes=",
+    "num_episodes": "use episodes=",
+    "n_envs": "use envs=",
+    "num_envs": "use envs=",
+    "env_id": "give the environment first, as in train('CartPole-v1')",
+    "max_episode_steps": "use length=",
+    "cost_fn": "use constraint=, which is safe where it is at most 0",
+    "cost_limit": "use constraint=, which is safe where it is at most 0",
+    "policy": "give the name of an agent second, as in train(env, 'lsvi-ahead')",
+    "algo": "give the name of an agent second, as in train(env, 'lsvi-ahead')",
+    "gamma": "values are not discounted: use horizon=, the steps that a plan looks ahead",
+    "learning_rate": "least squares have none; an agent has beta and lam, as in es.agents.lsvi_ae(beta=...)",
+    "verbose": "use progress=, a function of the number of finished episodes",
+    "log_dir": "use out=",
+    "tensorboard_log": "use out=",
+}
+
 
 class SoFar(NamedTuple):
     steps: int
@@ -210,6 +230,8 @@ def train(
     for name in options:
         if name not in known:
             remedy = f"Give settings to the agent, as in es.agents.lsvi_ae({name}=...)."
+            if name in FOREIGN:
+                raise EverystepError(f"no argument of train called '{shown(name)}'; {FOREIGN[name]}.")
             raise unknown("argument of train called", name, known, remedy)
     by_id = isinstance(env, str)
     evaluated = whole_number("evaluate", (EVALUATED if by_id else 0) if evaluate is None else evaluate, 0)
