@@ -567,3 +567,11 @@ def test_the_signature_of_an_agent_lists_its_settings_with_their_defaults():
             assert set(parameters) == set(definition.settings)
     shown = inspect.signature(agents.lsvi_ae).parameters
     assert (shown["optimism"].default, shown["beta"].default, shown["rectify"].default) == (1.0, "auto", True)
+
+
+@pytest.mark.quick
+def test_the_signature_of_train_has_every_argument_of_learner_with_its_type_and_default():
+    shown = inspect.signature(es.train).parameters
+    assert not any(each.kind is inspect.Parameter.VAR_KEYWORD for each in shown.values())
+    for name, each in inspect.signature(es.Learner).parameters.items():
+        assert (shown[name].default, shown[name].annotation) == (each.default, each.annotation)

@@ -833,3 +833,13 @@ def _range(given: Any) -> tuple[float, float] | None:
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise EverystepError(f"reward_range is {quoted(given)}; give two finite numbers, the lower first.")
     return low, high
+
+
+def _with_options(function: Callable[..., Any]) -> inspect.Signature:
+    """The signature of `train` with the arguments of `Learner` in place of `options`, for `help` and completion."""
+    own, options = inspect.signature(function), inspect.signature(Learner).parameters
+    kept = [each for each in own.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+    return own.replace(parameters=[*kept, *(each for name, each in options.items() if name not in own.parameters)])
+
+
+train.__signature__ = _with_options(train)  # type: ignore[attr-defined]
