@@ -245,7 +245,7 @@ def transcription(seen, share, at, price):
 
     def Q(h, x, a):
         width = SETTINGS["beta"] * np.sqrt(phi(x, a) @ inverse[h] @ phi(x, a))
-        return min(phi(x, a) @ weights[h] + width, H)
+        return max(min(phi(x, a) @ weights[h] + width, H), 0.0)
 
     def V(h, x):
         if h == H:

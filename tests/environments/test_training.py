@@ -1,5 +1,6 @@
 """Training on environments: real ones, and small ones that misbehave on purpose."""
 
+import inspect
 import json
 import pickle
 
@@ -545,3 +546,32 @@ def test_the_spec_of_a_training_run_has_its_kind_and_is_not_read_as_an_experimen
 def test_a_setting_given_to_train_is_refused_with_where_it_belongs():
     with pytest.raises(EverystepError, match=r"no argument of train called 'beta'\..*es\.agents\.lsvi_ae\(beta="):
         es.train("FrozenLake-v1", "lsvi-ae", beta=0.3)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [("total_timesteps", "use steps="), ("n_envs", "use envs="), ("max_episode_steps", "use length="),
+     ("policy", "name of an agent second"), ("gamma", "use horizon=")],
+)  # fmt: skip
+def test_an_argument_of_another_library_is_refused_with_what_to_use_here(name, remedy):
+    with pytest.raises(EverystepError, match=f"no argument of train called '{name}'; .*{remedy}"):
+        es.train("FrozenLake-v1", "lsvi-ae", **{name: 1})
+
+
+@pytest.mark.quick
+def test_the_signature_of_an_agent_lists_its_settings_with_their_defaults():
+    for name, definition in agents.REGISTERED.items():
+        if hasattr(agents, name.replace("-", "_")):
+            parameters = inspect.signature(getattr(agents, name.replace("-", "_"))).parameters
+            assert set(parameters) == set(definition.settings)
+    shown = inspect.signature(agents.lsvi_ae).parameters
+    assert (shown["optimism"].default, shown["beta"].default, shown["rectify"].default) == (1.0, "auto", True)
+
+
+@pytest.mark.quick
+def test_the_signature_of_train_has_every_argument_of_learner_with_its_type_and_default():
+    shown = inspect.signature(es.train).parameters
+    assert not any(each.kind is inspect.Parameter.VAR_KEYWORD for each in shown.values())
+    for name, each in inspect.signature(es.Learner).parameters.items():
+        assert (shown[name].default, shown[name].annotation) == (each.default, each.annotation)

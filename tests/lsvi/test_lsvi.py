@@ -231,3 +231,22 @@ def test_constraints_are_priced_separately():
     carry, *_ = trajectory(problem, agents.lsvi_ae(floor=0), seed=0, episodes=30)[-1]
     assert (carry.agent.price[0] == 1).all()  # the first constraint was never broken
     assert (carry.agent.price[1] > 1).any()
+
+
+@pytest.mark.parametrize("agent", ["lsvi-ae", "lsvi-priced", "cap none"])
+def test_values_regressed_on_features_are_not_below_zero_unless_harm_is_part_of_the_reward(agent):
+    """Two opposite features: what raises one lowers the other. Without a bonus the second has a value below 0."""
+    phi = np.array([[[1.0, 0.0], [-0.8, 0.0]], [[0.0, 1.0], [0.0, 1.0]]])
+    problem = FiniteCMDP(
+        np.broadcast_to([1.0, 0.0], (2, 2, 2)), np.array([[1.0, 0.0], [0.0, 0.0]]), -np.ones((2, 2)), horizon=2,
+        features=phi,
+    )  # fmt: skip
+    settings = {"beta": 0.0, "lam": 0.1} | ({"cap": "none"} if agent == "cap none" else {})
+    recipe = agents.lsvi_priced(**settings) if agent == "lsvi-priced" else agents.lsvi_ae(**settings)
+    built, carry = build(problem, recipe)
+    model, phi_T = built.agent.values, phi.swapaxes(0, 1)
+    seen = phi_T[0, 0]  # one visit of (x = 0, a = 0), with a reward of 1
+    state = carry.agent.values._replace(rewards=carry.agent.values.rewards + seen[None])
+    Q = model.estimate(model.fit(state, carry.agent.k), jnp.int32(1), jnp.zeros(2))
+    assert Q[0, 0] > 0.9
+    assert (Q.min() >= 0) == (agent == "lsvi-ae")

@@ -128,8 +128,37 @@ def test_an_action_that_was_never_tried_is_neither_safe_nor_unsafe_ahead():
     low, up = (result.certificates[f"lsvi-ahead_{end}"][0, 0, 0] for end in ("lower", "upper"))  # (S, A)
     untried = (low == -1) & (up == 1)  # the interval of the cost is all that is possible
     assert untried.any()
+    assert (certificates.labels_ahead(lower, upper, 0.5)[:, untried] == UNKNOWN).all()
     assert (lower[:, untried] == 0).all()
-    np.testing.assert_allclose(upper[:, untried], np.array([3, 2, 1])[:, None].repeat(untried.sum(), 1))
+    most_after = upper[1:].min(-1).max(-1)  # of the worst state, by its best action
+    np.testing.assert_allclose(upper[:, untried], 1 + np.append(most_after, 0)[:, None].repeat(untried.sum(), 1))
+
+
+def harmless(exempt=None) -> FiniteCMDP:
+    """Two states, two actions, g = -0.5 everywhere; where one is exempt, nothing leads to it."""
+    P = np.full((2, 2, 2), 0.5) if exempt is None else np.broadcast_to([1.0, 0.0], (2, 2, 2))
+    return FiniteCMDP(P, np.zeros((2, 2)), np.full((2, 2), -0.5), horizon=3, exempt=exempt)
+
+
+@pytest.mark.parametrize("exempt", [None, [False, True]], ids=["all states are entered", "one never is"])
+def test_where_every_state_is_certified_all_actions_are_safe_ahead_whatever_follows(exempt):
+    """No P can lead to harm then, so a tolerance of 0 is met before the last step, too."""
+    result = es.run(harmless(exempt), es.agents.lsvi_ahead(radius_cost="coordinate"), episodes=400, seeds=1)
+    upper = result.certificates["lsvi-ahead_ahead_upper"][0]  # (H, S, A)
+    assert (upper[:, [True, exempt is None]] == 0).all()
+    found = result.certified["lsvi-ahead"]["ahead"]
+    assert (found["safe"], found["actions"], found["tolerance"]) == ((12, 12, 0) if exempt is None else (6, 6, 0))
+
+
+def test_where_no_state_has_a_safe_action_harm_that_follows_is_certain_before_anything_was_seen_to_follow():
+    """min_y Clow: from the first costs on an action leads to at least as much harm as the least harmful state."""
+    problem = FiniteCMDP(np.full((2, 2, 2), 0.5), np.zeros((2, 2)), np.full((2, 2), 0.5), horizon=3)
+    recipe = es.agents.lsvi_ahead(radius_cost="coordinate", lam_cost=0.01)
+    lower = es.run(problem, recipe, episodes=60, seeds=1).certificates["lsvi-ahead_ahead_lower"][0]
+    for h in (0, 1):
+        assert (lower[h] >= lower[2] + lower[h + 1].min() - 1e-12).all()
+        assert (lower[h] <= 0.5 * (3 - h) + 1e-9).all()
+    assert lower[0].min() > 1.4  # of 1.5
 
 
 @pytest.mark.parametrize(

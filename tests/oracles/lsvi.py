@@ -153,6 +153,8 @@ def run(
             for x in range(S):
                 for a in range(A):
                     Q[x, a] = min(w @ phi[x, a] + beta * norm[x, a], cap)
+                    if harm_price == 0.0:  # the one departure from the text: rewards in [0, 1] have values above 0
+                        Q[x, a] = max(Q[x, a], 0.0)
 
             if not share_costs or h == H - 1:  # otherwise it is that of the step after
                 ghat = estimate([row for row in data if share_costs or row[0] == h])

@@ -6,7 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import everystep as es
 from everystep.lsvi import radii
+from everystep.mdp import planner
 from everystep.reports.theory import bounds
 
 
@@ -40,6 +42,24 @@ def test_theorem_2_has_the_numbers_of_its_formulas():
     # d H sqrt(H K) and sqrt(H K), up to constants
     assert bounds.regret_lower_bound(4e4, 6, 8) == pytest.approx(8 * 6 * math.sqrt(6 * 4e4) / (160 * math.sqrt(2)))
     assert bounds.violation_lower_bound(4e4, 4) / bounds.violation_lower_bound(1e4, 4) == pytest.approx(2)
+
+
+@pytest.mark.quick
+def test_the_repaired_violation_lemma_counts_episodes_that_left_the_chain_at_any_earlier_step():
+    """A policy that errs at h = H / 2 alone: reached with 0.63, where the printed lemma has at least 0.93."""
+    H = 20
+    problem = es.problems.hard_instance(4, H, episodes=10**6, seed=1)
+    g = problem.g[0]  # (H, S, A)
+    policy = np.eye(problem.actions)[g.argmin(-1)]
+    policy[H // 2 - 1] = np.roll(policy[H // 2 - 1], 1, axis=-1)
+    violation = planner.evaluate(problem, policy).violation
+    stay = 1 - 4 / (3 * H)
+    assert violation == pytest.approx(0.63, abs=0.001)
+    assert stay ** (H // 2 - 1) < violation < stay == pytest.approx(0.9333, abs=1e-4)
+    one_bandit = math.sqrt(1e6 / H) / (8 * math.sqrt(2))
+    repaired = bounds.violation_lower_bound(1e6, H, repaired=True)
+    assert repaired / one_bandit == pytest.approx(sum(stay**j for j in range(10)))
+    assert 0.36 * H < repaired / one_bandit < 0.81 * bounds.violation_lower_bound(1e6, H) / one_bandit
 
 
 def test_the_radius_of_theorem_1_is_the_one_the_program_uses():

@@ -9,6 +9,7 @@ The decorated function then makes a `Recipe`: `lsvi(beta=0.3)`. See docs/extendi
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
@@ -16,7 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from everystep.agents.resolve.context import setting_as_text
-from everystep.agents.settings import SETTINGS, SettingValues
+from everystep.agents.settings import SETTINGS, UNCLIPPED, SettingValues
 from everystep.errors import EverystepError, check_type, quoted, unknown, whole_number
 from everystep.lsvi.algorithm import Agent
 from everystep.lsvi.penalties import Floor
@@ -112,6 +113,13 @@ class AgentDefinition(NamedTuple):
     trainable: bool = False
     playable: bool = False
 
+    def lowest_value(self, cap: float) -> float:
+        """What no value is below in units of the range of rewards: 0, but nothing where `cap` is none or harm is paid.
+
+        A price on harm makes rewards negative.
+        """
+        return -UNCLIPPED if cap == UNCLIPPED or "harm_price" in self.settings else 0.0
+
 
 REGISTERED: dict[str, AgentDefinition] = {}
 
@@ -150,11 +158,20 @@ def register(
         def make(**settings: Any) -> Recipe:
             return Recipe(name, settings)
 
-        del make.__wrapped__  # its signature is (**settings)
+        del make.__wrapped__  # its signature is that of its settings
         make.__annotations__ = {"settings": Any, "return": Recipe}
+        make.__signature__ = _signature(REGISTERED[name])  # type: ignore[attr-defined]
         return make
 
     return decorate
+
+
+def _signature(definition: AgentDefinition) -> inspect.Signature:
+    """The settings of an agent as keywords with their defaults, for `help` and completion."""
+    defaults = {key: definition.defaults.get(key, SETTINGS[key].default) for key in dict.fromkeys(definition.settings)}
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [inspect.Parameter(key, keyword, default=value, annotation=Any) for key, value in defaults.items()]
+    return inspect.Signature(parameters, return_annotation=Recipe)
 
 
 @dataclass(frozen=True)

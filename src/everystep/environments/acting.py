@@ -85,6 +85,7 @@ class ActingPlan:
     look_up: Callable[[int, np.ndarray], int | None] | None = None
     ahead: HarmAhead | None = None
     cost_scale: np.ndarray | None = None
+    lowest: float = 0.0
 
     def in_units(self, costs: np.ndarray) -> np.ndarray:
         """Estimates (m, A, n), or harm (1, A, n), in the units of the constraints."""
@@ -94,7 +95,7 @@ class ActingPlan:
         """Values and cost intervals at step h, on the scale on which costs are learnt."""
         encoded = self.value_encoder.encode(observations)
         mean, width = self.values.predict(h, encoded)
-        Q = np.minimum(mean + width, self.cap)  # line 7
+        Q = (mean + width).clip(self.lowest, self.cap)  # line 7
         if self.costs is None:
             unknown = np.zeros((1, *Q.shape))
             return Estimates(Q, unknown, unknown + np.inf)

@@ -99,7 +99,7 @@ class Encoder(Protocol):
         """What the model's `update` takes, for n transitions, each in its row."""
         ...
 
-    def value_model(self, radius: Radius, lam: float, cap: float, horizon: float) -> StoredValueModel:
+    def value_model(self, radius: Radius, lam: float, cap: float, lowest: float, horizon: float) -> StoredValueModel:
         """The value model on these inputs."""
         ...
 
@@ -176,8 +176,8 @@ class FeatureEncoder:
         there = place(self._vectors(next_observations)).transpose(2, 1, 0)
         return EpisodeFeatures(place(here), there)  # type: ignore[arg-type]
 
-    def value_model(self, radius: Radius, lam: float, cap: float, horizon: float) -> StoredLinearValues:
-        return StoredLinearValues(radius, lam, cap, horizon, self.mixing)
+    def value_model(self, radius: Radius, lam: float, cap: float, lowest: float, horizon: float) -> StoredLinearValues:
+        return StoredLinearValues(radius, lam, cap, lowest, horizon, self.mixing)
 
     def cost_model(self, radius: Radius, lam: float) -> StoredLinearCosts:
         return StoredLinearCosts(radius, lam, self.mixing)
@@ -235,8 +235,8 @@ class KernelEncoder:
         }
         return EpisodePoints(here, self.encode(place(rows(next_observations, self.coordinates))))
 
-    def value_model(self, radius: Radius, lam: float, cap: float, horizon: float) -> StoredKernelValues:
-        return StoredKernelValues(radius, lam, cap, horizon, self.kernel)
+    def value_model(self, radius: Radius, lam: float, cap: float, lowest: float, horizon: float) -> StoredKernelValues:
+        return StoredKernelValues(radius, lam, cap, lowest, horizon, self.kernel)
 
     def cost_model(self, radius: Radius, lam: float) -> StoredKernelCosts:
         return StoredKernelCosts(radius, lam, self.kernel)

@@ -71,6 +71,26 @@ EVALUATED = 10  # default episodes of an evaluation
 MEMORY = 4096  # default number of states that plans compute values at, if states do not recur
 FEW_CANDIDATES, MEMORY_LEAST = 32, 512  # with more candidates, MEMORY * 32 / A states, and at least 512
 
+FOREIGN = {  # names of other libraries' arguments, and what to use here
+    "total_timesteps": "use steps=",
+    "timesteps": "use steps=",
+    "n_episodes": "use episodes=",
+    "num_episodes": "use episodes=",
+    "n_envs": "use envs=",
+    "num_envs": "use envs=",
+    "env_id": "give the environment first, as in train('CartPole-v1')",
+    "max_episode_steps": "use length=",
+    "cost_fn": "use constraint=, which is safe where it is at most 0",
+    "cost_limit": "use constraint=, which is safe where it is at most 0",
+    "policy": "give the name of an agent second, as in train(env, 'lsvi-ahead')",
+    "algo": "give the name of an agent second, as in train(env, 'lsvi-ahead')",
+    "gamma": "values are not discounted: use horizon=, the steps that a plan looks ahead",
+    "learning_rate": "least squares have none; an agent has beta and lam, as in es.agents.lsvi_ae(beta=...)",
+    "verbose": "use progress=, a function of the number of finished episodes",
+    "log_dir": "use out=",
+    "tensorboard_log": "use out=",
+}
+
 
 class SoFar(NamedTuple):
     steps: int
@@ -212,6 +232,8 @@ def train(
     for name in options:
         if name not in known:
             remedy = f"Give settings to the agent, as in es.agents.lsvi_ae({name}=...)."
+            if name in FOREIGN:
+                raise EverystepError(f"no argument of train called '{shown(name)}'; {FOREIGN[name]}.")
             raise unknown("argument of train called", name, known, remedy)
     by_id = isinstance(env, str)
     evaluated = whole_number("evaluate", (EVALUATED if by_id else 0) if evaluate is None else evaluate, 0)
@@ -611,9 +633,7 @@ class Learner:
         found = [f"rewards were scaled to [0, 1] from {low:g} to {high:g}, {source}"]
         least, most = self.agent.rewards_seen
         if least < low or most > high:
-            found.append(
-                f"rewards from {least:g} to {most:g} were observed, outside that range: the cap may clip values"
-            )
+            found.append(f"rewards from {least:g} to {most:g} were observed, outside that range: values may be clipped")
         for i, scale in enumerate(self.agent.cost_scale, 1):
             which = "the constraint" if self.agent.constraints == 1 else f"constraint {i}"
             if scale not in (0, 1):  # 0: there was no cost but 0
@@ -821,3 +841,13 @@ def _range(given: Any) -> tuple[float, float] | None:
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise EverystepError(f"reward_range is {quoted(given)}; give two finite numbers, the lower first.")
     return low, high
+
+
+def _with_options(function: Callable[..., Any]) -> inspect.Signature:
+    """The signature of `train` with the arguments of `Learner` in place of `options`, for `help` and completion."""
+    own, options = inspect.signature(function), inspect.signature(Learner).parameters
+    kept = [each for each in own.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+    return own.replace(parameters=[*kept, *(each for name, each in options.items() if name not in own.parameters)])
+
+
+train.__signature__ = _with_options(train)  # type: ignore[attr-defined]

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from everystep import files
+from everystep.agents.settings import UNCLIPPED
 from everystep.environments import policy_card
 from everystep.environments.acting import ActingPlan, HarmAhead
 from everystep.environments.action_sets import Candidates
@@ -204,6 +205,7 @@ class Policy:
             **_choice_to_json(plan.choice),
             "optimism": plan.optimism,
             "cap": plan.cap,
+            "lowest": plan.lowest,
             "actions": None if self.chosen is None else len(self.chosen),
             "observed": self.observed.to_json(),
             "cost_scale": None if plan.cost_scale is None else [float(each) for each in plan.cost_scale],
@@ -292,6 +294,7 @@ def _plan_from_json(
         choice=Greedy() if content["choice"] == "greedy" else Penalised(rectify),
         optimism=real_number("optimism", content["optimism"], -1, 1),
         cap=real_number("cap", content["cap"]),
+        lowest=real_number("lowest", content.get("lowest", -UNCLIPPED), -UNCLIPPED, 0),
         ahead=ahead,
         cost_scale=_cost_scale(content["cost_scale"]),
     )

@@ -1,7 +1,7 @@
 """Values by any regressor: the general function class of the paper's discussion, "Extension to More General MDPs".
 
     f_h = argmin_f sum_tau (f(x_tau, a_tau) - r_tau - V_{h+1}(x'_tau))^2             any regressor with fit and predict
-    Q_h(x, a) = min{f_h(x, a) + beta b_h(x, a), cap}                                 b: a bonus where little is known
+    Q_h(x, a) = clip(f_h(x, a) + beta b_h(x, a), lowest, cap)                        b: a bonus where little is known
 
 The paper leaves f and b open. Here b is ||phi(x, a)|| in Lambda_h^-1 of some features, as for linear models; or the
 disagreement of an ensemble, the standard deviation of members fitted to resamples of the data; or a custom function.
@@ -57,6 +57,7 @@ class PlanningTask(NamedTuple):
     choice: ScoringChoice
     zero_reward: float
     cap: float
+    lowest: float
     beta: float
     ahead: HarmAhead | None = None
     of_plan: bool = False
@@ -115,7 +116,7 @@ def plan(task: PlanningTask, rng: np.random.Generator) -> tuple[list[list[Any]],
         at = here(task.slots, h)
         mean, spread = _predicted(fitted[h], at)
         width = here(task.widths, h) if bonus == WIDTH else task.beta * _bonus(bonus, at, spread)
-        Q = np.minimum(mean + width, task.cap)  # line 7
+        Q = (mean + width).clip(task.lowest, task.cap)  # line 7
         estimated = here(task.ghat, h)[..., : Q.shape[1]]
         if task.ahead is not None:
             C_after = np.where(after >= 0, C[after], 0.0) if len(C) else np.zeros(len(X))

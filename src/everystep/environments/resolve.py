@@ -13,7 +13,7 @@ import numpy as np
 
 from everystep.agents.model_syntax import AUTO, InKernel, Regression
 from everystep.agents.registry import REGISTERED, Recipe
-from everystep.agents.settings import BETA_HARM, LAM_TRAINING, SETTINGS, TOLERANCE, share
+from everystep.agents.settings import BETA_HARM, LAM_TRAINING, SETTINGS, TOLERANCE, UNCLIPPED, share
 from everystep.environments.countdown import Countdown
 from everystep.environments.encoders import COORDINATES, Encoder, FeatureEncoder, KernelEncoder, RegressionEncoder
 from everystep.environments.models.linear import NoCosts
@@ -119,6 +119,13 @@ class ResolvedForTraining:
         return {key: plain(self.values[key]) for key in kept}
 
     @property
+    def lowest_value(self) -> float:
+        """What no value is below, on the scale of rewards: 0, unless an ended episode, which earns 0, is below it."""
+        declared = self.environment.reward_range
+        ends_below = declared is not None and declared[0] > 0
+        return -UNCLIPPED if ends_below else self.recipe.definition.lowest_value(self["cap"])
+
+    @property
     def horizon(self) -> int:
         return self.environment.horizon
 
@@ -189,7 +196,7 @@ class StoredParts:
         if self["radius"] == "paper":
             assert encoder.d is not None
             radius = radii.PaperValue(self["beta"], float(encoder.d), H, None, self["p"])
-        return encoder.value_model(radius, self["lam"], self["cap"], H)
+        return encoder.value_model(radius, self["lam"], self["cap"], self.resolved.lowest_value, H)
 
     def cost_model(self) -> StoredCostModel:
         resolved = self.resolved

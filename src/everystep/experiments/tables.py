@@ -85,7 +85,8 @@ def certificates_ahead(content: Mapping[str, Mapping[str, Any]], seeds: int) -> 
             aligned([[*head, "confidence"], *rows]),
             "",
             "actions (h, x, a) by the violation that they make unavoidable, now or later: safe ahead if it is at most",
-            "the tolerance, unsafe ahead if it is above; with a tolerance of 0 only the last step can be safe ahead",
+            "the tolerance, unsafe ahead if it is above; with a tolerance of 0, before the last step, only where every",
+            "state that may come next has an action that is safe ahead",
         ]
     )
 

@@ -1,14 +1,19 @@
 """How much harm an action leads to at least and at most: the intervals behind certificates ahead.
 
-    Glow_h(x, a) = sum_i w_i [lower_i(x, a)]_+ + low(Phat_h Clow_{h+1}),     Clow_h(x) = min_a Glow_h(x, a)
-    Gup_h(x, a)  = sum_i w_i [upper_i(x, a)]_+ + up(Phat_h Cup_{h+1}),       Cup_h(x) = min_a Gup_h(x, a)
+    Glow_h(x, a) = sum_i w_i [lower_i(x, a)]_+ + max{low(Phat_h Clow_{h+1}), min_y Clow_{h+1}(y)}
+    Gup_h(x, a)  = sum_i w_i [upper_i(x, a)]_+ + min{up(Phat_h Cup_{h+1}),   max_y Cup_{h+1}(y)}
+    Clow_h(x) = min_a Glow_h(x, a),     Cup_h(x) = min_a Gup_h(x, a)
 
 lower and upper are the ends of the cost intervals, Phat is the plain mean over what followed (x, a), without the ridge,
 and Clow = Cup = 0 after the last step. With one-hot features `low` and `up` are the ends of the Chernoff interval, all
 mu with n kl(u, mu) <= L around a mean u of n numbers in [0, 1], here in units of the most harm that can follow. They
 grow with u, so that Clow <= C* <= Cup carries over from step h + 1 to step h although both are estimates: only the
-means of the fixed functions C*_{h+1} must concentrate. L = log(2 H S A n (n + 1) / p) covers both sides, all (x, a),
-all H functions and all counts n, because sum_n 1 / (n (n + 1)) = 1. Together with valid cost intervals
+means of the fixed functions C*_{h+1} must concentrate. The extremes over y hold on the same event, whatever P is: what
+follows is a state y, so that min_y Clow_{h+1} <= min_y C*_{h+1} <= P_h C*_{h+1} <= max_y C*_{h+1} <= max_y Cup_{h+1}. y
+is any state that may be entered: no agent here is told which states can follow (x, a).
+
+L = log(2 H S A n (n + 1) / p) covers both sides, all (x, a), all H functions and all counts n, because
+sum_n 1 / (n (n + 1)) = 1. Together with valid cost intervals
 
     Glow_h <= G*_h <= Gup_h     at all (k, h, x, a) with probability 1 - 2 p                   (docs/look-ahead.md)
 
@@ -22,7 +27,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from everystep.lsvi import algorithm, loop, rowwise
 from everystep.lsvi.ahead import HarmToGo
@@ -48,8 +53,8 @@ def are_kept(agent: Agent, sizes: Sizes) -> bool:
     return isinstance(agent.ahead, HarmToGo) and sizes.horizon * sizes.states * sizes.actions <= MOST_KEPT
 
 
-def bounds(agent: Agent, state: State) -> HarmBounds:
-    """Glow and Gup before episode k, from everything that the agent has learnt."""
+def bounds(agent: Agent, state: State, entered: Bool[Array, " S"]) -> HarmBounds:
+    """Glow and Gup before episode k, from everything that the agent has learnt; `entered`: states that may be."""
     ahead, values = agent.ahead, agent.values
     assert isinstance(ahead, HarmToGo)
     assert isinstance(values, FiniteValueModel)
@@ -67,6 +72,8 @@ def bounds(agent: Agent, state: State) -> HarmBounds:
             after = _chernoff(means, at_step(norm2, h), values.lam, most, H / ahead.p)
         else:
             after = HarmBounds(means.lower - at_step(width, h), means.upper + at_step(width, h))
+        least, worst = C.lower.min(where=entered, initial=jnp.inf), C.upper.max(where=entered, initial=0)
+        after = HarmBounds(jnp.maximum(after.lower, least), jnp.minimum(after.upper, worst))
         G = HarmBounds(*(at_step(c, h) + rest.clip(0, most) for c, rest in zip(now, after, strict=True)))
         G = G._replace(upper=jnp.minimum(G.upper, most_now + most))
         return HarmBounds(*map(rowwise.lowest, G)), G

@@ -16,9 +16,10 @@ floor of the penalty. Every agent is this algorithm with four parts: see `protoc
 `agents/` for the compositions.
 
 Departures from the paper: estimators may be shared over steps (all steps of a stationary problem have the same g);
-Q is clipped at `cap` (default H); the choice may be a distribution; ties are broken at random. The paper updates ghat
-inside the loop over steps; here it is updated after the episode, or inside it by agents that react. With `switch`,
-plans are rare: a plan is kept, with the Q, ghat and Z it was made from, until enough new data has come in (`due`).
+Q is clipped at `cap` (default H), and below at 0 where it is a regression on features; the choice may be a
+distribution; ties are broken at random. The paper updates ghat inside the loop over steps; here it is updated after the
+episode, or inside it by agents that react. With `switch`, plans are rare: a plan is kept, with the Q, ghat and Z it was
+made from, until enough new data has come in (`due`).
 With `ahead` the choice goes by the harm that a decision leads to, which is carried backward beside V: see `ahead.py`.
 
 This module imports no concrete part.

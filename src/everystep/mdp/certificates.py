@@ -10,8 +10,8 @@ Agents that look ahead also bound the harm that an action leads to, G*_h(x, a) (
     safe ahead     upper bound <= tolerance       unsafe ahead    lower bound > tolerance       unknown   neither
 
 An action is *unsafe ahead* if it makes more harm unavoidable than the tolerance, now or later. These labels are true at
-all times with probability 1 - 2 p. No action can be certified ahead with a tolerance of 0 before the last step: what
-was never seen to follow may still follow.
+all times with probability 1 - 2 p. With a tolerance of 0, before the last step, an action is safe ahead only if every
+state that may be entered next has such an action: what was never seen to follow may still follow.
 """
 
 from __future__ import annotations

@@ -43,7 +43,8 @@ def hard_instance(d: int = 4, horizon: int = 3, episodes: int = 2**12, u: Any = 
     d - 1 in it, not d + 1; otherwise neither P = <phi, mu> nor ||phi|| = 1 would hold. Rows of P that no episode meets
     follow from the product: at step h all of x_1, ..., x_{H+1} behave like x_h.
 
-    Hidden costs: the proof of the bound is about agents that observe rewards only. `lsvi` is one: it never reads costs.
+    Hidden costs: on this instance the bound is about agents that observe rewards only. `lsvi` is one: it never reads
+    costs. For agents that observe costs other instances have such bounds, with noisy costs stronger: docs/paper.md.
 
     >>> es.problems.hard_instance(d=4, horizon=3).sizes
     Sizes(states=5, actions=8, successors=4, horizon=3, constraints=1)

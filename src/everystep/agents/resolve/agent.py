@@ -99,7 +99,8 @@ class Resolved:
         phi = _features(problem, recipe.name, s["features"]) if not definition.uses_triple_features else None
         s["features"] = "one-hot" if phi is None else fingerprint(phi)
         scale = np.ones(problem.constraints) if problem.scale is None else problem.scale
-        context = Context(problem.in_units, episodes, recipe.name, recipe.settings, s, phi, cap, scale)
+        lowest = definition.lowest_value(cap)
+        context = Context(problem.in_units, episodes, recipe.name, recipe.settings, s, phi, cap, lowest, scale)
         value: ResolvedValues | ResolvedMixtureValues
         cost: ResolvedCosts | KnownSafeCosts | ResolvedTripleCosts
         if definition.uses_triple_features:

@@ -26,6 +26,7 @@ class Context:
     values    all settings, with defaults for those the user did not set
     phi       the features (S, A, d), None for one-hot features
     cap       the setting `cap` in units of the range of rewards
+    lowest    what no value is below in these units: 0, unless values are not clipped or harm is part of the reward
     scale     what each constraint was divided by, (m,); 1 where g is in the user's units
     """
 
@@ -36,6 +37,7 @@ class Context:
     values: Mapping[str, Any]
     phi: np.ndarray | None
     cap: float
+    lowest: float
     scale: np.ndarray
 
     def __getitem__(self, setting: str) -> Any:

@@ -104,12 +104,12 @@ class ResolvedValues:
         if self.kernel is not None:
             points = Points.of(self.context.problem, self.kernel)
             tables = (jnp.asarray(points.gram), jnp.asarray(points.which))
-            return KernelValues(*common, self.context.problem.world.successors, *tables)
+            return KernelValues(*common, self.context.problem.world.successors, *tables, self.context.lowest)
         if self.choice == "counts":
             return Counts(*common, self.context.problem.world.successors)
         assert self.context.phi is not None
         norms = Watched() if s["switch"] == "none" else OnDemand()
-        return Linear(*common, jnp.asarray(self.context.phi.swapaxes(0, 1)), norms)
+        return Linear(*common, jnp.asarray(self.context.phi.swapaxes(0, 1)), norms, self.context.lowest)
 
 
 def _choice(problem: FiniteCMDP, agent: str, value: Value, phi: np.ndarray | None) -> Value:

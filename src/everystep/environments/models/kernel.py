@@ -1,7 +1,7 @@
 """Kernel models on stored data: Q (KOVI) and costs (Gaussian processes) in the space of a kernel, at observed points.
 
     mean(y) = k_y^T (K + lam I)^-1 c        var(y) = k(y, y) - k_y^T (K + lam I)^-1 k_y
-    Q_h = min{mean with c = r + V_{h+1}(x'), plus beta lam^-1/2 sqrt(var), cap}        KOVI (Yang et al. 2020, rebuilt)
+    Q_h = clip(mean with c = r + V_{h+1}(x'), plus beta lam^-1/2 sqrt(var), lowest, cap)    KOVI (Yang et al. 2020)
 
 With L L^T = K + lam I and W = L^-1 K(points, slots), the mean at all slots is (L^-1 c)^T W and the variance there is
 k - sum W^2, so new targets cost O(C^2 A); an episode adds rows to L and W, and columns to W. Everything is dense and
@@ -230,12 +230,13 @@ class KernelValueFit(NamedTuple):
 class StoredKernelValues(NamedTuple):
     """The value model in the space of a kernel: the same plan and choice, another regression.
 
-    Departures from KOVI: `cap` in place of H - h + 1 (the paper's clip), and no clip at 0; rewards scaled to [0, 1].
+    Departures from KOVI: `cap` in place of H - h + 1 (the paper's clip); rewards scaled to [0, 1].
     """
 
     radius: Radius
     lam: Scalar
     cap: Scalar
+    lowest: Scalar
     horizon: Scalar
     kernel: Any
 
@@ -312,7 +313,7 @@ class StoredKernelValues(NamedTuple):
     def estimate(self, fit: KernelValueFit, h: Int[Array, ""], V_next: Float[Array, " C"]) -> Float[Array, "A C"]:
         W = at_step(fit.state.core.W, h)
         mean = (self.whitened(fit, h, V_next) @ W.reshape(len(W), -1)).reshape(W.shape[1:])
-        return jnp.minimum(mean + at_step(fit.width, h), self.cap)
+        return (mean + at_step(fit.width, h)).clip(self.lowest, self.cap)
 
     def predictor(self, fit: KernelValueFit, V: Float[Array, "H C"], k: Int[Array, ""]) -> KernelPredictor:
         V_next = jnp.concatenate([V[1:], jnp.zeros_like(V[:1])])

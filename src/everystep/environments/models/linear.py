@@ -1,7 +1,7 @@
 """Linear models on stored data, for environments whose states cannot be listed: least squares over past transitions.
 
     w_h = Lambda_h^-1 sum_tau phi_tau [r_tau + V_{h+1}(x'_tau)]              line 6
-    Q_h = min{<w_h, phi> + beta ||phi||_{Lambda_h^-1}, cap}                  line 7
+    Q_h = clip(<w_h, phi> + beta ||phi||_{Lambda_h^-1}, lowest, cap)         line 7
 
 V_{h+1} is needed only at states x' that some episode arrived at. Each of them has a slot, and with M (e, C), the sum of
 phi_tau over arrivals in each slot, the sum over data is M V: the same plan as on finitely many states, whose list now
@@ -310,12 +310,13 @@ class StoredLinearValues(NamedTuple):
     phi (r - low) / (high - low) is computed from two sums. An episode that ends before H earns a reward of 0, on the
     same scale, at each step left.
     Departures from the paper: episodes may end early; beyond a number of states, those close to each other share their
-    V, with a correction (see the module).
+    V, with a correction (see the module); Q is also at least `lowest`, as in `lsvi/values/linear.py`.
     """
 
     radius: Radius
     lam: Scalar
     cap: Scalar
+    lowest: Scalar
     horizon: Scalar
     mixing: Mixing | None = None
 
@@ -435,7 +436,7 @@ class StoredLinearValues(NamedTuple):
     def estimate(self, fit: LinearValueFit, h: Int[Array, ""], V_next: Float[Array, " C"]) -> Float[Array, "A C"]:
         w = self.weights(fit, h, V_next)
         mean = inner_products(w, at_step(fit.state.slots.phi, h), self.mixing)
-        return jnp.minimum(mean + at_step(fit.width, h), self.cap)  # line 7
+        return (mean + at_step(fit.width, h)).clip(self.lowest, self.cap)  # line 7
 
     def predictor(self, fit: LinearValueFit, V: Float[Array, "H C"], k: Int[Array, ""]) -> LinearPredictor:
         """The weights of a plan that ended with V, for observations without a slot."""

@@ -413,7 +413,8 @@ def final_state(pair: AgentOnProblem, state: BatchState) -> FinalState:
         lower, upper = _bounds(agent, state.carry.agent)
         if ahead_bounds.are_kept(agent, sizes):
             unit = 1.0 if pair.problem.scale is None else float(np.max(pair.problem.scale))
-            ahead_lower, ahead_upper = (np.asarray(end) * unit for end in _bounds_ahead(agent, state.carry.agent))
+            ahead = _bounds_ahead(agent, state.carry.agent, ~pair.problem.exempt)
+            ahead_lower, ahead_upper = (np.asarray(end) * unit for end in ahead)
     visits, scale = np.asarray(state.carry.visits), pair.problem.scale
     in_units_of_g = lambda ends: np.asarray(ends) if scale is None else np.asarray(ends) * scale[:, None, None]
     ends = (in_units_of_g(lower), in_units_of_g(upper), ahead_lower, ahead_upper)
@@ -455,7 +456,7 @@ def measure(pairs: Sequence[AgentOnProblem], seeds: np.ndarray, count: int) -> N
 
 
 _bounds = jax.jit(jax.vmap(loop.bounds, in_axes=(None, 0)))
-_bounds_ahead = jax.jit(jax.vmap(ahead_bounds.bounds, in_axes=(None, 0)))
+_bounds_ahead = jax.jit(jax.vmap(ahead_bounds.bounds, in_axes=(None, 0, None)))
 
 
 def _fit_kernels(built: BuiltAgent, carry: Carry, seeds: np.ndarray, done: int) -> tuple[Carry, list[KernelFit]]:

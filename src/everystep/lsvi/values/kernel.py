@@ -2,7 +2,7 @@
 
 With z = (x, a), the n observations z_tau, y_tau = r_tau + V_{h+1}(x'_tau), K = k(z_tau, z_tau'), k_z = k(z_tau, z):
 
-    Q_h(z) = min{k_z^T (K + lam I)^-1 y + beta lam^{-1/2} sqrt(k(z, z) - k_z^T (K + lam I)^-1 k_z), cap}
+    Q_h(z) = clip(k_z^T (K + lam I)^-1 y + beta lam^{-1/2} sqrt(k(z, z) - k_z^T (K + lam I)^-1 k_z), lowest, cap)
 
 On N distinct points no array needs to grow. Let G be the kernel at all of them, E (n, N) the matrix that selects the
 points seen (K = E G E^T), D = E^T E the diagonal matrix of their visits, s = E^T y the sum of y at each point. The
@@ -19,7 +19,7 @@ is updated by rank-H downdates (`gp_posterior.seen_at`), which never need G^-1. 
 regression, diag C / lam = ||phi||^2 in Lambda^-1; with a kernel that distinguishes all (x, a) it is counting.
 
 Departures from the paper: it prints lam = 1 + 1 / T and a beta from covering numbers of the kernel's space; here both
-are settings.
+are settings. `lowest` is its 0; values that are not clipped above (`cap=none`, as in RPOL) are not clipped below.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class KernelFit(NamedTuple):
 
 
 class KernelValues(NamedTuple):
-    """Q = min{C s / lam + radius(diag C / lam), cap}: O(H N^2) per episode, whatever k is.
+    """Q = clip(C s / lam + radius(diag C / lam), lowest, cap): O(H N^2) per episode, whatever k is.
 
     gram (N, N) is the kernel at the N distinct points, point (A, S) the index of the point of each (x, a).
     """
@@ -64,6 +64,7 @@ class KernelValues(NamedTuple):
     successors: Int[Array, "J S"] | Int[Array, "A J S"] | None
     gram: Float[Array, "N N"]
     point: Int[Array, "A S"]
+    lowest: Scalar = 0.0
 
     @property
     def learns_from_plans(self) -> bool:
@@ -92,7 +93,7 @@ class KernelValues(NamedTuple):
         fit = jax.tree.map(lambda leaf: at_step(leaf, h), fit)
         s = jnp.zeros(len(self.gram)).at[self.point].add(self._targets(fit.state.seen, V_next))
         mean = fit.state.cov @ s / self.lam
-        return jnp.minimum(mean[self.point] + fit.width, self.cap)
+        return (mean[self.point] + fit.width).clip(self.lowest, self.cap)
 
     def expect(self, fit: KernelFit, h: Int[Array, ""], C_next: Float[Array, " S"]) -> Float[Array, "A S"]:
         state = jax.tree.map(lambda leaf: at_step(leaf, h), fit.state)

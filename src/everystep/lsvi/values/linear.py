@@ -2,7 +2,7 @@
 
 Lambda_h = sum_tau phi_tau phi_tau^T + lam I                                     line 5 of Algorithm 1
 w_h = Lambda_h^-1 sum_tau phi_tau [r_tau + V_{h+1}(x'_tau)]                      line 6
-Q_h = min{<w_h, phi> + beta ||phi||_{Lambda_h^-1}, cap}                          line 7
+Q_h = clip(<w_h, phi> + beta ||phi||_{Lambda_h^-1}, lowest, cap)                 line 7
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ class Linear(NamedTuple):
     """Dense features phi(x, a) on finitely many states: ridge regression with a running inverse.
 
     sum_tau phi_tau V(x'_tau) = M V with M = `arrivals` (d, S), so a plan takes O(H d S A), whatever k is.
-    Departures from the paper: none.
+    Departures from the paper: Q is also at least `lowest`, 0 where rewards are in [0, 1]. Algorithm 1 clips above only,
+    and its proofs use Q in [0, H]; no value is below 0, so the clip only brings Q closer to it (docs/look-ahead.md).
     """
 
     radius: Radius
@@ -44,6 +45,7 @@ class Linear(NamedTuple):
     cap: Scalar
     phi: Float[Array, "A S d"]
     norms: linalg.Watched | linalg.OnDemand = linalg.WATCHED
+    lowest: Scalar = 0.0
 
     @property
     def learns_from_plans(self) -> bool:
@@ -80,7 +82,7 @@ class Linear(NamedTuple):
     def estimate(self, fit: LinearFit, h: Int[Array, ""], V_next: Float[Array, " S"]) -> Float[Array, "A S"]:
         state = jax.tree.map(lambda x: at_step(x, h), fit.state)
         w = state.gram.inverse @ (state.rewards + state.arrivals @ V_next)  # line 6
-        return jnp.minimum(self.phi @ w + at_step(fit.width, h), self.cap)  # line 7
+        return (self.phi @ w + at_step(fit.width, h)).clip(self.lowest, self.cap)  # line 7
 
     def expect(self, fit: LinearFit, h: Int[Array, ""], C_next: Float[Array, " S"]) -> Float[Array, "A S"]:
         state = jax.tree.map(lambda x: at_step(x, h), fit.state)

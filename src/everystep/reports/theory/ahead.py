@@ -102,7 +102,7 @@ class AheadProbe(NamedTuple):
         C_next = jnp.concatenate([now.C[1:], jnp.zeros_like(now.C[:1])])
         follows = jax.vmap(lambda h, C: expected(at_step(world.P, h), world.successors, C))(steps, C_next)
         error = self._errors(agent, before, world)
-        certified = ahead_bounds.bounds(agent, before)
+        certified = ahead_bounds.bounds(agent, before, self.counted)
         label = certificates.labels_ahead(*certified, ahead.tolerance)
         viable = self.C == 0
         C_seen = C_next[steps, episode.x_next]

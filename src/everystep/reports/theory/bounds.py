@@ -6,7 +6,7 @@
     Condition 1     0 <= g_h(x,a) - ghat_h^k(x,a) <= e_h^k(x,a) = 2 * (radius of the cost estimate at (x,a))    (eq. 15)
     Lemma linear    sum_{k,h} e_h^k <= H beta~_K sqrt(8 d K log(1 + K / d)),  beta~_K of order sqrt(d)
     Lemma GP        sum_{k,h} e_h^k <= H 2 beta_K sqrt(4 (K + 2) gamma_K),  beta_K of order sqrt(gamma_K)
-    Theorem 2       lower bounds on both, for one family of problems
+    Theorem 2       lower bounds on both, for one family of problems and agents that do not observe its costs
 
 All with probability 1 - 2p, for step-indexed estimators, lam = 1, rewards in [0, 1] and an unspecified constant c.
 Symbols keep their letters: K episodes, H steps, d features. `rows` is the number of observations that an episode adds
@@ -125,15 +125,25 @@ def gain_bound(K: float, eigenvalues: np.ndarray, lam: float, rows: float = 1, l
 def regret_lower_bound(K: float, H: float, d: float) -> float:
     """(H^2 / 20) d sqrt(K delta) / (8 sqrt 2), delta = 1 / H: the lower bound of Theorem 2 for any algorithm.
 
-    For d >= 4, H >= 3, K >= (d - 1)^2 H / 2, in expectation, for some u of the hard instance. docs/paper.md explains
-    which algorithms it covers. Its actions have d - 1 coordinates, so the bandit lemma gives d - 1 instead of d.
+    For d >= 4, H >= 3, K >= (d - 1)^2 H / 2, in expectation, for some u of the hard instance. On that instance it holds
+    for algorithms that do not observe costs (docs/paper.md, which also has instances where it holds for all).
+    Its actions have d - 1 coordinates, so the bandit lemma gives d - 1 instead of d.
     """
     return H**2 / 20 * d * math.sqrt(K / H) / (8 * math.sqrt(2))
 
 
-def violation_lower_bound(K: float, H: float) -> float:
-    """(H / 2) (1 - 4 / (3 H)) sqrt(K delta) / (8 sqrt 2), delta = 1 / H: the second part of Theorem 2."""
-    return H / 2 * (1 - 4 / (3 * H)) * math.sqrt(K / H) / (8 * math.sqrt(2))
+def violation_lower_bound(K: float, H: float, repaired: bool = False) -> float:
+    """(H / 2) (1 - 4 / (3 H)) sqrt(K delta) / (8 sqrt 2), delta = 1 / H: the second part of Theorem 2.
+
+    Its lemma takes 1 - P(N_{h-1}) for the chance to be at x_h, which forgets that the episode may have left the chain
+    at an earlier step than h - 1. The chance is a product of h - 1 factors of at least 1 - 4 / (3 H). Repaired, H / 2
+    times one factor becomes the sum of these products over the first H / 2 steps:
+
+        sum_{h=1}^{H/2} (1 - 4 / (3 H))^(h-1),     at least (1 - e^(-2/3)) (3 / 4) H = 0.36 H for even H
+    """
+    stay = 1 - 4 / (3 * H)
+    reached = sum(stay ** (h - 1) for h in range(1, int(H // 2) + 1)) if repaired else H / 2 * stay
+    return reached * math.sqrt(K / H) / (8 * math.sqrt(2))
 
 
 # --- when a bound is informative -------------------------------------------------------------------------------------
