@@ -36,7 +36,7 @@ endif
 # Processes of `make fuzz` and `make soak`.
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: apps apps-quick paper docs blocks blocks-all check-site dist examples studies figures browser test quick lint types fuzz soak bench clean
+.PHONY: apps apps-quick paper docs blocks blocks-all check-site dist examples studies figures browser test quick lint types stub fuzz soak bench clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("everystep needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
@@ -107,6 +107,9 @@ lint: .venv/installed
 
 types: .venv/installed
 	$(BIN)/mypy
+
+stub: .venv/installed
+	$(BIN)/python release/stub.py
 
 fuzz: .venv/installed
 	$(BIN)/python tests/fuzz --jobs $(JOBS)

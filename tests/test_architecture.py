@@ -96,7 +96,7 @@ def test_core_dependencies_are_exactly_what_is_imported():
 
 
 def test_the_package_holds_nothing_but_source():
-    source = {".py", ".pyc"}
+    source = {".py", ".pyi", ".pyc"}
     pages = {"static": {".js", ".css", ".ts"}, "templates": {".html", ".md"}, "leaderboard": {".json"}}
     allowed = lambda path: path.suffix in source | pages.get(path.parent.name, set())
     strays = [path for path in SOURCE.rglob("*") if path.is_file() and not allowed(path)]

@@ -10,12 +10,14 @@ The decorated function then makes a `Recipe`: `lsvi(beta=0.3)`. See docs/extendi
 from __future__ import annotations
 
 import inspect
+import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from everystep.agents.arguments import unknown_keyword
 from everystep.agents.resolve.context import setting_as_text
 from everystep.agents.settings import SETTINGS, UNCLIPPED, SettingValues
 from everystep.errors import EverystepError, check_type, quoted, unknown, whole_number
@@ -122,6 +124,8 @@ class AgentDefinition(NamedTuple):
 
 
 REGISTERED: dict[str, AgentDefinition] = {}
+TRAINED_BY_DEFAULT = "lsvi-ahead"  # on environments: right where a limit has momentum, delay or stock, and elsewhere
+OF_TRAIN = ("constraint", "horizon", "length", "episodes", "steps", "seed", "reward_range", "memory")  # no settings
 
 
 def register(
@@ -155,23 +159,70 @@ def register(
         REGISTERED[name] = AgentDefinition(compose, settings, needs, summary, title or name, **facts)
 
         @wraps(compose)
-        def make(**settings: Any) -> Recipe:
+        def make(*given: Any, **settings: Any) -> Recipe:
+            if given:
+                raise EverystepError(f"{make.__name__} has no arguments by position; give settings by name: beta=0.3.")
             return Recipe(name, settings)
 
         del make.__wrapped__  # its signature is that of its settings
-        make.__annotations__ = {"settings": Any, "return": Recipe}
+        make.__annotations__ = {"return": Recipe}
         make.__signature__ = _signature(REGISTERED[name])  # type: ignore[attr-defined]
+        make.__doc__ = _with_settings(make.__doc__ or f"{summary}.", REGISTERED[name])
         return make
 
     return decorate
 
 
+class Annotation(str):
+    """The type of a setting, which signatures show without quotation marks."""
+
+    __repr__ = str.__str__
+
+
 def _signature(definition: AgentDefinition) -> inspect.Signature:
-    """The settings of an agent as keywords with their defaults, for `help` and completion."""
-    defaults = {key: definition.defaults.get(key, SETTINGS[key].default) for key in dict.fromkeys(definition.settings)}
+    """The settings of an agent as keywords with their types and defaults, for `help` and completion."""
     keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters = [inspect.Parameter(key, keyword, default=value, annotation=Any) for key, value in defaults.items()]
-    return inspect.Signature(parameters, return_annotation=Recipe)
+    parameters = [
+        inspect.Parameter(
+            key,
+            keyword,
+            default=definition.defaults.get(key, SETTINGS[key].default),
+            annotation=Annotation(SETTINGS[key].read.type),
+        )
+        for key in dict.fromkeys(definition.settings)
+    ]
+    return inspect.Signature(parameters, return_annotation=Annotation(Recipe.__name__))
+
+
+def _with_settings(docstring: str, definition: AgentDefinition) -> str:
+    """The docstring of an agent with its settings as a list, before its examples."""
+    if not definition.settings:
+        return docstring
+    text, *examples = inspect.cleandoc(docstring).partition(">>> ")
+    width = max(map(len, definition.settings)) + 2
+    lines = [
+        textwrap.fill(key.ljust(width) + SETTINGS[key].help, 110, subsequent_indent=" " * width, break_on_hyphens=False)
+        for key in dict.fromkeys(definition.settings)
+    ]
+    listed = "\n".join([text.rstrip(), "", "Its settings:", "", *lines])
+    return listed + ("\n\n" + "".join(examples) if examples[0] else "\n")
+
+
+def where_settings_belong() -> dict[str, str]:
+    """For functions that take an agent: every setting, with an agent that has it."""
+    first = (TRAINED_BY_DEFAULT, *REGISTERED)
+    owner = {key: next(name for name in first if key in REGISTERED[name].settings) for key in SETTINGS}
+    return {
+        key: f"give it to the agent, as in es.agents.{name.replace('-', '_')}({key}=...)" for key, name in owner.items()
+    }
+
+
+def _unknown_setting(agent: str, key: object) -> EverystepError:
+    owners = {key: ", ".join(name for name, each in REGISTERED.items() if key in each.settings) for key in SETTINGS}
+    elsewhere = {name: f"give it to es.train, as in es.train(env, agent, {name}=...)" for name in OF_TRAIN}
+    elsewhere |= {key: f"it is a setting of {names}" for key, names in owners.items()}
+    known = REGISTERED[agent].settings
+    return unknown_keyword(f"setting of {agent}", key, known, elsewhere, "`everystep list` shows all.")
 
 
 @dataclass(frozen=True)
@@ -205,7 +256,7 @@ class Recipe:
         read = {}
         for key, value in self.settings.items():
             if key not in allowed:
-                raise unknown(f"setting of {self.name} called", key, allowed, "`everystep list` shows all.")
+                raise _unknown_setting(self.name, key)
             try:
                 read[key] = SETTINGS[key].read(value)
             except ValueError as error:

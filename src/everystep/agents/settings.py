@@ -32,15 +32,32 @@ RADII = ("tuned", "paper", "coordinate")
 PRECISIONS = ("float64", "float32")
 
 
-class Setting(NamedTuple):
-    """One setting: how it is read from a text or a value, its default, and what it does."""
+class Reader(NamedTuple):
+    """How a setting is read from a text or a value, and what it may be in Python: types, and words."""
 
     read: Callable[[Any], Any]
+    types: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+
+    def __call__(self, value: Any) -> Any:
+        return self.read(value)
+
+    @property
+    def type(self) -> str:
+        """The annotation, as signatures show it: float | Literal["auto"]."""
+        words = ", ".join(f'"{word}"' for word in self.words)
+        return " | ".join([*self.types, *([f"Literal[{words}]"] if words else [])])
+
+
+class Setting(NamedTuple):
+    """One setting: how it is read, its default, and what it does."""
+
+    read: Reader
     default: Any
     help: str
 
 
-def _number(at_least: float = -math.inf, at_most: float = math.inf, above: float = -math.inf) -> Callable[[Any], float]:
+def _number(at_least: float = -math.inf, at_most: float = math.inf, above: float = -math.inf) -> Reader:
     low = f"above {above:g}" if above > -math.inf else f"at least {at_least:g}" if at_least > -math.inf else ""
     high = f"at most {at_most:g}" if at_most < math.inf else ""
     wanted = " and ".join(part for part in (low, high) if part)
@@ -55,19 +72,19 @@ def _number(at_least: float = -math.inf, at_most: float = math.inf, above: float
             raise ValueError(f"give a number {wanted}".rstrip())
         return number
 
-    return read
+    return Reader(read, ("float",))
 
 
-def _one_of(*options: str) -> Callable[[Any], str]:
+def _one_of(*options: str) -> Reader:
     def read(value: Any) -> str:
         if not isinstance(value, str) or value not in options:
             raise ValueError(f"choose {', '.join(options[:-1])} or {options[-1]}")
         return value
 
-    return read
+    return Reader(read, words=options)
 
 
-def _yes_no(value: Any) -> bool:
+def _read_yes_no(value: Any) -> bool:
     words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
     if isinstance(value, bool | np.bool_):
         return bool(value)
@@ -76,7 +93,10 @@ def _yes_no(value: Any) -> bool:
     return words[shown(value).lower()]
 
 
-def _or(word: Any, read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+_yes_no = Reader(_read_yes_no, ("bool",))
+
+
+def _or(word: str, read: Reader) -> Reader:
     """`read`, or the word that is also allowed."""
 
     def either(value: Any) -> Any:
@@ -87,10 +107,10 @@ def _or(word: Any, read: Callable[[Any], Any]) -> Callable[[Any], Any]:
         except ValueError as error:
             raise ValueError(f"{error}, or {word}") from None
 
-    return either
+    return Reader(either, read.types, (*read.words, word))
 
 
-def _whole(at_least: int) -> Callable[[Any], int]:
+def _whole(at_least: int) -> Reader:
     def read(value: Any) -> int:
         number = _number(at_least=at_least)(value)
         if number != int(number):
@@ -99,7 +119,7 @@ def _whole(at_least: int) -> Callable[[Any], int]:
             raise ValueError(f"give a whole number from {at_least} to {LARGEST}")
         return int(number)
 
-    return read
+    return Reader(read, ("int",))
 
 
 def _cap(value: Any) -> Any:
@@ -214,16 +234,18 @@ SETTINGS: dict[str, Setting] = {
     ),
     "p": Setting(_number(above=0, at_most=1), 0.05, "probability with which intervals may fail (paper, coordinate)"),
     "cap": Setting(
-        _cap,
+        Reader(_cap, ("float",), (AUTO, "none")),
         AUTO,
         "Q is clipped at this return of an episode, in the units of r (auto: the horizon times the largest reward; "
         "none: not clipped)",
     ),
     "features": Setting(
-        _features, AUTO, "auto (the problem's, else one-hot), one-hot, or from Python an array (S, A, d)"
+        Reader(_features, ("ArrayLike",), (AUTO, "one-hot")),
+        AUTO,
+        "auto (the problem's, else one-hot), one-hot, or from Python an array (S, A, d)",
     ),
     "value": Setting(
-        model_syntax.read_value,
+        Reader(model_syntax.read_value, ("str", "Kernel", "InKernel", "Regression")),
         AUTO,
         "value model: auto (by features), counts, linear, kernel, or kernel(...) with a kernel",
     ),
@@ -231,7 +253,7 @@ SETTINGS: dict[str, Setting] = {
         _or(AUTO, _yes_no), AUTO, "one value estimator for all steps (auto: iff the problem is stationary)"
     ),
     "switch": Setting(
-        _switch,
+        Reader(_switch, ("float", "bool", "str")),
         "none",
         "plan only when det(Lambda) has grown by this factor at some step, or, on environments, when there are as many "
         "more transitions (5%) (none: every episode; true: 2)",
@@ -269,7 +291,7 @@ SETTINGS: dict[str, Setting] = {
         "bound on |g| (coordinate), its norm in the kernel (gp), or the cost weights (default then: sqrt(d))",
     ),
     "cost": Setting(
-        model_syntax.read,
+        Reader(model_syntax.read, ("str", "Kernel", "CostSpec", "Sequence[str | Kernel | CostSpec]")),
         AUTO,
         "cost model: auto (by features), counts, linear, gp, gp(kernel), or a list with one per constraint",
     ),
@@ -280,13 +302,17 @@ SETTINGS: dict[str, Setting] = {
         _number(-1, 1), 1.0, "which end of the cost interval is used: 1 lower (aggressive), 0 middle, -1 upper"
     ),
     "known_safe": Setting(
-        _known_safe, "none", "known safe actions: none, safest (the action with the lowest g), or from Python an array"
+        Reader(_known_safe, ("ArrayLike",), ("none", "safest")),
+        "none",
+        "known safe actions: none, safest (the action with the lowest g), or from Python an array",
     ),
     "safe_action": Setting(
-        _safe_action, AUTO, "the known safe action of each state: auto (the problem's), safest, or from Python an array"
+        Reader(_safe_action, ("ArrayLike",), (AUTO, "safest")),
+        AUTO,
+        "the known safe action of each state: auto (the problem's), safest, or from Python an array",
     ),
     "threshold": Setting(
-        _threshold,
+        Reader(_threshold, ("ArrayLike",), (AUTO,)),
         AUTO,
         "g + threshold is linear in the features: auto (the problem's), a number, or one per constraint",
     ),
@@ -296,7 +322,11 @@ SETTINGS: dict[str, Setting] = {
         "factor on the width of Q (auto: as printed, 2 H / (margin of the safe action) + 1; 1: no factor)",
     ),
     "react": Setting(_yes_no, False, "use the costs of earlier steps of the same episode (needs share_costs)"),
-    "floor": Setting(_floor, "k", "minimum price of violations in episode k: k (as printed), sqrt, or a constant"),
+    "floor": Setting(
+        Reader(_floor, ("float",), ("k", "sqrt")),
+        "k",
+        "minimum price of violations in episode k: k (as printed), sqrt, or a constant",
+    ),
     "rectify": Setting(_yes_no, False, "price estimated violations only; otherwise estimated safety also earns credit"),
     "mode": Setting(
         _or(AUTO, _one_of("least", "plan")),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from everystep import agents
 from everystep.agents.settings import BETA, LAM
@@ -20,7 +20,7 @@ from everystep.problems import frozen_lake
 
 AGENTS = ("lsvi-ae", "lsvi", "lsvi-primal")
 LEARNED = 0.97  # the share of the safe optimum that counts as learned
-STEP_INDEXED = {"share_values": False, "share_costs": False}
+STEP_INDEXED: dict[str, Any] = {"share_values": False, "share_costs": False}
 LITERAL = {
     "same widths": agents.lsvi_ae(**STEP_INDEXED),
     "wider bonus, beta = 0.1": agents.lsvi_ae(**STEP_INDEXED, beta=0.1),
