@@ -48,7 +48,17 @@ def look(learner):
     seen.append(learner.number)
     return learner.number > 6
 """
-ARGUMENTS = ["train", "--env", "holes_for_test:lake", "--constraint", "holes_for_test:fell", "--set", "beta=0.3"]
+ARGUMENTS = [
+    "train",
+    "--env",
+    "holes_for_test:lake",
+    "--constraint",
+    "holes_for_test:fell",
+    "--agent",
+    "lsvi-ae",
+    "--set",
+    "beta=0.3",
+]
 EPISODES = 12
 
 
@@ -104,7 +114,7 @@ def test_the_command_trains_what_python_trains_and_seeds_do_not_depend_on_each_o
 def test_a_file_gives_the_same_training_as_flags(two_seeds, tmp_path, capsys):
     (tmp_path / "training.toml").write_text(
         'env = "holes_for_test:lake"\nconstraint = "holes_for_test:fell"\nepisodes = 5\nseeds = [1]\nevaluate = 0\n'
-        'out = "by-file"\n[settings]\nbeta = 0.3\n'
+        'agent = "lsvi-ae"\nout = "by-file"\n[settings]\nbeta = 0.3\n'
     )
     assert main(["train", "training.toml", "--episodes", str(EPISODES)]) == 0
     assert rows(tmp_path / "by-file" / "seed-1") == rows(two_seeds / "seed-1")
@@ -307,7 +317,7 @@ def test_options_of_the_learner_and_an_early_end_are_those_of_python(tmp_path, c
     (tmp_path / "training.toml").write_text(
         'env = "holes_for_test:lake"\nconstraint = "holes_for_test:fell"\nenvs = 2\nreseed = true\nevaluate = 0\n'
         'reward_range = [0, 2]\nwithout_exploration = 2\nmemory = 0\non_episode = "holes_for_test:look"\n'
-        f'episodes = {EPISODES}\nout = "ended"\n[settings]\nbeta = 0.3\n'
+        f'agent = "lsvi-ae"\nepisodes = {EPISODES}\nout = "ended"\n[settings]\nbeta = 0.3\n'
     )
     assert main(["train", "training.toml"]) == 0  # the same training, which is finished
     for line, word in (("reseed = 1", "reseed is 1"), ("reward_range = 3", "two numbers"), ("envs = 0", "envs is 0")):

@@ -217,15 +217,15 @@ def test_an_agent_is_the_same_with_its_features_written_out(switch):
 def test_three_vectors_are_learnt_like_three_numbers():
     """Tiles of the position crossed with three actions, and tiles of both in which each action has its own."""
     make = es.features.tiles
-    numbers = es.train(Walk(spaces.Discrete(3)), features=make(1, 4), horizon=3, episodes=8)
-    vectors = es.train(Walk(), actions=THREE, features=make(1, (4, 3)), horizon=3, episodes=8)
+    numbers = es.train(Walk(spaces.Discrete(3)), "lsvi-ae", features=make(1, 4), horizon=3, episodes=8)
+    vectors = es.train(Walk(), "lsvi-ae", actions=THREE, features=make(1, (4, 3)), horizon=3, episodes=8)
     assert_same(numbers, vectors)
 
 
 def test_listed_states_are_learnt_in_the_same_way_whatever_the_actions_are():
     numbers, vectors = Walk(spaces.Discrete(3), listed=True), Walk(listed=True)
-    one = es.train(numbers, horizon=3, episodes=8)
-    other = es.train(vectors, actions=THREE, horizon=3, episodes=8)
+    one = es.train(numbers, "lsvi-ae", horizon=3, episodes=8)
+    other = es.train(vectors, "lsvi-ae", actions=THREE, horizon=3, episodes=8)
     assert all((column == other.columns[name]).all() for name, column in one.columns.items())
     assert [int(a) - 1 for a in numbers.actions] == [float(a[0]) for a in vectors.actions]
     assert one.policy(2) - 1 == other.policy(2)[0]
@@ -234,7 +234,7 @@ def test_listed_states_are_learnt_in_the_same_way_whatever_the_actions_are():
 # --- what keeps actions -----------------------------------------------------------------------------------------------
 @pytest.fixture(scope="module")
 def learner():
-    made = es.Learner(Walk(), actions=es.actions.grid(4), **SHORT)
+    made = es.Learner(Walk(), "lsvi-ae", actions=es.actions.grid(4), **SHORT)
     made.play(4)
     return made
 
@@ -247,7 +247,7 @@ def test_environment_and_constraint_get_the_action_itself():
         return -1.0
 
     env = Walk()
-    made = es.Learner(env, constraint=constraint, actions=es.actions.grid(4), **SHORT)
+    made = es.Learner(env, "lsvi-ae", constraint=constraint, actions=es.actions.grid(4), **SHORT)
     made.play(2)
     assert all(a.shape == (1,) and a.dtype == np.float32 for a in given)
     assert [a.tolist() for a in given] == [a.tolist() for a in env.actions]
@@ -256,7 +256,7 @@ def test_environment_and_constraint_get_the_action_itself():
 
 def test_copies_get_one_vector_each():
     vector = gymnasium.vector.SyncVectorEnv([Walk, Walk])
-    made = es.Learner(vector, actions=es.actions.grid(4), **SHORT)
+    made = es.Learner(vector, "lsvi-ae", actions=es.actions.grid(4), **SHORT)
     made.play(2)
     assert [each.actions[0].shape for each in vector.envs] == [(1,), (1,)]
 
@@ -288,7 +288,9 @@ def test_a_learner_goes_on_bit_for_bit(learner, tmp_path):
 
 
 def test_a_training_goes_on_with_the_same_actions_alone(tmp_path):
-    train = lambda actions, episodes: es.train(Walk(), actions=actions, episodes=episodes, out=tmp_path / "t", **SHORT)
+    train = lambda actions, episodes: es.train(
+        Walk(), "lsvi-ae", actions=actions, episodes=episodes, out=tmp_path / "t", **SHORT
+    )
     train(es.actions.grid(4), 2)
     with pytest.raises(EverystepError, match="was trained with number of actions 4, not 3"):
         train(es.actions.grid(3), 4)
@@ -301,11 +303,11 @@ def test_logged_vectors_become_numbers(learner):
     batch = es.logged.from_env(Walk(), lambda obs: np.array([0.2]), 1, horizon=3, actions=es.actions.grid(4))
     assert batch.actions.tolist() == [2, 2, 2]
     assert learner.actions.nearest([[0.2], [-0.9]]).tolist() == [2, 0]
-    made = es.Learner(Walk(), actions=es.actions.grid(4), **SHORT)
+    made = es.Learner(Walk(), "lsvi-ae", actions=es.actions.grid(4), **SHORT)
     made.learn(batch)
     assert made.policy()(np.zeros(1)).shape == (1,)
     with pytest.raises(EverystepError, match="already"):
-        es.Learner(Walk(spaces.Discrete(3)), **SHORT).actions.nearest([0])
+        es.Learner(Walk(spaces.Discrete(3)), "lsvi-ae", **SHORT).actions.nearest([0])
 
 
 def test_a_shield_judges_a_vector_by_the_nearest_candidate(learner):
@@ -335,7 +337,7 @@ def test_features_are_chosen_for_vectors(monkeypatch):
     from everystep.features import automatic
 
     monkeypatch.setattr(automatic, "FREQUENCIES_OF_BOTH", 3)
-    result = es.train(Walk(), horizon=3, episodes=2)
+    result = es.train(Walk(), "lsvi-ae", horizon=3, episodes=2)
     plan = result.policy.plan
     assert plan.value_encoder.phi.joint
     assert plan.value_encoder.d == 7

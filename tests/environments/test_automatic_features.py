@@ -162,4 +162,4 @@ def test_observations_that_are_not_those_of_the_space_are_said(soon):
             return 0.5, 0.0, False, False, {"constraint": -1.0}
 
     with pytest.raises(EverystepError, match=r"observations have shape .*need \(n, 3\)"):
-        es.train(Lies(), length=4, horizon=2, episodes=2)
+        es.train(Lies(), "lsvi-ae", length=4, horizon=2, episodes=2)

@@ -58,7 +58,7 @@ class OpenCorridor(Corridor):
 
 
 def train(env, **more):
-    return es.train(env, horizon=LENGTH, episodes=EPISODES_BEFORE + 2, **more)
+    return es.train(env, "lsvi-ae", horizon=LENGTH, episodes=EPISODES_BEFORE + 2, **more)
 
 
 BROKEN = {

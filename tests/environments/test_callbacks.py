@@ -22,7 +22,7 @@ def fell(obs, action, obs_next, info):
 
 
 def trained(episodes=EPISODES, **options):
-    return es.train(lake(), constraint=fell, episodes=episodes, **options)
+    return es.train(lake(), "lsvi-ae", constraint=fell, episodes=episodes, **options)
 
 
 @pytest.fixture(scope="module")

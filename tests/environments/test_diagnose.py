@@ -106,7 +106,7 @@ def test_findings_print_as_one_line_each_and_need_data():
     finding = Finding("optimism", "too little", "set beta to 1")
     assert str(Diagnosis((finding,))) == "optimism: too little: set beta to 1"
     with pytest.raises(EverystepError, match="there is no data yet"):
-        es.Learner(Walk(), constraint=bowl, length=STEPS).diagnose()
+        es.Learner(Walk(), "lsvi-ae", constraint=bowl, length=STEPS).diagnose()
 
 
 def test_only_the_last_transitions_are_kept_and_none_of_images(monkeypatch):
@@ -248,16 +248,18 @@ def test_an_environment_that_draws_from_a_global_generator_is_said_not_to_repeat
 
 def test_a_training_says_that_its_environment_does_not_repeat_and_draws_nothing_itself():
     before = np.random.get_state()[2]  # noqa: NPY002
-    assert "self.np_random" not in str(es.train(Drawn("own"), horizon=12, length=12, episodes=3))
+    assert "self.np_random" not in str(es.train(Drawn("own"), "lsvi-ae", horizon=12, length=12, episodes=3))
     assert np.random.get_state()[2] == before  # noqa: NPY002
-    assert "let it draw from self.np_random" in str(es.train(Drawn("global"), horizon=12, length=12, episodes=3))
+    assert "let it draw from self.np_random" in str(
+        es.train(Drawn("global"), "lsvi-ae", horizon=12, length=12, episodes=3)
+    )
 
 
 @pytest.mark.quick
 def test_episodes_that_were_cut_without_being_asked_are_a_note():
     words = "episodes were cut after 12 steps, because the environment has no limit of its own: set length"
-    assert words in str(es.train(Slide(1.0), horizon=12, episodes=3))
-    assert words not in str(es.train(Slide(1.0), horizon=12, length=12, episodes=3))
+    assert words in str(es.train(Slide(1.0), "lsvi-ae", horizon=12, episodes=3))
+    assert words not in str(es.train(Slide(1.0), "lsvi-ae", horizon=12, length=12, episodes=3))
     limited = Slide(1.0)
     limited.spec = SimpleNamespace(id="Slide-v0", max_episode_steps=12, kwargs={})
-    assert words not in str(es.train(limited, horizon=12, episodes=3))
+    assert words not in str(es.train(limited, "lsvi-ae", horizon=12, episodes=3))

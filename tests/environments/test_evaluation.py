@@ -62,13 +62,13 @@ def test_an_evaluation_is_the_policy_played_by_hand_from_the_same_seeds():
 
 def test_train_evaluates_the_policy_when_asked_and_says_when_it_was_not():
     given = {"constraint": limit(), **OPTIONS}
-    result = es.train(Walk(), episodes=3, evaluate=2, **given)
+    result = es.train(Walk(), "lsvi-ae", episodes=3, evaluate=2, **given)
     assert len(result.evaluation.columns["return"]) == 2
     assert result.episodes.column("return").to_pylist() == result.columns["return"].tolist()
     assert "the policy without exploration, 2 episodes: return" in str(result)
-    assert "was not evaluated" in str(es.train(Walk(), episodes=3, **given))
+    assert "was not evaluated" in str(es.train(Walk(), "lsvi-ae", episodes=3, **given))
     with pytest.raises(es.EverystepError, match=r"evaluate is -1"):
-        es.train(Walk(), episodes=3, evaluate=-1, **given)
+        es.train(Walk(), "lsvi-ae", episodes=3, evaluate=-1, **given)
 
 
 def test_an_environment_with_other_actions_is_refused():

@@ -37,7 +37,7 @@ def divided(obs, action, obs_next, info):
 @pytest.mark.parametrize(("constraint", "fits"), [(clipped, False), (divided, True)])
 def test_a_linear_limit_is_fitted_by_linear_features_unless_it_is_clipped(constraint, fits):
     phi = es.features.polynomial(1)
-    result = es.train(Slope(), constraint=constraint, features=phi, horizon=6, episodes=20)
+    result = es.train(Slope(), "lsvi-ae", constraint=constraint, features=phi, horizon=6, episodes=20)
     assert (
         "the features do not fit the constraint; if it is clipped, divide it instead; if it is the max" in str(result)
     ) is not fits
@@ -49,7 +49,9 @@ def both_sides(obs, action, obs_next, info):
 
 @pytest.mark.parametrize(("constraint", "fits"), [(lambda *step: max(both_sides(*step)), False), (both_sides, True)])
 def test_a_max_of_linear_limits_does_not_fit_and_its_parts_do_as_is_advised(constraint, fits):
-    learner = es.Learner(Slope(), constraint=constraint, features=es.features.polynomial(1), horizon=6, length=6)
+    learner = es.Learner(
+        Slope(), "lsvi-ae", constraint=constraint, features=es.features.polynomial(1), horizon=6, length=6
+    )
     learner.play(20)
     advice = "if it is the max or the abs of several numbers, return these as several constraints"
     assert (advice in str(learner.diagnose())) is not fits
@@ -158,12 +160,14 @@ def test_the_share_of_steps_without_an_action_believed_safe(agent, said):
 def test_a_step_is_a_surprise_if_no_violated_constraint_was_expected():
     """g_2 is always violated and soon expected, so that only the steps without it count; here there are none."""
     both = lambda second: lambda obs, action, obs_next, info: [info["constraint"], second]
-    texts = [str(es.train(Chance(), constraint=both(g), horizon=LENGTH, episodes=EPISODES)) for g in (-1.0, 1.0)]
+    texts = [
+        str(es.train(Chance(), "lsvi-ae", constraint=both(g), horizon=LENGTH, episodes=EPISODES)) for g in (-1.0, 1.0)
+    ]
     assert "were believed safe" in texts[0]
     assert "were believed safe" not in texts[1]
 
 
 def test_copies_are_counted_like_episodes():
     envs = gymnasium.vector.SyncVectorEnv([Trap, Trap])
-    result = es.train(envs, horizon=LENGTH, episodes=EPISODES)
+    result = es.train(envs, "lsvi-ae", horizon=LENGTH, episodes=EPISODES)
     assert "at 25% of the steps in the second half no action was believed to keep g <= 0" in str(result)

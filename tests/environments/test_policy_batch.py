@@ -41,7 +41,7 @@ class Anywhere(gymnasium.Env):
 def test_a_batch_is_as_good_as_one_at_a_time(space, features, monkeypatch):
     monkeypatch.setattr(module, "ROWS", 8)
     env = Anywhere(space)
-    policy = es.train(env, features=features, horizon=3, episodes=3).policy
+    policy = es.train(env, "lsvi-ae", features=features, horizon=3, episodes=3).policy
     observations = [space.sample() for _ in range(20)]
     expected = [policy(each) for each in observations]
     np.testing.assert_array_equal(policy.batch(observations), expected)
@@ -64,7 +64,7 @@ def test_a_custom_function_receives_a_flat_observation():
         return np.append(x, 1) / 3
 
     phi = es.features.function(f, d=5, crossed=True)
-    policy = es.train(Anywhere(spaces.Box(-1, 1, (2, 2))), features=phi, horizon=3, episodes=2).policy
+    policy = es.train(Anywhere(spaces.Box(-1, 1, (2, 2))), "lsvi-ae", features=phi, horizon=3, episodes=2).policy
     policy.batch(np.zeros((4, 2, 2)))
     assert shapes == {(4,)}
     with pytest.raises(EverystepError, match="different shapes"):

@@ -129,7 +129,7 @@ CASES = {
 @pytest.fixture(scope="module", params=CASES)
 def trained(request):
     make, constraint, options = CASES[request.param]
-    return make, constraint, es.train(make(), constraint=constraint, episodes=6, **options).policy
+    return make, constraint, es.train(make(), "lsvi-ae", constraint=constraint, episodes=6, **options).policy
 
 
 def by_step(policy, env, seed):
@@ -205,7 +205,7 @@ def _observations(policy):
 def test_a_policy_of_observations_in_parts_predicts_one_and_many():
     env = Walk("parts")
     options = {"features": es.features.polynomial(1), "actions": es.actions.grid(3), "horizon": 3, "length": 12}
-    policy = es.train(env, episodes=2, **options).policy
+    policy = es.train(env, "lsvi-ae", episodes=2, **options).policy
     some = [env.reset(seed=i)[0] for i in range(4)]
     together = {name: np.stack([x[name] for x in some]) for name in some[0]}
     actions, (steps,) = policy.predict(together, (np.array([0, 3, 11, 40]),), np.array([False, False, False, True]))
@@ -242,7 +242,7 @@ def test_what_predict_cannot_take_is_refused_in_a_sentence(box_policy, given, wo
 
 @pytest.fixture(scope="module")
 def states_policy():
-    return es.train(Walk(), episodes=2, horizon=6, length=12).policy
+    return es.train(Walk(), "lsvi-ae", episodes=2, horizon=6, length=12).policy
 
 
 # --- labels -----------------------------------------------------------------------------------------------------------
@@ -250,7 +250,7 @@ def states_policy():
 def box_policy():
     """Where every observed step was safe, so that the model calls everything safe."""
     options = {"features": es.features.polynomial(1), "actions": es.actions.grid(3), "horizon": 3, "length": 12}
-    return es.train(Walk("vectors"), constraint=lambda *step: -1.0, episodes=20, **options).policy
+    return es.train(Walk("vectors"), "lsvi-ae", constraint=lambda *step: -1.0, episodes=20, **options).policy
 
 
 def test_outside_of_what_was_seen_labels_are_unknown_and_bounds_infinite(box_policy, tmp_path):
@@ -337,6 +337,6 @@ def test_a_batch_collected_by_a_policy_is_what_it_plays_when_it_is_evaluated():
             return int(action) + 1
 
     env = FromZero(Walk())
-    policy = es.train(env, episodes=6, horizon=6, length=12).policy
+    policy = es.train(env, "lsvi-ae", episodes=6, horizon=6, length=12).policy
     batch = es.logged.from_env(env, policy, episodes=1, seed=FIRST_SEED)
     assert batch.rewards.sum() == pytest.approx(es.evaluate(policy, env, episodes=1).columns["return"][0])

@@ -47,5 +47,5 @@ class Fall(gymnasium.Env):
 
 @pytest.mark.parametrize(("reward_range", "said"), [(None, True), ((0, 1), False)])
 def test_training_reports_it_unless_the_range_is_declared(reward_range, said):
-    text = str(es.train(Fall(), horizon=6, episodes=4, reward_range=reward_range))
+    text = str(es.train(Fall(), "lsvi-ae", horizon=6, episodes=4, reward_range=reward_range))
     assert ("leave what it punishes to the constraint, or give reward_range" in text) is said

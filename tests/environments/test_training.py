@@ -1,6 +1,5 @@
 """Training on environments: real ones, and small ones that misbehave on purpose."""
 
-import inspect
 import json
 import pickle
 
@@ -73,7 +72,7 @@ def harm_on_the_line(obs, action, obs_next, info):
 
 
 def test_a_ring_is_learnt_with_few_violations_and_ends_at_the_safe_optimum():
-    result = es.train(Ring(), constraint=harm, horizon=5, episodes=25)
+    result = es.train(Ring(), "lsvi-ae", constraint=harm, horizon=5, episodes=25)
     blind = es.train(Ring(), "lsvi", constraint=harm, horizon=5, episodes=25)
     assert result.columns["violation"].sum() <= 4
     assert blind.columns["violation"].sum() >= 20
@@ -84,14 +83,14 @@ def test_a_ring_is_learnt_with_few_violations_and_ends_at_the_safe_optimum():
 @pytest.mark.quick
 def test_several_constraints_are_kept_apart():
     both = lambda *step: [harm(*step), -1.0]
-    episodes = es.train(Ring(), constraint=both, horizon=5, episodes=6).columns
+    episodes = es.train(Ring(), "lsvi-ae", constraint=both, horizon=5, episodes=6).columns
     assert episodes["violation_2"].sum() == 0
     np.testing.assert_array_equal(episodes["violation"], episodes["violation_1"])
 
 
 def test_an_environment_made_from_a_problem_reports_its_constraints():
     env = es.gym.make_env(es.problems.from_map(("SFF", "FHF", "FFG"), horizon=6))
-    result = es.train(env, episodes=40, seed=1)
+    result = es.train(env, "lsvi-ae", episodes=40, seed=1)
     assert result.spec["constraints"] == 1
     assert result.columns["violation"][-10:].sum() < result.columns["violation"][:10].sum() + 1
     assert result.spec["horizon"] == 6
@@ -100,7 +99,7 @@ def test_an_environment_made_from_a_problem_reports_its_constraints():
 def test_frozen_lake_of_gymnasium_is_solved_and_the_agent_stops_falling_into_holes():
     env = gymnasium.make("FrozenLake-v1", is_slippery=False, max_episode_steps=10)
     fell = lambda obs, a, after, info: 1.0 if after in (5, 7, 11, 12) else -1.0
-    result = es.train(env, constraint=fell, horizon=10, episodes=80)
+    result = es.train(env, "lsvi-ae", constraint=fell, horizon=10, episodes=80)
     assert result.columns["violation"].sum() <= 12
     assert result.columns["return"][-5:].mean() == 1
     x, total = env.reset(seed=0)[0], 0.0
@@ -127,7 +126,7 @@ def test_cart_pole_stays_up_and_its_limits_are_kept_after_a_few_episodes():
 
 def test_copies_of_an_environment_are_stepped_together():
     envs = gymnasium.vector.SyncVectorEnv([Ring, Ring, lambda: Ring(ends=True)])
-    result = es.train(envs, constraint=harm, horizon=5, episodes=24)
+    result = es.train(envs, "lsvi-ae", constraint=harm, horizon=5, episodes=24)
     assert len(result.columns["return"]) == 24
     assert result.plans <= 9
     lengths = result.columns["length"].reshape(8, 3)
@@ -136,7 +135,9 @@ def test_copies_of_an_environment_are_stepped_together():
 
 
 def test_copies_are_made_from_an_id():
-    result = es.train("FrozenLake-v1", constraint=lambda *step: -1.0, horizon=5, length=5, episodes=4, envs=2)
+    result = es.train(
+        "FrozenLake-v1", "lsvi-ae", constraint=lambda *step: -1.0, horizon=5, length=5, episodes=4, envs=2
+    )
     assert result.spec["environment"] == "FrozenLake-v1"
     assert len(result.columns["return"]) == 4
 
@@ -157,11 +158,11 @@ def test_the_action_looked_up_for_a_state_met_before_is_the_best_by_the_plan_ask
 
 
 def test_rewards_are_scaled_by_a_declared_or_an_observed_range_and_the_result_reports_which():
-    declared = es.train(Ring(), constraint=harm, horizon=5, episodes=3, reward_range=(-1, 2))
+    declared = es.train(Ring(), "lsvi-ae", constraint=harm, horizon=5, episodes=3, reward_range=(-1, 2))
     assert declared.spec["reward_range"] == [-1, 2]
     assert "rewards were scaled to [0, 1] from -1 to 2, as declared" in declared.remarks
     assert "from 0 to 1, the range of observed rewards and 0" in str(
-        es.train(Ring(), constraint=harm, horizon=5, episodes=3)
+        es.train(Ring(), "lsvi-ae", constraint=harm, horizon=5, episodes=3)
     )
 
 
@@ -171,7 +172,7 @@ def test_a_reward_of_minus_one_a_step_makes_an_early_end_worth_while():
             x, _, *rest = super().step(action)
             return x, -1.0, *rest
 
-    result = es.train(Hurry(ends=True), constraint=lambda *step: -1.0, horizon=5, episodes=15)
+    result = es.train(Hurry(ends=True), "lsvi-ae", constraint=lambda *step: -1.0, horizon=5, episodes=15)
     assert (result.columns["return"][-3:] == -2).all()
 
 
@@ -237,7 +238,7 @@ def test_a_policy_certifies_what_it_has_seen_and_nothing_else():
 
 
 def test_what_was_never_tried_is_neither_safe_nor_unsafe():
-    policy = es.train(Ring(), constraint=harm, horizon=5, episodes=1).policy
+    policy = es.train(Ring(), "lsvi-ae", constraint=harm, horizon=5, episodes=1).policy
     assert 0 in policy.certify(3)
 
 
@@ -248,7 +249,7 @@ def test_a_policy_with_printed_radii_states_when_its_labels_hold():
 
 
 def test_a_damaged_policy_is_refused_and_never_unpickled(tmp_path):
-    result = es.train(Ring(), constraint=harm, horizon=5, episodes=2)
+    result = es.train(Ring(), "lsvi-ae", constraint=harm, horizon=5, episodes=2)
     folder = result.policy.save(tmp_path / "policy")
     (folder / "policy.npz").write_bytes(b"\x80\x04K\x01.")
     with pytest.raises(EverystepError, match=r"has changed since it was saved"):
@@ -259,12 +260,12 @@ def test_a_damaged_policy_is_refused_and_never_unpickled(tmp_path):
 def test_a_warm_start_avoids_violations_in_the_logged_data():
     batch = from_env(Ring(), None, episodes=20, seed=3, constraint=harm)
     assert batch.violation > 0
-    warm = es.train(Ring(), constraint=harm, horizon=5, episodes=20, warm_start=batch)
+    warm = es.train(Ring(), "lsvi-ae", constraint=harm, horizon=5, episodes=20, warm_start=batch)
     assert warm.columns["violation"].sum() == 0
 
 
 def test_logged_data_may_come_between_episodes():
-    learner = es.Learner(Ring(), constraint=harm, horizon=5)
+    learner = es.Learner(Ring(), "lsvi-ae", constraint=harm, horizon=5)
     learner.train(2)
     learner.learn(from_env(Ring(), None, episodes=20, seed=3, constraint=harm))
     result = learner.train(5)
@@ -283,7 +284,7 @@ def test_logged_data_may_come_between_episodes():
 def test_logged_data_of_another_environment_are_refused(changes, words):
     columns = {"observations": [0, 1], "actions": [1, 0], "rewards": [1, 0], "costs": [-1, -1]}
     columns |= {"next_observations": [1, 1], "terminated": [False, False], "episode": [0, 0]}
-    learner = es.Learner(Ring(), constraint=harm, horizon=5)
+    learner = es.Learner(Ring(), "lsvi-ae", constraint=harm, horizon=5)
     learner.learn(Batch.of(**columns))
     with pytest.raises(EverystepError, match=words):
         learner.learn(Batch.of(**columns | changes))
@@ -312,25 +313,25 @@ def test_the_constraint_sees_both_observations_and_the_action_as_the_environment
 
     seen = []
     watch = lambda obs, action, obs_next, info: seen.append((obs.copy(), action, obs_next.copy())) or -1.0
-    result = es.train(Reusing(), constraint=watch, features=features.centres(3), horizon=5, episodes=4)
+    result = es.train(Reusing(), "lsvi-ae", constraint=watch, features=features.centres(3), horizon=5, episodes=4)
     assert {action for _, action, _ in seen} == {3, 4}
     assert all((obs == after).all() == (action == 3) for obs, action, after in seen)
     assert result.policy(np.zeros(2)) in (3, 4)
 
 
 def test_rewards_outside_a_declared_range_are_reported():
-    result = es.train(Ring(), constraint=harm, horizon=5, episodes=3, reward_range=(0, 0.5))
+    result = es.train(Ring(), "lsvi-ae", constraint=harm, horizon=5, episodes=3, reward_range=(0, 0.5))
     assert any("rewards from 0 to 1 were observed, outside that range" in remark for remark in result.remarks)
 
 
 def test_a_result_before_the_first_episode_can_be_shown():
-    learner = es.Learner(Ring(), constraint=harm, horizon=5)
+    learner = es.Learner(Ring(), "lsvi-ae", constraint=harm, horizon=5)
     learner.learn(from_env(Ring(), None, episodes=2, seed=3, constraint=harm))
     assert "0 episodes" in str(learner.result())
 
 
 def test_looking_at_the_result_does_not_change_what_follows():
-    one, other = (es.Learner(Ring(), constraint=harm, horizon=5, seed=4) for _ in range(2))
+    one, other = (es.Learner(Ring(), "lsvi-ae", constraint=harm, horizon=5, seed=4) for _ in range(2))
     one.play(4)
     other.play(2)
     other.policy(optimism=-1)
@@ -342,7 +343,9 @@ def test_looking_at_the_result_does_not_change_what_follows():
 def test_a_function_as_features_is_given_again_and_touches_nothing_else(tmp_path):
     shape = lambda x: np.array([x[0], x[1], 1.0]) / 2
     phi, phi_cost = features.function(shape, d=3, crossed=True), features.polynomial(1)
-    result = es.train(Line(), constraint=harm_on_the_line, features=phi, cost_features=phi_cost, horizon=5, episodes=6)
+    result = es.train(
+        Line(), "lsvi-ae", constraint=harm_on_the_line, features=phi, cost_features=phi_cost, horizon=5, episodes=6
+    )
     result.policy.save(tmp_path)
     with pytest.raises(EverystepError, match=r"a custom function"):
         Policy.load(tmp_path)
@@ -368,7 +371,7 @@ def test_copies_that_start_again_at_once_lose_nothing_of_their_last_step():
 
     mode = gymnasium.vector.AutoresetMode.SAME_STEP
     envs = gymnasium.vector.SyncVectorEnv([Told, lambda: Told(ends=True)], autoreset_mode=mode)
-    result = es.train(envs, horizon=5, episodes=12)
+    result = es.train(envs, "lsvi-ae", horizon=5, episodes=12)
     lengths = result.columns["length"].reshape(-1, 2)
     assert (lengths[:, 0] == 5).all()
     assert result.columns["planned"].sum() == result.plans
@@ -439,12 +442,14 @@ def test_a_box_of_actions_can_be_made_discrete_by_the_user():
     env = gymnasium.make("MountainCarContinuous-v0")
     pushes = [np.array([-1.0], np.float32), np.array([1.0], np.float32)]
     env = gymnasium.wrappers.TransformAction(env, lambda i: pushes[i], spaces.Discrete(len(pushes)))
-    result = es.train(env, constraint=lambda *step: -1.0, features=features.centres(3), horizon=3, length=3, episodes=2)
+    result = es.train(
+        env, "lsvi-ae", constraint=lambda *step: -1.0, features=features.centres(3), horizon=3, length=3, episodes=2
+    )
     assert len(result.columns["return"]) == 2
 
 
 def test_an_environment_that_breaks_leaves_everything_until_then():
-    learner = es.Learner(Ring(breaks_at=13), constraint=harm, horizon=5)
+    learner = es.Learner(Ring(breaks_at=13), "lsvi-ae", constraint=harm, horizon=5)
     with pytest.raises(
         BrokenError, match=r"episode 3, step 3: the environment's step raised RuntimeError: a wheel"
     ) as caught:
@@ -468,7 +473,7 @@ def test_an_environment_that_breaks_leaves_everything_until_then():
 def test_a_constraint_that_misbehaves_ends_in_a_sentence(constraint, words):
     env = Ring()
     env.reset()
-    learner = es.Learner(env, constraint=constraint, horizon=5, seed=3)
+    learner = es.Learner(env, "lsvi-ae", constraint=constraint, horizon=5, seed=3)
     with pytest.raises(EverystepError, match=words):
         learner.train(3)
 
@@ -504,27 +509,27 @@ def test_a_constraint_that_misbehaves_ends_in_a_sentence(constraint, words):
 def test_wrong_settings_are_refused_before_anything_is_played(settings, words):
     env = Ring()
     with pytest.raises(EverystepError, match=words):
-        es.train(env, **{"constraint": harm, "horizon": 5, **settings})
+        es.train(env, **{"agent": "lsvi-ae", "constraint": harm, "horizon": 5, **settings})
     assert env.steps == 0
 
 
 @pytest.mark.parametrize("env", ["Nowhere-v0", "nomodule:Nowhere-v0", 42, None])
 def test_an_unknown_environment_is_refused(env):
     with pytest.raises(EverystepError, match=r"cannot be made|give a gymnasium environment"):
-        es.train(env, constraint=harm)
+        es.train(env, "lsvi-ae", constraint=harm)
 
 
 def test_the_optimum_of_a_published_table_is_reached_by_training_on_its_environment():
     env = gymnasium.make("FrozenLake-v1", is_slippery=False, max_episode_steps=8)
     problem = es.gym.from_toy_text(env, horizon=8)
     fell = lambda obs, a, after, info: 1.0 if after in (5, 7, 11, 12) else -1.0
-    result = es.train(env, constraint=fell, horizon=8, episodes=60)
+    result = es.train(env, "lsvi-ae", constraint=fell, horizon=8, episodes=60)
     assert result.columns["return"][-3:].mean() == pytest.approx(planner.solve(problem).value)
 
 
 # --- folders ----------------------------------------------------------------------------------------------------------
 def test_a_policy_of_another_format_is_refused_in_a_sentence(tmp_path):
-    es.train(Ring(), constraint=harm, horizon=5, episodes=2).policy.save(tmp_path)
+    es.train(Ring(), "lsvi-ae", constraint=harm, horizon=5, episodes=2).policy.save(tmp_path)
     content = json.loads((tmp_path / "policy.json").read_text(encoding="utf-8"))
     (tmp_path / "policy.json").write_text(json.dumps(content | {"format": 1}), encoding="utf-8")
     with pytest.raises(EverystepError, match=r"has format 1, and this version reads format 7; train it again"):
@@ -540,38 +545,3 @@ def test_the_spec_of_a_training_run_has_its_kind_and_is_not_read_as_an_experimen
     assert spec["guarantee"] == result.policy.confidence
     with pytest.raises(EverystepError, match=r"holds a training run, not an experiment"):
         run_folder.read_spec(tmp_path / "run")
-
-
-@pytest.mark.quick
-def test_a_setting_given_to_train_is_refused_with_where_it_belongs():
-    with pytest.raises(EverystepError, match=r"no argument of train called 'beta'\..*es\.agents\.lsvi_ae\(beta="):
-        es.train("FrozenLake-v1", "lsvi-ae", beta=0.3)
-
-
-@pytest.mark.quick
-@pytest.mark.parametrize(
-    ("name", "remedy"),
-    [("total_timesteps", "use steps="), ("n_envs", "use envs="), ("max_episode_steps", "use length="),
-     ("policy", "name of an agent second"), ("gamma", "use horizon=")],
-)  # fmt: skip
-def test_an_argument_of_another_library_is_refused_with_what_to_use_here(name, remedy):
-    with pytest.raises(EverystepError, match=f"no argument of train called '{name}'; .*{remedy}"):
-        es.train("FrozenLake-v1", "lsvi-ae", **{name: 1})
-
-
-@pytest.mark.quick
-def test_the_signature_of_an_agent_lists_its_settings_with_their_defaults():
-    for name, definition in agents.REGISTERED.items():
-        if hasattr(agents, name.replace("-", "_")):
-            parameters = inspect.signature(getattr(agents, name.replace("-", "_"))).parameters
-            assert set(parameters) == set(definition.settings)
-    shown = inspect.signature(agents.lsvi_ae).parameters
-    assert (shown["optimism"].default, shown["beta"].default, shown["rectify"].default) == (1.0, "auto", True)
-
-
-@pytest.mark.quick
-def test_the_signature_of_train_has_every_argument_of_learner_with_its_type_and_default():
-    shown = inspect.signature(es.train).parameters
-    assert not any(each.kind is inspect.Parameter.VAR_KEYWORD for each in shown.values())
-    for name, each in inspect.signature(es.Learner).parameters.items():
-        assert (shown[name].default, shown[name].annotation) == (each.default, each.annotation)

@@ -54,7 +54,7 @@ def interrupt_at(number):
 
 
 def learner(env, **options):
-    return es.Learner(env, horizon=HORIZON, seed=0, **options)
+    return es.Learner(env, "lsvi-ae", horizon=HORIZON, seed=0, **options)
 
 
 def trained_on(steps):
@@ -130,7 +130,7 @@ def test_play_learns_what_was_played_and_raises_the_interrupt():
 
 def test_copies_keep_every_finished_step():
     envs = gymnasium.vector.SyncVectorEnv([Walk, lambda: Walk(interrupt_at(7))])
-    result = es.train(envs, horizon=HORIZON, episodes=20)
+    result = es.train(envs, "lsvi-ae", horizon=HORIZON, episodes=20)
     assert list(result.columns["length"]) == [4, 4, 2, 2]
     assert "after 2 of 20 episodes; 2 unfinished ones of 2, 2 steps are kept" in str(result)
 

@@ -47,7 +47,7 @@ def whole():
 @pytest.fixture
 def saved(tmp_path):
     """A learner after three episodes, in a folder."""
-    learner = es.Learner(Drift(), **options())
+    learner = es.Learner(Drift(), "lsvi-ae", **options())
     learner.play(3)
     return learner.save(tmp_path / "learner")
 
@@ -71,9 +71,9 @@ def everything(learner):
     return arrays | {"plain": np.frombuffer(json.dumps(plain).encode(), np.uint8)}
 
 
-def check_resumed(tmp_path, make, given, **arguments):
+def check_resumed(tmp_path, make, given, agent="lsvi-ae", **arguments):
     """Train on after saving and loading, twice, and compare with a learner that was never saved."""
-    uninterrupted, learner = es.Learner(make(), **arguments), es.Learner(make(), **arguments)
+    uninterrupted, learner = (es.Learner(make(), agent, **arguments) for _ in range(2))
     learner.play(2)
     learner.save(tmp_path / "learner")
     learner = es.Learner.load(tmp_path / "learner", make(), **given)
@@ -136,7 +136,7 @@ def test_an_environment_with_a_generator_of_its_own_is_restored_or_it_is_said(tm
             return self.x.copy(), {}
 
     check_resumed(tmp_path, Own, {}, **options())
-    learner = es.Learner(Hidden(), **options())
+    learner = es.Learner(Hidden(), "lsvi-ae", **options())
     learner.play(2)
     learner.save(tmp_path / "hidden")
     found = (
@@ -158,7 +158,7 @@ def test_an_environment_that_never_drew_is_not_trusted():
             self._np_random = np.random.default_rng(seed)
             return np.zeros(2), {}
 
-    stage, arrays = es.Learner(Still(), **options()).stage, {}
+    stage, arrays = es.Learner(Still(), "lsvi-ae", **options()).stage, {}
     stage.reset(1)
     state = env_state.save(stage, arrays)
     assert "never drew from its np_random; if it draws elsewhere" in env_state.restore(stage, state, arrays)
@@ -188,8 +188,8 @@ def test_a_saved_learner_is_replaced_and_its_old_arrays_are_removed(saved):
 
 
 def test_a_learner_without_data_is_saved_with_its_seed(tmp_path):
-    es.Learner(Drift(), **options()).save(tmp_path / "learner")
-    loaded, fresh = es.Learner.load(tmp_path / "learner", Drift()), es.Learner(Drift(), **options())
+    es.Learner(Drift(), "lsvi-ae", **options()).save(tmp_path / "learner")
+    loaded, fresh = es.Learner.load(tmp_path / "learner", Drift()), es.Learner(Drift(), "lsvi-ae", **options())
     check_same(loaded.train(2), fresh.train(2))
 
 
@@ -220,7 +220,7 @@ def test_another_environment_agent_or_features_are_refused_by_name(saved):
 
 @pytest.mark.quick
 def test_another_problem_or_other_settings_of_an_environment_are_told_apart():
-    of = lambda env: checkpoint.identity(es.Learner(env, horizon=4))["environment settings"]
+    of = lambda env: checkpoint.identity(es.Learner(env, "lsvi-ae", horizon=4))["environment settings"]
     assert of(es.gym.make_env(LAKE)) == of(es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4)))
     assert of(es.gym.make_env(LAKE)) != of(es.gym.make_env(es.problems.from_map(["SFG", "FFF"], horizon=4)))
     lake = lambda **given: gymnasium.make("FrozenLake-v1", **given)

@@ -33,7 +33,18 @@ def never(obs, action, obs_next, info):
     return -1.0
 """
 PLANTED = "import os\nwith open(os.environ['PLANTED_MARK'], 'a') as mark:\n    mark.write(__name__)\n" + HONEST
-ARGUMENTS = ["--env", "honest_for_test:lake", "--constraint", "honest_for_test:fell", "--episodes", "3", "--seeds", "2"]
+ARGUMENTS = [
+    "--env",
+    "honest_for_test:lake",
+    "--constraint",
+    "honest_for_test:fell",
+    "--agent",
+    "lsvi-ae",
+    "--episodes",
+    "3",
+    "--seeds",
+    "2",
+]
 READING = ("report", "summary", "figures", "compare", "certify", "theory")
 
 
@@ -215,7 +226,7 @@ def test_an_evaluation_under_another_constraint_is_kept_beside(home, capsys):
 
 def test_summary_recommends_no_command_that_is_refused(home, capsys):
     lake = es.problems.from_map(["SFG", "FHF"], horizon=4)
-    es.train(es.gym.make_env(lake), episodes=2, out="single", progress=lambda n: None)
+    es.train(es.gym.make_env(lake), "lsvi-ae", episodes=2, out="single", progress=lambda n: None)
     assert main(["summary", "single"]) == 0
     assert "everystep evaluate single --env E --constraint C" in capsys.readouterr().out
 
@@ -223,7 +234,7 @@ def test_summary_recommends_no_command_that_is_refused(home, capsys):
 # --- locks ------------------------------------------------------------------------------------------------------------
 def test_a_refused_second_writer_changes_not_one_byte(home, capsys):
     before = contents(home / "mine")
-    larger = ["train", *ARGUMENTS[:4], "--episodes", "5000", "--seeds", "2", "--out", "mine"]
+    larger = ["train", *ARGUMENTS[:6], "--episodes", "5000", "--seeds", "2", "--out", "mine"]
     with files.held(home / "mine", home / "mine" / ".work" / "pid"):
         for command in (larger, ["evaluate", "mine"], ["evaluate", "mine", "--constraint", "honest_for_test:never"]):
             assert main(command) == 2

@@ -81,8 +81,10 @@ def _make(place: Path, quick: bool) -> None:
         for name in ("a", "b"):
             shutil.copytree(place / "run", place / "compared" / name)
         gym_env = es.gym.make_env(pond)
-        es.train(gym_env, episodes=2).save(place / "training")
-        es.train(Line(), features=es.features.fourier(4), horizon=3, episodes=3, evaluate=1, out=place / "trained")
+        es.train(gym_env, "lsvi-ae", episodes=2).save(place / "training")
+        es.train(
+            Line(), "lsvi-ae", features=es.features.fourier(4), horizon=3, episodes=3, evaluate=1, out=place / "trained"
+        )
 
     def stop(report: Any) -> None:
         nonlocal left

@@ -174,7 +174,7 @@ def valid_calls(bench: Bench) -> dict[str, Callable[[], Call]]:
             {"folder": str(bench.here), "env": Ring(), "constraint": safe, "features": None, "cost_features": None},
         ),
         "Learner.learn": lambda: (
-            lambda batch: es.Learner(Ring(), constraint=safe, horizon=3).learn(batch),
+            lambda batch: es.Learner(Ring(), "lsvi-ae", constraint=safe, horizon=3).learn(batch),
             (),
             {"batch": es.logged.Batch(**batch())},
         ),
@@ -193,7 +193,7 @@ def valid_calls(bench: Bench) -> dict[str, Callable[[], Call]]:
         "shield": lambda: (
             es.shield,
             (),
-            {"guide": es.Learner(Ring(), constraint=safe, horizon=3), "tolerance": 0.1, "optimism": 0.0},
+            {"guide": es.Learner(Ring(), "lsvi-ae", constraint=safe, horizon=3), "tolerance": 0.1, "optimism": 0.0},
         ),
         "Policy.load": lambda: (
             es.Policy.load,
@@ -569,7 +569,7 @@ class Mean:
 def trained_policy() -> Any:
     import everystep as es
 
-    return es.train(Ring(), constraint=safe, horizon=3, episodes=1).policy
+    return es.train(Ring(), "lsvi-ae", constraint=safe, horizon=3, episodes=1).policy
 
 
 # --- calls ------------------------------------------------------------------------------------------------------------

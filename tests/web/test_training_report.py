@@ -60,6 +60,8 @@ ARGUMENTS = [
     "spot_for_test:Spot",
     "--constraint",
     "spot_for_test:too_far",
+    "--agent",
+    "lsvi-ae",
     "--features",
     "fourier(6)",
 ]
@@ -278,7 +280,7 @@ def test_an_unfinished_training_says_so_and_shows_its_last_checkpoint(home, monk
 def single(home):
     """The folder of es.train(out=...), on a lake, and one of Trained.save."""
     lake = es.problems.from_map(["SFG", "FHF"], horizon=4)
-    result = es.train(es.gym.make_env(lake), episodes=5, out=home / "single", progress=lambda n: None)
+    result = es.train(es.gym.make_env(lake), "lsvi-ae", episodes=5, out=home / "single", progress=lambda n: None)
     result.save(home / "saved")
     return home / "single"
 

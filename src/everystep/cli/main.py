@@ -118,7 +118,12 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(metavar="COMMAND", required=True)
     for name in COMMANDS:
         module = import_module(f"everystep.cli.{name}")
-        command = commands.add_parser(name, help=module.HELP)
+        command = commands.add_parser(
+            name,
+            help=module.HELP,
+            description=f"{module.HELP[0].upper()}{module.HELP[1:]}.",
+            epilog=getattr(module, "EPILOG", None),
+        )
         module.add_arguments(command)
         own = getattr(module, "OWN_INTERRUPTS", False)
         command.set_defaults(run=module.run, parser=command, own_interrupts=own)

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from everystep.experiments.config import EngineChoice
 
 HELP = "train an agent on a Gymnasium environment"
+EPILOG = (
+    "In parentheses: what holds if a flag is left out. For example: everystep train --env CartPole-v1 --constraint "
+    "limits:upright --episodes 50 --out out/cartpole, where limits.py is in the current folder."
+)
 FLAGS = (
     *("env", "constraint", "features", "cost_features", "actions", "agent", "horizon", "length", "episodes", "steps"),
     *("without_exploration", "reward_range", "memory", "envs", "reseed", "on_episode", "on_plan", "stop_at_return"),
@@ -52,10 +56,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--actions", metavar="A", help="candidates of a Box: grid(5), sobol(64), listed([...]) (grid(5))"
     )
-    parser.add_argument("--agent", metavar="A", help="the name of an agent (lsvi-ae)")
+    parser.add_argument("--agent", metavar="A", help="an agent of `everystep list` (lsvi-ahead)")
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", dest="settings",
-        help="a setting of the agent; may be repeated",
+        help="a setting of the agent, of `everystep list`; may be repeated",
     )  # fmt: skip
     parser.add_argument("--horizon", metavar="H", help="steps that a plan looks ahead (an episode, at most 50)")
     parser.add_argument("--length", metavar="N", help="the most steps of an episode (the environment's own limit)")

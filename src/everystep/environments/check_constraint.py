@@ -32,6 +32,7 @@ from typing import Any
 
 import numpy as np
 
+from everystep.agents.registry import TRAINED_BY_DEFAULT
 from everystep.environments import constraints
 from everystep.environments.constraints import Constraint
 from everystep.environments.learner import LOOK_AHEAD, _limit, made
@@ -203,7 +204,7 @@ class _Check:
             lowest=tuple(map(float, low)),
             highest=tuple(map(float, high)),
             example=self.example,
-            agent="lsvi-ae" if verdict == "one decision" else "lsvi-ahead",
+            agent="lsvi-ae" if verdict == "one decision" else TRAINED_BY_DEFAULT,
             horizon=horizon_for(max(earlier), limit) if earlier else min(LOOK_AHEAD, limit or LOOK_AHEAD),
             remarks=tuple(self.remarks),
         )

@@ -1,6 +1,6 @@
 """Learning on any environment: gymnasium's, or one with the same interface.
 
-result = train(env, "lsvi-ae", constraint=lambda obs, action, obs_next, info: ..., features=fourier(100), episodes=200)
+result = train(env, constraint=lambda obs, action, obs_next, info: ..., features=fourier(100), episodes=200)
 result.columns["violation"]; result.episodes; result.policy(obs); result.save("out/mine")
 
 `Learner` does the same in steps: learn from logged data, train for some episodes, look at the result, train on.
@@ -8,7 +8,6 @@ result.columns["violation"]; result.episodes; result.policy(obs); result.save("o
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -18,7 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from everystep import files
-from everystep.agents.registry import Recipe, recipe
+from everystep.agents.arguments import refuse_unknown
+from everystep.agents.registry import TRAINED_BY_DEFAULT, Recipe, recipe, where_settings_belong
 from everystep.environments import callbacks, evaluation, findings, policy_card, training_bar
 from everystep.environments import diagnose as diagnosis
 from everystep.environments.acting import ActingPlan
@@ -50,7 +50,6 @@ from everystep.errors import (
     seed_number,
     shown,
     true_or_false,
-    unknown,
     whole_number,
 )
 from everystep.experiments import run_folder, statistics
@@ -71,25 +70,17 @@ EVALUATED = 10  # default episodes of an evaluation
 MEMORY = 4096  # default number of states that plans compute values at, if states do not recur
 FEW_CANDIDATES, MEMORY_LEAST = 32, 512  # with more candidates, MEMORY * 32 / A states, and at least 512
 
-FOREIGN = {  # names of other libraries' arguments, and what to use here
-    "total_timesteps": "use steps=",
-    "timesteps": "use steps=",
-    "n_episodes": "use episodes=",
-    "num_episodes": "use episodes=",
-    "n_envs": "use envs=",
-    "num_envs": "use envs=",
-    "env_id": "give the environment first, as in train('CartPole-v1')",
-    "max_episode_steps": "use length=",
-    "cost_fn": "use constraint=, which is safe where it is at most 0",
-    "cost_limit": "use constraint=, which is safe where it is at most 0",
-    "policy": "give the name of an agent second, as in train(env, 'lsvi-ahead')",
-    "algo": "give the name of an agent second, as in train(env, 'lsvi-ahead')",
-    "gamma": "values are not discounted: use horizon=, the steps that a plan looks ahead",
-    "learning_rate": "least squares have none; an agent has beta and lam, as in es.agents.lsvi_ae(beta=...)",
-    "verbose": "use progress=, a function of the number of finished episodes",
-    "log_dir": "use out=",
-    "tensorboard_log": "use out=",
+_OF_AGENTS = where_settings_belong()
+_OF_TRAIN = {  # what `train` has and `Learner` has not
+    **{
+        name: f"give it to its train, as in learner.train({name}=...)"
+        for name in ("episodes", "steps", "without_exploration", "progress")
+    },
+    "warm_start": "give it to its learn, as in learner.learn(batch)",
+    "evaluate": "use es.evaluate(learner.policy(), env)",
+    "out": "use es.train, which keeps checkpoints, or learner.save",
 }
+_SAVED = "it is saved with the learner; leave it out"
 
 
 class SoFar(NamedTuple):
@@ -193,9 +184,10 @@ class Trained:
         return f" ({words} log(1 + K) = {d * estimators * math.log1p(len(self.columns['return'])):.0f})"
 
 
+@refuse_unknown("train", _OF_AGENTS)
 def train(
     env: Any,
-    agent: str | Recipe = "lsvi-ae",
+    agent: str | Recipe = TRAINED_BY_DEFAULT,
     *,
     episodes: int | None = None,
     steps: int | None = None,
@@ -204,40 +196,73 @@ def train(
     evaluate: int | None = None,
     progress: Callable[[int], None] | None = None,
     out: str | Path | None = None,
-    **options: Any,
+    constraint: Constraint | None = None,
+    features: Any = None,
+    cost_features: Any = None,
+    horizon: int | None = None,
+    length: int | None = None,
+    reward_range: tuple[float, float] | None = None,
+    memory: int | None = MEMORY,
+    actions: Any = None,
+    seed: int = 0,
+    envs: int = 1,
+    reseed: bool = False,
+    on_episode: Callback | None = None,
+    on_plan: Callback | None = None,
 ) -> Trained:
-    """Learn for `episodes` episodes (100), or until the episode in which `steps` steps are reached is over.
+    """Train an agent in an environment for `episodes` episodes (100), or for `steps` steps.
 
-    `options` are arguments of `Learner`, `warm_start` is logged data to start from.
+    env                  a gymnasium environment, a vector environment, or the id of one
+    agent                the name of an agent, or one with settings: es.agents.lsvi_ahead(tolerance=0.05). lsvi-ahead
+                         looks ahead, for limits with momentum, delay or stock; lsvi-ae computes less, for limits that
+                         one decision keeps (`es.check_constraint` tells)
+    episodes             how many episodes; 100 if `steps` is not given either
+    steps                how many steps: the episode in which they are reached is the last
+    without_exploration  so many of the episodes, the last ones, are played as the policy that is returned plays, so
+                         that it was tried before it is used, and what goes wrong is learnt
+    warm_start           logged data to start from (`es.logged`)
+    evaluate             episodes that the policy plays afterwards without learning; None: 10 if the environment was
+                         given by its id, so that a fresh one can be made for this, else 0
+    progress             called with n whenever n more episodes are done; None: a bar on a terminal, lines in a log
+    out                  a run folder in which the training lives, with checkpoints: the same call goes on where a
+                         killed process, Ctrl-C or an error stopped, returns the result once it is finished, and trains
+                         on if `episodes` is larger
+    constraint           (obs, action, obs_next, info) -> one number or several, safe iff <= 0; None: from `info`
+    features             of (x, a), as `everystep.features` makes them; None: one-hot where observations are integers,
+                         else chosen by what is seen
+    horizon              the number of steps a plan looks ahead; None: the length of an episode, at most 50
+    length               the most steps of an episode; None: the environment's own limit, else the horizon
+    seed                 of everything random: the same seed repeats a training
 
-    The last `without_exploration` of the episodes are played as the policy that is returned plays, so that it was tried
-    before it is used, and what goes wrong is learnt.
+    The other arguments are those of `Learner`, and explained there.
 
-    After training the policy plays `evaluate` episodes without learning; None: 10 if the environment was given by its
-    id, so that a fresh one can be made for this, else 0.
-
-    `progress(n)` is called whenever n more episodes are done; None: a bar on a terminal, lines in a log. If
-    the environment or the constraint function fails, a `BrokenError` is raised whose `result` holds everything until
+    If the environment or the constraint function fails, a `BrokenError` is raised whose `result` holds everything until
     then. Ctrl-C ends training with the result so far; a second Ctrl-C raises KeyboardInterrupt.
-
-    With `out` the training lives in a run folder, with checkpoints: the same call goes on where a killed process,
-    Ctrl-C or an error stopped, returns the result once it is finished, and trains on if `episodes` is larger.
 
     >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
     >>> result = es.train(env, "lsvi-ae", episodes=3, evaluate=2)
     >>> result.columns["return"].shape, result.evaluation.columns["return"].shape
     ((3,), (2,))
     """
-    known = list(inspect.signature(Learner).parameters)
-    for name in options:
-        if name not in known:
-            remedy = f"Give settings to the agent, as in es.agents.lsvi_ae({name}=...)."
-            if name in FOREIGN:
-                raise EverystepError(f"no argument of train called '{shown(name)}'; {FOREIGN[name]}.")
-            raise unknown("argument of train called", name, known, remedy)
     by_id = isinstance(env, str)
     evaluated = whole_number("evaluate", (EVALUATED if by_id else 0) if evaluate is None else evaluate, 0)
-    learner = Learner(env, agent, **options)
+    learner = Learner(
+        env,
+        agent,
+        constraint=constraint,
+        features=features,
+        cost_features=cost_features,
+        horizon=horizon,
+        length=length,
+        reward_range=reward_range,
+        memory=memory,
+        actions=actions,
+        seed=seed,
+        envs=envs,
+        reseed=reseed,
+        on_episode=on_episode,
+        on_plan=on_plan,
+    )
     schedule = Schedule.of(episodes, steps, without_exploration, learner.stage.copies)
     if out is not None:
         from everystep.environments import training_folder
@@ -250,7 +275,7 @@ def train(
         result = learner.train(episodes, progress, without_exploration, steps=steps)
     if not evaluated or not (schedule.is_over(learner) or learner.stopped):  # it was stopped by Ctrl-C
         return result
-    found = evaluation.evaluate(result.policy, env, constraint=options.get("constraint"), episodes=evaluated)
+    found = evaluation.evaluate(result.policy, env, constraint=constraint, episodes=evaluated)
     if out is not None:
         from everystep.environments import training_evaluation
 
@@ -262,6 +287,7 @@ class Learner:
     """An agent in an environment.
 
     env            a gymnasium environment, a vector environment, or the id of one
+    agent          the name of an agent, or one with settings: es.agents.lsvi_ahead(tolerance=0.05)
     constraint     (obs, action, obs_next, info) -> one number or several, safe iff <= 0; None: from `info`
     features       of (x, a), as `everystep.features` makes them, or "auto": chosen by what is seen
                    (`environments/automatic.py`); None: one-hot where observations are integers, else auto
@@ -273,6 +299,7 @@ class Learner:
                    close to each other share a value; None: no limit
     actions        those that it chooses among where the action space is a Box: es.actions.grid(5), sobol(64) or
                    listed(...); None: grid(5) while it has at most 125 actions, else sobol(64)
+    seed           of everything random: the same seed repeats a training
     envs           copies stepped together, if `env` is an id or has a spec: they share a plan
     reseed         begin every episode with reset(seed=...), derived from `seed` and its number
     on_episode     called with the learner after every episode (see `callbacks.py`); it may return True: training then
@@ -287,10 +314,11 @@ class Learner:
     ((2,), 3, 2)
     """
 
+    @refuse_unknown("Learner", _OF_AGENTS | _OF_TRAIN)
     def __init__(
         self,
         env: Any,
-        agent: str | Recipe = "lsvi-ae",
+        agent: str | Recipe = TRAINED_BY_DEFAULT,
         *,
         constraint: Constraint | None = None,
         features: Any = None,
@@ -569,6 +597,7 @@ class Learner:
         return target
 
     @classmethod
+    @refuse_unknown("Learner.load", dict.fromkeys(("horizon", "length", "seed", "memory", "actions", "envs"), _SAVED))
     def load(
         cls,
         folder: str | Path,
@@ -841,13 +870,3 @@ def _range(given: Any) -> tuple[float, float] | None:
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise EverystepError(f"reward_range is {quoted(given)}; give two finite numbers, the lower first.")
     return low, high
-
-
-def _with_options(function: Callable[..., Any]) -> inspect.Signature:
-    """The signature of `train` with the arguments of `Learner` in place of `options`, for `help` and completion."""
-    own, options = inspect.signature(function), inspect.signature(Learner).parameters
-    kept = [each for each in own.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
-    return own.replace(parameters=[*kept, *(each for name, each in options.items() if name not in own.parameters)])
-
-
-train.__signature__ = _with_options(train)  # type: ignore[attr-defined]

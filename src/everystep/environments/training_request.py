@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from everystep.agents.registry import Recipe
+from everystep.agents.registry import TRAINED_BY_DEFAULT, Recipe
 from everystep.environments import action_sets, callbacks, named
 from everystep.environments.batch import BatchBuilder
 from everystep.environments.callbacks import Callback
@@ -49,7 +49,7 @@ class TrainingRequest:
     """One agent in one environment, for several seeds. All of it is text and numbers."""
 
     env: str
-    agent: str = "lsvi-ae"
+    agent: str = TRAINED_BY_DEFAULT
     constraint: str | None = None
     features: str | None = None
     cost_features: str | None = None
@@ -249,7 +249,7 @@ def read(path: Path | None, flags: Mapping[str, Any], settings: Sequence[Setting
         both = "both are given" if "steps" in given else "neither is given"
         raise EverystepError(f"a training lasts for a number of episodes or of steps, and {both}; give one of the two.")
     out, seeds = Path(given.pop("out")), _seeds(given.pop("seeds", 1), given.pop("seed0", None))
-    agent = given.get("agent", "lsvi-ae")
+    agent = given.get("agent", TRAINED_BY_DEFAULT)
     for flag in settings:
         if flag.agent not in (None, agent):
             raise EverystepError(f"--set is '{shown(str(flag))}', but the agent is {agent}; write key=value.")

@@ -17,7 +17,8 @@ import jax
 import numpy as np
 
 from everystep import __version__, problems
-from everystep.agents.registry import REGISTERED, Recipe, recipe
+from everystep.agents.arguments import refuse_unknown
+from everystep.agents.registry import REGISTERED, Recipe, recipe, where_settings_belong
 from everystep.agents.resolve.agent import Resolved
 from everystep.errors import (
     EverystepError,
@@ -89,6 +90,7 @@ class Experiment:
         return {label: phi for label, phi in given.items() if phi is not None}
 
 
+@refuse_unknown("run", where_settings_belong())
 def run(
     problem: FiniteCMDP | str,
     agents: Sequence[str | Recipe] | str | Recipe = ("lsvi-ae",),
