@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from everystep.cli.notes import announced
-from everystep.cli.shared import a_path, add_folder, print_note
+from everystep.cli.shared import a_path, add_folder, environments_at_work, print_note
 from everystep.errors import EverystepError, seed_number, whole_number
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ def evaluate(
     force: bool = False,
 ) -> None:
     """Evaluate the finished seeds of a training, and save the result in its folder."""
+    from everystep import files
     from everystep.environments import policy_card, training_evaluation
     from everystep.environments.evaluation import FIRST_SEED
 
@@ -74,11 +75,11 @@ def evaluate(
     if gif is not None:
         from everystep.environments.film import Film
 
-        recorder["film"] = Film(Path(gif), env, force)
+        recorder["film"] = Film(files.absolute(Path(gif)), env, force)
     done: list[int] = []
-    with announced(lambda: f"playing the policies, {len(done)} of {len(finished)} done"):
+    with announced(lambda: f"playing the policies, {len(done)} of {len(finished)} done"), environments_at_work():
         saved = training_evaluation.play(
-            {each.seed: each.folder / "policy" for each in finished},
+            {each.seed: files.absolute(each.folder) / "policy" for each in finished},
             {each.seed: each.episodes for each in finished},
             env,
             constraint,

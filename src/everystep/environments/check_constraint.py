@@ -31,7 +31,7 @@ import numpy as np
 from everystep.environments import constraints
 from everystep.environments.constraints import Constraint
 from everystep.environments.learner import made
-from everystep.environments.rollout import Stage
+from everystep.environments.rollout import Stage, calls
 from everystep.errors import EverystepError, seed_number, shown, whole_number
 
 MOST_STEPS = 200  # of an episode
@@ -196,9 +196,9 @@ class _Check:
                     return False
                 if one[2] or one[3]:
                     break
-        except EverystepError:
+        except (KeyboardInterrupt, EverystepError):
             raise
-        except Exception as error:
+        except BaseException as error:
             self.remarks.append(f"copying the environment failed ({type(error).__name__})")
             return False
         if self._is_random():
@@ -241,12 +241,8 @@ class _Check:
     def _step(self, env: Any, observation: Any, a: int) -> tuple[Any, np.ndarray, bool]:
         """One step: the next observation, the constraints, and whether the episode is over."""
         action, here = self.stage.candidates.action, copy.deepcopy(observation)
-        try:
+        with calls("step"):
             after, _, terminated, truncated, info = env.step(action(a))
-        except Exception as error:
-            raise EverystepError(
-                f"the environment's step raised {type(error).__name__}: {shown(error).rstrip('.')}."
-            ) from error
         g = constraints.observed(self.stage.constraint, here, action(a), after, info)
         if self.seen and len(g) != len(self.seen[0]):
             raise EverystepError(

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from everystep.environments import action_sets, callbacks, named
 from everystep.environments.batch import BatchBuilder
 from everystep.environments.callbacks import Callback
 from everystep.environments.learner import MEMORY, Learner
-from everystep.environments.rollout import play
+from everystep.environments.rollout import calls, play
 from everystep.environments.schedule import Schedule
 from everystep.errors import LARGEST_SEED, EverystepError, count, quoted, real_number, seed_number, shown, whole_number
 from everystep.experiments import config
@@ -189,10 +190,8 @@ class TrainingRequest:
 
 def close(env: Any) -> None:
     """Close an environment that was made here; one that cannot be closed is left."""
-    try:
+    with suppress(EverystepError), calls("close"):  # its work is done
         env.close()
-    except Exception:  # of the environment, whose work is done
-        return
 
 
 def _whole(value: Any, least: int) -> None:

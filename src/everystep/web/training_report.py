@@ -20,7 +20,7 @@ from everystep.environments.filmstrip import Strip
 from everystep.environments.learnt import Learnt
 from everystep.environments.training_request import TrainingRequest
 from everystep.environments.training_results import TrainingResults
-from everystep.errors import EverystepError, shown
+from everystep.errors import EverystepError, raised
 from everystep.experiments import tables
 from everystep.web import assets, charts, coordinate_names, training_charts
 from everystep.web.report import check_place, seeds_in_words, write_page
@@ -102,10 +102,10 @@ def _film(title: str, record: Callable[[], Strip]) -> Film:
         return Film(title, record())
     except EverystepError as error:
         return Film(title, None, f"There are no pictures: {error}")
-    except Exception as error:  # of the environment, or of what it renders with
-        return Film(
-            title, None, f"There are no pictures: the environment raised {type(error).__name__} ({shown(error)})."
-        )
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # of the environment, or of what it renders with
+        return Film(title, None, "There are no pictures: the environment raised {} ({}).".format(*raised(error)))
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------
