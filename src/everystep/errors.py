@@ -26,6 +26,7 @@ ELIDED = " ... "
 LARGEST = 2**31 - 1  # of whole numbers: counts are 32-bit integers in compiled code
 LARGEST_SEED = 2**63 - 1
 LARGEST_TEXT = 2**26  # bytes of a text file: no map, table of heights or experiment is longer
+MOST_COPIES = 1024  # of an environment stepped together: each is an object of its own, and all wait for the slowest
 LARGEST_MEASUREMENT = 1e100  # of observed rewards, costs and coordinates: their squares and sums stay finite
 _LIMITED = reprlib.Repr()  # prints the beginning of nested lists and tables
 _LIMITED.maxlevel, _LIMITED.maxlist, _LIMITED.maxtuple, _LIMITED.maxdict = 4, 40, 40, 20

@@ -128,8 +128,8 @@ def main() -> int:
         shutil.rmtree(place, ignore_errors=True)
     alike = f"DIFFERENT: {', '.join(different)}" if different else "all files alike"
     print(
-        f"{sum(kills.values())} kills, {kills['with']} of them with a checkpoint present; {finished} trainings, {alike}; "
-        f"{time.monotonic() - began:.0f} s"
+        f"{sum(kills.values())} kills, {kills['with']} of them with a checkpoint present; {finished} trainings, "
+        f"{alike}; {time.monotonic() - began:.0f} s"
     )
     return 1 if different else 0
 

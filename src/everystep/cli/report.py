@@ -6,15 +6,7 @@ import argparse
 from pathlib import Path
 
 from everystep.cli.notes import announced
-from everystep.cli.shared import (
-    add_cache,
-    add_folder,
-    add_force,
-    add_out,
-    environments_at_work,
-    progress_bar,
-    use_cache,
-)
+from everystep.cli.shared import add_cache, add_folder, add_force, add_out, progress_bar, use_cache
 from everystep.errors import EverystepError, shown
 
 HELP = "write a run or a training as one page for the browser: curves, tables, and a player or pictures"
@@ -37,14 +29,11 @@ def run(options: argparse.Namespace) -> None:
 
     folder, out = Path(options.folder), None if options.out is None else Path(options.out)
     if run_folder.is_training(folder):
-        with announced("reading the training"), environments_at_work():
-            from everystep import files
+        with announced("reading the training"):
             from everystep.web import training_report
 
             use_cache(options)
-            place = None if out is None else files.absolute(out)
-            written = training_report.write(files.absolute(folder), place, not options.no_player, options.force, along)
-        written = out or folder / written.name
+            written = training_report.write(folder, out, not options.no_player, options.force, along)
     else:
         if along is not None:
             raise EverystepError(

@@ -74,9 +74,13 @@ def printable() -> Iterator[None]:
             yield
         finally:
             sys.stdout, sys.stderr = before
+            while _opened:
+                with suppress(OSError):
+                    _opened.pop().close()
 
 
 _spare: dict[str, int] = {}  # a second descriptor of each stream that has one
+_opened: list[Any] = []  # streams that `reopen` made
 
 
 def _close_spare(name: str) -> None:
@@ -92,7 +96,8 @@ def reopen() -> None:
         except (OSError, ValueError, AttributeError):
             where = os.dup(_spare[name]) if name in _spare else os.devnull
             if name in _spare or getattr(stream, "closed", False):
-                setattr(sys, name, open(where, "w", encoding="utf-8", errors="backslashreplace"))  # noqa: SIM115
+                _opened.append(open(where, "w", encoding="utf-8", errors="backslashreplace"))  # noqa: SIM115
+                setattr(sys, name, _opened[-1])
 
 
 @contextmanager

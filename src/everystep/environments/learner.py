@@ -42,6 +42,7 @@ from everystep.environments.stored_agent import StoredAgent
 from everystep.errors import (
     LARGEST,
     LARGEST_MEASUREMENT,
+    MOST_COPIES,
     EverystepError,
     as_number,
     check_type,
@@ -289,7 +290,7 @@ class Learner:
         self.stopped = False  # by one of them
         self.recipe = recipe(agent)
         self.seed = seed_number("seed", seed)
-        env = made(env, whole_number("envs", envs))
+        env = made(env, whole_number("envs", envs, at_most=MOST_COPIES))
         self.stage = Stage(env, constraint, self.seed, reseed=true_or_false("reseed", reseed), actions=actions)
         self.name = _name(env)
         ahead = LOOK_AHEAD if horizon is None else whole_number("horizon", horizon)

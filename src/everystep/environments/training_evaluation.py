@@ -18,7 +18,8 @@ from everystep.environments.findings import FROM_INFO
 from everystep.environments.policy import Policy
 from everystep.environments.training_request import close
 from everystep.errors import EverystepError, whole_number
-from everystep.experiments import statistics, tables
+from everystep.experiments import forms, statistics, tables
+from everystep.experiments.forms import COUNT, NUMBER, POSITIVE, Maybe
 
 if TYPE_CHECKING:
     from everystep.environments.learner import Trained
@@ -27,6 +28,12 @@ NAME = "evaluation.json"
 FORMAT = 1
 MOST = 1e110  # of a row: a measurement is at most 1e100, and an episode has at most 10,000 steps
 COLUMNS = ("return", "length", "violation", "unsafe_steps")
+FORM = {
+    "env": str,
+    "constraint": Maybe(str),
+    "episodes": POSITIVE,
+    "seeds": [{"seed": COUNT, "after": COUNT, **{name: [NUMBER] for name in COLUMNS}}],
+}
 
 
 @dataclass(frozen=True)
@@ -71,7 +78,7 @@ def read(folder: Path) -> Saved | None:
         return None
     try:
         content = files.read_json(folder / NAME)
-        if content["format"] != FORMAT:
+        if content["format"] != FORMAT or forms.fault(content, FORM):
             raise ValueError("another format")
         n = whole_number("episodes", content["episodes"])
         columns = {int(each["seed"]): {name: np.asarray(each[name]) for name in COLUMNS} for each in content["seeds"]}

@@ -30,9 +30,20 @@ from everystep.environments.callbacks import Callback
 from everystep.environments.learner import MEMORY, Learner
 from everystep.environments.rollout import calls, play
 from everystep.environments.schedule import Schedule
-from everystep.errors import LARGEST_SEED, EverystepError, count, quoted, real_number, seed_number, shown, whole_number
+from everystep.errors import (
+    LARGEST_SEED,
+    MOST_COPIES,
+    EverystepError,
+    count,
+    quoted,
+    real_number,
+    seed_number,
+    shown,
+    whole_number,
+)
 from everystep.experiments import config
 from everystep.experiments.config import File, SettingFlag
+from everystep.experiments.forms import NUMBER
 from everystep.features import syntax
 
 FUNCTIONS = ("on_episode", "on_plan")
@@ -74,6 +85,9 @@ class TrainingRequest:
     @property
     def recipe(self) -> Recipe:
         return Recipe(self.agent, self.settings)
+
+    def __post_init__(self) -> None:
+        whole_number("envs", self.envs, at_most=MOST_COPIES)
 
     @property
     def schedule(self) -> Schedule:
@@ -153,7 +167,7 @@ class TrainingRequest:
         if not isinstance(content["reseed"], bool):
             raise ValueError("reseed is wrong")
         limits = [content["stop_at_return"], *(content["reward_range"] or ())]
-        if not all(each is None or (isinstance(each, int | float) and math.isfinite(each)) for each in limits):
+        if not all(each is None or NUMBER(each) for each in limits):
             raise ValueError("a number is wrong")
         if content["reward_range"] is not None:
             low, high = content["reward_range"]

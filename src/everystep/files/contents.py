@@ -69,8 +69,8 @@ def _inside(content: dict[str, Any] | list[Any]) -> Iterable[Any]:
 
 
 # --- Parquet ----------------------------------------------------------------------------------------------------------
-def read_parquet(path: Path, columns: Sequence[str] | None = None, most_rows: int = MOST_ROWS) -> Any:
-    """Columns of a Parquet file, all of them if none are named, as a table of pyarrow; they hold numbers.
+def read_parquet(path: Path, wanted: Sequence[str] | Callable[[str], bool], most_rows: int = MOST_ROWS) -> Any:
+    """Columns of a Parquet file as a table of pyarrow, by their names or by which names are wanted; they hold numbers.
 
     A ValueError says why it is not read. Its bytes are read first. From an open file pyarrow reads in threads of its
     own, and Python then ended now and again with an abort (pyarrow 26, on a busy machine); given a path, it would
@@ -82,12 +82,12 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None, most_rows: in
     check_regular(path)
     data = path.read_bytes()
     with pq.ParquetFile(pa.BufferReader(data)) as file:
-        wanted = file.schema_arrow.names if columns is None else list(columns)
-        check_parquet(file, len(data), wanted, most_rows)
-        for name in wanted:
-            if name in file.schema_arrow.names and (kind := _no_number(file.schema_arrow.field(name).type)):
-                raise ValueError(f"its column {name} holds {kind}, no numbers")
-        return file.read(wanted)
+        names = [each for each in file.schema_arrow.names if (wanted(each) if callable(wanted) else each in wanted)]
+        check_parquet(file, len(data), names, most_rows)
+        for each in file.schema_arrow:
+            if each.name in names and (kind := _no_number(each.type)):
+                raise ValueError(f"its column {each.name} holds {kind}, no numbers")
+        return file.read(names)
 
 
 def _no_number(kind: Any) -> str | None:
@@ -130,7 +130,6 @@ class NpzFile:
         if not zipfile.is_zipfile(path):
             raise _broken()
         self._most = room(os.stat(path).st_size)
-        self._taken = 0
         with _in_sentences():
             self._archive = zipfile.ZipFile(path)
             members = self._archive.infolist()
@@ -142,9 +141,10 @@ class NpzFile:
     def names(self) -> list[str]:
         return list(self._members)
 
-    def read(self, name: str) -> np.ndarray:
-        """An array, unless those read so far and this one take more than there is room for."""
-        with _in_sentences(), self._archive.open(self._members[name]) as member:
+    def read(self, name: str, besides: int = 0) -> np.ndarray:
+        """An array, unless it takes more than there is room for; `besides` are bytes of others."""
+        archive = self._archive
+        with _in_sentences(), archive.open(self._members[name]) as member:
             header = np.lib.format.read_magic(member)
             read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[header]
             shape, _, dtype = read(member, max_header_size=LONGEST_HEADER)
@@ -153,14 +153,13 @@ class NpzFile:
             if any(n < 0 for n in shape):
                 raise _broken()
             size = math.prod(shape) * dtype.itemsize
-            self._taken += size
-            if self._taken > self._most:
-                raise EverystepError(
-                    f"it would take {self._taken} bytes of memory, and a file of its size may take {self._most}. Save "
-                    "it with numpy.savez, without compression."
-                )
             if size != self._members[name].file_size - member.tell():
                 raise _broken()
+            if besides + size > self._most:
+                raise EverystepError(
+                    f"it would take {besides + size} bytes of memory, and a file of its size may take {self._most}. "
+                    "Save it with numpy.savez, without compression."
+                )
             member.seek(0)
             return np.asarray(np.lib.format.read_array(member, allow_pickle=False))
 
@@ -176,8 +175,11 @@ class NpzFile:
 
 def read_npz(path: str | Path, wanted: Callable[[str], bool]) -> dict[str, np.ndarray]:
     """The arrays whose names are wanted; others are not read."""
+    found: dict[str, np.ndarray] = {}
     with NpzFile(path) as file:
-        return {name: file.read(name) for name in file.names if wanted(name)}
+        for name in filter(wanted, file.names):
+            found[name] = file.read(name, sum(array.nbytes for array in found.values()))
+    return found
 
 
 class _in_sentences:  # noqa: N801  used like a function
