@@ -95,7 +95,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--kills", type=int, default=20, help="with a checkpoint present, at least (20)")
     parser.add_argument("--jobs", type=int, default=1, help="trainings at a time")
     options = parser.parse_args()
     print(seeds.HOW, flush=True)
@@ -120,7 +120,7 @@ def main() -> int:
             return number, names
 
         with ThreadPoolExecutor(options.jobs) as pool:
-            while sum(kills.values()) < options.kills:
+            while kills["with"] < options.kills:
                 for number, names in pool.map(one, range(finished, finished + options.jobs)):
                     different += [f"{number}/{name}" for name in names]
                 finished += options.jobs
