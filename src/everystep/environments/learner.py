@@ -41,16 +41,19 @@ from everystep.environments.stored_agent import SHIPPED, StoredAgent
 from everystep.errors import (
     LARGEST,
     LARGEST_MEASUREMENT,
+    MOST_COPIES,
     EverystepError,
     as_number,
     check_type,
     path_from,
     quoted,
+    raised,
     real_number,
     seed_number,
     shown,
     true_or_false,
     unknown,
+    user_code,
     whole_number,
 )
 from everystep.experiments import run_folder, statistics
@@ -235,15 +238,16 @@ def train(
             if name in FOREIGN:
                 raise EverystepError(f"no argument of train called '{shown(name)}'; {FOREIGN[name]}.")
             raise unknown("argument of train called", name, known, remedy)
+    place = None if out is None else files.absolute(path_from("out", out))  # the environment may change the folder
     by_id = isinstance(env, str)
     evaluated = whole_number("evaluate", (EVALUATED if by_id else 0) if evaluate is None else evaluate, 0)
     learner = Learner(env, agent, **options)
     schedule = Schedule.of(episodes, steps, without_exploration, learner.stage.copies)
-    if out is not None:
+    if place is not None:
         from everystep.environments import training_folder
 
         with training_bar.shown(learner, schedule.total, progress, schedule.steps) as report:
-            result = training_folder.train(learner, path_from("out", out), schedule, warm_start, report)
+            result = training_folder.train(learner, place, schedule, warm_start, report)
     else:
         if warm_start is not None:
             learner.learn(warm_start)
@@ -251,10 +255,10 @@ def train(
     if not evaluated or not (schedule.is_over(learner) or learner.stopped):  # it was stopped by Ctrl-C
         return result
     found = evaluation.evaluate(result.policy, env, constraint=options.get("constraint"), episodes=evaluated)
-    if out is not None:
+    if place is not None:
         from everystep.environments import training_evaluation
 
-        training_evaluation.keep(result, found, path_from("out", out))
+        training_evaluation.keep(result, found, place)
     return replace(result, evaluation=found)
 
 
@@ -311,7 +315,7 @@ class Learner:
         self.stopped = False  # by one of them
         self.recipe = recipe(agent)
         self.seed = seed_number("seed", seed)
-        env = made(env, whole_number("envs", envs))
+        env = made(env, whole_number("envs", envs, at_most=MOST_COPIES))
         self.stage = Stage(env, constraint, self.seed, reseed=true_or_false("reseed", reseed), actions=actions)
         self.name = environment_name(env)
         ahead = LOOK_AHEAD if horizon is None else whole_number("horizon", horizon)
@@ -482,10 +486,10 @@ class Learner:
         """Call `progress`; what goes wrong in it is said, and loses nothing."""
         try:
             progress(episodes)
-        except EverystepError:
+        except (KeyboardInterrupt, EverystepError):
             raise
-        except Exception as error:
-            sentence = f"progress raised {type(error).__name__} ({shown(error)}); correct it."
+        except BaseException as error:
+            sentence = "progress raised {} ({}); correct it.".format(*raised(error))
             raise self._broken(f"after episode {self.number - 1}, {sentence}") from error
 
     def _broken(self, sentence: str) -> BrokenError:
@@ -794,10 +798,8 @@ def made(env: Any, copies: int) -> Any:
         import gymnasium
     except ImportError:
         raise EverystepError("an environment by its id needs gymnasium; install everystep[gym].") from None
-    try:
+    with user_code(lambda name, words: f"environment '{spec}' cannot be made ({name}: {words}); check its id."):
         return gymnasium.make(spec) if copies == 1 else gymnasium.make_vec(spec, num_envs=copies)
-    except (gymnasium.error.Error, ImportError) as error:
-        raise EverystepError(f"environment '{spec}' cannot be made ({error}); check its id.") from None
 
 
 def _memory(memory: Any, actions: Candidates) -> int | None:
