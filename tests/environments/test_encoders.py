@@ -104,7 +104,7 @@ def test_a_larger_capacity_changes_no_estimate(encoder):
         state = model.update(model.init(encoder.shape, SIZES), rows)
         return tuple(model.estimate(each, K).mean[0, 0] for each in (state, model.enlarged(state, 2 * CAPACITY)))
 
-    for function_of, model in ((values, encoder.value_model(radii.Tuned(0.5), 0.1, 5.0, 1.0)), (costs, NoCosts())):
+    for function_of, model in ((values, encoder.value_model(radii.Tuned(0.5), 0.1, 5.0, 0.0, 1.0)), (costs, NoCosts())):
         before, after = map(np.asarray, function_of(jax.tree.map(jnp.asarray, model)))
         np.testing.assert_allclose(after[:, :2], before[:, :2], atol=1e-12)
 
