@@ -1,8 +1,8 @@
 # make paper   reproduce the paper's experiment into out/paper
 # make test    lint, types and all tests
 # make quick   lint, types and the tests marked `quick`: a few of every file (a minute on two cores, once installed)
-# make fuzz    13,000 hostile inputs of the command and the Python API (JOBS at a time; about an hour on two cores)
-# make soak    500 kills of a run, each resumed and compared byte for byte (JOBS at a time), and 60 of a training
+# make fuzz    13,600 hostile inputs of the command and the Python API (JOBS at a time; about an hour on two cores)
+# make soak    500 kills of a run, each resumed and compared byte for byte (JOBS at a time), 60 of a training, and 200 of `everystep train`
 # make bench   the timed comparisons (minutes)
 # make examples the pictures of docs/cost-models.md, docs/gymnasium.md and docs/examples.md (minutes on a GPU, about an hour on two cores)
 # make studies  docs/comparison.md and the studies of docs/paper.md (about an hour on two cores)
@@ -117,6 +117,7 @@ fuzz: .venv/installed
 soak: .venv/installed
 	$(BIN)/python tests/experiments/soak.py --jobs $(JOBS)
 	$(BIN)/python tests/environments/training_soak.py --kills 60
+	$(BIN)/python tests/environments/command_soak.py --kills 200 --jobs $(JOBS)
 
 .venv-peers/installed: benchmarks/peers.txt
 	test -x .venv-peers/bin/python || $(PYTHON) -m venv .venv-peers

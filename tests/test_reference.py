@@ -14,7 +14,7 @@ import pytest
 import everystep as es
 from everystep.agents.settings import SETTINGS
 from everystep.cli.main import COMMANDS, parser
-from everystep.environments import learnt, training_request, training_results
+from everystep.environments import learnt, training_request, training_results, training_spec
 from everystep.experiments import finished, tables
 from everystep.mdp import arrays
 from everystep.reports.leaderboard import results_files
@@ -179,7 +179,14 @@ def test_the_tools_of_the_site_are_pinned_and_not_needed_for_tests():
 def test_every_array_and_key_of_a_file_is_described():
     page, runs = ((DOCS / name).read_text(encoding="utf-8") for name in ("reference/files.md", "runs.md"))
     requested = [field.name for field in dataclasses.fields(training_request.TrainingRequest)]
-    keys = [*finished.SPEC, *finished.SPEC["agents"][0], *finished.LABELS, *finished.SUMMARY, *learnt.SPEC, *requested]
+    keys = [
+        *finished.SPEC,
+        *finished.SPEC["agents"][0],
+        *finished.LABELS,
+        *finished.SUMMARY,
+        *training_spec.SPEC,
+        *requested,
+    ]
     keys += [
         *finished.PLANS,
         *learnt.FIT,

@@ -13,7 +13,8 @@ import os
 import re
 import reprlib
 import stat
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ ELIDED = " ... "
 LARGEST = 2**31 - 1  # of whole numbers: counts are 32-bit integers in compiled code
 LARGEST_SEED = 2**63 - 1
 LARGEST_TEXT = 2**26  # bytes of a text file: no map, table of heights or experiment is longer
+MOST_COPIES = 1024  # of an environment stepped together: each is an object of its own, and all wait for the slowest
 LARGEST_MEASUREMENT = 1e100  # of observed rewards, costs and coordinates: their squares and sums stay finite
 _LIMITED = reprlib.Repr()  # prints the beginning of nested lists and tables
 _LIMITED.maxlevel, _LIMITED.maxlist, _LIMITED.maxtuple, _LIMITED.maxdict = 4, 40, 40, 20
@@ -48,6 +50,29 @@ class EverystepError(ValueError):
     def __init__(self, sentence: object = "") -> None:
         line = LONG_WORD.sub(lambda word: _shortened(word[0], LONGEST_VALUE), _on_one_line(str(sentence)))
         super().__init__(_shortened(line, LONGEST_SENTENCE))
+
+
+class user_code:  # noqa: N801  used like a function
+    """A block that runs code of the user's: whatever it raises becomes an `EverystepError`, sys.exit() included.
+
+    `sentence` makes the text from the name of the exception and its words. Ctrl-C and errors of ours pass.
+    """
+
+    def __init__(self, sentence: Callable[[str, str], str]) -> None:
+        self._sentence = sentence
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        if error is not None and not isinstance(error, KeyboardInterrupt | EverystepError):
+            raise EverystepError(self._sentence(*raised(error))) from error
+
+
+def raised(error: BaseException) -> tuple[str, str]:
+    """The name of an exception, and its words."""
+    words = "it called sys.exit()" if isinstance(error, SystemExit) else shown(error)
+    return type(error).__name__, words or "without a word"
 
 
 # --- values in a sentence ---------------------------------------------------------------------------------------------
@@ -95,10 +120,21 @@ def unknown(kind: str, word: object, known: Iterable[str], remedy: str) -> Every
     return EverystepError(f"no {kind} '{shown(word)}'.{hint} {remedy}")
 
 
+# --- masked arrays ----------------------------------------------------------------------------------------------------
+def is_masked(value: object) -> bool:
+    """Whether a masked array of NumPy, or lists or tuples of them, hides an entry: conversions would drop the mask."""
+    if isinstance(value, list | tuple):
+        return any(map(is_masked, value))
+    numpy = sys.modules.get("numpy")  # without NumPy there are no such arrays
+    return numpy is not None and isinstance(value, numpy.ma.MaskedArray) and bool(numpy.ma.is_masked(value))
+
+
 # --- numbers ----------------------------------------------------------------------------------------------------------
 def as_number(value: object) -> int | float | None:
-    """A number given as one or as its text; None for anything else: booleans, complex numbers, lists, objects."""
+    """A number given as one or as its text; None for anything else: booleans, complex numbers, lists, masked values."""
     try:
+        if is_masked(value):
+            return None
         if isinstance(value, str):
             return int(value) if value.strip().lstrip("+-").isdecimal() else float(value)
         kind = getattr(getattr(value, "dtype", None), "kind", "")

@@ -55,5 +55,7 @@ def test_a_saved_policy_is_still_mirrored(trained, tmp_path):
 
 def test_a_shield_judges_both_sides_alike(trained):
     shield = es.shield(trained.policy, tolerance=0.05)
-    for x in states(10):
+    known = [x for x in states(300) if not np.isinf([trained.policy.bounds(x), trained.policy.bounds(-x)]).any()]
+    assert len(known) > 3  # outside of what was seen on both sides nothing is known
+    for x in known:
         np.testing.assert_array_equal(shield.admissible(x), shield.admissible(-x)[::-1])

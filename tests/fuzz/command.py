@@ -15,7 +15,7 @@ from pathlib import Path
 import seeds
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
-COUNTS = {"command": 10_000, "api": 3_000}
+COUNTS = {"command": 10_000, "api": 3_600}
 PROGRESS = 20.0  # seconds
 
 
@@ -23,7 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run inputs; 0 if nothing was wrong with any of them."""
     parser = argparse.ArgumentParser(prog="python tests/fuzz", description=__doc__)
     parser.add_argument("--suite", choices=(*COUNTS, "all"), default="all", help="the command, the Python API, or both")
-    parser.add_argument("--count", type=int, help="number of inputs of each suite (10,000 and 3,000)")
+    parser.add_argument("--count", type=int, help="number of inputs of each suite (10,000 and 3,600)")
     parser.add_argument("--first", type=int, default=0, help="number of the first one (0)")
     parser.add_argument("--only", type=int, action="append", help="this input alone; may be repeated")
     parser.add_argument("--kind", action="append", help="only inputs of this kind; may be repeated")

@@ -11,8 +11,10 @@ import pytest
 import scipy.stats
 
 import everystep as es
+from everystep import files
 from everystep.cli import main as command
 from everystep.experiments import figures as drawing
+from everystep.experiments import run_folder
 from everystep.reports.leaderboard import board, measures, results_files, text
 
 pytestmark = pytest.mark.quick
@@ -445,12 +447,22 @@ def test_seeds_of_monitor_files_must_be_clear(tmp_path):
 
 def test_a_training_of_everystep_becomes_rows(tmp_path, capsys):
     """Its folder, written by hand: nothing is trained here."""
-    (tmp_path / "spec.json").write_text(
-        json.dumps({"kind": "training", "environment": "Cart", "agent": "lsvi-ae", "seed": 3}), encoding="utf-8"
-    )
+    spec = {"kind": "training", "environment": "Cart", "agent": "lsvi-ae", "seed": 3}
     columns = {"return": [1.0, 2.0], "length": [10, 30], "violation": [0.5, 0.0], "unsafe_steps": [2, 0]}
-    pq.write_table(pa.table(columns), tmp_path / "episodes.parquet")
-    words = ["leaderboard", "--convert", str(tmp_path), "--system", "lsvi-ae", "--problem", "cart", "--kind", "ours"]
+    with run_folder.folder(tmp_path / "run", spec, False) as folder:
+        files.write_json(folder / "spec.json", spec)
+        pq.write_table(pa.table(columns), folder / "episodes.parquet")
+    words = [
+        "leaderboard",
+        "--convert",
+        str(tmp_path / "run"),
+        "--system",
+        "lsvi-ae",
+        "--problem",
+        "cart",
+        "--kind",
+        "ours",
+    ]
     assert command.main([*words, "--out", str(tmp_path / "ours.parquet")]) == 0
     (found,) = pq.read_table(tmp_path / "ours.parquet").to_pylist()
     assert (found["seed"], found["steps"], found["harm"], found["unsafe_steps"], found["last_violation"]) == (

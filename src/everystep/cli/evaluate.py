@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from everystep.cli.notes import announced
-from everystep.cli.shared import a_path, add_folder, add_trust, print_note
+from everystep.cli.shared import a_path, add_folder, add_trust, environments_at_work, print_note
 from everystep.errors import EverystepError, seed_number, whole_number
 
 if TYPE_CHECKING:
@@ -86,6 +86,7 @@ def _evaluate(
     gif: str | None,
     force: bool,
 ) -> Saved:
+    from everystep import files
     from everystep.environments import policy_card, training_evaluation, training_results
     from everystep.environments.evaluation import FIRST_SEED
 
@@ -100,11 +101,11 @@ def _evaluate(
     if gif is not None:
         from everystep.environments.film import Film
 
-        recorder["film"] = Film(Path(gif), env, force)
+        recorder["film"] = Film(files.absolute(Path(gif)), env, force)
     done: list[int] = []
-    with announced(lambda: f"playing the policies, {len(done)} of {len(finished)} done"):
+    with announced(lambda: f"playing the policies, {len(done)} of {len(finished)} done"), environments_at_work():
         saved = training_evaluation.play(
-            {each.seed: each.folder / "policy" for each in finished},
+            {each.seed: files.absolute(each.folder) / "policy" for each in finished},
             {each.seed: each.episodes for each in finished},
             env,
             constraint,
@@ -117,7 +118,7 @@ def _evaluate(
         )
         if recorder:
             recorder["film"].write()
-    saved.write(results.folder)
-    for each in finished:
+    for each in finished:  # before the file that says that the evaluation is done
         policy_card.add_evaluation(each.folder / "policy", saved, each.seed)
+    saved.write(results.folder)
     return saved

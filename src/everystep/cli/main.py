@@ -21,7 +21,7 @@ from typing import Any
 
 from everystep import __version__
 from everystep.cli import interrupts, notes
-from everystep.cli.shared import printable
+from everystep.cli.shared import printable, reopen
 from everystep.errors import EverystepError, shown
 
 POOL = "everystep-run"  # names of threads that compute, which end by themselves only when a compilation does
@@ -79,13 +79,19 @@ def _main(arguments: Sequence[str]) -> int:
     try:
         try:
             options = parser().parse_args(arguments)
-            if options.own_interrupts:
-                with interrupts.left_to_python():
-                    options.run(options)
-            else:
-                with interrupts.listening(), notes.working():
-                    options.run(options)
+            try:
+                if options.own_interrupts:
+                    with interrupts.left_to_python():
+                        options.run(options)
+                else:
+                    with interrupts.listening(), notes.working():
+                        options.run(options)
+            except SystemExit as left:
+                if isinstance(left, _UsageError):
+                    raise
+                raise EverystepError("a module that was imported called sys.exit(); remove the call.") from None
         finally:
+            reopen()
             sys.stdout.flush()  # here, where a closed pipe can still be handled
     except EverystepError as error:
         return _refuse(str(error))
@@ -98,6 +104,10 @@ def _main(arguments: Sequence[str]) -> int:
         if "RESOURCE_EXHAUSTED" not in str(error):  # what JAX reports instead of a MemoryError
             raise
         return _refuse(NO_MEMORY)
+    except ValueError as error:
+        if "closed file" not in str(error):
+            raise
+        return _refuse("standard output or error was closed while the command ran; let no environment close them.")
     except BrokenPipeError:
         _silence_output()
     except OSError as error:
@@ -141,10 +151,15 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> Any:
         print(f"{self.prog}: {EverystepError(message)}. `{self.prog} --help` shows the usage.", file=sys.stderr)
-        raise SystemExit(2)
+        raise _UsageError(2)
+
+
+class _UsageError(SystemExit):
+    """Words that are no command of ours; the error was printed."""
 
 
 def _refuse(sentence: str) -> int:
+    reopen()
     print(f"everystep: {sentence}", file=sys.stderr)
     return 2
 

@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +68,9 @@ def printable() -> Iterator[None]:
     with ExitStack() as opened:
         for name in ("stdout", "stderr"):
             stream = getattr(sys, name)
+            with suppress(OSError, ValueError, AttributeError):
+                _spare[name] = os.dup(stream.fileno())
+                opened.callback(_close_spare, name)
             if stream is None:
                 setattr(sys, name, opened.enter_context(open(os.devnull, "w", encoding="utf-8")))
             elif isinstance(stream, io.TextIOWrapper):
@@ -78,6 +81,46 @@ def printable() -> Iterator[None]:
             yield
         finally:
             sys.stdout, sys.stderr = before
+            while _opened:
+                with suppress(OSError):
+                    _opened.pop().close()
+
+
+_spare: dict[str, int] = {}  # a second descriptor of each stream that has one
+_opened: list[Any] = []  # streams that `reopen` made
+
+
+def _close_spare(name: str) -> None:
+    os.close(_spare.pop(name))
+
+
+def reopen() -> None:
+    """Open the streams again that an environment has closed, so that what it learnt can be printed."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        try:
+            os.fstat(stream.fileno())
+        except (OSError, ValueError, AttributeError):
+            where = os.dup(_spare[name]) if name in _spare else os.devnull
+            if name in _spare or getattr(stream, "closed", False):
+                _opened.append(open(where, "w", encoding="utf-8", errors="backslashreplace"))  # noqa: SIM115
+                setattr(sys, name, _opened[-1])
+
+
+@contextmanager
+def environments_at_work() -> Iterator[None]:
+    """A block in which environments run: afterwards the current folder and the streams are those before."""
+    try:
+        here = os.getcwd()
+    except OSError:  # it was removed
+        here = None
+    try:
+        yield
+    finally:
+        if here is not None:
+            with suppress(OSError):
+                os.chdir(here)
+        reopen()
 
 
 class _Escaping:

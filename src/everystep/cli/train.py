@@ -18,6 +18,7 @@ from everystep.cli.shared import (
     add_engine,
     add_out,
     connected_cluster,
+    environments_at_work,
     print_note,
     ticking_bar,
     use_cache,
@@ -98,7 +99,8 @@ def run(options: argparse.Namespace) -> None:
 
         settings = [SettingFlag.parse(text) for text in options.settings]
         request, out = training_request.read(None if options.file is None else Path(options.file), given, settings)
-        request.check()
+        with environments_at_work():
+            request.check()
     train_with_progress(request, out, options)
 
 
@@ -120,19 +122,21 @@ def number_of_jobs(options: argparse.Namespace) -> int:
 
 def train_with_progress(request: TrainingRequest, out: Path, options: argparse.Namespace) -> None:
     """Train what is left of a request, evaluate the policies, and print the table."""
+    from everystep import files
     from everystep.environments import training_results, training_seeds
     from everystep.experiments import progress
 
     use_cache(options)
-    logs = None if options.log is None else progress.log_folder(out)
+    logs = None if options.log is None else files.absolute(progress.log_folder(out))
     try:
         with (
             connected_cluster(check_engine(options)) as cluster,
             interrupts.keeping(lambda: _how_to_go_on(out)),
             _progress(request) as report,
+            environments_at_work(),
         ):
             means = training_seeds.Means(number_of_jobs(options), not options.no_cache, logs, cluster)
-            training_seeds.train(request, out, means, report)
+            training_seeds.train(request, files.absolute(out), means, report)
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt) or interrupts.received():
             raise KeyboardInterrupt(_how_to_go_on(out)) from None
@@ -236,6 +240,6 @@ def resume(out: Path, options: argparse.Namespace) -> None:
                     f"{quoted(request.names[name])}; leave it out, or give the same."
                 )
         trust.check(out, request.names, given, signed or options.trust)
-        with trust.nothing_from(out):
+        with trust.nothing_from(out), environments_at_work():
             request.check()
     train_with_progress(request, out, options)

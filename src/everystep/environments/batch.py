@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from everystep.environments.constraints import violation
-from everystep.errors import LARGEST, LARGEST_MEASUREMENT, EverystepError, shown, whole_number
+from everystep.errors import LARGEST, LARGEST_MEASUREMENT, EverystepError, is_masked, shown, whole_number
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,7 +218,7 @@ class BatchBuilder:
 
 def check_observation(observation: np.ndarray) -> None:
     """Raise what is wrong with the numbers of one observation."""
-    if observation.dtype.kind not in "biuf" or not np.isfinite(observation).all():
+    if observation.dtype.kind not in "biuf" or is_masked(observation) or not np.isfinite(observation).all():
         raise EverystepError(f"an observation is {shown(observation)}; give finite numbers, or arrays of them.")
     if (
         observation.dtype.kind == "f"
@@ -237,6 +237,8 @@ def _array(name: str, value: Any, kinds: str) -> np.ndarray:
         array = np.array(None)
     if array.dtype.kind not in kinds or array.ndim == 0:
         raise EverystepError(f"{name} are not an array of numbers; give one with a row for each step.")
+    if is_masked(value):
+        raise EverystepError(f"{name} have masked entries; every entry must be a finite number.")
     return array
 
 

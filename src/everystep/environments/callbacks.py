@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from everystep.errors import EverystepError, check_type, path_from, quoted, real_number, shown, whole_number
+from everystep import files
+from everystep.errors import EverystepError, check_type, path_from, quoted, real_number, user_code, whole_number
 
 if TYPE_CHECKING:
     from everystep.environments.learner import Learner
@@ -48,12 +49,8 @@ def asks_to_stop(name: str, function: Callback | None, learner: Learner) -> bool
     """
     if function is None:
         return False
-    try:
+    with user_code(lambda error, words: f"{name} raised {error} ({words}); correct it."):
         answer = function(learner)
-    except (KeyboardInterrupt, EverystepError):
-        raise
-    except Exception as error:
-        raise EverystepError(f"{name} raised {type(error).__name__} ({shown(error)}); correct it.") from error
     if answer is None or isinstance(answer, bool | np.bool_):
         return bool(answer)
     raise EverystepError(f"{name} returned {quoted(answer)}; return True to end training, or nothing.")
@@ -103,7 +100,7 @@ class tensorboard:  # noqa: N801  used like a function
     def __init__(self, folder: str | Path) -> None:
         from everystep.experiments import progress
 
-        self._place = path_from("folder of tensorboard", folder)
+        self._place = files.absolute(path_from("folder of tensorboard", folder))
         progress.check("tensorboard")
         self._writer: Any = None
 

@@ -37,7 +37,7 @@ from everystep.environments import constraints
 from everystep.environments.constraints import Constraint
 from everystep.environments.learner import LOOK_AHEAD, _limit, made
 from everystep.environments.look_ahead import MARGIN, horizon_for
-from everystep.environments.rollout import Stage
+from everystep.environments.rollout import Stage, calls
 from everystep.errors import EverystepError, seed_number, shown, whole_number
 from everystep.features.spaces import flatten
 
@@ -253,9 +253,9 @@ class _Check:
                     return False
                 if one[2] or one[3]:
                     break
-        except EverystepError:
+        except (KeyboardInterrupt, EverystepError):
             raise
-        except Exception as error:
+        except BaseException as error:
             self.remarks.append(f"copying the environment failed ({type(error).__name__})")
             return False
         if self._is_random():
@@ -318,12 +318,8 @@ class _Check:
     def _step(self, env: Any, observation: Any, a: int) -> tuple[Any, np.ndarray, bool]:
         """One step: the next observation, the constraints, and whether the episode is over."""
         action, here = self.stage.candidates.action, copy.deepcopy(observation)
-        try:
+        with calls("step"):
             after, _, terminated, truncated, info = env.step(action(a))
-        except Exception as error:
-            raise EverystepError(
-                f"the environment's step raised {type(error).__name__}: {shown(error).rstrip('.')}."
-            ) from error
         g = constraints.observed(self.stage.constraint, here, action(a), after, info)
         if self.seen and len(g) != len(self.seen[0]):
             raise EverystepError(

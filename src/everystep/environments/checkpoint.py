@@ -53,6 +53,7 @@ OF_PLAN = ("values", "costs", "value_encoder", "cost_encoder", "choice", "look_u
 LOOK_UP = ("actions", "used", "merges")
 UNLIKE = (KeyError, TypeError, ValueError, AttributeError, IndexError, StopIteration, OverflowError, RecursionError)
 SAME = "give the same"
+ARRAYS = ("environment", "automatic", "learner", "agent", "plan", "candidates", "features", "cost_features")
 MADE_WITH = ("jax", "jaxlib", "numpy", "device")  # others may round differently
 
 
@@ -259,7 +260,7 @@ class SavedLearner:
                 "or train it again."
             )
         try:
-            self.arrays = files.read_npz(folder / name, lambda name: True)
+            self.arrays = files.read_npz(folder / name, lambda name: name.startswith(ARRAYS))
         except (EverystepError, OSError):
             raise self._unreadable() from None
         self.content: dict[str, Any] = content

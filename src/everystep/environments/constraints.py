@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from everystep.errors import LARGEST_MEASUREMENT, EverystepError, shown
+from everystep.errors import LARGEST_MEASUREMENT, EverystepError, is_masked, shown, user_code
 
 # What to do about a constraint that features do not fit; the same advice everywhere.
 REWRITE = (
@@ -32,13 +32,12 @@ def observed(constraint: Constraint | None, obs: Any, action: Any, obs_next: Any
             f"constraint is {shown(constraint)}; give a function of (obs, action, obs_next, info), "
             "or none where info has 'constraint' or 'cost'."
         )
-    try:
+    failed = lambda name, words: (
+        f"the constraint function raised {name} ({words}) at observation {shown(obs)}, action {action}; make it return "
+        "a number there."
+    )
+    with user_code(failed):
         given = constraint(obs, action, obs_next, info)
-    except Exception as error:
-        raise EverystepError(
-            f"the constraint function raised {type(error).__name__} ({shown(error)}) "
-            f"at observation {shown(obs)}, action {action}; make it return a number there."
-        ) from error
     words = lambda: f"the constraint function returned {shown(given)} at observation {shown(obs)}, action {action}"
     return signed(given, words)
 
@@ -69,6 +68,8 @@ def signed(value: Any, words: Callable[[], str]) -> np.ndarray:
         g = np.atleast_1d(np.asarray(value))
     except Exception:  # lists of different lengths, or an object that fails while it is read
         g = np.empty((0, 0))
+    if is_masked(value):
+        raise EverystepError(f"{words()}, of which a part is masked; give finite numbers, safe iff <= 0.")
     if g.ndim != 1 or not g.size or g.dtype.kind not in "biuf" or not np.isfinite(g).all():
         raise EverystepError(f"{words()}; give one finite number or several, safe iff <= 0.")
     g = g.astype(np.float64)

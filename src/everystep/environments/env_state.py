@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from everystep.environments.plain_values import Arrays, from_plain, generator, to_plain
-from everystep.environments.rollout import Stage
+from everystep.environments.rollout import Stage, calls
 from everystep.errors import EverystepError, shown
 
 DEEPEST = 100  # wrappers around an environment
@@ -54,12 +54,8 @@ def restore(stage: Stage, saved: Mapping[str, Any], arrays: Mapping[str, np.ndar
     for path, state in wanted.items():
         _put_back(there[path], state)
     for path, state in own.items():
-        try:
+        with calls("restore_state"):
             layers[path].restore_state(state)
-        except Exception as error:
-            raise EverystepError(
-                f"the environment's restore_state raised {type(error).__name__}: {shown(error).rstrip('.')}."
-            ) from error
     if not wanted and not own:
         return f"the environment was not restored (no generator of NumPy was found in it): {DIFFER}"
     if not own and not saved["drawn"]:

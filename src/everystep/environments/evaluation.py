@@ -18,7 +18,7 @@ from everystep.environments.batch import BatchBuilder
 from everystep.environments.constraints import Constraint
 from everystep.environments.policy import Policy
 from everystep.environments.rollout import Stage, play
-from everystep.errors import EverystepError, check_type, seed_number, shown, whole_number
+from everystep.errors import EverystepError, check_type, seed_number, shown, user_code, whole_number
 from everystep.experiments import statistics
 
 FIRST_SEED = 1_000_000  # of the episodes of an evaluation by default: none that training began with
@@ -85,11 +85,8 @@ def evaluate(
         with _shown(episodes, progress) as report:
             for i in range(episodes):
                 rows.append(_played(policy, stage(seed + i)))
-                try:
+                with user_code(lambda name, words: f"progress raised {name} ({words}); correct it."):
                     report(1)
-                except Exception as error:  # of the user's function
-                    sentence = f"progress raised {type(error).__name__} ({shown(error)}); correct it."
-                    raise EverystepError(sentence) from error
     except KeyboardInterrupt:
         if not rows:
             raise

@@ -10,6 +10,7 @@ import numpy as np
 
 from everystep import files
 from everystep.environments import named
+from everystep.environments.rollout import calls
 from everystep.errors import EverystepError, shown
 
 MOST_FRAMES = 1000
@@ -95,7 +96,8 @@ def rendering_environment(name: str, otherwise: str) -> Any:
 
 def picture(env: Any) -> np.ndarray:
     """What an environment shows now, (height, width, 3) bytes."""
-    frame = np.asarray(env.render())
+    with calls("render"):
+        frame = np.asarray(env.render())
     if frame.ndim != 3 or frame.shape[2] != 3 or frame.dtype != np.uint8:
         raise EverystepError(
             f"the environment rendered an array of shape {frame.shape} and type {frame.dtype}; return pictures "

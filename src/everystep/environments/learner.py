@@ -41,15 +41,17 @@ from everystep.environments.stored_agent import SHIPPED, StoredAgent
 from everystep.errors import (
     LARGEST,
     LARGEST_MEASUREMENT,
+    MOST_COPIES,
     EverystepError,
     as_number,
     check_type,
     path_from,
     quoted,
+    raised,
     real_number,
     seed_number,
-    shown,
     true_or_false,
+    user_code,
     whole_number,
 )
 from everystep.experiments import run_folder, statistics
@@ -213,7 +215,7 @@ def train(
     """Train an agent in an environment for `episodes` episodes (100), or for `steps` steps.
 
     env                  a gymnasium environment, a vector environment, or the id of one
-    agent                the name of an agent, or one with settings: es.agents.lsvi_ahead(tolerance=0.05). lsvi-ahead
+    agent                the name of an agent, or one with settings: es.agents.lsvi_ahead(switch="5%"). lsvi-ahead
                          looks ahead, for limits with momentum, delay or stock; lsvi-ae computes less, for limits that
                          one decision keeps (`es.check_constraint` tells)
     episodes             how many episodes; 100 if `steps` is not given either
@@ -244,6 +246,7 @@ def train(
     >>> result.columns["return"].shape, result.evaluation.columns["return"].shape
     ((3,), (2,))
     """
+    place = None if out is None else files.absolute(path_from("out", out))  # the environment may change the folder
     by_id = isinstance(env, str)
     evaluated = whole_number("evaluate", (EVALUATED if by_id else 0) if evaluate is None else evaluate, 0)
     learner = Learner(
@@ -264,11 +267,11 @@ def train(
         on_plan=on_plan,
     )
     schedule = Schedule.of(episodes, steps, without_exploration, learner.stage.copies)
-    if out is not None:
+    if place is not None:
         from everystep.environments import training_folder
 
         with training_bar.shown(learner, schedule.total, progress, schedule.steps) as report:
-            result = training_folder.train(learner, path_from("out", out), schedule, warm_start, report)
+            result = training_folder.train(learner, place, schedule, warm_start, report)
     else:
         if warm_start is not None:
             learner.learn(warm_start)
@@ -276,10 +279,10 @@ def train(
     if not evaluated or not (schedule.is_over(learner) or learner.stopped):  # it was stopped by Ctrl-C
         return result
     found = evaluation.evaluate(result.policy, env, constraint=constraint, episodes=evaluated)
-    if out is not None:
+    if place is not None:
         from everystep.environments import training_evaluation
 
-        training_evaluation.keep(result, found, path_from("out", out))
+        training_evaluation.keep(result, found, place)
     return replace(result, evaluation=found)
 
 
@@ -287,7 +290,7 @@ class Learner:
     """An agent in an environment.
 
     env            a gymnasium environment, a vector environment, or the id of one
-    agent          the name of an agent, or one with settings: es.agents.lsvi_ahead(tolerance=0.05)
+    agent          the name of an agent, or one with settings: es.agents.lsvi_ahead(switch="5%")
     constraint     (obs, action, obs_next, info) -> one number or several, safe iff <= 0; None: from `info`
     features       of (x, a), as `everystep.features` makes them, or "auto": chosen by what is seen
                    (`environments/automatic.py`); None: one-hot where observations are integers, else auto
@@ -339,7 +342,7 @@ class Learner:
         self.stopped = False  # by one of them
         self.recipe = recipe(agent)
         self.seed = seed_number("seed", seed)
-        env = made(env, whole_number("envs", envs))
+        env = made(env, whole_number("envs", envs, at_most=MOST_COPIES))
         self.stage = Stage(env, constraint, self.seed, reseed=true_or_false("reseed", reseed), actions=actions)
         self.name = environment_name(env)
         ahead = LOOK_AHEAD if horizon is None else whole_number("horizon", horizon)
@@ -510,10 +513,10 @@ class Learner:
         """Call `progress`; what goes wrong in it is said, and loses nothing."""
         try:
             progress(episodes)
-        except EverystepError:
+        except (KeyboardInterrupt, EverystepError):
             raise
-        except Exception as error:
-            sentence = f"progress raised {type(error).__name__} ({shown(error)}); correct it."
+        except BaseException as error:
+            sentence = "progress raised {} ({}); correct it.".format(*raised(error))
             raise self._broken(f"after episode {self.number - 1}, {sentence}") from error
 
     def _broken(self, sentence: str) -> BrokenError:
@@ -823,10 +826,8 @@ def made(env: Any, copies: int) -> Any:
         import gymnasium
     except ImportError:
         raise EverystepError("an environment by its id needs gymnasium; install everystep[gym].") from None
-    try:
+    with user_code(lambda name, words: f"environment '{spec}' cannot be made ({name}: {words}); check its id."):
         return gymnasium.make(spec) if copies == 1 else gymnasium.make_vec(spec, num_envs=copies)
-    except (gymnasium.error.Error, ImportError) as error:
-        raise EverystepError(f"environment '{spec}' cannot be made ({error}); check its id.") from None
 
 
 def _memory(memory: Any, actions: Candidates) -> int | None:

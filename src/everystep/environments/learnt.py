@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from everystep import files
-from everystep.environments import findings, training_results
+from everystep.environments import findings, training_results, training_spec
 from everystep.environments.batch import Batch
 from everystep.environments.checkpoint import SavedLearner
 from everystep.environments.plain_values import from_plain
@@ -22,15 +22,8 @@ from everystep.environments.training_folder import LEARNER, SO_FAR
 from everystep.environments.training_results import SeedResult
 from everystep.environments.training_seeds import AGAIN
 from everystep.errors import EverystepError
-from everystep.experiments import forms, run_folder
-from everystep.experiments.forms import POSITIVE, PROBABILITY, Each, Maybe
+from everystep.experiments import run_folder
 
-SPEC = {
-    **dict.fromkeys(("environment", "agent", "guarantee"), str),
-    **dict.fromkeys(("settings", "value", "cost"), dict),
-    **dict.fromkeys(("horizon", "length", "constraints"), POSITIVE),
-    **{"d": Maybe(POSITIVE), "confidence": Maybe(PROBABILITY), "versions": Each(str)},
-}
 FIT = ("episodes", "steps", "error", "unsafe", "believed_safe", "without_safe_action")
 
 
@@ -76,7 +69,7 @@ def read_findings(seed: SeedResult) -> Learnt:
 
 def _saved(folder: Path, spec: dict[str, Any], learner: Path | None) -> Learnt:
     """What `Trained.fill` wrote; with the `learner` also its policy and transitions."""
-    if where := forms.fault(spec, SPEC):
+    if where := training_spec.fault(spec):
         raise EverystepError(
             f"'{folder}' has a spec.json that is not that of this version's trainings ({where} is missing or wrong); "
             f"{AGAIN}"

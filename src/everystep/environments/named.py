@@ -16,7 +16,7 @@ from typing import Any
 
 from everystep.environments import trust
 from everystep.environments.constraints import Constraint
-from everystep.errors import EverystepError, quoted, shown
+from everystep.errors import EverystepError, quoted, shown, user_code
 
 
 def environment(name: str, **options: Any) -> Any:
@@ -26,16 +26,12 @@ def environment(name: str, **options: Any) -> Any:
     factory = imported("env", name)
     if not callable(factory):
         raise EverystepError(f"env is '{shown(name)}', which is {quoted(factory)}; name a function that makes one.")
-    try:
-        with _here():
-            return factory()
-    except EverystepError:
-        raise
-    except Exception as error:
-        raise EverystepError(
-            f"env '{shown(name)}' raised {type(error).__name__} ({shown(error)}); make it return an environment when "
-            "it is called without arguments."
-        ) from error
+    failed = lambda error, words: (
+        f"env '{shown(name)}' raised {error} ({words}); make it return an environment when it is called without "
+        "arguments."
+    )
+    with user_code(failed), _here():
+        return factory()
 
 
 def environments(name: str, copies: int) -> Any:
@@ -88,22 +84,22 @@ def is_imported(name: str) -> bool:
 def imported(field: str, name: str) -> Any:
     """What `module:name` names; the error names `field`."""
     module, _, inside = name.partition(":")
+    failed = lambda error, words: (
+        f"{field} '{shown(name)}' cannot be imported: the module raised {error} ({words}); correct it."
+    )
     try:
-        with _here():
+        with user_code(failed), _here():
             found: Any = import_module(module)
-    except trust.InsideError as error:
+    except EverystepError as error:
+        if isinstance(error.__cause__, trust.InsideError):
+            raise EverystepError(
+                f"{field} '{shown(name)}' is refused: {shown(error.__cause__)}; move the module elsewhere."
+            ) from None
+        if not isinstance(error.__cause__, ImportError):
+            raise
         raise EverystepError(
-            f"{field} '{shown(name)}' is refused: {shown(error)}; move the module elsewhere."
-        ) from None
-    except ImportError as error:
-        raise EverystepError(
-            f"{field} '{shown(name)}' cannot be imported ({shown(error)}); check the module, or run the command in its "
-            "folder."
-        ) from error
-    except Exception as error:  # of the user's module
-        raise EverystepError(
-            f"{field} '{shown(name)}' cannot be imported: the module raised {type(error).__name__} ({shown(error)}); "
-            "correct it."
+            f"{field} '{shown(name)}' cannot be imported ({shown(error.__cause__)}); check the module, or run the "
+            "command in its folder."
         ) from error
     for part in inside.split("."):
         if not hasattr(found, part):
@@ -117,14 +113,13 @@ def _by_id(name: str, options: dict[str, Any]) -> Any:
         import gymnasium
     except ImportError:
         raise EverystepError("an environment by its id needs gymnasium; install everystep[gym].") from None
-    try:
+    failed = lambda error, words: (
+        f"env '{shown(name)}' cannot be made ({error}: {words}); give the id of an installed environment, or "
+        "module:factory."
+    )
+    with user_code(failed):  # gymnasium's own errors, and those of any environment
         with _here() if trust.module_of(name) else nullcontext():  # the module of an id may be here
             return gymnasium.make(name, **options)
-    except Exception as error:  # gymnasium's own errors, and those of any environment
-        raise EverystepError(
-            f"env '{shown(name)}' cannot be made ({type(error).__name__}: {shown(error)}); give the id of an installed "
-            "environment, or module:factory."
-        ) from None
 
 
 @contextmanager

@@ -20,7 +20,7 @@ import numpy as np
 
 from everystep import files
 from everystep.agents.settings import UNCLIPPED
-from everystep.environments import policy_card
+from everystep.environments import policy_card, training_spec
 from everystep.environments.acting import ActingPlan, HarmAhead
 from everystep.environments.action_sets import Candidates
 from everystep.environments.countdown import Countdown
@@ -33,6 +33,7 @@ from everystep.lsvi.protocols import ScoringChoice
 
 ROWS = 1000  # observations that are encoded together
 FORMAT = 7  # 6 did not say what was seen
+ARRAYS = ("price", "actions", "value_", "cost_", "harm_", "seen_")  # how the names of its arrays begin
 
 
 @dataclass(frozen=True)
@@ -246,7 +247,7 @@ class Policy:
                 f"policy '{shown(where)}' has changed since it was saved (its checksum differs); save it again."
             )
         try:
-            arrays = files.read_npz(where / "policy.npz", lambda name: True)
+            arrays = files.read_npz(where / "policy.npz", lambda name: name.startswith(ARRAYS))
         except (EverystepError, OSError):
             raise broken from None
         try:
@@ -324,8 +325,8 @@ def _ahead_from_json(content: Mapping[str, Any], predictor: Any) -> HarmAhead:
 
 
 def _check_spec(spec: Mapping[str, Any]) -> None:
-    """Raise if the parts of a spec that a policy needs are not there."""
-    if not isinstance(spec["guarantee"], str) or type(spec["first_action"]) is not int:
+    """Raise if a spec does not have its form."""
+    if training_spec.fault(spec, of_policy=True):
         raise ValueError
 
 

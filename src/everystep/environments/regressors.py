@@ -23,7 +23,7 @@ import numpy as np
 from everystep.agents.model_syntax import WIDTH, Bonus, Regression
 from everystep.environments.acting import HarmAhead
 from everystep.environments.models.linear import LinearPredictor
-from everystep.errors import EverystepError
+from everystep.errors import EverystepError, user_code
 from everystep.lsvi.protocols import ScoringChoice
 
 
@@ -137,12 +137,10 @@ def _fit(model: Regression, X: np.ndarray, y: np.ndarray, rng: np.random.Generat
     for _ in range(model.members if len(y) else 0):
         rows = slice(None) if model.members == 1 else rng.integers(0, len(y), len(y))
         regressor = model.make()
-        try:
+        with user_code(
+            lambda name, words: f"the regressor {regressor} failed to fit {len(y)} rows ({words}); give another."  # noqa: B023
+        ):
             regressor.fit(X[rows], y[rows])
-        except Exception as error:
-            raise EverystepError(
-                f"the regressor {regressor} failed to fit {len(y)} rows ({error}); give another."
-            ) from error
         members.append(regressor)
     return members
 
@@ -152,7 +150,8 @@ def _predicted(members: list[Any], inputs: np.ndarray) -> tuple[np.ndarray, np.n
     A, n, p = inputs.shape
     if not members or n == 0:
         return np.zeros((A, n)), np.zeros((A, n))
-    each = np.array([np.asarray(regressor.predict(inputs.reshape(A * n, p)), float) for regressor in members])
+    with user_code(lambda name, words: f"the regressor {members[0]} failed to predict ({words}); give another."):
+        each = np.array([np.asarray(regressor.predict(inputs.reshape(A * n, p)), float) for regressor in members])
     if each.shape != (len(members), A * n) or not np.isfinite(each).all():
         raise EverystepError(
             f"the regressor {members[0]} predicted {each[0]} for {A * n} rows; give one that predicts finite numbers."

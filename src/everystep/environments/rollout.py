@@ -17,7 +17,7 @@ from everystep.environments.action_sets import candidates
 from everystep.environments.batch import BatchBuilder, check_observation
 from everystep.environments.constraints import Constraint, signed
 from everystep.environments.global_draws import GlobalDraws
-from everystep.errors import EverystepError, as_number, shown, whole_number
+from everystep.errors import EverystepError, as_number, is_masked, shown, user_code, whole_number
 from everystep.features.spaces import Coordinates, flatten
 
 Choose = Callable[[int, list[Any], np.ndarray], np.ndarray]  # (step, observations, their arrays) to actions from 0
@@ -87,19 +87,15 @@ class Stage:
         if self.reseed:
             seed = int(np.random.SeedSequence([self.seed, episode]).generate_state(1)[0])
         self.begun = True
-        try:
+        with calls("reset"):
             with self.global_draws.in_reset(seed is not None):
                 observations, _ = self.env.reset(seed=seed)
             return self._split(observations)
-        except EverystepError:
-            raise
-        except Exception as error:
-            raise _failed("reset", error) from error
 
     def step(self, actions: np.ndarray) -> tuple[list[Any], np.ndarray, Any, Any, list[Any]]:
         """Next observations, rewards, terminated, truncated and infos, one for each copy; actions count from 0."""
         given = self.candidates.several(actions) if self.is_vector else self.candidates.action(actions[0])
-        try:
+        with calls("step"):
             with self.global_draws.in_step():
                 values = self.env.step(given)
             if len(values) != 5:
@@ -108,10 +104,6 @@ class Stage:
                     "wrap it in es.gym.FromSixValueStep if it returns six."
                 )
             return self._several(*values) if self.is_vector else self.single(*values)
-        except EverystepError:
-            raise
-        except Exception as error:
-            raise _failed("step", error) from error
 
     def array_of(self, observation: Any) -> np.ndarray:
         """An observation as an array of finite numbers that are not outside of its space, or not far."""
@@ -226,8 +218,9 @@ def observed_costs(
     return cost, _mean_cost(info["mean_constraint"], len(cost)) if knows_mean else cost
 
 
-def _failed(call: str, error: Exception) -> EverystepError:
-    return EverystepError(f"the environment's {call} raised {type(error).__name__}: {shown(error).rstrip('.')}.")
+def calls(method: str) -> user_code:
+    """A block that calls a method of an environment."""
+    return user_code(lambda name, words: f"the environment's {method} raised {name}: {words.rstrip('.')}.")
 
 
 def _reach(space: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -257,7 +250,8 @@ def _reward(value: Any) -> float:
 def _flag(name: str, value: Any) -> bool:
     """Whether an episode is over: true or false, or 1 or 0."""
     kind = getattr(getattr(value, "dtype", None), "kind", "")
-    if np.ndim(value) == 0 and (isinstance(value, int) or kind in ("b", "i", "u")) and value in (0, 1):
+    whole = np.ndim(value) == 0 and (isinstance(value, int) or kind in ("b", "i", "u")) and not is_masked(value)
+    if whole and value in (0, 1):
         return bool(value)
     raise EverystepError(f"{name} is {shown(value)}; return True or False.")
 

@@ -30,7 +30,7 @@ from everystep.environments.training_request import close
 from everystep.errors import EverystepError, seed_number, shown, whole_number
 from everystep.experiments import forms, statistics, tables
 from everystep.experiments.experiment import versions
-from everystep.experiments.forms import Each
+from everystep.experiments.forms import COUNT, NUMBER, POSITIVE, Each, Maybe
 from everystep.experiments.run_folder import WORK
 
 if TYPE_CHECKING:
@@ -42,6 +42,13 @@ FORMAT = 2  # 1 did not name the seeds of its episodes and the versions
 MOST = 1e110  # of a row: a measurement is at most 1e100, and an episode has at most 10,000 steps
 MOST_OTHERS = 50  # evaluations with other environments or constraints that are read
 COLUMNS = ("return", "length", "violation", "unsafe_steps")
+FORM = {
+    "env": str,
+    "constraint": Maybe(str),
+    "episodes": POSITIVE,
+    "versions": Each(str),
+    "seeds": [{"seed": COUNT, "after": COUNT, **{name: [NUMBER] for name in COLUMNS}}],
+}
 
 
 @dataclass(frozen=True)
@@ -121,7 +128,7 @@ def _read(folder: Path, file: str) -> Saved:
     again = f"remove it, and run `everystep evaluate {folder}` again."
     try:
         content = files.read_json(folder / file)
-        if content["format"] != FORMAT or forms.fault(content["versions"], Each(str)):
+        if content["format"] != FORMAT or forms.fault(content, FORM):
             raise ValueError("another format")
         n = whole_number("episodes", content["episodes"])
         columns = {int(each["seed"]): {name: np.asarray(each[name]) for name in COLUMNS} for each in content["seeds"]}
@@ -175,8 +182,8 @@ def keep(result: Trained, evaluation: Evaluation, folder: Path) -> None:
     saved = of(result, evaluation)
     try:
         with files.held(folder, folder / WORK / "pid"):
-            saved.write(folder)
             policy_card.add_evaluation(folder / "policy", saved, result.spec["seed"])
+            saved.write(folder)
     except (OSError, EverystepError) as error:
         print(f"note: the evaluation is not saved: {error}", file=sys.stderr)
 

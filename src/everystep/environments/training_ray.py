@@ -19,7 +19,7 @@ from everystep.environments import training_folder, training_seeds, trust
 from everystep.environments.interrupts import PausedError
 from everystep.environments.training_request import TrainingRequest
 from everystep.environments.training_seeds import Message, folder_of
-from everystep.errors import EverystepError
+from everystep.errors import EverystepError, raised
 from everystep.experiments.experiment import versions
 from everystep.experiments.run_folder import WORK
 
@@ -89,6 +89,8 @@ def _work(shared: Shared, seed: int, before: Packed | None, seconds: float) -> T
             pass
         except EverystepError as error:
             latest = latest._replace(kind="failed", words=(str(error),))
+        except SystemExit as error:  # which would end the worker
+            latest = latest._replace(kind="failed", words=("{}: {}.".format(*raised(error)),))
         return Turn(latest, _packed(folder))
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -27,11 +28,22 @@ from everystep.environments import action_sets, callbacks, named
 from everystep.environments.batch import BatchBuilder
 from everystep.environments.callbacks import Callback
 from everystep.environments.learner import MEMORY, Learner
-from everystep.environments.rollout import play
+from everystep.environments.rollout import calls, play
 from everystep.environments.schedule import Schedule
-from everystep.errors import LARGEST_SEED, EverystepError, count, quoted, real_number, seed_number, shown, whole_number
+from everystep.errors import (
+    LARGEST_SEED,
+    MOST_COPIES,
+    EverystepError,
+    count,
+    quoted,
+    real_number,
+    seed_number,
+    shown,
+    whole_number,
+)
 from everystep.experiments import config
 from everystep.experiments.config import File, SettingFlag
+from everystep.experiments.forms import NUMBER
 from everystep.features import syntax
 
 FUNCTIONS = ("on_episode", "on_plan")
@@ -78,6 +90,9 @@ class TrainingRequest:
     @property
     def recipe(self) -> Recipe:
         return Recipe(self.agent, self.settings)
+
+    def __post_init__(self) -> None:
+        whole_number("envs", self.envs, at_most=MOST_COPIES)
 
     @property
     def schedule(self) -> Schedule:
@@ -157,7 +172,7 @@ class TrainingRequest:
         if not isinstance(content["reseed"], bool):
             raise ValueError("reseed is wrong")
         limits = [content["stop_at_return"], *(content["reward_range"] or ())]
-        if not all(each is None or (isinstance(each, int | float) and math.isfinite(each)) for each in limits):
+        if not all(each is None or NUMBER(each) for each in limits):
             raise ValueError("a number is wrong")
         if content["reward_range"] is not None:
             low, high = content["reward_range"]
@@ -194,10 +209,8 @@ class TrainingRequest:
 
 def close(env: Any) -> None:
     """Close an environment that was made here; one that cannot be closed is left."""
-    try:
+    with suppress(EverystepError), calls("close"):  # its work is done
         env.close()
-    except Exception:  # of the environment, whose work is done
-        return
 
 
 def _whole(value: Any, least: int) -> None:

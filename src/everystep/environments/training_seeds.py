@@ -30,7 +30,7 @@ from everystep import files
 from everystep.environments import callbacks, filmstrip, training_folder, trust
 from everystep.environments.interrupts import PausedError
 from everystep.environments.training_request import TrainingRequest, close
-from everystep.errors import EverystepError
+from everystep.errors import EverystepError, raised
 from everystep.experiments import program_cache, run_folder
 from everystep.experiments.run_folder import TRAINING, TRAINING_REQUEST
 
@@ -173,7 +173,7 @@ def _train(request: TrainingRequest, out: Path, means: Means, report: Callable[[
         from everystep.environments import training_ray
 
         return training_ray.train(request, out, means.cluster, report)
-    failures, stopped = [], False
+    failures, stopped, left = [], False, set(request.seeds)
     alone = min(means.jobs, len(request.seeds)) == 1
     with ExitStack() as stack:
         messages = stack.enter_context(
@@ -182,6 +182,8 @@ def _train(request: TrainingRequest, out: Path, means: Means, report: Callable[[
         for message in messages:
             if message is None:
                 continue
+            if message.kind != "progress":
+                left.discard(message.seed)
             if message.kind == "failed":
                 where = f"seed {message.seed}: " if len(request.seeds) > 1 else ""
                 failures.append(f"{where}{message.words[0]}")
@@ -189,7 +191,7 @@ def _train(request: TrainingRequest, out: Path, means: Means, report: Callable[[
             report(message)
     if stopped:
         raise KeyboardInterrupt
-    return failures
+    return failures + [f"seed {seed}: its training ended without a word; the same command goes on." for seed in left]
 
 
 @contextmanager
@@ -336,8 +338,8 @@ def _work(request: TrainingRequest, out: Path, seeds: Sequence[int], send: Send,
             return
         except EverystepError as error:
             _report(send, Message(seed, "failed", words=(str(error),)))
-        except Exception as error:  # of the environment, or a mistake of ours: the other seeds go on
-            _report(send, Message(seed, "failed", words=(f"{type(error).__name__}: {error}",)))
+        except BaseException as error:  # of the environment, or a mistake of ours: the other seeds go on
+            _report(send, Message(seed, "failed", words=("{}: {}.".format(*raised(error)),)))
 
 
 def _report(send: Send, message: Message) -> None:

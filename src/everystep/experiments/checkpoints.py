@@ -75,8 +75,8 @@ class StoredUnits:
 
     def add_part(self, part: str) -> None:
         """All members of a part on the disk."""
-        with (self._work / part).open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            self.add(part, list(file.files))
+        with files.NpzFile(self._work / part) as file:
+            self.add(part, file.names)
 
     def ignore(self, unit: WorkUnit) -> None:
         """Forget a unit; its members in the present parts are never read again."""
@@ -378,15 +378,14 @@ class _Archives:
     """The parts read last, kept open: finding a member of one takes as long as reading it."""
 
     def __init__(self) -> None:
-        self._open: dict[Path, Any] = {}
+        self._open: dict[Path, files.NpzFile] = {}
 
     def read(self, path: Path, member: str) -> np.ndarray:
-        archive = self._open.pop(path, None) or np.load(path, allow_pickle=False)
+        archive = self._open.pop(path, None) or files.NpzFile(path)
         self._open[path] = archive  # the last one used is at the end
         if len(self._open) > OPEN:
             self._open.pop(next(iter(self._open))).close()
-        array: np.ndarray = archive[member]
-        return array
+        return archive.read(member)
 
     def close(self) -> None:
         while self._open:

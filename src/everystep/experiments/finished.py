@@ -226,7 +226,7 @@ class FinishedFolder:
 
     def _arrays(self, name: str) -> dict[str, np.ndarray]:
         try:
-            return read_npz(self.file(name), lambda key: True)
+            return read_npz(self.file(name), lambda key: key.startswith(tuple(f"{label}_" for label in self.labels)))
         except EverystepError as error:
             if str(error).startswith("it "):
                 raise EverystepError(f"'{self.folder}' has a {name} that cannot be read; {AGAIN}") from None

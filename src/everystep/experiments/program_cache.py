@@ -45,12 +45,10 @@ class ProgramCache:
         except OSError:
             return None
         seal, entry = content[:SEAL], content[SEAL:]
+        whole = hashlib.sha256(entry).digest() == seal
         with suppress(OSError):
-            if hashlib.sha256(entry).digest() != seal:
-                path.unlink()
-                return None
-            os.utime(path)  # used last now
-        return entry
+            os.utime(path) if whole else path.unlink()  # used last now
+        return entry if whole else None
 
     def put(self, key: str, value: bytes) -> None:
         with suppress(OSError):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 SLICE = 2**17  # rows in memory at a time
+LARGEST_GROUP, LARGEST_BYTES = 2**17, 2**28  # rows and bytes of a row group, at most
 NAMES, PLACES = ("problem", "agent"), ("seed", "episode")
 ALWAYS = ("return", "value", "regret", "expected_violation", "violation", "soft_violation", "unsafe_steps")
 WHOLE = ("unsafe_steps", "planned", "safe_labels", "unsafe_labels", "false_labels")  # columns of whole numbers
@@ -67,6 +68,9 @@ def _checked(file: pq.ParquetFile, spec: Mapping[str, Any], columns: Sequence[st
     agents, seeds, K = spec["agents"], np.asarray(spec["seeds"], np.int64), spec["episodes"]
     count = len(seeds) * K  # rows of an agent
     there = _columns(file.schema_arrow, columns)
+    groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
+    if any(group.num_rows > LARGEST_GROUP or group.total_byte_size > LARGEST_BYTES for group in groups):
+        raise _WrongError("its row groups are larger than this software writes them")
     if file.metadata.num_rows != len(agents) * count:
         raise _WrongError(f"it has {file.metadata.num_rows} rows instead of {len(agents) * count}")
     row = 0

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Float, Int
 
-from everystep.errors import EverystepError
+from everystep.errors import EverystepError, is_masked, raised
 from everystep.features import spaces
 from everystep.features.spaces import Scale
 
@@ -469,9 +469,12 @@ def value_at(function: Callable[[Any], Any], x: Any) -> np.ndarray:
     """The function at one observation (o,), or at an integer."""
     x = int(x) if np.ndim(x) == 0 else x
     try:
-        value = np.asarray(function(x), np.float64)
-    except Exception as error:
-        reason = f"{type(error).__name__}: {error}".rstrip(": .")
+        given = function(x)
+        value = np.full(1, np.nan) if is_masked(given) else np.asarray(given, np.float64)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        reason = "{}: {}".format(*raised(error)).rstrip(": .")
         raise EverystepError(f"feature function {name_of(function)} failed at observation {x} ({reason}).") from error
     if not np.isfinite(value).all():
         raise EverystepError(

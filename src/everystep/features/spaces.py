@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from everystep.errors import EverystepError, shown
+from everystep.errors import EverystepError, is_masked, shown
 
 UNBOUNDED = 1e30  # some spaces have the largest float32 in place of infinity
 
@@ -137,6 +137,8 @@ def flatten(observation: Any) -> np.ndarray:
             array = np.asarray(observation)
         except Exception:  # lists of different lengths, or an object that fails while it is read
             array = np.asarray(None)
+        if is_masked(observation):
+            raise EverystepError(f"observation {shown(observation)} has masked entries; give finite numbers.")
         if array.dtype.kind not in "biuf":
             raise EverystepError(f"observation {shown(observation)} is not made of numbers; wrap the environment.")
         if array.ndim == 0 and array.dtype.kind in "iu":
@@ -149,7 +151,7 @@ def as_floats(given: Any) -> np.ndarray | None:
     """`given` as an array of float64, NaN in place of None; None if it is not made of numbers."""
     try:
         array = np.asarray(given)
-        return array.astype(np.float64) if array.dtype.kind in "biufO" else None
+        return array.astype(np.float64) if array.dtype.kind in "biufO" and not is_masked(given) else None
     except Exception:  # lists of different lengths, or an object that fails while it is read
         return None
 

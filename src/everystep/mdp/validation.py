@@ -12,7 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from everystep.errors import LARGEST_MEASUREMENT, EverystepError, real_number, shown, true_or_false, whole_number
+from everystep.errors import (
+    LARGEST_MEASUREMENT,
+    EverystepError,
+    is_masked,
+    real_number,
+    shown,
+    true_or_false,
+    whole_number,
+)
 from everystep.mdp import memory, successors
 from everystep.mdp.cmdp import Factored, FiniteCMDP, Grid, Known, Noise, Successors
 
@@ -61,6 +69,8 @@ def numbers(name: str, value: Any) -> np.ndarray:
         array = np.asarray(None)
     if array.dtype.kind not in "biuf":
         raise EverystepError(f"{name} is not an array of numbers; give one.")
+    if is_masked(value):
+        raise EverystepError(f"{name} has masked entries; give numbers only.")
     return array.astype(np.float64)
 
 

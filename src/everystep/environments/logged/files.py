@@ -15,7 +15,7 @@ import numpy as np
 
 from everystep import files
 from everystep.environments.batch import Batch
-from everystep.errors import EverystepError, check_openable, check_type, path_from
+from everystep.errors import LARGEST, EverystepError, check_openable, check_type, path_from
 from everystep.files import read_npz, read_parquet
 
 ENDINGS = (".parquet", ".csv", ".npz")
@@ -92,12 +92,12 @@ def _read_table(path: Path) -> dict[str, np.ndarray]:
 
     try:
         if path.suffix == ".parquet":
-            table = read_parquet(path)
+            table = read_parquet(path, _wanted, LARGEST)
         else:
             with path.open("rb") as file:
                 table = pyarrow.csv.read_csv(file)
         names = table.column_names
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # names that are no text
+    except (pa.ArrowException, OSError, ValueError) as error:  # names that are no text, or columns that are too large
         reason = " ".join(str(error).split())[:120]
         raise EverystepError(f"it cannot be read as {path.suffix} ({reason}).") from None
     columns = {}

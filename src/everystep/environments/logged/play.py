@@ -11,7 +11,7 @@ from everystep.environments.action_sets import for_a_batch
 from everystep.environments.batch import Batch, BatchBuilder
 from everystep.environments.constraints import Constraint
 from everystep.environments.rollout import Stage, StepError, play
-from everystep.errors import EverystepError, number_below, seed_number, whole_number
+from everystep.errors import EverystepError, is_masked, number_below, seed_number, shown, user_code, whole_number
 from everystep.features.spaces import flatten
 
 
@@ -50,10 +50,8 @@ def from_env(
     counted = policy is not None and _counts_steps(policy)
 
     def choose(t: int, observations: list[Any], x: np.ndarray) -> np.ndarray:
-        try:
+        with user_code(lambda name, words: f"the policy raised {name}: {words.rstrip('.')}."):
             action = act(observations[0], step=t + 1) if counted else act(observations[0])  # type: ignore[call-arg]
-        except Exception as error:
-            raise EverystepError(f"the policy raised {type(error).__name__}: {str(error).rstrip('.')}.") from error
         if known.values is not None:
             return np.array([known.number_of(action)])
         return np.array([number_below("the policy's action", action, count)])
@@ -73,15 +71,15 @@ def from_env(
 
 def _counts_steps(policy: Any) -> bool:
     """Whether it is a policy of this library, which plays the last steps of an episode by another plan."""
-    from everystep.environments.policy import Policy
-
-    return isinstance(policy, Policy)
+    return hasattr(policy, "countdown")
 
 
 def to_array(observation: Any) -> np.ndarray:
     """A copy of an observation in its own shape; observations of several parts become one row."""
     if isinstance(observation, Mapping | tuple):
         return flatten(observation)
+    if is_masked(observation):
+        raise EverystepError(f"observation {shown(observation)} has masked entries; give finite numbers.")
     try:
         return np.array(observation)
     except ValueError:  # parts of different lengths

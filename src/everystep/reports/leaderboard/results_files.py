@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 import numpy as np
 
 from everystep import files
-from everystep.errors import EverystepError, path_from, quoted, shown
+from everystep.errors import LARGEST_TEXT, EverystepError, path_from, quoted, shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 ENDING = ".parquet"
 OWN = "leaderboard.parquet"  # what the command writes: not read again when it searches a folder
 MOST_ROWS = 1_000_000
+MOST_SYSTEMS = 1000  # on one board: each is compared with the baseline on every problem, and is a row of every table
 MOST_FILES = 100_000  # in the folders that are searched
 FORMAT = "docs/reference/files.md describes the format"
 CLOSE = 1e-6  # of harm: its curve may have been added in another order
@@ -99,7 +100,12 @@ def read_file(path: Path) -> pa.Table:
     try:
         with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as file:
             _check_columns(path, file.schema_arrow, file.metadata.num_rows)
+            files.check_parquet(file, len(data), file.schema_arrow.names, MOST_ROWS)
+        texts = [each.name for each in file.schema_arrow if pa.types.is_string(each.type)]
+        with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True, read_dictionary=texts) as file:
             table = file.read()
+        if sum(_length_of_texts(table[name]) for name in texts) > LARGEST_TEXT:
+            raise EverystepError(f"'{path}' has texts of more than {LARGEST_TEXT:,} bytes; shorten them.")
         table.validate(full=True)
         return _checked(path, table)
     except EverystepError:
@@ -108,6 +114,17 @@ def read_file(path: Path) -> pa.Table:
         raise EverystepError(
             f"'{path}' cannot be read as Parquet; write it again, with pyarrow, pandas or polars ({FORMAT})."
         ) from None
+
+
+def _length_of_texts(column: pa.ChunkedArray) -> int:
+    """The bytes of all texts of a column, each of which is in memory once."""
+    import pyarrow.compute as pc
+
+    total = 0
+    for chunk in column.chunks:
+        if hasattr(chunk, "dictionary"):
+            total += pc.sum(pc.take(pc.binary_length(chunk.dictionary), chunk.indices)).as_py() or 0
+    return total
 
 
 def together(tables: Sequence[tuple[Path, pa.Table]]) -> pa.Table:
@@ -128,6 +145,8 @@ def together(tables: Sequence[tuple[Path, pa.Table]]) -> pa.Table:
         parts.append(table.replace_schema_metadata(None))
     rows = pa.concat_tables(parts, promote_options="default").combine_chunks()
     _refuse_repeated(tables)
+    if (systems := len(rows["system"].unique())) > MOST_SYSTEMS:
+        raise EverystepError(f"there are {systems:,} systems; compare at most {MOST_SYSTEMS:,} at a time.")
     return rows.select([name for name in own if name in types] + [name for name in types if name not in own])
 
 

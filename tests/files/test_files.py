@@ -18,10 +18,11 @@ import pytest
 
 import everystep as es
 from everystep import files
+from everystep.files import contents
 
 pytestmark = pytest.mark.quick
 
-SOURCE = Path(files.__file__).parent
+SOURCE = Path(files.__file__).parent.parent
 RENAMING = {"replace", "rename", "renames", "move"}
 
 
@@ -40,7 +41,7 @@ def calls_that_rename(path):
 
 def test_no_other_module_renames_or_moves_a_file():
     found = {path: list(calls_that_rename(path)) for path in SOURCE.rglob("*.py")}
-    assert len(found.pop(SOURCE / "files.py")) == 1
+    assert len(found.pop(SOURCE / "files" / "__init__.py")) == 1
     assert [call for calls in found.values() for call in calls] == []
 
 
@@ -347,12 +348,43 @@ def test_whatever_the_parser_of_a_header_raises_is_that_sentence(error, tmp_path
         files.read_npz(tmp_path / "x.npz", lambda name: True)
 
 
-def test_an_array_that_does_not_fit_is_a_matter_of_memory(tmp_path):
+def test_an_array_that_claims_more_than_its_file_holds_is_not_made(tmp_path):
     header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000000,)}"
     with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
         archive.writestr("a.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
-    with pytest.raises(MemoryError, match="allocate"):
+    with pytest.raises(es.EverystepError, match=r"cannot be read as \.npz"):
         files.read_npz(tmp_path / "x.npz", lambda name: True)
+
+
+def test_arrays_that_take_far_more_than_their_file_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(contents, "ROOM", 2**16)
+    arrays = [("wanted", np.ones(3)), ("bomb", np.zeros(10**5))]
+    files.write_npz(tmp_path / "x.npz", arrays, compressed=True)
+    with pytest.raises(es.EverystepError, match=r"would take 800024 bytes .* may take 65536"):
+        files.read_npz(tmp_path / "x.npz", lambda name: True)
+    assert list(files.read_npz(tmp_path / "x.npz", lambda name: name == "wanted")) == ["wanted"]
+    files.write_npz(tmp_path / "plain.npz", arrays)
+    assert len(files.read_npz(tmp_path / "plain.npz", lambda name: True)["bomb"]) == 10**5
+
+
+def test_rows_that_take_no_room_in_a_file_of_parquet_are_counted_before_they_are_read(tmp_path, monkeypatch):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    pq.write_table(pa.table({"a": np.zeros(10**5), "b": np.zeros(10**5), "c": ["x"] * 10**5}), tmp_path / "x.parquet")
+    assert files.read_parquet(tmp_path / "x.parquet", ["a"]).column_names == ["a"]
+    with pytest.raises(ValueError, match="it has 100000 rows, more than 99999"):
+        files.read_parquet(tmp_path / "x.parquet", ["a"], 99_999)
+    with pytest.raises(ValueError, match="its column c holds string, no numbers"):
+        files.read_parquet(tmp_path / "x.parquet", ["c"])
+    monkeypatch.setattr(contents, "ROOM", 2**20)
+    with pytest.raises(ValueError, match="its columns would take 1600000 bytes, more than 1048576"):
+        files.read_parquet(tmp_path / "x.parquet", ["a", "b"])
+
+
+def test_a_json_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
+    (tmp_path / "x.json").write_text("[1, 2, 3]")
+    monkeypatch.setattr(contents, "LARGEST_JSON", 8)
+    with pytest.raises(ValueError, match="too large"):
+        files.read_json(tmp_path / "x.json")
 
 
 def test_json_that_is_nested_too_deeply_or_no_file_is_an_error_not_a_crash(tmp_path):

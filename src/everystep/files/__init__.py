@@ -6,7 +6,7 @@ place where a finished path appears. A folder is locked by a lock on the folder 
 
 What is written for a user never replaces anything but a file that this software wrote: `check_place` decides. What it
 wrote is recorded beside it, in `.everystep.sha256`: checksums in the format of the tool `sha256sum`. The same list
-tells a reader whether a file was altered since.
+tells a reader whether a file was altered since. `contents.py` reads what files hold.
 """
 
 from __future__ import annotations
@@ -21,19 +21,24 @@ import shutil
 import stat
 import sys
 import uuid
-import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-import numpy as np
-
 from everystep.errors import EverystepError, true_or_false
+from everystep.files.contents import DEEPEST as DEEPEST
+from everystep.files.contents import NpzFile as NpzFile
+from everystep.files.contents import check_parquet as check_parquet
+from everystep.files.contents import check_regular as check_regular
+from everystep.files.contents import did_not_fit as did_not_fit
+from everystep.files.contents import read_json as read_json
+from everystep.files.contents import read_npz as read_npz
+from everystep.files.contents import read_parquet as read_parquet
+from everystep.files.contents import write_npz as write_npz
 
 TEMPORARY, PARTIAL = ".everystep-", ".partial"  # beginning and ending of the temporary names
 RECORD = ".everystep.sha256"  # in every folder that holds output: the checksums of what this software wrote there
-DEEPEST = 40  # levels of a JSON file: nothing that this software writes has more than eight
 KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFLNK: "a symbolic link",
@@ -218,6 +223,14 @@ def make_folder(folder: Path) -> None:
 def real(path: Path) -> Path:
     """The absolute path without symbolic links. Where they form a loop it stays, and its use is an OSError."""
     return Path(os.path.realpath(path))
+
+
+def absolute(path: Path) -> Path:
+    """The path from the root: an environment may change the current folder. Where that is gone, the path as it is."""
+    try:
+        return path.absolute()
+    except OSError:
+        return path
 
 
 def cannot_write(folder: Path, error: OSError) -> EverystepError:
@@ -501,71 +514,3 @@ def _holder(pid_file: Path) -> str:
         return f" (pid {int(pid_file.read_text(encoding='ascii'))})"
     except (OSError, ValueError):
         return ""
-
-
-# --- JSON, and arrays without pickle ----------------------------------------------------------------------------------
-def read_json(path: Path) -> Any:
-    """The content of a JSON file; an OSError or a ValueError if it is none, or nested too deeply to be one of ours."""
-    check_regular(path)
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-    level = [content]
-    for _ in range(DEEPEST):
-        level = [inner for each in level if isinstance(each, dict | list) for inner in _inside(each)]
-    if level:
-        raise ValueError("it is nested too deeply")
-    return content
-
-
-def _inside(content: dict[str, Any] | list[Any]) -> Iterable[Any]:
-    return content.values() if isinstance(content, dict) else content
-
-
-def check_regular(path: Path) -> None:
-    """An OSError if there is no regular file; to open a pipe would wait for ever."""
-    if not stat.S_ISREG(os.stat(path).st_mode):
-        raise OSError(errno.EINVAL, "it is no regular file", str(path))
-
-
-def read_parquet(path: Path, columns: Sequence[str] | None = None) -> Any:
-    """A whole Parquet file as a table of pyarrow.
-
-    Its bytes are read first. From an open file pyarrow reads in threads of its own, and Python then ended now and again
-    with an abort (pyarrow 26, on a busy machine); given a path, it would interpret the names of folders.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    return pq.read_table(pa.BufferReader(path.read_bytes()), columns=None if columns is None else list(columns))
-
-
-def read_npz(path: str | Path, wanted: Callable[[str], bool]) -> dict[str, np.ndarray]:
-    """The arrays whose names are wanted; others are not read."""
-    broken = EverystepError("it cannot be read as .npz. Write it with numpy.savez.")
-    if not zipfile.is_zipfile(path):  # numpy takes any other file for a pickle
-        raise broken
-    try:
-        with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files if wanted(name)}
-    except Exception as error:  # a damaged header is parsed as Python and may raise any error, which differ by version
-        if did_not_fit(error):
-            raise
-        if "allow_pickle=False" not in str(error):
-            raise broken from None
-        raise EverystepError("it holds Python objects, which are never unpickled. Save plain number arrays.") from None
-
-
-def did_not_fit(error: Exception) -> bool:
-    """Whether there is no memory for an array: a header that is nested too deeply is a MemoryError, too."""
-    return isinstance(error, MemoryError) and "allocate" in str(error)
-
-
-def write_npz(file: str | Path | BinaryIO, arrays: Iterable[tuple[str, np.ndarray]], compressed: bool = False) -> None:
-    """Write arrays under their names, one at a time: not all need be in memory. Equal arrays give equal bytes."""
-    method = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
-    with zipfile.ZipFile(file, "w", method) as archive:
-        for name, array in arrays:
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
