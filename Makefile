@@ -116,8 +116,8 @@ fuzz: .venv/installed
 
 soak: .venv/installed
 	$(BIN)/python tests/experiments/soak.py --jobs $(JOBS)
-	$(BIN)/python tests/environments/training_soak.py --kills 60
-	$(BIN)/python tests/environments/command_soak.py --kills 200 --jobs $(JOBS)
+	$(BIN)/python tests/training/training_soak.py --kills 60
+	$(BIN)/python tests/training/command_soak.py --kills 200 --jobs $(JOBS)
 
 .venv-peers/installed: benchmarks/peers.txt
 	test -x .venv-peers/bin/python || $(PYTHON) -m venv .venv-peers

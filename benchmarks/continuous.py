@@ -182,7 +182,7 @@ def speed(candidates: list[int], steps: int) -> None:
     import jax
 
     import everystep as es
-    from everystep.environments.stored_agent import StoredAgent
+    from everystep.training.agent.stored_agent import StoredAgent
 
     spent = {"plan": 0.0, "learn": 0.0}
     plan, learn = StoredAgent._new_plan, StoredAgent.learn

@@ -176,7 +176,7 @@ def part(name: str, side: int, *more: str, limit: float | None = None) -> Found 
 
 def measured(side: int, peer_python: Path | None, limit: float) -> None:
     """All figures of one size, printed as they come."""
-    from everystep.mdp import memory
+    from everystep.runtime import memory
 
     S, A, H = side**2, 4, 2 * side
     print(f"\n{side} x {side} cells, {S:,} states, H = {H}")

@@ -28,7 +28,7 @@ from matplotlib.figure import Figure
 
 import everystep as es
 from everystep.cli.shared import progress_bar
-from everystep.environments import constraints
+from everystep.environments.play import constraints
 from everystep.experiments import figures, statistics, tables
 
 EVALUATED = 20  # evaluation episodes

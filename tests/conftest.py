@@ -32,7 +32,7 @@ import seeds
 from jax.extend.core.primitives import broadcast_in_dim_p
 from jaxtyping import install_import_hook
 
-CHECKED = ("everystep.lsvi", "everystep.features", "everystep.kernels", "everystep.environments.models")
+CHECKED = ("everystep.lsvi", "everystep.features", "everystep.kernels", "everystep.training.agent.models")
 install_import_hook(CHECKED, "beartype.beartype")
 
 # Tracing makes many objects that stay: looking through all of them as often as Python does by itself is a waste.

@@ -21,11 +21,14 @@ MODULES = {
 FLOORS = [
     {"errors"},
     {"files", "kernels", "features"},
+    {"runtime"},
     {"mdp"},
     {"lsvi", "problems"},
     {"agents"},
     {"experiments"},
-    {"environments", "reports"},
+    {"environments"},
+    {"training"},
+    {"reports"},
     {"web"},
     {"cli"},
 ]
@@ -65,9 +68,9 @@ def test_imports_go_downward_only(name):
     assert not above
 
 
-def test_the_package_has_at_most_thirteen_entries():
+def test_the_package_has_at_most_fifteen_entries():
     entries = {name.split(".")[0] for name in MODULES}
-    assert len(entries) <= 13, sorted(entries)
+    assert len(entries) <= 15, sorted(entries)
 
 
 def test_the_algorithm_imports_no_concrete_part():

@@ -17,10 +17,10 @@ import everystep as es
 from everystep.agents import arguments, registry
 from everystep.agents.settings import SETTINGS
 from everystep.cli.main import parser
-from everystep.environments.training_request import TrainingRequest
 from everystep.errors import EverystepError
 from everystep.experiments.experiment import prepare
 from everystep.mdp.cmdp import Grid
+from everystep.training.seeds.request import TrainingRequest
 
 pytestmark = pytest.mark.quick
 

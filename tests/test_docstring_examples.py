@@ -30,8 +30,8 @@ sys.path.pop(0)
 # Called by the library itself, and documented for those who read it.
 WITHOUT_AN_EXAMPLE = {
     "Learner": {"learn_played", "use_features"},
-    "environments.learner.Trained": {"fill"},
-    "environments.shield.Shield": {"judged", "plan", "plan_step", "stage", "tolerance"},
+    "training.learner.Trained": {"fill"},
+    "training.policy.shield.Shield": {"judged", "plan", "plan_step", "stage", "tolerance"},
 }
 NEEDED = {"callbacks.tensorboard": "tensorboardX", "regression": "sklearn"}  # packages of extras
 QUICK = ("EverystepError", "kernels.RBF", "planner.solve", "problems.from_map", "actions.grid", "agents.lsvi_ae")

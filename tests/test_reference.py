@@ -14,10 +14,13 @@ import pytest
 import everystep as es
 from everystep.agents.settings import SETTINGS
 from everystep.cli.main import COMMANDS, parser
-from everystep.environments import learnt, training_request, training_results, training_spec
 from everystep.experiments import finished, tables
 from everystep.mdp import arrays
 from everystep.reports.leaderboard import results_files
+from everystep.reports.training import learnt
+from everystep.reports.training import results as training_results
+from everystep.training.folder import training_spec
+from everystep.training.seeds import request as training_request
 
 pytestmark = pytest.mark.quick
 

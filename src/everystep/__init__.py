@@ -13,19 +13,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from everystep.environments import registration
+from everystep.environments.finite import registration
 
 if TYPE_CHECKING:
     from everystep import agents, features, kernels, problems
     from everystep.agents.model_syntax import gp, kernel_values, regression
     from everystep.agents.model_syntax import kernel_values as kernel
-    from everystep.environments import action_sets as actions
-    from everystep.environments import callbacks, logged
-    from everystep.environments.check_constraint import check_constraint
-    from everystep.environments.evaluation import evaluate
-    from everystep.environments.learner import Learner, train
-    from everystep.environments.policy import Policy
-    from everystep.environments.shield import shield
+    from everystep.environments import logged
+    from everystep.environments.play import action_sets as actions
     from everystep.errors import EverystepError
     from everystep.experiments.experiment import run
     from everystep.experiments.result import Result
@@ -33,6 +28,12 @@ if TYPE_CHECKING:
     from everystep.mdp.cmdp import Factored, FiniteCMDP, Known, Noise, Successors
     from everystep.reports.leaderboard.board import leaderboard
     from everystep.reports.leaderboard.monitor import convert_monitor
+    from everystep.training import callbacks
+    from everystep.training.diagnosis.check_constraint import check_constraint
+    from everystep.training.learner import Learner, train
+    from everystep.training.policy.evaluation import evaluate
+    from everystep.training.policy.policy import Policy
+    from everystep.training.policy.shield import shield
 
 __version__ = "0.2.0"
 __all__ = [
@@ -73,19 +74,19 @@ _HOME = {
     "Successors": "mdp.cmdp:Successors",
     "FiniteCMDP": "mdp.cmdp:FiniteCMDP",
     "Known": "mdp.cmdp:Known",
-    "Learner": "environments.learner:Learner",
+    "Learner": "training.learner:Learner",
     "Noise": "mdp.cmdp:Noise",
-    "Policy": "environments.policy:Policy",
+    "Policy": "training.policy.policy:Policy",
     "Result": "experiments.result:Result",
-    "actions": "environments.action_sets",
+    "actions": "environments.play.action_sets",
     "agents": "agents",
-    "callbacks": "environments.callbacks",
-    "check_constraint": "environments.check_constraint:check_constraint",
+    "callbacks": "training.callbacks",
+    "check_constraint": "training.diagnosis.check_constraint:check_constraint",
     "convert_monitor": "reports.leaderboard.monitor:convert_monitor",
-    "evaluate": "environments.evaluation:evaluate",
+    "evaluate": "training.policy.evaluation:evaluate",
     "features": "features",
     "gp": "agents.model_syntax:gp",
-    "gym": "environments.gym",
+    "gym": "environments.finite.gym",
     "kernel": "agents.model_syntax:kernel_values",  # the old name of kernel_values
     "kernel_values": "agents.model_syntax:kernel_values",
     "kernels": "kernels",
@@ -95,8 +96,8 @@ _HOME = {
     "problems": "problems",
     "regression": "agents.model_syntax:regression",
     "run": "experiments.experiment:run",
-    "shield": "environments.shield:shield",
-    "train": "environments.learner:train",
+    "shield": "training.policy.shield:shield",
+    "train": "training.learner:train",
 }
 _EXTRA = ("gym",)  # needs an optional package, so `from everystep import *` leaves it out
 

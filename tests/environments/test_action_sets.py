@@ -8,13 +8,13 @@ import pytest
 from gymnasium import spaces
 
 import everystep as es
-from everystep.environments import action_sets
-from everystep.environments.action_sets import candidates
-from everystep.environments.learner import _memory
-from everystep.environments.models.linear import Blocks, inner_products, squared_norms
-from everystep.environments.models.mixing import Mixing
-from everystep.environments.training_request import TrainingRequest
+from everystep.environments.play import action_sets
+from everystep.environments.play.action_sets import candidates
 from everystep.errors import EverystepError
+from everystep.training.agent.models.linear import Blocks, inner_products, squared_norms
+from everystep.training.agent.models.mixing import Mixing
+from everystep.training.learner import _memory
+from everystep.training.seeds.request import TrainingRequest
 
 BOX = spaces.Box(np.array([-1.0, 0.0], np.float32), np.array([1.0, 4.0], np.float32))
 UNIT = spaces.Box(-1, 1, (1,))
@@ -190,7 +190,7 @@ def test_products_and_norms_are_those_of_the_features_written_out():
 
 
 def _predicted(mixing, w, inverse, psi, at_once):
-    from everystep.environments.models import mixing as module
+    from everystep.training.agent.models import mixing as module
 
     before, module.MOST_NUMBERS = module.MOST_NUMBERS, at_once
     try:

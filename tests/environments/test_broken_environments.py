@@ -8,10 +8,10 @@ import pytest
 from gymnasium import spaces
 
 import everystep as es
-from everystep.environments.learner import BrokenError
-from everystep.environments.policy import Policy, _checksum
 from everystep.errors import EverystepError
 from everystep.files import seal
+from everystep.training.learner import BrokenError
+from everystep.training.policy.policy import Policy, _checksum
 
 pytestmark = pytest.mark.quick
 

@@ -10,7 +10,7 @@ gymnasium = pytest.importorskip("gymnasium", reason="gymnasium is not installed:
 from gymnasium.utils.env_checker import check_env  # noqa: E402
 
 import everystep as es  # noqa: E402
-from everystep.environments import rendering  # noqa: E402
+from everystep.environments.finite import rendering  # noqa: E402
 from everystep.errors import EverystepError  # noqa: E402
 from everystep.mdp import planner  # noqa: E402
 from everystep.mdp.cmdp import Noise  # noqa: E402
@@ -78,7 +78,7 @@ def test_environments_are_made_after_register_envs_in_either_order(order):
 
 @pytest.mark.parametrize("imports", ["gymnasium", *ORDERS])
 def test_environments_are_made_by_module_and_id(imports):
-    modules = "'everystep', 'everystep.environments.gym'"
+    modules = "'everystep', 'everystep.environments.finite.gym'"
     code = f"import {imports}\nfor module in {modules}: gymnasium.make(module + ':{IDS[0]}')"
     assert fresh(code) == ""
 

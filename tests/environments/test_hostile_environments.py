@@ -12,10 +12,10 @@ from gymnasium import spaces
 import everystep as es
 from everystep import EverystepError
 from everystep.cli.main import main
-from everystep.environments import training_seeds
-from everystep.environments.policy import _checksum
-from everystep.environments.training_request import TrainingRequest
-from everystep.experiments.program_cache import SEAL, ProgramCache
+from everystep.runtime.program_cache import SEAL, ProgramCache
+from everystep.training.policy.policy import _checksum
+from everystep.training.seeds import run as training_seeds
+from everystep.training.seeds.request import TrainingRequest
 
 MASKED = np.ma.array([0.1, -0.5], mask=[True, False])
 

@@ -15,8 +15,10 @@ import pytest
 import everystep as es
 from everystep import files
 from everystep.cli.main import main
-from everystep.environments import training_results, training_seeds, trust
-from everystep.environments.training_request import TrainingRequest
+from everystep.environments.play import trust
+from everystep.reports.training import results as training_results
+from everystep.training.seeds import run as training_seeds
+from everystep.training.seeds.request import TrainingRequest
 
 gymnasium = pytest.importorskip("gymnasium")
 

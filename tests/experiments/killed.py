@@ -39,7 +39,7 @@ def run(out: Path, pipe, errors: Path, cache: Path, largest: int | None = None) 
     import everystep as es
     from everystep import files
     from everystep.experiments import checkpoints, experiment, run_folder, runner
-    from everystep.mdp import memory
+    from everystep.runtime import memory
 
     jax.config.update("jax_compilation_cache_dir", str(cache))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

@@ -12,7 +12,7 @@ from everystep.cli import main
 from everystep.errors import EverystepError
 from everystep.experiments import estimate, experiment, needs, rerun
 from everystep.experiments.engines import local
-from everystep.mdp import memory
+from everystep.runtime import memory
 
 GB = 10**9
 POND = ("SF", "FG")

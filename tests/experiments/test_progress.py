@@ -9,7 +9,7 @@ import everystep as es
 from everystep.cli import main
 from everystep.experiments import progress
 from everystep.experiments.runner import ChunkReport
-from everystep.mdp import announce
+from everystep.runtime import announce
 
 SPEC = {"agents": [{}, {}], "seeds": [0, 1], "episodes": 1000}
 

@@ -129,7 +129,7 @@ IMPORTED = (
     *("everystep.reports.comparison", "everystep.reports.certificates", "everystep.reports.reproduction"),
     *("everystep.reports.leaderboard.output", "everystep.reports.leaderboard.figures"),
     *("everystep.reports.leaderboard.monitor", "everystep.reports.leaderboard.board"),
-    *("everystep.reports.theory.table", "everystep.web.report", "everystep.environments.learner"),
-    *("everystep.environments.logged", "everystep.environments.gym"),
+    *("everystep.reports.theory.table", "everystep.web.report", "everystep.training.learner"),
+    *("everystep.environments.logged", "everystep.environments.finite.gym"),
     *("matplotlib.font_manager", "matplotlib.pyplot", "pyarrow.parquet", "scipy.stats", "plotly", "jinja2", "tqdm"),
 )

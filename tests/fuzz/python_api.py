@@ -520,7 +520,7 @@ def _in_box(make: Callable[..., Any]) -> Callable[..., Any]:
     def candidates(*args: Any, **options: Any) -> Any:
         from gymnasium import spaces
 
-        from everystep.environments import action_sets
+        from everystep.environments.play import action_sets
 
         return action_sets.candidates(spaces.Box(-1, 1, (2,)), make(*args, **options)).nearest([[0.1, 0.2]])
 

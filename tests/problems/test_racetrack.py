@@ -226,7 +226,7 @@ def test_what_is_no_racetrack_is_refused_in_one_sentence(given, sentence):
 
 
 def test_a_track_that_does_not_fit_into_memory_is_refused_before_it_is_made(monkeypatch):
-    monkeypatch.setattr("everystep.mdp.memory.free_memory", lambda: 1e9)
+    monkeypatch.setattr("everystep.runtime.memory.free_memory", lambda: 1e9)
     with pytest.raises(EverystepError, match=r"^cells is 250000: the problem would take .* GB of memory, and 1 GB are"):
         es.problems.racetrack(map=["S" * 499 + "G"] * 500)
 

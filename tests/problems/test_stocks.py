@@ -203,6 +203,6 @@ def test_the_planner_finds_the_least_harm_and_the_optimum_computed_here(make):
     ],
 )
 def test_numbers_that_make_no_sense_are_refused_in_one_sentence(make, given, sentence, monkeypatch):
-    monkeypatch.setattr("everystep.mdp.memory.free_memory", lambda: 1e9)
+    monkeypatch.setattr("everystep.runtime.memory.free_memory", lambda: 1e9)
     with pytest.raises(EverystepError, match=sentence):
         getattr(es.problems, make)(**given)

@@ -14,9 +14,13 @@ from browser import chromium
 import everystep as es
 from everystep import files
 from everystep.cli.main import main
-from everystep.environments import cost_slice, filmstrip, learnt, training_curves, training_results, training_seeds
-from everystep.environments.action_sets import Candidates
+from everystep.environments.play.action_sets import Candidates
 from everystep.errors import EverystepError
+from everystep.reports.training import cost_slice, learnt
+from everystep.reports.training import curves as training_curves
+from everystep.reports.training import results as training_results
+from everystep.training.seeds import filmstrip
+from everystep.training.seeds import run as training_seeds
 from everystep.web import assets, coordinate_names, training_charts, training_report
 
 pytest.importorskip("gymnasium")

@@ -80,6 +80,6 @@ def _compare_trainings(options: argparse.Namespace) -> None:
                 f"--{name.replace('_', '-')} is for runs of agents on problems; leave it out to compare the trainings "
                 f"in '{options.folders[0]}'."
             )
-    from everystep.environments import training_comparison
+    from everystep.reports.training import comparison as training_comparison
 
     print(training_comparison.text(training_comparison.read([Path(folder) for folder in options.folders])))

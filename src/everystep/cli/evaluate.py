@@ -11,7 +11,7 @@ from everystep.cli.shared import a_path, add_folder, add_trust, environments_at_
 from everystep.errors import EverystepError, seed_number, whole_number
 
 if TYPE_CHECKING:
-    from everystep.environments.training_evaluation import Saved
+    from everystep.training.policy.evaluation_file import Saved
 
 HELP = "play the policies of a training: return and violation with intervals, and a GIF"
 
@@ -29,9 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     episodes = whole_number("episodes", options.episodes)
-    from everystep.environments import training_evaluation, training_results, training_seeds, trust
-    from everystep.environments.evaluation import FIRST_SEED
+    from everystep.environments.play import trust
     from everystep.experiments.run_folder import TRAINING_REQUEST
+    from everystep.reports.training import results as training_results
+    from everystep.training.policy import evaluation_file as training_evaluation
+    from everystep.training.policy.evaluation import FIRST_SEED
+    from everystep.training.seeds import run as training_seeds
 
     folder = Path(options.folder)
     seed = FIRST_SEED if options.seed is None else seed_number("seed", options.seed)
@@ -69,7 +72,7 @@ def evaluate(
     `env` and `constraint` are names that may be imported (see `trust.check`), but not from inside the folder.
     """
     from everystep import files
-    from everystep.environments import trust
+    from everystep.environments.play import trust
     from everystep.experiments.run_folder import TRAINING_REQUEST, WORK
 
     whole = folder.parent if (folder.parent / TRAINING_REQUEST).is_file() else folder
@@ -87,8 +90,10 @@ def _evaluate(
     force: bool,
 ) -> Saved:
     from everystep import files
-    from everystep.environments import policy_card, training_evaluation, training_results
-    from everystep.environments.evaluation import FIRST_SEED
+    from everystep.reports.training import results as training_results
+    from everystep.training.policy import card as policy_card
+    from everystep.training.policy import evaluation_file as training_evaluation
+    from everystep.training.policy.evaluation import FIRST_SEED
 
     with announced("reading the training"):
         results = training_results.read(folder)
@@ -99,7 +104,7 @@ def _evaluate(
         print_note(f"{len(left)} of the seeds are unfinished; {len(finished)} policies are played.")
     recorder: dict[str, Any] = {}
     if gif is not None:
-        from everystep.environments.film import Film
+        from everystep.environments.play.film import Film
 
         recorder["film"] = Film(files.absolute(Path(gif)), env, force)
     done: list[int] = []

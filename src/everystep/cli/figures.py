@@ -45,7 +45,8 @@ def _of_run(folder: Path, paper: bool) -> Callable[[Path], list[Path]]:
 
 
 def _of_training(folder: Path, paper: bool) -> Callable[[Path], list[Path]]:
-    from everystep.environments import training_figures, training_results
+    from everystep.reports.training import figures as training_figures
+    from everystep.reports.training import results as training_results
 
     results = training_results.read(folder)
     return partial(training_figures.write_paper if paper else training_figures.write, results)

@@ -154,9 +154,9 @@ def _rows_of_training(folder: Path, options: argparse.Namespace) -> list[dict[st
                 f"--{name.replace('_', '-')} is for monitor files, but '{folder}' holds a training; leave it out."
             )
     from everystep import __version__
-    from everystep.environments import training_results
     from everystep.errors import one_of
     from everystep.reports.leaderboard import episodes, monitor
+    from everystep.reports.training import results as training_results
 
     results = training_results.read(folder)
     if results.unfinished:

@@ -146,7 +146,7 @@ def add_cache(parser: argparse.ArgumentParser) -> None:
 
 def use_cache(options: argparse.Namespace) -> None:
     """Keep compiled programs between commands, unless the user does not want it."""
-    from everystep.experiments import program_cache
+    from everystep.runtime import program_cache
 
     program_cache.disable() if options.no_cache else program_cache.enable()
 

@@ -19,7 +19,7 @@ def run(options: argparse.Namespace) -> None:
 
     folder = Path(options.folder)
     if run_folder.is_training(folder):
-        from everystep.environments import training_results
+        from everystep.reports.training import results as training_results
 
         print(training_results.summary(training_results.read(folder)))
         return

@@ -26,9 +26,9 @@ from everystep.cli.shared import (
 from everystep.errors import EverystepError, quoted, shown, whole_number
 
 if TYPE_CHECKING:
-    from everystep.environments.training_request import TrainingRequest
-    from everystep.environments.training_seeds import Message
     from everystep.experiments.config import EngineChoice
+    from everystep.training.seeds.request import TrainingRequest
+    from everystep.training.seeds.run import Message
 
 HELP = "train an agent on a Gymnasium environment"
 EPILOG = (
@@ -94,8 +94,8 @@ def run(options: argparse.Namespace) -> None:
     check_engine(options)
     given = {name: value for name in FLAGS if (value := getattr(options, name))}
     with announced("preparing the training"):
-        from everystep.environments import training_request
         from everystep.experiments.config import SettingFlag
+        from everystep.training.seeds import request as training_request
 
         settings = [SettingFlag.parse(text) for text in options.settings]
         request, out = training_request.read(None if options.file is None else Path(options.file), given, settings)
@@ -123,8 +123,9 @@ def number_of_jobs(options: argparse.Namespace) -> int:
 def train_with_progress(request: TrainingRequest, out: Path, options: argparse.Namespace) -> None:
     """Train what is left of a request, evaluate the policies, and print the table."""
     from everystep import files
-    from everystep.environments import training_results, training_seeds
     from everystep.experiments import progress
+    from everystep.reports.training import results as training_results
+    from everystep.training.seeds import run as training_seeds
 
     use_cache(options)
     logs = None if options.log is None else files.absolute(progress.log_folder(out))
@@ -157,7 +158,8 @@ def train_with_progress(request: TrainingRequest, out: Path, options: argparse.N
 
 def _how_to_go_on(out: Path) -> str:
     """The command that does what is left after Ctrl-C, "" if nothing was begun: never one that would be refused."""
-    from everystep.environments import training_results, training_seeds
+    from everystep.reports.training import results as training_results
+    from everystep.training.seeds import run as training_seeds
 
     try:
         request, signed = training_seeds.read_begun(out)
@@ -215,9 +217,10 @@ def _progress(request: TrainingRequest) -> Iterator[Callable[[Message], None]]:
 
 def resume(out: Path, options: argparse.Namespace) -> None:
     """Continue the training of a folder."""
-    from everystep.environments import training_seeds, trust
+    from everystep.environments.play import trust
     from everystep.experiments import run_folder
     from everystep.experiments.run_folder import TRAINING_REQUEST
+    from everystep.training.seeds import run as training_seeds
 
     if not (out / TRAINING_REQUEST).is_file():
         if (out.parent / TRAINING_REQUEST).is_file():

@@ -23,9 +23,9 @@ from everystep.experiments.forms import COUNT, NOT_NEGATIVE, NUMBER, POSITIVE, P
 from everystep.experiments.tables import AVOIDABLE, COLUMNS
 from everystep.files import read_npz
 from everystep.lsvi.loop import CHUNK
-from everystep.mdp import memory
 from everystep.mdp.arrays import digest
 from everystep.mdp.cmdp import FiniteCMDP
+from everystep.runtime import memory
 
 ROUNDING = 1e-8  # relative: the order of sums differs
 PLANS = {"scale_of": str, "scale": NUMBER}

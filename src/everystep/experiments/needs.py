@@ -25,7 +25,7 @@ from everystep.lsvi.choices.ties import ties
 from everystep.lsvi.costs.counts import CountCosts
 from everystep.lsvi.loop import CHUNK
 from everystep.lsvi.values.counts import Counts
-from everystep.mdp import memory
+from everystep.runtime import memory
 
 if TYPE_CHECKING:
     from everystep.experiments.experiment import Experiment

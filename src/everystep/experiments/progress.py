@@ -17,7 +17,7 @@ from everystep.errors import EverystepError, unknown
 from everystep.experiments import run_folder, tables
 from everystep.experiments.estimate import duration
 from everystep.experiments.runner import ChunkReport, OnChunk
-from everystep.mdp.announce import EVERY, SOON, TICK, announced
+from everystep.runtime.announce import EVERY, SOON, TICK, announced
 
 USUAL_SIZE = {"ncols": 80, "nrows": 24}
 REFRESH = 0.1  # seconds between updates of a bar

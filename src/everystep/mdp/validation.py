@@ -21,8 +21,9 @@ from everystep.errors import (
     true_or_false,
     whole_number,
 )
-from everystep.mdp import memory, successors
+from everystep.mdp import successors
 from everystep.mdp.cmdp import Factored, FiniteCMDP, Grid, Known, Noise, Successors
+from everystep.runtime import memory
 
 
 # --- shapes -------------------------------------------------------------------------------------------------------

@@ -7,11 +7,11 @@ from typing import Any
 
 from everystep.errors import EverystepError, check_openable, path_from, unknown
 from everystep.files import name_from
-from everystep.mdp.announce import patiently
 from everystep.mdp.arrays import read_problem as from_arrays
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.problems.grids import read_map
 from everystep.problems.registry import REGISTERED, Comparison, import_entry_points, register
+from everystep.runtime.announce import patiently
 
 # isort: off
 # Importing a problem registers it; `everystep list` shows problems in this order.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from everystep.errors import EverystepError, real_number, seed_number, whole_number
-from everystep.mdp import memory
 from everystep.mdp.cmdp import FiniteCMDP, Known, Noise
 from everystep.problems.registry import Comparison, register
+from everystep.runtime import memory
 
 SIDE = 6.0  # the continuum is the square [0, 6]^2
 LEAST_REWARD, REWARD_RANGE = -7.0, 8.0  # of -sin x1 - x2 there

@@ -8,7 +8,6 @@ from typing import Literal
 import numpy as np
 
 from everystep.errors import EverystepError, real_number, seed_number, shown, whole_number
-from everystep.mdp import memory
 from everystep.mdp.cmdp import FiniteCMDP, Grid, Noise
 from everystep.problems.grids import (
     ACTIONS,
@@ -26,6 +25,7 @@ from everystep.problems.grids import (
     steps_to,
 )
 from everystep.problems.registry import Comparison, register
+from everystep.runtime import memory
 
 # The 10 x 10 map of CISR (Turchetta et al., NeurIPS 2020), from which the paper's experiment descends.
 PAPER_MAP = (

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from everystep.errors import EverystepError, quoted, seed_number, whole_number
-from everystep.mdp import memory
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.problems.registry import Comparison, register
+from everystep.runtime import memory
 
 MOST_D = 12  # 2 ** 11 actions
 

@@ -8,9 +8,9 @@ from itertools import product
 import numpy as np
 
 from everystep.errors import EverystepError, listed, real_number, shown, whole_number
-from everystep.mdp import memory
 from everystep.mdp.cmdp import FiniteCMDP, Noise, Successors
 from everystep.problems.registry import Comparison, register
+from everystep.runtime import memory
 
 DEMAND = (0.2, 0.5, 0.3)
 LONGEST_DELAY = 20

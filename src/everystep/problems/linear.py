@@ -7,9 +7,9 @@ import math
 import numpy as np
 
 from everystep.errors import EverystepError, real_number, seed_number, whole_number
-from everystep.mdp import memory
 from everystep.mdp.cmdp import Factored, FiniteCMDP, Noise
 from everystep.problems.registry import Comparison, register
+from everystep.runtime import memory
 
 ATTEMPTS = 1000  # draws of an action's features before the margin counts as too wide
 

@@ -15,10 +15,10 @@ import numpy as np
 
 from everystep.errors import EverystepError, one_of, real_number, shown, whole_number
 from everystep.files import name_from
-from everystep.mdp import memory
 from everystep.mdp.cmdp import FiniteCMDP, Grid, Noise, Successors
 from everystep.problems.grids import cell_name, check_letters, map_rows, read_map, steps_to
 from everystep.problems.registry import Comparison, register
+from everystep.runtime import memory
 
 Finish = Literal["landing", "crossing"]
 CELLS = "SF.G#"

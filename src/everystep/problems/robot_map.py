@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from everystep.errors import EverystepError, seed_number, whole_number
-from everystep.mdp import memory, planner
+from everystep.mdp import planner
 from everystep.mdp.cmdp import FiniteCMDP, Grid, Known, Noise
 from everystep.problems.grids import ACTIONS, cell_name, grid_coordinates, landing_cells
 from everystep.problems.registry import Comparison, register
+from everystep.runtime import memory
 
 SLIPS = (0.9, 0.06, 0.04)  # unknown probabilities: a move as intended, turned to its left, to its right
 TAU = 0.5

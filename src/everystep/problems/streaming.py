@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from everystep.errors import EverystepError, real_number, whole_number
-from everystep.mdp import memory
 from everystep.mdp.cmdp import FiniteCMDP, Known, Noise
 from everystep.problems.registry import Comparison, register
+from everystep.runtime import memory
 
 SLOW, FAST = 0, 1
 DELIVERS = (0.5, 0.9)  # the probability that a server delivers a packet within a step

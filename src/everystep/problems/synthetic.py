@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from everystep.errors import EverystepError, real_number, seed_number, whole_number
-from everystep.mdp import memory
 from everystep.mdp.cmdp import FiniteCMDP, Known, Noise
 from everystep.problems.registry import Comparison, register
+from everystep.runtime import memory
 
 TAU = 0.5  # the threshold on costs
 SAFE_COSTS = 0.2, 0.3  # of the known safe actions

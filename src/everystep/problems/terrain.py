@@ -11,7 +11,6 @@ import numpy as np
 
 from everystep.errors import LARGEST_TEXT, EverystepError, check_openable, real_number, seed_number, shown, whole_number
 from everystep.files import did_not_fit, name_from
-from everystep.mdp import memory
 from everystep.mdp.cmdp import FiniteCMDP, Grid, Noise
 from everystep.problems.grids import (
     ACTIONS,
@@ -25,6 +24,7 @@ from everystep.problems.grids import (
     steps_to,
 )
 from everystep.problems.registry import Comparison, register
+from everystep.runtime import memory
 
 STEEP = 0.2  # the fraction of moves between cells that are unsafe by default
 LENGTHY, DETOUR = 0.6, 4  # least length of a drawn route: a fraction of the horizon, and steps beyond a direct route

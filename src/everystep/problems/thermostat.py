@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from everystep.errors import EverystepError, listed, real_number, whole_number
-from everystep.mdp import memory
 from everystep.mdp.cmdp import FiniteCMDP, Noise, Successors
 from everystep.problems.registry import Comparison, register
+from everystep.runtime import memory
 
 ACTIONS = ("lower", "keep", "raise")
 LOSS = 2  # half degrees that the room loses in an hour; the heater has levels 0 to 2 * LOSS

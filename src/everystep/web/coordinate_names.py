@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from everystep.environments.action_sets import Candidates
+from everystep.environments.play.action_sets import Candidates
 
 OBSERVATIONS = {
     "CartPole": ("cart position (m)", "cart velocity (m/s)", "pole angle (rad)", "pole angular velocity (rad/s)"),

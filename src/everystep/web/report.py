@@ -199,7 +199,7 @@ def _picture(problem: FiniteCMDP) -> str:
     """A problem without a map as tiles: a PNG in a data URL."""
     from matplotlib.image import imsave
 
-    from everystep.environments import rendering
+    from everystep.environments.finite import rendering
 
     start = int(np.argmax(planner.start_distribution(problem)))
     pixels, file = rendering.Picture(problem).frame(rendering.Moment(0, start, (start,))), io.BytesIO()

@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from everystep.environments import cost_slice, training_curves
-from everystep.environments.cost_slice import Beliefs, Slice
-from everystep.environments.learnt import Learnt
-from everystep.environments.policy import Policy
-from everystep.environments.training_curves import Curve
-from everystep.environments.training_results import TrainingResults
 from everystep.errors import EverystepError
+from everystep.reports.training import cost_slice
+from everystep.reports.training import curves as training_curves
+from everystep.reports.training.cost_slice import Beliefs, Slice
+from everystep.reports.training.curves import Curve
+from everystep.reports.training.learnt import Learnt
+from everystep.reports.training.results import TrainingResults
+from everystep.training.policy.policy import Policy
 from everystep.web import coordinate_names
 from everystep.web.charts import SEEDS_DRAWN, Chart, Panel, Section, base64_floats
 

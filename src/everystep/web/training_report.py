@@ -16,13 +16,16 @@ from typing import Any, NamedTuple
 from markupsafe import Markup, escape
 
 from everystep import __version__
-from everystep.environments import filmstrip, learnt, policy_card, training_results
-from everystep.environments.filmstrip import Film
-from everystep.environments.learnt import Learnt
-from everystep.environments.training_request import TrainingRequest
-from everystep.environments.training_results import TrainingResults
-from everystep.environments.training_seeds import AGAIN
 from everystep.experiments import tables
+from everystep.reports.training import learnt
+from everystep.reports.training import results as training_results
+from everystep.reports.training.learnt import Learnt
+from everystep.reports.training.results import TrainingResults
+from everystep.training.policy import card as policy_card
+from everystep.training.seeds import filmstrip
+from everystep.training.seeds.filmstrip import Film
+from everystep.training.seeds.request import TrainingRequest
+from everystep.training.seeds.run import AGAIN
 from everystep.web import assets, charts, coordinate_names, training_charts
 from everystep.web.report import check_place, seeds_in_words, write_page
 from everystep.web.training_charts import TrainingInputs

@@ -10,9 +10,9 @@ A batch has one row per step; its costs are signed constraints, safe iff <= 0. N
 
 from __future__ import annotations
 
-from everystep.environments.batch import Batch
 from everystep.environments.logged.files import read, write
 from everystep.environments.logged.minari import from_minari
 from everystep.environments.logged.play import from_env
+from everystep.environments.play.batch import Batch
 
 __all__ = ["Batch", "from_env", "from_minari", "read", "write"]

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from everystep import files
-from everystep.environments.batch import Batch
+from everystep.environments.play.batch import Batch
 from everystep.errors import LARGEST, EverystepError, check_openable, check_type, path_from
 from everystep.files import read_npz, read_parquet
 

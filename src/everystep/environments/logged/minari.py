@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from everystep.environments.action_sets import for_a_batch
-from everystep.environments.batch import Batch, BatchBuilder
-from everystep.environments.constraints import Constraint, observed
 from everystep.environments.logged.play import to_array
+from everystep.environments.play.action_sets import for_a_batch
+from everystep.environments.play.batch import Batch, BatchBuilder
+from everystep.environments.play.constraints import Constraint, observed
 from everystep.errors import EverystepError
 
 

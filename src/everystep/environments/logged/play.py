@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from everystep.environments.action_sets import for_a_batch
-from everystep.environments.batch import Batch, BatchBuilder
-from everystep.environments.constraints import Constraint
-from everystep.environments.rollout import Stage, StepError, play
+from everystep.environments.play.action_sets import for_a_batch
+from everystep.environments.play.batch import Batch, BatchBuilder
+from everystep.environments.play.constraints import Constraint
+from everystep.environments.play.rollout import Stage, StepError, play
 from everystep.errors import EverystepError, is_masked, number_below, seed_number, shown, user_code, whole_number
 from everystep.features.spaces import flatten
 

@@ -12,8 +12,8 @@ import numpy as np
 from everystep import kernels
 from everystep.errors import EverystepError
 from everystep.kernels import Kernel
-from everystep.mdp import memory
 from everystep.mdp.cmdp import FiniteCMDP
+from everystep.runtime import memory
 
 ROUNDING = 1e-13  # eigenvalues of a Gram matrix below this fraction of the largest are rounding
 

@@ -1,0 +1,1 @@
+"""Problems as Gymnasium environments and back: tables, rendering, ids."""

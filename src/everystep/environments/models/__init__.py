@@ -1,1 +1,0 @@
-"""Value and cost models on stored transitions, for environments whose states cannot be listed."""

@@ -1,0 +1,1 @@
+"""Results of trainings: tables, curves, figures, comparison."""

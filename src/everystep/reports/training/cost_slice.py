@@ -1,0 +1,152 @@
+"""What a policy believes about costs along one or two coordinates of the observation, the others held.
+
+    safe      the upper end of the cost interval is at most 0, for every constraint
+    unsafe    the lower end is above 0, for some constraint
+    unknown   neither, or the observation is outside of what was seen (`observed.py`)
+
+The interval is that of `Policy.bounds` at step 1; of an agent that looks ahead it is of the harm ahead, less the
+tolerance. Where observations are integers from a list, every state is shown instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from everystep.errors import EverystepError, shown
+from everystep.features.spaces import Scale
+from everystep.training.agent.encoders import FeatureEncoder
+from everystep.training.policy.observed import MARGIN
+from everystep.training.policy.policy import Policy
+
+POINTS = 49  # along each coordinate
+TRIED = 21  # points along a coordinate when its effect is measured
+ROWS = POINTS * 7  # that are evaluated together, so that kernels are compiled once
+MOST_STATES = 500
+MIDDLE = "the middle of the range of the features"
+
+
+class NothingToShowError(EverystepError):
+    """There is no cost model to show, for the reason in the sentence."""
+
+
+class Ranges(NamedTuple):
+    """Where the coordinates of an observation lie: their ends, and where they are held."""
+
+    low: np.ndarray
+    held: np.ndarray
+    high: np.ndarray
+    held_at: str  # what `held` is, in words
+
+
+class Beliefs(NamedTuple):
+    """For every action at n points (A, n): 1 safe, -1 unsafe, 0 unknown; the ends of the worst interval, its centre."""
+
+    labels: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    estimate: np.ndarray
+
+
+class Slice(NamedTuple):
+    """Beliefs along one or two coordinates: points (n,) along each, the beliefs (A, n, n) or (A, 1, n)."""
+
+    along: tuple[int, ...]
+    points: tuple[np.ndarray, ...]
+    ranges: Ranges
+    beliefs: Beliefs
+
+
+# --- observations that are integers -----------------------------------------------------------------------------------
+def states(policy: Policy) -> np.ndarray | None:
+    """All observations, where they are integers from a list; None where they are vectors."""
+    phi = getattr(policy.plan.value_encoder, "phi", None)
+    inner = getattr(phi, "psi", getattr(phi, "own", phi))
+    sizes, first = (getattr(inner, name, None) for name in ("sizes", "first"))
+    if sizes is None or first is None or len(sizes) != 1:
+        return None
+    if sizes[0] > MOST_STATES:
+        raise NothingToShowError(f"There are {sizes[0]:,} states, too many to show one by one.")
+    return np.arange(first[0], first[0] + sizes[0])
+
+
+# --- observations that are vectors ------------------------------------------------------------------------------------
+def ranges(policy: Policy, seen: dict[str, list[float]] | None) -> Ranges:
+    """The ranges of what was seen; without it, those that features scale observations from."""
+    if seen is not None:
+        low, held, high = (np.array(seen[name]) for name in ("low", "median", "high"))
+        margin = MARGIN * (high - low)
+        return Ranges(low - margin, held, high + margin, "the median of what was observed")
+    scale = _scale(policy)
+    if scale is None:
+        raise NothingToShowError("Neither the folder nor the features say which observations were seen.")
+    return Ranges(scale.low, (scale.low + scale.high) / 2, scale.high, MIDDLE)
+
+
+def _scale(policy: Policy) -> Scale | None:
+    encoder = policy.plan.cost_encoder
+    phi = encoder.phi if isinstance(encoder, FeatureEncoder) else None
+    inner = getattr(phi, "psi", getattr(phi, "own", None))
+    scales = [getattr(each, "scale", None) for each in (inner, *getattr(inner, "parts", ()))]
+    return next((each for each in scales if isinstance(each, Scale)), None)
+
+
+def check_along(along: Sequence[int], coordinates: int) -> tuple[int, ...]:
+    """Two different coordinates, from 0; raises what they are not."""
+    if len(along) != 2 or len(set(along)) < 2 or not all(0 <= each < coordinates for each in along):
+        raise EverystepError(
+            f"--along is '{shown(','.join(map(str, along)))}'; give two different coordinates from 0 to "
+            f"{coordinates - 1}, such as 0,1."
+        )
+    return tuple(along)
+
+
+def strongest(policy: Policy, where: Ranges) -> tuple[int, ...]:
+    """The two coordinates along which the estimates change most, the others held; the one, if there is one."""
+    effects = []
+    for j in range(len(where.held)):
+        x = np.tile(where.held, (TRIED, 1))
+        x[:, j] = np.linspace(where.low[j], where.high[j], TRIED)
+        estimate = believed(policy, x).estimate
+        effects.append(float(np.ptp(estimate, axis=1).max()))
+    order = np.argsort(-np.array(effects), kind="stable")[:2]
+    return tuple(sorted(map(int, order)))
+
+
+def along(policy: Policy, where: Ranges, which: tuple[int, ...]) -> Slice:
+    """The beliefs on a grid along these coordinates."""
+    points = tuple(np.linspace(where.low[j], where.high[j], POINTS) for j in which)
+    grid = np.meshgrid(*points)  # the first coordinate varies along the last axis
+    x = np.tile(where.held, (grid[0].size, 1))
+    for j, values in zip(which, grid, strict=True):
+        x[:, j] = values.ravel()
+    shape = (-1, *np.atleast_2d(grid[0]).shape)
+    found = believed(policy, x)
+    return Slice(which, points, where, Beliefs(*(each.reshape(shape) for each in found)))
+
+
+# --- the model --------------------------------------------------------------------------------------------------------
+def believed(policy: Policy, observations: np.ndarray) -> Beliefs:
+    """What a policy believes at some observations, at the first step of its plan."""
+    plan = policy.plan
+    if plan.costs is None:
+        raise NothingToShowError("This agent does not estimate costs.")
+    pieces: list[Beliefs] = []
+    for first in range(0, len(observations), ROWS):
+        x = observations[first : first + ROWS]
+        padded = np.concatenate([x, np.repeat(x[-1:], ROWS - len(x), axis=0)])
+        lower, upper = plan.bounds(0, padded)
+        worst = (policy.labels(padded).T, lower.max(0), upper.max(0), _estimate(plan, padded))
+        pieces.append(Beliefs(*(each[:, : len(x)] for each in worst)))
+    return Beliefs(*(np.concatenate(parts, 1) for parts in zip(*pieces, strict=True)))
+
+
+def _estimate(plan: Any, x: np.ndarray) -> np.ndarray:
+    """(A, n): the largest mean of a constraint; of an agent that looks ahead, the mean harm less the tolerance."""
+    found = plan.estimates(0, x)
+    if plan.ahead is None:
+        return np.asarray(plan.in_units(found.mean).max(0))
+    harm = plan.ahead.led_to(found.mean, found.after)[None] - plan.ahead.tolerance
+    return np.asarray(plan.in_units(harm)[0])

@@ -1,0 +1,1 @@
+"""What long work needs: messages, memory, compiled programs kept on disk."""

@@ -1,0 +1,1 @@
+"""Training on environments: `Learner`, `train`, and what they are made of."""

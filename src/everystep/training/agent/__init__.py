@@ -1,0 +1,1 @@
+"""The agent of a training: settings, encoders, models on stored transitions, plans."""

@@ -1,0 +1,1 @@
+"""Value and cost models on stored transitions."""

@@ -1,0 +1,325 @@
+"""An agent's settings decided for an environment: models on stored data, because its states cannot be listed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, NoReturn
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from everystep.agents.model_syntax import AUTO, InKernel, Regression
+from everystep.agents.registry import REGISTERED, Recipe
+from everystep.agents.settings import BETA_HARM, LAM_TRAINING, SETTINGS, TOLERANCE, UNCLIPPED, share
+from everystep.errors import EverystepError
+from everystep.features.maps import Features
+from everystep.kernels import ALL, Kernel, looks_at
+from everystep.lsvi import radii
+from everystep.lsvi.ahead import HarmToGo
+from everystep.lsvi.algorithm import Agent, State
+from everystep.lsvi.choices.basic import Penalised, Reacting
+from everystep.lsvi.costs.gp import BETA_GP, GP, LAM_GP
+from everystep.lsvi.costs.spec import BETA_COST, LAM_COST
+from everystep.lsvi.penalties import Floor
+from everystep.training.agent.countdown import Countdown
+from everystep.training.agent.encoders import COORDINATES, Encoder, FeatureEncoder, KernelEncoder, RegressionEncoder
+from everystep.training.agent.models.linear import NoCosts
+from everystep.training.agent.models.protocols import StoredCostModel, StoredSizes, StoredValueModel
+from everystep.training.agent.size import check_size
+
+TABLES_ONLY = ("features", "known_safe", "bound", "sigma", "precision")  # settings that need a FiniteCMDP
+
+
+class EnvironmentInfo(NamedTuple):
+    """What is known of an environment before the first step.
+
+    features, cost_features   of the value and the cost model; None if there are none
+    coordinates, actions      the length of an observation, and A
+    horizon, length           H, the steps a plan looks ahead, and L >= H, the most steps of an episode
+    reward_range              None: the range of observed rewards and 0
+    memory                    the most states that plans compute values at; None: all that were observed
+    cost_ridge                lam_cost where it is left at auto; None: the default
+    """
+
+    features: Features | None
+    cost_features: Features | None
+    coordinates: int
+    actions: int
+    horizon: int
+    length: int
+    reward_range: tuple[float, float] | None = None
+    memory: int | None = None
+    cost_ridge: float | None = None
+
+
+@dataclass(frozen=True)
+class ResolvedForTraining:
+    """An agent's settings on an environment, with every `auto` decided.
+
+    value, cost   the encoders of both models
+    """
+
+    recipe: Recipe
+    environment: EnvironmentInfo
+    values: Mapping[str, Any]
+    value: Encoder
+    cost: Encoder
+
+    @classmethod
+    def resolve(cls, recipe: Recipe, environment: EnvironmentInfo) -> ResolvedForTraining:
+        """Decide every setting; raise what does not fit."""
+        name, H, L = recipe.name, environment.horizon, environment.length
+        _check_agent(recipe)
+        s = recipe.all_settings()
+        s.decide("radius_cost", s["radius"])
+        value = _encoder(name, "value", s["value"], environment.features, environment)
+        cost = _encoder(name, "cost", s["cost"], environment.cost_features, environment)
+        if value == cost:
+            cost = value  # observations are encoded once for both
+        for key, encoder in (("radius", value), ("radius_cost", cost)):
+            if s[key] == "coordinate" or (s[key] == "paper" and not encoder.has_paper_radius):
+                raise EverystepError(f"setting {key} of {name} is {s[key]}, which has no meaning here; choose tuned.")
+        tuned, tuned_cost = s["radius"] == "tuned", s["radius_cost"] == "tuned"
+        s.decide("cap", float(H))
+        if s["cap"] == "none" or s["cap"] <= 0:
+            raise EverystepError(
+                f"setting cap of {name} is {s['cap']}; give a return above 0: the bonus raises untried actions to it."
+            )
+        s.decide("lam", LAM_TRAINING if tuned else 1.0)
+        # The estimate of an untried direction shrinks to 0; the bonus raises it to the cap: beta / sqrt(lam) = cap.
+        s.decide("beta", math.sqrt(s["lam"]) * s["cap"] if tuned else 1.0)
+        in_kernel = cost.keeps_points
+        s.decide("lam_cost", LAM_GP if in_kernel else (environment.cost_ridge or LAM_COST) if tuned_cost else 1.0)
+        # Width of an untried direction: beta_cost / sqrt(lam_cost), the same for every ridge.
+        tuned_beta = BETA_COST * math.sqrt((environment.cost_ridge or LAM_COST) / LAM_COST)
+        s.decide("beta_cost", BETA_GP if in_kernel else tuned_beta if tuned_cost else 1.0)
+        s.decide("mode", "plan")
+        s.decide("harm", "events")
+        s.decide("tolerance", TOLERANCE)
+        s.decide("beta_harm", BETA_HARM)
+        s.update(_sharing(name, s, H, L))
+        if s["react"] and (in_kernel or not s["share_costs"]):
+            raise EverystepError(
+                f"setting react of {name} is true, which needs linear costs shared over steps; set react to false."
+            )
+        estimators = 1 if s["share_values"] else H
+        check_size(name, value, cost if REGISTERED[name].uses_costs else None, estimators, environment.memory)
+        return cls(recipe, environment, s, value, cost)
+
+    def __getitem__(self, setting: str) -> Any:
+        return self.values[setting]
+
+    def to_json(self) -> dict[str, Any]:
+        """The settings of this agent, ready for JSON."""
+        kept = [key for key in self.recipe.definition.settings if key not in TABLES_ONLY]
+        plain = lambda value: value if isinstance(value, bool | int | float | str | None) else str(value)
+        return {key: plain(self.values[key]) for key in kept}
+
+    @property
+    def lowest_value(self) -> float:
+        """What no value is below, on the scale of rewards: 0, unless an ended episode, which earns 0, is below it."""
+        declared = self.environment.reward_range
+        ends_below = declared is not None and declared[0] > 0
+        return -UNCLIPPED if ends_below else self.recipe.definition.lowest_value(self["cap"])
+
+    @property
+    def horizon(self) -> int:
+        return self.environment.horizon
+
+    @property
+    def length(self) -> int:
+        return self.environment.length
+
+    @property
+    def actions(self) -> int:
+        return self.environment.actions
+
+    @property
+    def steps(self) -> int:
+        """T, the number of estimators of each kind."""
+        return 1 if self["share_values"] else self.horizon
+
+    @property
+    def has_costs(self) -> bool:
+        """Whether this agent looks at costs at all."""
+        return REGISTERED[self.recipe.name].uses_costs
+
+    @property
+    def switch(self) -> float | None:
+        """The factor by which a determinant must grow before a new plan is made; None: not decided by this."""
+        return None if self["switch"] == "none" or self.switch_share is not None else float(self["switch"])
+
+    @property
+    def switch_share(self) -> float | None:
+        """The share of new transitions that a new plan needs; None: not decided by this."""
+        return share(self["switch"])
+
+    @property
+    def confidence(self) -> float | None:
+        """p if all cost intervals hold with probability 1 - p, under the assumptions of `guarantee`; else None."""
+        return self["p"] if self.has_costs and self["radius_cost"] != "tuned" else None
+
+    @property
+    def guarantee(self) -> str:
+        """What certificates guarantee here, where the true costs are unknown, in a sentence."""
+        if not self.has_costs:
+            return "none: this agent does not look at costs"
+        if self.confidence is None:
+            return "heuristic: widths are tuned, and carry no probability"
+        return (
+            f"all labels hold with probability {1 - self.confidence:g}, if each constraint is linear in its features "
+            "with weights of norm at most sqrt(d), and its noise is 1-sub-Gaussian"
+        )
+
+    @property
+    def countdown(self) -> Countdown:
+        """Which step of the plan is used at which step of an episode."""
+        return Countdown(self.length, self.horizon)
+
+
+@dataclass(frozen=True)
+class StoredParts:
+    """The parts of an agent on stored data, once the number of constraints is known."""
+
+    resolved: ResolvedForTraining
+    constraints: int
+
+    def __getitem__(self, setting: str) -> Any:
+        return self.resolved[setting]
+
+    def value_model(self) -> StoredValueModel:
+        encoder, H = self.resolved.value, float(self.resolved.horizon)
+        radius: radii.Radius = radii.Tuned(self["beta"])
+        if self["radius"] == "paper":
+            assert encoder.d is not None
+            radius = radii.PaperValue(self["beta"], float(encoder.d), H, None, self["p"])
+        return encoder.value_model(radius, self["lam"], self["cap"], self.resolved.lowest_value, H)
+
+    def cost_model(self) -> StoredCostModel:
+        resolved = self.resolved
+        if not resolved.has_costs:
+            return NoCosts()
+        encoder, lam = resolved.cost, self["lam_cost"]
+        radius: radii.Radius = radii.Tuned(self["beta_cost"])
+        if self["radius_cost"] == "paper":
+            assert encoder.d is not None
+            m, d = float(self.constraints), float(encoder.d)
+            shared = self["share_costs"]
+            rows, estimators = (float(resolved.length), m) if shared else (1.0, m * resolved.horizon)
+            radius = radii.PaperCost(self["beta_cost"], d, lam, rows, estimators, self["p"])
+        return encoder.cost_model(radius, lam)
+
+    def penalised(self, rectify: bool) -> Penalised | Reacting:
+        return Reacting(Penalised(rectify)) if self["react"] else Penalised(rectify)
+
+    def harm_to_go(self) -> HarmToGo:
+        m = self.constraints
+        radius = None if self["beta_harm"] == 0 else radii.Tuned(self["beta_harm"])
+        return HarmToGo(
+            of_plan=self["mode"] == "plan",
+            events=self["harm"] == "events",
+            tolerance=self["tolerance"],
+            weights=np.ones(m),
+            cap=float(self.resolved.horizon * m),
+            radius=radius,
+        )
+
+    def marked(self) -> NoReturn:
+        raise EverystepError("agents that mark unsafe states need a problem given as a FiniteCMDP.")
+
+    def safe_mixture(self) -> NoReturn:
+        raise EverystepError("agents that require a known safe action need a problem given as a FiniteCMDP.")
+
+    safe_graph = safe_mixture
+
+    @property
+    def known_safe(self) -> None:
+        """No actions are known to be safe: the states of an environment are not listed."""
+        return None
+
+    def floor(self) -> Floor:
+        return Floor.from_setting(self["floor"])
+
+    @property
+    def switch(self) -> float | None:
+        return self.resolved.switch
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {"optimism": self["optimism"], "known_safe": self.known_safe, "switch": self.switch}
+
+    def build(self) -> Agent:
+        """The composition, as JAX arrays; call it with 64-bit numbers enabled."""
+        return jax.tree.map(jnp.asarray, self.resolved.recipe.definition.compose(self))
+
+    def start(self, agent: Agent, capacity: int) -> State:
+        """The state before the first episode."""
+        resolved, m = self.resolved, self.constraints
+        sizes = StoredSizes(resolved.steps, m, capacity, resolved.length, plans_every_episode=self["switch"] == "none")
+        return State(
+            agent.values.init(resolved.value.shape, sizes, resolved.environment.reward_range or (0.0, 1.0)),
+            agent.costs.init(resolved.cost.shape, sizes),
+            agent.penalty.init(agent.prices(m), resolved.horizon),
+            jnp.asarray(1, jnp.int32),
+        )
+
+
+def _check_agent(recipe: Recipe) -> None:
+    """Refuse agents and settings that need a problem given as a table."""
+    name = recipe.name
+    if REGISTERED[name].requires_safe_action:
+        raise EverystepError(
+            f"{name} requires a known safe action and its cost for every state, but the states of an environment are "
+            "not listed; use lsvi-ae, or give the problem as a FiniteCMDP."
+        )
+    if not recipe.definition.trainable:
+        trainable = [name for name, definition in REGISTERED.items() if definition.trainable]
+        raise EverystepError(f"{name} is for problems given as tables; train {', '.join(trainable)} instead.")
+    for key in TABLES_ONLY:
+        if key in recipe.settings and recipe.settings[key] is not SETTINGS[key].default:
+            remedy = "give features= to train" if key == "features" else "leave it out"
+            raise EverystepError(f"setting {key} of {name} is for problems given as tables; {remedy}.")
+
+
+def _sharing(name: str, s: Mapping[str, Any], horizon: int, length: int) -> dict[str, bool]:
+    """share_values and share_costs: the same for both, shared by default."""
+    keys = ("share_values", "share_costs")
+    given = {s[key] for key in keys} - {AUTO}
+    if len(given) > 1:
+        raise EverystepError(
+            f"share_values of {name} is {s['share_values']} and share_costs {s['share_costs']}; on an environment "
+            "both must be the same: leave one at auto."
+        )
+    shared = given != {False}
+    if not shared and length > horizon:
+        raise EverystepError(
+            f"setting share_values of {name} is false, but episodes last up to {length} steps and a plan {horizon}; "
+            f"set horizon to {length}, or leave share_values at auto."
+        )
+    return dict.fromkeys(keys, shared)
+
+
+def _encoder(agent: str, key: str, given: Any, features: Features | None, environment: EnvironmentInfo) -> Encoder:
+    """The encoder of a model, from the setting that names the model."""
+    where = f"setting {key} of {agent} is {given}"
+    if isinstance(given, InKernel | GP):
+        if given.kernel is None or (isinstance(given, GP) and given.fit):
+            raise EverystepError(
+                f"{where}; give a kernel, and no fit, such as rbf(1, on=observation)*categorical(on=action)."
+            )
+        _check_kernel(where, given.kernel)
+        return KernelEncoder(given.kernel, environment.coordinates, environment.actions)
+    if isinstance(given, tuple) or (str(given) not in (AUTO, "linear") and not isinstance(given, Regression)):
+        raise EverystepError(f"{where}, which needs a problem given as a table; choose auto, linear or a kernel.")
+    if features is None:
+        raise EverystepError(f"{where}, which needs features: give them, such as everystep.features.fourier(100).")
+    return RegressionEncoder(features, given) if isinstance(given, Regression) else FeatureEncoder(features)
+
+
+def _check_kernel(where: str, kernel: Kernel) -> None:
+    for word in looks_at(kernel) - {*COORDINATES, ALL}:
+        problem = "a kernel has no on=" if word is None else f"a kernel is on '{word}'"
+        raise EverystepError(f"{where}: {problem}; choose on= from {' and '.join(COORDINATES)}.")

@@ -1,0 +1,61 @@
+"""What a training found besides its policy, for the spec.json of its folder, its report and the card of its policy.
+
+remarks      what a reader of the result should know, one sentence each
+fit          how the cost estimates did in the second half of the episodes (`fit.py`)
+seen         the least, the median and the largest of each coordinate of the observations at which it acted
+constraint   the name of the constraint function, or that it is read from info
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from everystep.features.automatic import MOST_COORDINATES
+from everystep.training.folder.checkpoint import environment_settings
+
+if TYPE_CHECKING:
+    from everystep.environments.play.constraints import Constraint
+    from everystep.training.learner import Learner
+    from everystep.training.policy.observed import Observed
+
+KEY = "found"  # in spec.json: it grows with training, so two folders of one training may differ in it
+FROM_INFO = "read from info"
+
+
+def of(learner: Learner, remarks: tuple[str, ...]) -> dict[str, Any]:
+    """Everything, ready for JSON."""
+    return {
+        "remarks": list(remarks),
+        "fit": learner.fit.figures,
+        "seen": seen(learner.observed, _observations(learner)),
+        "constraint": constraint_in_words(learner.stage.constraint),
+        "environment": environment_settings(learner.stage.env),
+    }
+
+
+def _observations(learner: Learner) -> np.ndarray:
+    """Those that plans compute values at, and the last ones."""
+    assert learner.agent is not None
+    o = learner.resolved.environment.coordinates
+    recent = [part for each in learner.recent for part in (each.observations, each.next_observations)]
+    parts = [each for each in (learner.agent.observations, *recent) if each.shape[1:] == (o,)]
+    return np.concatenate([np.empty((0, o)), *(parts if o <= MOST_COORDINATES else ())])
+
+
+def seen(observed: Observed, observations: np.ndarray) -> dict[str, list[float]] | None:
+    """The ends of the coordinates where actions were taken, and medians of some observations; None of images."""
+    if observations.ndim != 2 or not len(observations) or observations.shape[1] > MOST_COORDINATES:
+        return None
+    low, high = observed.low, observed.high
+    ends = {"low": low, "median": np.median(observations, 0).clip(low, high), "high": high}
+    return {name: [float(each) for each in values] for name, values in ends.items()}
+
+
+def constraint_in_words(constraint: Constraint | None) -> str:
+    """module:function, as a command names it, where a function has such a name."""
+    if constraint is None:
+        return FROM_INFO
+    inner = constraint if hasattr(constraint, "__qualname__") else type(constraint)
+    return f"{inner.__module__}:{inner.__qualname__}"

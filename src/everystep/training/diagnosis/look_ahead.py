@@ -1,0 +1,95 @@
+"""How far ahead must a plan look? One rule, asked before training (`check_constraint.py`) and after it (here).
+
+Momentum, delay or stock make a violation unavoidable some steps before it happens. An agent must decide before that, so
+a plan must look further ahead than this distance d, and some way past it to see that what it does instead is safe:
+
+    horizon = 2 d + MARGIN,   at most the length of an episode
+
+Before training d is measured in copies of the environment. After training it is asked of the cost model: with C_j(x),
+the least violation within the next j steps by the best actions in each of them (mode `least`), an observation tells of
+a distance above H / 2 if the whole horizon shows a violation that no action avoids, and half of it hardly any,
+
+    C_{H/2}(x) <= FIRST_SEEN C_H(x)
+
+The violation that the plan itself expects is no such sign: a plan that violates the constraint now and then expects
+twice as much in twice the time, however far it looks.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from everystep.lsvi.ahead import HarmToGo
+from everystep.training.agent.acting import ActingPlan
+from everystep.training.agent.stored_agent import StoredAgent
+from everystep.training.diagnosis.finding import Finding
+
+MARGIN = 5  # steps past the distance
+MOST_OBSERVATIONS = 1000
+ADDED = 1.25  # the violation seen by the whole horizon, relative to half of it, below which nothing is asked further
+LITTLE = 1e-3  # mean violation ahead below which nothing is said
+FIRST_SEEN = 0.25
+SHARE = 0.2  # of the unavoidable violation that only the second half of the horizon shows
+
+
+def horizon_for(distance: int, length: int | None) -> int:
+    """The steps to look ahead if a violation is avoidable up to `distance` steps before nothing avoids it."""
+    wanted = 2 * distance + MARGIN
+    return wanted if length is None else min(wanted, length)
+
+
+def harm_ahead(plan: ActingPlan, observations: np.ndarray, steps: int) -> np.ndarray:
+    """(n,): the violation that the plan expects within the next `steps` steps, at each observation."""
+    h = plan.price.shape[1] - steps
+    G = _led_to(plan, observations, h)
+    chosen = plan.choose(h, observations, np.random.default_rng(0))
+    return np.take_along_axis(G, chosen[None], 0)[0]
+
+
+def _led_to(plan: ActingPlan, observations: np.ndarray, h: int) -> np.ndarray:
+    """(A, n): the violation that each action leads to."""
+    assert plan.ahead is not None
+    found = plan.estimates(h, observations)
+    estimated = found.mean - plan.optimism * found.width
+    return plan.ahead.led_to(estimated, found.after - plan.ahead.optimism * found.after_width)
+
+
+def horizon_finding(agent: StoredAgent, plan: ActingPlan, length: int) -> Finding | None:
+    """Advice to look further ahead, if violations are unavoidable further ahead than half of the horizon shows."""
+    H, observations = plan.price.shape[1], agent.observations
+    if plan.ahead is None or H < 4 or length <= H or not len(observations):
+        return None
+    some = observations[:: max(len(observations) // MOST_OBSERVATIONS, 1)]
+    half, whole = (float(harm_ahead(plan, some, steps).mean()) for steps in (H // 2, H))
+    if whole <= LITTLE or whole <= ADDED * half:
+        return None
+    least = _least(agent)
+    if least is None:
+        return None
+    half_least, whole_least = (_led_to(least, some, H - steps).min(0) for steps in (H // 2, H))
+    late = np.where(half_least <= FIRST_SEEN * whole_least, whole_least, 0.0).sum()
+    if whole_least.mean() <= LITTLE or late <= SHARE * whole_least.sum():
+        return None
+    share, longer = float(late / whole_least.sum()), horizon_for(H, length)
+    return Finding(
+        "horizon",
+        f"{share:.0%} of the violation that no action avoids within {H} steps shows more than {H // 2} steps ahead, so "
+        f"that {H} steps may be too few",
+        f"set horizon={longer}",
+        {"horizon": H, "share": share, "advised": longer},
+    )
+
+
+def _least(agent: StoredAgent) -> ActingPlan | None:
+    """The plan by the least violation in every step; None of regressors, which would all be fitted again."""
+    ahead = agent.agent.ahead
+    if not isinstance(ahead, HarmToGo) or agent.resolved.value.regression is not None:
+        return None
+    least = copy.copy(agent)
+    with jax.enable_x64(True):
+        least.agent = agent.agent._replace(ahead=ahead._replace(of_plan=jnp.asarray(False)))
+    return least.plan_without_exploration()

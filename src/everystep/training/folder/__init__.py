@@ -1,0 +1,1 @@
+"""A training in a folder: checkpoints without pickle, interrupts, the form of its spec."""

@@ -1,0 +1,844 @@
+"""Learning on any environment: gymnasium's, or one with the same interface.
+
+result = train(env, constraint=lambda obs, action, obs_next, info: ..., features=fourier(100), episodes=200)
+result.columns["violation"]; result.episodes; result.policy(obs); result.save("out/mine")
+
+`Learner` does the same in steps: learn from logged data, train for some episodes, look at the result, train on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from everystep import files
+from everystep.agents.arguments import refuse_unknown
+from everystep.agents.registry import TRAINED_BY_DEFAULT, Recipe, recipe, where_settings_belong
+from everystep.environments.play.action_sets import Candidates
+from everystep.environments.play.batch import Batch, BatchBuilder
+from everystep.environments.play.constraints import Constraint
+from everystep.environments.play.making import environment_name, episode_limit, made
+from everystep.environments.play.rollout import Stage, StepError, play
+from everystep.errors import (
+    LARGEST,
+    LARGEST_MEASUREMENT,
+    MOST_COPIES,
+    EverystepError,
+    as_number,
+    check_type,
+    path_from,
+    quoted,
+    raised,
+    real_number,
+    seed_number,
+    true_or_false,
+    whole_number,
+)
+from everystep.experiments import run_folder, statistics
+from everystep.experiments.experiment import versions
+from everystep.experiments.result import episode_columns
+from everystep.features.spaces import Coordinates
+from everystep.features.specs import bind, one_hot
+from everystep.training import callbacks, training_bar
+from everystep.training.agent.acting import ActingPlan
+from everystep.training.agent.automatic import AutomaticFeatures, Chosen
+from everystep.training.agent.resolve import EnvironmentInfo, ResolvedForTraining
+from everystep.training.agent.stored_agent import SHIPPED, StoredAgent
+from everystep.training.blas_threads import one_blas_thread
+from everystep.training.callbacks import Callback
+from everystep.training.diagnosis import diagnose as diagnosis
+from everystep.training.diagnosis import findings
+from everystep.training.diagnosis.finding import Diagnosis
+from everystep.training.diagnosis.fit import CostFit
+from everystep.training.folder.interrupts import PausedError, deferred, interrupt_remark
+from everystep.training.policy import card as policy_card
+from everystep.training.policy import evaluation
+from everystep.training.policy.evaluation import Evaluation
+from everystep.training.policy.observed import Observed
+from everystep.training.policy.policy import Policy
+from everystep.training.schedule import Schedule
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FORMAT = 2  # of spec.json; format 1 had no number, and the guarantee under "confidence"
+MOST_STEPS = 10_000  # of an episode, whose rows are learnt together
+COLUMNS = ("return", "length", "violation", "unsafe_steps", "soft_violation", "planned")
+LOOK_AHEAD = 50  # default steps a plan looks ahead, if episodes are longer
+EVALUATED = 10  # default episodes of an evaluation
+MEMORY = 4096  # default number of states that plans compute values at, if states do not recur
+FEW_CANDIDATES, MEMORY_LEAST = 32, 512  # with more candidates, MEMORY * 32 / A states, and at least 512
+
+_OF_AGENTS = where_settings_belong()
+_OF_TRAIN = {  # what `train` has and `Learner` has not
+    **{
+        name: f"give it to its train, as in learner.train({name}=...)"
+        for name in ("episodes", "steps", "without_exploration", "progress")
+    },
+    "warm_start": "give it to its learn, as in learner.learn(batch)",
+    "evaluate": "use es.evaluate(learner.policy(), env)",
+    "out": "use es.train, which keeps checkpoints, or learner.save",
+}
+_SAVED = "it is saved with the learner; leave it out"
+
+
+class SoFar(NamedTuple):
+    steps: int
+    violation: float
+
+
+class BrokenError(EverystepError):
+    """Training that could not continue. `result` is everything until then, as `train` would have returned it."""
+
+    def __init__(self, sentence: str, result: Trained | None) -> None:
+        super().__init__(sentence)
+        self.result = result
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """From one process to another goes the sentence: what was learnt may hold functions, which do not travel."""
+        return type(self), (str(self), None)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The result of training.
+
+    columns    an array for each column, one entry per episode: return, length, violation (the sum of max(g, 0)),
+               violation_1 ... where there are several constraints, unsafe_steps, soft_violation, planned
+    policy     acts on observations, without exploration
+    evaluation episodes that the policy played after training, if asked for
+    plans      the number of plans; printed beside the number that theory gives for rare plans, up to a constant
+
+    >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
+    >>> result = es.train(env, episodes=3)
+    >>> result.episodes.num_rows, result.plans
+    (3, 3)
+    >>> result.save("out/pond").name
+    'pond'
+    >>> es.Policy.load("out/pond/policy")(0) == result.policy(0)
+    True
+    """
+
+    columns: dict[str, np.ndarray]
+    policy: Policy
+    plans: int
+    spec: dict[str, Any]
+    remarks: tuple[str, ...]
+    evaluation: Evaluation | None = None
+    found: dict[str, Any] = field(default_factory=dict)  # for spec.json (findings.py)
+
+    @property
+    def episodes(self) -> pa.Table:
+        """One row for each episode, as the result of a run has them."""
+        import pyarrow as pa
+
+        return pa.table(dict(self.columns))
+
+    def save(self, out: str | Path, force: bool = False) -> Path:
+        """Write a run folder: episodes.parquet, spec.json, policy/ (not by regressors). Refuse one in use.
+
+        A file that another program wrote or changed is replaced only with `force`.
+        """
+        target = path_from("out", out)
+        with run_folder.folder(target, self.spec, force) as folder:
+            self.fill(folder)
+        return target
+
+    def fill(self, folder: Path) -> None:
+        """Write the files of a run folder into a folder that is being filled."""
+        import pyarrow.parquet as pq
+
+        with (folder / "episodes.parquet").open("wb") as file:
+            pq.write_table(self.episodes, file, compression="zstd")
+        bound: dict[str, str] = {}  # spec.json names the policy, so that no other takes its place
+        if self.policy.can_be_saved:
+            self.policy.save(folder / "policy")
+            bound["policy"] = files.seal(folder / "policy" / "policy.json").sha256
+            policy_card.write(self, folder / "policy")
+        if self.evaluation is not None:
+            from everystep.training.policy import evaluation_file as training_evaluation
+
+            saved = training_evaluation.of(self, self.evaluation)
+            files.write(folder / training_evaluation.NAME, lambda file: file.write(saved.to_bytes()))
+        files.write_json(folder / "spec.json", {**self.spec, **bound, findings.KEY: self.found})
+
+    def __str__(self) -> str:
+        n, total = len(self.columns["return"]), self.columns["violation"].sum()
+        last = statistics.episodes_at_the_end(self.columns["length"])
+        at_the_end = self.columns["return"][n - last :].mean() if n else math.nan
+        lines = [
+            f"{self.spec['agent']} on {self.spec['environment']}: {n} episodes, {self.plans} plans{self._scale()}, "
+            f"total violation {total:.4g}, mean return {at_the_end:.4g} in the last {last}, while it explored",
+            str(self.evaluation or "the policy itself was not evaluated: see evaluate of train, or es.evaluate"),
+            *(f"note: {remark}" for remark in self.remarks),
+        ]
+        return "\n".join(lines)
+
+    def _scale(self) -> str:
+        """d log(1 + K), or d H log(1 + K), for agents that plan rarely."""
+        spec, d = self.spec, self.spec["d"]
+        if not isinstance(spec["settings"]["switch"], float) or d is None:
+            return ""
+        estimators, words = (1, "d") if spec["settings"]["share_values"] else (spec["horizon"], "d H")
+        return f" ({words} log(1 + K) = {d * estimators * math.log1p(len(self.columns['return'])):.0f})"
+
+
+@refuse_unknown("train", _OF_AGENTS)
+def train(
+    env: Any,
+    agent: str | Recipe = TRAINED_BY_DEFAULT,
+    *,
+    episodes: int | None = None,
+    steps: int | None = None,
+    without_exploration: int = 0,
+    warm_start: Batch | None = None,
+    evaluate: int | None = None,
+    progress: Callable[[int], None] | None = None,
+    out: str | Path | None = None,
+    constraint: Constraint | None = None,
+    features: Any = None,
+    cost_features: Any = None,
+    horizon: int | None = None,
+    length: int | None = None,
+    reward_range: tuple[float, float] | None = None,
+    memory: int | None = MEMORY,
+    actions: Any = None,
+    seed: int = 0,
+    envs: int = 1,
+    reseed: bool = False,
+    on_episode: Callback | None = None,
+    on_plan: Callback | None = None,
+) -> Trained:
+    """Train an agent in an environment for `episodes` episodes (100), or for `steps` steps.
+
+    env                  a gymnasium environment, a vector environment, or the id of one
+    agent                the name of an agent, or one with settings: es.agents.lsvi_ahead(switch="5%"). lsvi-ahead
+                         looks ahead, for limits with momentum, delay or stock; lsvi-ae computes less, for limits that
+                         one decision keeps (`es.check_constraint` tells)
+    episodes             how many episodes; 100 if `steps` is not given either
+    steps                how many steps: the episode in which they are reached is the last
+    without_exploration  so many of the episodes, the last ones, are played as the policy that is returned plays, so
+                         that it was tried before it is used, and what goes wrong is learnt
+    warm_start           logged data to start from (`es.logged`)
+    evaluate             episodes that the policy plays afterwards without learning; None: 10 if the environment was
+                         given by its id, so that a fresh one can be made for this, else 0
+    progress             called with n whenever n more episodes are done; None: a bar on a terminal, lines in a log
+    out                  a run folder in which the training lives, with checkpoints: the same call goes on where a
+                         killed process, Ctrl-C or an error stopped, returns the result once it is finished, and trains
+                         on if `episodes` is larger
+    constraint           (obs, action, obs_next, info) -> one number or several, safe iff <= 0; None: from `info`
+    features             of (x, a), as `everystep.features` makes them; None: one-hot where observations are integers,
+                         else chosen by what is seen
+    horizon              the number of steps a plan looks ahead; None: the length of an episode, at most 50
+    length               the most steps of an episode; None: the environment's own limit, else the horizon
+    seed                 of everything random: the same seed repeats a training
+
+    The other arguments are those of `Learner`, and explained there.
+
+    If the environment or the constraint function fails, a `BrokenError` is raised whose `result` holds everything until
+    then. Ctrl-C ends training with the result so far; a second Ctrl-C raises KeyboardInterrupt.
+
+    >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
+    >>> result = es.train(env, "lsvi-ae", episodes=3, evaluate=2)
+    >>> result.columns["return"].shape, result.evaluation.columns["return"].shape
+    ((3,), (2,))
+    """
+    place = None if out is None else files.absolute(path_from("out", out))  # the environment may change the folder
+    by_id = isinstance(env, str)
+    evaluated = whole_number("evaluate", (EVALUATED if by_id else 0) if evaluate is None else evaluate, 0)
+    learner = Learner(
+        env,
+        agent,
+        constraint=constraint,
+        features=features,
+        cost_features=cost_features,
+        horizon=horizon,
+        length=length,
+        reward_range=reward_range,
+        memory=memory,
+        actions=actions,
+        seed=seed,
+        envs=envs,
+        reseed=reseed,
+        on_episode=on_episode,
+        on_plan=on_plan,
+    )
+    schedule = Schedule.of(episodes, steps, without_exploration, learner.stage.copies)
+    if place is not None:
+        from everystep.training.folder import training_folder
+
+        with training_bar.shown(learner, schedule.total, progress, schedule.steps) as report:
+            result = training_folder.train(learner, place, schedule, warm_start, report)
+    else:
+        if warm_start is not None:
+            learner.learn(warm_start)
+        result = learner.train(episodes, progress, without_exploration, steps=steps)
+    if not evaluated or not (schedule.is_over(learner) or learner.stopped):  # it was stopped by Ctrl-C
+        return result
+    found = evaluation.evaluate(result.policy, env, constraint=constraint, episodes=evaluated)
+    if place is not None:
+        from everystep.training.policy import evaluation_file as training_evaluation
+
+        training_evaluation.keep(result, found, place)
+    return replace(result, evaluation=found)
+
+
+class Learner:
+    """An agent in an environment.
+
+    env            a gymnasium environment, a vector environment, or the id of one
+    agent          the name of an agent, or one with settings: es.agents.lsvi_ahead(switch="5%")
+    constraint     (obs, action, obs_next, info) -> one number or several, safe iff <= 0; None: from `info`
+    features       of (x, a), as `everystep.features` makes them, or "auto": chosen by what is seen
+                   (`training/agent/automatic.py`); None: one-hot where observations are integers, else auto
+    cost_features  of the cost model, likewise; None: the same, or auto where features are
+    horizon        the number of steps a plan looks ahead; None: the length of an episode, at most 50
+    length         the most steps of an episode; None: the environment's own limit, else the horizon
+    reward_range   (low, high) of rewards, which are scaled to [0, 1] by it; None: of observed rewards, and 0
+    memory         the most states that plans compute values at, where observations are not integers: beyond it, those
+                   close to each other share a value; None: no limit
+    actions        those that it chooses among where the action space is a Box: es.actions.grid(5), sobol(64) or
+                   listed(...); None: grid(5) while it has at most 125 actions, else sobol(64)
+    seed           of everything random: the same seed repeats a training
+    envs           copies stepped together, if `env` is an id or has a spec: they share a plan
+    reseed         begin every episode with reset(seed=...), derived from `seed` and its number
+    on_episode     called with the learner after every episode (see `callbacks.py`); it may return True: training then
+                   ends, as if no more had been asked for
+    on_plan        likewise after every new plan; training then ends after the episode
+
+    >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
+    >>> learner = es.Learner(env, "lsvi-ae", seed=0)
+    >>> learner.learn(es.logged.from_env(env, None, episodes=2))
+    >>> result = learner.train(2)
+    >>> result.columns["return"].shape, learner.number, learner.plans
+    ((2,), 3, 2)
+    """
+
+    @refuse_unknown("Learner", _OF_AGENTS | _OF_TRAIN)
+    def __init__(
+        self,
+        env: Any,
+        agent: str | Recipe = TRAINED_BY_DEFAULT,
+        *,
+        constraint: Constraint | None = None,
+        features: Any = None,
+        cost_features: Any = None,
+        horizon: int | None = None,
+        length: int | None = None,
+        reward_range: tuple[float, float] | None = None,
+        memory: int | None = MEMORY,
+        actions: Any = None,
+        seed: int = 0,
+        envs: int = 1,
+        reseed: bool = False,
+        on_episode: Callback | None = None,
+        on_plan: Callback | None = None,
+    ) -> None:
+        self.on_episode = callbacks.checked("on_episode", on_episode)
+        self.on_plan = callbacks.checked("on_plan", on_plan)
+        self.stopped = False  # by one of them
+        self.recipe = recipe(agent)
+        self.seed = seed_number("seed", seed)
+        env = made(env, whole_number("envs", envs, at_most=MOST_COPIES))
+        self.stage = Stage(env, constraint, self.seed, reseed=true_or_false("reseed", reseed), actions=actions)
+        self.name = environment_name(env)
+        ahead = LOOK_AHEAD if horizon is None else whole_number("horizon", horizon)
+        own_limit = episode_limit(env)
+        self.length = whole_number("length", length) if length is not None else own_limit or ahead
+        self.cuts_unasked = length is None and own_limit is None
+        self.horizon = min(self.length, ahead) if horizon is None else ahead
+        if self.length > MOST_STEPS:
+            raise EverystepError(f"length is {self.length}; cut episodes after at most {MOST_STEPS} steps.")
+        if self.horizon > self.length:
+            raise EverystepError(
+                f"horizon is {horizon}, but an episode has at most {self.length} steps; set length, or a lower horizon."
+            )
+        space, A = self.stage.observation_space, self.stage.action_points
+        coordinates = Coordinates.of(space)
+        features = one_hot() if features is None and coordinates.sizes is not None else features
+        self.automatic = AutomaticFeatures.asked(self.recipe, space, A, features, cost_features, self.seed)
+        if self.automatic is None:
+            phi = None if features is None else bind(features, space, A)
+            chosen = Chosen(phi, phi if cost_features is None else bind(cost_features, space, A))
+        else:
+            chosen = self.automatic.chosen
+        self.resolved = ResolvedForTraining.resolve(
+            self.recipe,
+            EnvironmentInfo(
+                **chosen._asdict(),
+                coordinates=len(coordinates.low),
+                actions=self.stage.actions,
+                horizon=self.horizon,
+                length=self.length,
+                reward_range=_range(reward_range),
+                memory=None if coordinates.sizes is not None else _memory(memory, self.stage.candidates),
+            ),
+        )
+        self.requested = self.resolved  # before features are chosen
+        self.observed = Observed.of(space, self.resolved.cost.shares_nothing)
+        self._rng = np.random.default_rng(self.seed)
+        self.agent: StoredAgent | None = None  # made when the first cost shows how many constraints there are
+        self._columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
+        self._plans_in_rows = 0  # those that the column `planned` shows
+        self._interrupts: list[str] = []
+        self.fit = CostFit(self.resolved.steps)
+        self.recent: list[Batch] = []  # the last transitions, for `diagnose`
+
+    # --- learning ----------------------------------------------------------------------------------------------------
+    @one_blas_thread()
+    def learn(self, batch: Batch) -> None:
+        """Learn from logged transitions, before or between episodes, as if they had been its own."""
+        flat = self._flat(batch)
+        agent = self._ready(batch.constraints)
+        for encoder in (self.resolved.value, self.resolved.cost):  # a wrong row is refused before any row is learnt
+            encoder.encode(np.concatenate([flat.observations, flat.next_observations]))
+        self._learn(agent, flat)
+
+    def train(
+        self,
+        episodes: int | None = None,
+        progress: Callable[[int], None] | None = None,
+        without_exploration: int = 0,
+        *,
+        steps: int | None = None,
+    ) -> Trained:
+        """Play `episodes` or `steps` more (see `play`), and return the result of all; also if Ctrl-C ends them early.
+
+        The last `without_exploration` of them are played as the policy that is returned plays.
+        """
+        schedule = Schedule.of(episodes, steps, without_exploration)
+        try:
+            with training_bar.shown(self, schedule.total, progress, steps) as report:
+                if steps is not None:
+                    self.play(progress=report, steps=steps)
+                else:
+                    self.play(schedule.exploring, report)
+                    if (last := schedule.total - schedule.exploring) and not self.stopped:
+                        self.play(last, report, explore=False)
+        except KeyboardInterrupt:
+            if self.agent is None:  # there is nothing to return
+                raise
+        return self.result()
+
+    @one_blas_thread()
+    def play(
+        self,
+        episodes: int | None = None,
+        progress: Callable[[int], None] | None = None,
+        explore: bool = True,
+        *,
+        steps: int | None = None,
+    ) -> None:
+        """Play `episodes` more episodes, or until the episode in which `steps` more steps are reached is over.
+
+        With copies the last round is played to its end.
+
+        Without `explore` it acts as `policy()` would, and goes on learning. On Ctrl-C every step that was played is
+        learnt, and KeyboardInterrupt is raised. `stopped` says whether `on_episode` or `on_plan` ended it early.
+
+        >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
+        >>> learner = es.Learner(env, "lsvi-ae", seed=0)
+        >>> learner.play(2)
+        >>> learner.so_far.steps, learner.last_episode["length"], len(learner.columns["violation"])
+        (8, 4, 2)
+        """
+        self.stopped = False
+        total = None if steps is None else self.so_far.steps + whole_number("steps", steps)
+        wanted = LARGEST if episodes is None and steps is not None else whole_number("episodes", episodes)
+        first, last = self.number, self.number + wanted
+        if progress is not None:
+            check_type("progress", progress, Callable, "a function of the number of episodes")  # type: ignore[arg-type]
+        waiting: list[BatchBuilder] = []  # played, but not learnt
+        try:
+            while (number := self.number) < last and (total is None or self.so_far.steps < total) and not self.stopped:
+                self._play_and_learn(waiting, explore)
+                if progress is not None:
+                    self._tell(progress, self.number - number)
+        except PausedError:
+            raise
+        except KeyboardInterrupt:
+            unfinished = [len(each) for each in waiting if len(each) and not each.over]
+            self.learn_played(waiting)
+            self._interrupts.append(interrupt_remark(self.number - first, None if total else wanted, unfinished))
+            raise
+
+    def _play_and_learn(self, waiting: list[BatchBuilder], explore: bool) -> None:
+        """An episode in every copy. An interrupt leaves in `waiting` what was not learnt."""
+        number, failure = self.number, None
+        waiting[:] = [BatchBuilder() for _ in range(self.stage.copies)]
+        try:
+            self._play_round(list(waiting), explore)
+        except StepError as error:
+            failure = error
+        except EverystepError as error:
+            raise self._broken(f"episode {number}: {error}") from error
+        self.learn_played(waiting)
+        if failure is not None:
+            raise self._broken(f"episode {number}, {failure}") from failure
+
+    def learn_played(self, waiting: list[BatchBuilder]) -> None:
+        """Learn what was played, one episode after another; each is learnt and has a row, or neither."""
+        try:
+            while waiting:
+                with deferred():
+                    builder = waiting.pop(0)
+                    if len(builder):
+                        batch = builder.batch(self.stage.actions)
+                        agent = self._ready(batch.constraints)
+                        if agent.plan_in_force is not None:
+                            self.fit.add(agent.plan_in_force, batch, np.stack(builder.mean_costs))
+                        self._learn(agent, batch)
+                        self._add_row(builder)
+                if len(builder):
+                    self._ask("on_episode")
+        except BrokenError:
+            raise
+        except EverystepError as error:
+            raise self._broken(f"episode {self.number}: {error}") from error
+
+    def _ask(self, name: str) -> None:
+        """Call `on_episode` or `on_plan`, which may end training."""
+        try:
+            asked = callbacks.asks_to_stop(name, getattr(self, name), self)
+        except EverystepError as error:
+            raise self._broken(f"after episode {self.number - 1}, {error}") from error
+        if asked and not self.stopped:
+            self.stopped = True
+            self._interrupts.append(f"{name} ended training after {self.so_far.steps} steps")
+
+    def _tell(self, progress: Callable[[int], None], episodes: int) -> None:
+        """Call `progress`; what goes wrong in it is said, and loses nothing."""
+        try:
+            progress(episodes)
+        except (KeyboardInterrupt, EverystepError):
+            raise
+        except BaseException as error:
+            sentence = "progress raised {} ({}); correct it.".format(*raised(error))
+            raise self._broken(f"after episode {self.number - 1}, {sentence}") from error
+
+    def _broken(self, sentence: str) -> BrokenError:
+        try:
+            kept = None if self.agent is None else self.result()
+        except EverystepError:  # the last plan fails like the episode
+            kept = None
+        what = "Nothing is kept." if kept is None else "Everything before it is kept."
+        return BrokenError(f"{sentence} {what}", kept)
+
+    @one_blas_thread()
+    def result(self) -> Trained:
+        """The result of training so far.
+
+        >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
+        >>> learner = es.Learner(env, "lsvi-ae", seed=0)
+        >>> learner.play(1)
+        >>> learner.result().plans, learner.spec["horizon"], len(learner.actions)
+        (1, 4, 4)
+        >>> learner.remarks[0]
+        'rewards were scaled to [0, 1] from 0 to 0.01, the range of observed rewards and 0'
+        """
+        if self.agent is None:
+            raise EverystepError("there is no data yet; train for an episode, or learn from logged data.")
+        policy = self.policy()
+        found = diagnosis.observed(self, policy.plan)
+        if any(each.about in ("agent", "fit") for each in found):  # costs that are not understood: would others be?
+            found += diagnosis.about_cost_features(self)
+        error = self.fit.error_remark
+        remarks = (*self.remarks, *(() if error is None else (error,)), *(each.remark for each in found))
+        return Trained(self.columns, policy, self.plans, self.spec, remarks, found=findings.of(self, remarks))
+
+    @one_blas_thread()
+    def policy(self, optimism: float = SHIPPED) -> Policy:
+        """What was learnt, as a policy without exploration.
+
+        optimism   which estimate of costs its choices use, of harm ahead as well: 0 the estimate itself, -1 the upper
+                   end of the interval, 1 the lower end, as an agent does while it explores
+
+        >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
+        >>> learner = es.Learner(env, "lsvi-ae", seed=0)
+        >>> learner.play(5)
+        >>> learner.policy(optimism=-1).certify(0).tolist()
+        [1, 1, 1, 1]
+        """
+        if self.agent is None:
+            raise EverystepError("there is no data yet; train for an episode, or learn from logged data.")
+        optimism = real_number("optimism", optimism, -1, 1)
+        known = self.actions
+        chosen = None if known.values is None else known
+        return Policy(self.agent.plan_without_exploration(optimism), self.spec, self.observed, chosen)
+
+    def diagnose(self) -> Diagnosis:
+        """What stands in the way, each finding with the setting to change; print it.
+
+        >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
+        >>> learner = es.Learner(env, "lsvi-ae", seed=0)
+        >>> learner.play(3)
+        >>> str(learner.diagnose()).split(":")[0]
+        'constraints'
+        """
+        return diagnosis.diagnose(self)
+
+    # --- folders -----------------------------------------------------------------------------------------------------
+    def save(self, folder: str | Path, force: bool = False) -> Path:
+        """Write everything that decides how training goes on, whole or not at all; an existing learner is replaced.
+
+        A file that another program wrote or changed is replaced only with `force`.
+
+        >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
+        >>> learner = es.Learner(env, "lsvi-ae", seed=0)
+        >>> learner.play(1)
+        >>> folder = learner.save("out/learner")
+        >>> es.Learner.load("out/learner", env).number
+        2
+        """
+        from everystep.training.folder import checkpoint
+
+        target = path_from("folder of a learner", folder)
+        checkpoint.save(self, target, force)
+        return target
+
+    @classmethod
+    @refuse_unknown("Learner.load", dict.fromkeys(("horizon", "length", "seed", "memory", "actions", "envs"), _SAVED))
+    def load(
+        cls,
+        folder: str | Path,
+        env: Any,
+        agent: str | Recipe | None = None,
+        *,
+        constraint: Constraint | None = None,
+        features: Any = None,
+        cost_features: Any = None,
+    ) -> Learner:
+        """A saved learner, in the same environment. It goes on as if it had never stopped.
+
+        Functions are not saved: pass a constraint function, custom features, and an agent with a custom kernel again.
+        """
+        from everystep.training.folder import checkpoint
+
+        saved = checkpoint.SavedLearner(path_from("folder of a learner", folder))
+        saved.check_environment(name=environment_name(made(env, 1)) if isinstance(env, str) else environment_name(env))
+        learner = cls(env, **saved.arguments(env, agent, constraint, features, cost_features))
+        saved.restore(learner)
+        return learner
+
+    # --- about the training ------------------------------------------------------------------------------------------
+    @property
+    def actions(self) -> Candidates:
+        """The actions that it chooses among, by number; `nearest` numbers logged ones."""
+        return self.stage.candidates
+
+    @property
+    def plans(self) -> int:
+        """The number of plans so far."""
+        return 0 if self.agent is None else self.agent.plans
+
+    @property
+    def so_far(self) -> SoFar:
+        """The number of steps, and the violation, until now."""
+        return SoFar(int(sum(self._columns["length"])), float(sum(self._columns["violation"])))
+
+    @property
+    def columns(self) -> dict[str, np.ndarray]:
+        """The columns of `Trained.episodes` so far."""
+        return {name: np.array(values) for name, values in self._columns.items()}
+
+    @property
+    def last_episode(self) -> dict[str, Any]:
+        """The newest row of `columns`, by name."""
+        if self.number == 1:
+            raise EverystepError("there is no episode yet; train for one.")
+        return {name: values[-1] for name, values in self._columns.items()}
+
+    @property
+    def number(self) -> int:
+        """The number of the coming episode, from 1."""
+        return len(self._columns["return"]) + 1
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What a reader of the results should know, one sentence each."""
+        assert self.agent is not None
+        resolved, (low, high) = self.resolved, self.agent.reward_scale
+        source = "as declared" if resolved.environment.reward_range else "the range of observed rewards and 0"
+        found = [f"rewards were scaled to [0, 1] from {low:g} to {high:g}, {source}"]
+        least, most = self.agent.rewards_seen
+        if least < low or most > high:
+            found.append(f"rewards from {least:g} to {most:g} were observed, outside that range: values may be clipped")
+        for i, scale in enumerate(self.agent.cost_scale, 1):
+            which = "the constraint" if self.agent.constraints == 1 else f"constraint {i}"
+            if scale not in (0, 1):  # 0: there was no cost but 0
+                found.append(f"{which} was divided by {scale:g}, its largest size, before it was learnt")
+        found += () if self.actions.remark is None else (self.actions.remark,)
+        if self.length > self.horizon:
+            found.append(f"plans look {self.horizon} steps ahead in episodes of up to {self.length}")
+        if self.agent.merged:
+            found.append(
+                f"beyond {resolved.environment.memory} states, those close to each other share a value: see memory"
+            )
+        found += [*resolved.value.remarks, *(resolved.cost.remarks if resolved.has_costs else ()), *self._interrupts]
+        found += () if self.automatic is None else self.automatic.remarks
+        return tuple(dict.fromkeys(found))
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """Everything that was decided, ready for JSON."""
+        assert self.agent is not None
+        resolved = self.resolved
+        return {
+            "kind": run_folder.TRAINING,
+            "format": FORMAT,
+            "environment": self.name,
+            "agent": self.recipe.name,
+            "settings": resolved.to_json(),
+            "value": resolved.value.to_json(),
+            "cost": resolved.cost.to_json(),
+            "d": resolved.value.d,
+            "horizon": self.horizon,
+            "length": self.length,
+            "constraints": self.agent.constraints,
+            "reward_range": list(self.agent.reward_scale),
+            "memory": resolved.environment.memory,
+            "seed": self.seed,
+            "reseed": self.stage.reseed,
+            "first_action": self.stage.first_action,
+            "confidence": resolved.confidence,
+            "guarantee": resolved.guarantee,
+            "versions": versions(),
+        }
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+    def _ready(self, constraints: int) -> StoredAgent:
+        """The agent, made when the number of constraints is known."""
+        if self.agent is None:
+            self.agent = StoredAgent(self.resolved, constraints, self.seed)
+        if self.agent.constraints != constraints:
+            raise EverystepError(
+                f"there are {constraints} constraints, and {self.agent.constraints} before; give the same number."
+            )
+        return self.agent
+
+    def _learn(self, agent: StoredAgent, batch: Batch) -> None:
+        """Learn a batch; where features are chosen, everything again whenever they are."""
+        self.recent = diagnosis.recent(self.recent, batch)
+        self.observed = self.observed.with_rows(batch.observations)
+        if self.automatic is None or not self.automatic.due(batch):
+            agent.learn(batch)
+            return
+        chosen, batches = self.automatic.choose()
+        self.use_features(chosen)
+        self.agent = StoredAgent(self.resolved, agent.constraints, self.seed)
+        self.agent.plans, self.agent.rng = agent.plans, agent.rng
+        for each in batches:
+            self.agent.learn(each)
+
+    def use_features(self, chosen: Chosen) -> None:
+        """Settings for features that were chosen; the agent is to be made again with them."""
+        environment = self.resolved.environment._replace(**chosen._asdict())
+        self.resolved = ResolvedForTraining.resolve(self.recipe, environment)
+
+    def _play_round(self, builders: list[BatchBuilder], explore: bool) -> None:
+        """An episode in every copy. The very first action is random: the number of constraints is not known yet."""
+        looking = self.automatic is not None and self.automatic.looking
+        plan = None if self.agent is None or looking else self._plan(explore)
+        reacts = self.resolved["react"] and not looking
+        plan_step = self.resolved.countdown
+
+        def choose(t: int, observations: list[Any], x: np.ndarray) -> np.ndarray:
+            nonlocal plan
+            if plan is None and self.agent is not None and not looking:
+                plan = self._plan(explore)
+            if plan is None:
+                return self._rng.integers(0, self.stage.actions, len(x))
+            return plan.choose(plan_step(t), x, self._rng)
+
+        def on_cost(t: int, observation: np.ndarray, a: int, cost: np.ndarray) -> None:
+            nonlocal plan
+            self._ready(len(cost))
+            if reacts:  # also in the very first episode, which has a plan once the number of constraints is known
+                plan = self._plan(explore) if plan is None else plan
+                plan = plan.with_cost(plan_step(t), observation[None], a, cost)
+
+        play(self.stage, builders, choose, length=self.length, episode=self.number, on_cost=on_cost)
+
+    def _plan(self, explore: bool) -> ActingPlan:
+        assert self.agent is not None
+        before = self.plans
+        plan = self.agent.plan() if explore else self.agent.plan_without_exploration()
+        if self.plans > before:
+            self._ask("on_plan")
+        return plan
+
+    def _flat(self, batch: Batch) -> Batch:
+        """Logged data with observations in rows, as the environment's own episodes have them."""
+        if not isinstance(batch, Batch) or not len(batch):
+            raise EverystepError("the batch has no transitions; give a Batch, as everystep.logged makes them.")
+        if batch.actions.max() >= self.stage.actions:
+            raise EverystepError(
+                f"the batch has action {batch.actions.max()}; the environment has {self.stage.actions} actions, from 0."
+            )
+        for name in ("observations", "rewards", "costs", "next_observations"):
+            if (np.abs(column := getattr(batch, name)) > LARGEST_MEASUREMENT).any():
+                most = np.abs(column).max()
+                raise EverystepError(
+                    f"the batch has {name} of size {most:g}; scale them to stay below {LARGEST_MEASUREMENT:g}."
+                )
+        if _listed(self.stage.observation_space):
+            rows = lambda x: x
+            fits = batch.observations.ndim == 1 and batch.observations.dtype.kind == "i"
+        else:
+            rows = lambda x: x.reshape(len(x), -1).astype(np.float64)
+            fits = rows(batch.observations).shape[1] == self.resolved.environment.coordinates
+        if not fits:
+            raise EverystepError(
+                f"the batch has observations of shape {batch.observations.shape[1:]} and type "
+                f"{batch.observations.dtype}; the environment has {self.stage.observation_space}: log its observations."
+            )
+        before, after = rows(batch.observations), rows(batch.next_observations)
+        return replace(batch, observations=before, next_observations=after)
+
+    def _add_row(self, builder: BatchBuilder) -> None:
+        """One row of the table. Violations are those of the true means where the environment reports them."""
+        planned, self._plans_in_rows = self.plans > self._plans_in_rows, self.plans
+        g = np.stack(builder.mean_costs)
+        violation, earned = np.maximum(g, 0), sum(builder.rewards)
+        columns = episode_columns(
+            earned=earned,
+            violation=violation.sum(),
+            by_constraint=[each.sum() for each in violation.T],
+            unsafe_steps=int((violation > 0).any(1).sum()),
+            soft_violation=g.sum(),
+        )
+        row = {"return": earned, "length": len(builder)} | columns | {"planned": planned}
+        for name, value in row.items():
+            self._columns.setdefault(name, []).append(value)
+
+
+def _memory(memory: Any, actions: Candidates) -> int | None:
+    """The most states of plans; the default is lower with many candidates, because a plan is made for both."""
+    if memory is None:
+        return None
+    most = whole_number("memory", memory)
+    if most == MEMORY and actions.values is not None:
+        return min(MEMORY, max(MEMORY_LEAST, MEMORY * FEW_CANDIDATES // len(actions)))
+    return most
+
+
+def _listed(space: Any) -> bool:
+    """Whether observations are integers from a finite list."""
+    return hasattr(space, "n") and getattr(space, "shape", ()) == ()
+
+
+def _range(given: Any) -> tuple[float, float] | None:
+    if given is None:
+        return None
+    try:
+        low, high = (math.nan if (number := as_number(each)) is None else float(number) for each in given)
+    except Exception:  # not two numbers, or an object that fails while it is read
+        low = high = math.nan
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise EverystepError(f"reward_range is {quoted(given)}; give two finite numbers, the lower first.")
+    return low, high

@@ -1,0 +1,1 @@
+"""Policies: acting, cards, evaluation, shields."""

@@ -1,0 +1,425 @@
+"""A trained policy: acts on observations, certifies actions, and is saved as a folder of JSON and plain arrays.
+
+    policy = result.policy                 action = policy(obs, step=t)        labels = policy.certify(obs)
+    policy.save("out/mine")                policy = everystep.Policy.load("out/mine")
+    actions = policy.batch(observations)   actions, state = policy.predict(observations, state, episode_start)
+
+Nothing is pickled. A custom feature function is not saved; pass it again when loading.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from everystep import files
+from everystep.agents.settings import UNCLIPPED
+from everystep.environments.play.action_sets import Candidates
+from everystep.errors import EverystepError, path_from, real_number, shown, true_or_false, whole_number
+from everystep.features.spaces import flatten
+from everystep.lsvi.choices.basic import Greedy, Penalised, Reacting
+from everystep.lsvi.protocols import ScoringChoice
+from everystep.training.agent.acting import ActingPlan, HarmAhead
+from everystep.training.agent.countdown import Countdown
+from everystep.training.agent.encoders import encoder_from_json
+from everystep.training.folder import training_spec
+from everystep.training.policy import card as policy_card
+from everystep.training.policy.observed import Observed
+
+ROWS = 1000  # observations that are encoded together
+FORMAT = 7  # 6 did not say what was seen
+ARRAYS = ("price", "actions", "value_", "cost_", "harm_", "seen_")  # how the names of its arrays begin
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What an agent has learnt, frozen.
+
+    plan      its last plan, without exploration
+    spec      how it was made, ready for JSON: settings, environment, the guarantee of its certificates
+    observed  what its observations look like, and where it has taken actions: elsewhere it certifies nothing
+    chosen    the actions that it chooses among, where the action space is no list of numbers
+
+    Its choices use the estimated costs themselves (`plan.optimism` 0, unless `Learner.policy` was given another), its
+    labels both ends of their intervals.
+
+    >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
+    >>> policy = es.train(env, episodes=5, seed=0).policy
+    >>> policy(0), policy.batch([0, 1]).shape
+    (2, (2,))
+    >>> policy.certify(0).shape, [end.shape for end in policy.bounds(0)]
+    ((4,), [(1, 4), (1, 4)])
+    >>> policy.countdown, policy.labels(np.array([0, 1])).shape
+    (Countdown(length=4, horizon=4), (2, 4))
+    >>> policy.confidence
+    'heuristic: widths are tuned, and carry no probability'
+    >>> policy.can_be_saved, len(policy.candidates), policy.numbers(np.array([0, 1])).shape
+    (True, 4, (2,))
+    """
+
+    plan: ActingPlan
+    spec: dict[str, Any]
+    observed: Observed
+    chosen: Candidates | None = None
+
+    def __call__(self, observation: Any, step: int = 1) -> Any:
+        """The action for one observation at a step of the episode, counted from 1. See `countdown`.
+
+        Without `step` it is that of the first step, which is played for as long as an episode is not about to end.
+        """
+        return self.candidates.action(self._numbers(self._h(step), self._row(observation))[0])
+
+    @property
+    def countdown(self) -> Countdown:
+        """Which step of the plan is used at which step of an episode: the rule of `es.evaluate` and of training."""
+        return Countdown(self.spec["length"], self.spec["horizon"])
+
+    @property
+    def candidates(self) -> Candidates:
+        """The actions that it chooses among, by number."""
+        return self.chosen or Candidates(self.plan.value_encoder.actions, self.spec["first_action"])
+
+    def numbers(self, x: np.ndarray, step: int = 1) -> np.ndarray:
+        """The numbers of the actions (n,), from 0, for observations as arrays (n, ...)."""
+        return self._numbers(self._h(step), x)
+
+    def batch(self, observations: Any, step: int = 1) -> np.ndarray:
+        """The action for each of several observations, (n, ...): a sequence of them, or an array of shape (n, ...)."""
+        h = self._h(step)
+        try:
+            rows = [flatten(each) for each in observations]
+        except TypeError:
+            raise EverystepError(
+                f"observations are {shown(observations)}; give a sequence, or an array with one in each row."
+            ) from None
+        if len({row.shape for row in rows}) > 1:
+            raise EverystepError("the observations have different shapes; give those of one environment.")
+        chosen = self._numbers(h, np.stack(rows)) if rows else np.empty(0, np.int64)
+        return self.candidates.several(chosen)
+
+    def predict(
+        self,
+        observation: Any,
+        state: tuple[np.ndarray, ...] | None = None,
+        episode_start: Any = None,
+        deterministic: bool = True,
+    ) -> tuple[Any, tuple[np.ndarray, ...]]:
+        """The action, or the actions of a batch, and the state for the next call, as stable-baselines3 calls policies.
+
+        observation     one, or a batch as a vector environment returns it
+        state           what the last call returned: the steps that each environment has played; None: none
+        episode_start   which environments begin an episode: their steps are counted from the first again
+        deterministic   has no effect: a policy does not draw actions
+
+        >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
+        >>> policy = es.train(env, episodes=5, seed=0).policy
+        >>> action, state = policy.predict(0)
+        >>> actions, state = policy.predict(np.array([0, 1]), episode_start=np.array([True, True]))
+        >>> int(action), actions.shape, state[0].tolist()
+        (2, (2,), [1, 1])
+        """
+        x, one = self.observed.batch(observation)
+        _finite(x)
+        t = _steps(state, episode_start, len(x))
+        h, numbers = self.countdown.several(t), np.empty(len(x), np.int64)
+        for each in np.unique(h):
+            at = np.flatnonzero(h == each)
+            numbers[at] = self._numbers(int(each), x[at])
+        return self.candidates.action(numbers[0]) if one else self.candidates.several(numbers), (t + 1,)
+
+    def _numbers(self, h: int, x: np.ndarray) -> np.ndarray:
+        """The numbers of the actions (n,); ties are broken by one random order, the same for every observation."""
+        tied = np.concatenate([self.plan.best(h, x[first : first + ROWS]) for first in range(0, len(x), ROWS)], 1)
+        priority = np.random.default_rng(0).random((len(tied), 1))
+        return np.where(tied, priority, -1).argmax(0)
+
+    def certify(self, observation: Any, step: int = 1) -> np.ndarray:
+        """1 (safe), -1 (unsafe) or 0 (unknown) for each action, by both ends of the cost intervals. See `confidence`.
+
+        Outside of what was seen (`observed`) every action is unknown.
+        """
+        return self.labels(self._row(observation), step)[0]
+
+    def labels(self, x: np.ndarray, step: int = 1) -> np.ndarray:
+        """(n, A): the same for observations as arrays (n, ...)."""
+        return np.where(self.observed.holds(x)[:, None], self.plan.labels(self._h(step), x), 0)
+
+    def bounds(self, observation: Any, step: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        """The lower and upper end of every cost interval, (m, A); infinite outside of what was seen.
+
+        Of an agent that looks ahead: of the harm that an action leads to, less the tolerance, (1, A).
+        """
+        x = self._row(observation)
+        lower, upper = (each[..., 0] for each in self.plan.bounds(self._h(step), x))
+        known = bool(self.observed.holds(x)[0])
+        return np.where(known, lower, -np.inf), np.where(known, upper, np.inf)
+
+    @property
+    def can_be_saved(self) -> bool:
+        """Whether it consists of arrays alone; regressors do not."""
+        return self.plan.value_encoder.regression is None
+
+    @property
+    def confidence(self) -> str:
+        """The guarantee of the labels, in a sentence."""
+        return str(self.spec["guarantee"])
+
+    def _row(self, observation: Any) -> np.ndarray:
+        return _finite(flatten(observation)[None])
+
+    def _h(self, step: int) -> int:
+        return self.countdown(whole_number("step", step) - 1)
+
+    # --- folders -----------------------------------------------------------------------------------------------------
+    def save(self, folder: str | Path, force: bool = False) -> Path:
+        """Write policy.json and policy.npz into a folder, whole or not at all; an existing policy is replaced.
+
+        A file that another program wrote or changed is replaced only with `force`.
+
+        >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
+        >>> policy = es.train(env, episodes=2, seed=0).policy
+        >>> folder = policy.save("out/policy")
+        >>> es.Policy.load("out/policy")(0) == policy(0)
+        True
+        """
+        target, plan = path_from("folder of a policy", folder), self.plan
+        if not self.can_be_saved:
+            raise EverystepError(
+                "a policy by regressors cannot be saved without pickle; train a linear or kernel model."
+            )
+        arrays = {"price": plan.price} | ({} if self.chosen is None else self.chosen.arrays()) | self.observed.arrays()
+        for name, encoder in (("value", plan.value_encoder), ("cost", plan.cost_encoder)):
+            arrays |= {f"{name}_side_{key}": array for key, array in encoder.arrays().items()}
+        predictors = {"value": plan.values} | ({} if plan.costs is None else {"cost": plan.costs})
+        predictors |= {} if plan.ahead is None else {"harm": plan.ahead.predictor}
+        for name, predictor in predictors.items():
+            arrays |= {f"{name}_plan_{key}": array for key, array in predictor.arrays().items()}
+        content = {
+            "format": FORMAT,
+            "value": plan.value_encoder.to_json(),
+            "cost": plan.cost_encoder.to_json(),
+            **_choice_to_json(plan.choice),
+            "optimism": plan.optimism,
+            "cap": plan.cap,
+            "lowest": plan.lowest,
+            "actions": None if self.chosen is None else len(self.chosen),
+            "observed": self.observed.to_json(),
+            "cost_scale": None if plan.cost_scale is None else [float(each) for each in plan.cost_scale],
+            "ahead": None if plan.ahead is None else _ahead_to_json(plan.ahead),
+            "spec": self.spec,
+        }
+        with files.replacing(target, force=force) as partial:
+            files.write_npz(partial / "policy.npz", arrays.items(), compressed=True)
+            content["arrays"] = files.seal(partial / "policy.npz").sha256
+            files.write_json(partial / "policy.json", {**content, "checksum": _checksum(content)})
+        policy_card.remove(target)  # that of a policy which this one has replaced
+        return target
+
+    @classmethod
+    def load(cls, folder: str | Path, features: Any = None, cost_features: Any = None) -> Policy:
+        """A saved policy. A custom feature function is not saved: pass it again as `features` or `cost_features`.
+
+        The checksums of both files, the shapes of all arrays and that every number is finite are checked, because a
+        damaged policy would still return actions and call them safe.
+        """
+        where = path_from("folder of a policy", folder)
+        broken = EverystepError(f"policy '{shown(where)}' cannot be read; give a folder that Policy.save wrote.")
+        try:
+            content = files.read_json(where / "policy.json")
+            if content["format"] != FORMAT:
+                raise EverystepError(
+                    f"policy '{shown(where)}' has format {shown(content['format'])}, and this version reads format "
+                    f"{FORMAT}; train it again, or load it with the version that wrote it."
+                )
+            whole = content.pop("checksum") == _checksum(content)
+            whole = whole and content["arrays"] == files.seal(where / "policy.npz").sha256
+        except EverystepError:
+            raise
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise broken from None
+        if not whole:
+            raise EverystepError(
+                f"policy '{shown(where)}' has changed since it was saved (its checksum differs); save it again."
+            )
+        try:
+            arrays = files.read_npz(where / "policy.npz", lambda name: name.startswith(ARRAYS))
+        except (EverystepError, OSError):
+            raise broken from None
+        try:
+            plan = _plan_from_json(content, arrays, features, cost_features)
+            _check_spec(content["spec"])
+            chosen = None if content["actions"] is None else Candidates.from_arrays(arrays)
+            observed = Observed.from_json(content["observed"], arrays)
+        except EverystepError:
+            raise
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
+            raise broken from None
+        try:
+            _check_plan(plan, arrays)
+            _check_steps(content["spec"], plan)
+            if chosen is not None and len(chosen) != plan.value_encoder.actions:
+                raise EverystepError(f"it has {len(chosen)} actions; save the policy again.")
+        except EverystepError as error:
+            raise EverystepError(f"policy '{shown(where)}': {error}") from None
+        return cls(plan, content["spec"], observed, chosen)
+
+
+def _plan_from_json(
+    content: Mapping[str, Any], arrays: Mapping[str, np.ndarray], features: Any, cost_features: Any
+) -> ActingPlan:
+    """The plan of a saved policy. Raises KeyError, TypeError or ValueError if the content is not one."""
+    with_prefix = lambda prefix: {
+        key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)
+    }
+    given = {"value": features, "cost": features if cost_features is None else cost_features}
+    made = {name: encoder_from_json(content[name], with_prefix(f"{name}_side_"), phi) for name, phi in given.items()}
+    saved = {name: with_prefix(f"{name}_plan_") for name in made}
+    predictors = {name: made[name].predictor(array) for name, array in saved.items() if array}
+    ahead = None
+    if content["ahead"] is not None:
+        ahead = _ahead_from_json(content["ahead"], made["value"].predictor(with_prefix("harm_plan_")))
+    if content["choice"] not in ("greedy", "penalised"):
+        raise ValueError
+    rectify = content["choice"] == "penalised" and true_or_false("rectify", content["rectify"])
+    return ActingPlan(
+        values=predictors["value"],
+        costs=predictors.get("cost"),
+        value_encoder=made["value"],
+        cost_encoder=made["cost"],
+        price=arrays["price"],
+        choice=Greedy() if content["choice"] == "greedy" else Penalised(rectify),
+        optimism=real_number("optimism", content["optimism"], -1, 1),
+        cap=real_number("cap", content["cap"]),
+        lowest=real_number("lowest", content.get("lowest", -UNCLIPPED), -UNCLIPPED, 0),
+        ahead=ahead,
+        cost_scale=_cost_scale(content["cost_scale"]),
+    )
+
+
+def _cost_scale(content: Any) -> np.ndarray | None:
+    return None if content is None else np.array([real_number("cost_scale", each, 0) for each in content])
+
+
+def _ahead_to_json(ahead: HarmAhead) -> dict[str, Any]:
+    """Everything but the predictor."""
+    weights = [float(each) for each in ahead.weights]
+    numbers = {"tolerance": ahead.tolerance, "cap": ahead.cap, "optimism": ahead.optimism}
+    return {"events": bool(ahead.events), "weights": weights, **numbers}
+
+
+def _ahead_from_json(content: Mapping[str, Any], predictor: Any) -> HarmAhead:
+    """The inverse; raises what the content lacks."""
+    return HarmAhead(
+        predictor=predictor,
+        events=true_or_false("events", content["events"]),
+        tolerance=real_number("tolerance", content["tolerance"], 0),
+        weights=np.array([real_number("weights", each, 0) for each in content["weights"]]),
+        cap=real_number("cap", content["cap"], 0),
+        optimism=real_number("optimism", content["optimism"], -1, 1),
+    )
+
+
+def _check_spec(spec: Mapping[str, Any]) -> None:
+    """Raise if a spec does not have its form."""
+    if training_spec.fault(spec, of_policy=True):
+        raise ValueError
+
+
+def _check_steps(spec: Mapping[str, Any], plan: ActingPlan) -> None:
+    """Raise if a policy would count the steps of an episode wrongly."""
+    H, length = plan.price.shape[1], whole_number("length", spec.get("length"))
+    if spec.get("horizon") != H or length < H:
+        raise EverystepError(
+            f"horizon is {shown(spec.get('horizon'))} and length {length}, and its plan has {H} steps; save it again."
+        )
+
+
+def _finite(x: np.ndarray) -> np.ndarray:
+    """Observations as rows; raises if one is not finite."""
+    if not np.isfinite(x).all():
+        number = x[~np.isfinite(x)][0]
+        raise EverystepError(f"an observation holds {number}; give finite numbers.")
+    return x
+
+
+def _steps(state: Any, episode_start: Any, n: int) -> np.ndarray:
+    """(n,): the steps that each of n environments has played in its episode, from what `predict` was given."""
+    if state is None:
+        t = np.zeros(n, np.int64)
+    else:
+        given = np.asarray(state[0]) if isinstance(state, tuple | list) and len(state) == 1 else np.empty(0)
+        if given.shape != (n,) or given.dtype.kind not in "iu" or (given < 0).any():
+            raise EverystepError(
+                f"state is {shown(state)} for {n} observations; give what predict returned for as many, or None."
+            )
+        t = given.astype(np.int64)
+    if episode_start is None:
+        return t
+    starts = np.asarray(episode_start)
+    if starts.shape not in ((), (n,)) or starts.dtype.kind not in "biuf":
+        raise EverystepError(
+            f"episode_start is {shown(episode_start)}; give True or False for each of {n} observations."
+        )
+    return np.where(starts.astype(bool), 0, t)
+
+
+def _check_plan(plan: ActingPlan, arrays: Mapping[str, np.ndarray]) -> None:
+    """Raise what would make a plan act or certify on numbers that were never learnt: shapes, and entries not finite."""
+    for name, array in arrays.items():
+        if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
+            raise EverystepError(f"{name} holds entries that are not finite numbers; save the policy again.")
+    m, H = plan.price.shape if plan.price.ndim == 2 else (0, 0)
+    if plan.ahead is not None:
+        m = len(plan.ahead.weights) if m == 1 else 0
+    A = plan.value_encoder.actions
+    if not m or not H or plan.cost_encoder.actions != A:
+        raise EverystepError(f"price has shape {plan.price.shape} for {A} actions; save the policy again.")
+    for name, predictor, encoder in (
+        ("values", plan.values, plan.value_encoder),
+        ("costs", plan.costs, plan.cost_encoder),
+        ("harm", None if plan.ahead is None else plan.ahead.predictor, plan.value_encoder),
+    ):
+        expected = (m,) if name == "costs" else ()
+        if predictor is not None and not predictor.fits(encoder.shape, H, expected):
+            raise EverystepError(
+                f"the arrays of {name} do not have the shapes of {A} actions and {H} steps; give the features that the "
+                "policy was trained with, or save it again."
+            )
+    if plan.cost_scale is not None and len(plan.cost_scale) != m:
+        raise EverystepError(
+            f"cost_scale has {len(plan.cost_scale)} numbers for {m} constraints; save the policy again."
+        )
+    x = plan.value_encoder.example()
+    if x is not None and not _acts(plan, x):
+        raise EverystepError("its features do not fit its arrays; save the policy again.")
+
+
+def _acts(plan: ActingPlan, x: np.ndarray) -> bool:
+    """Whether the plan gives finite estimates at one observation."""
+    try:
+        Q, mean, width, after, _ = plan.estimates(0, x)
+        found = (Q, mean, *(() if plan.costs is None else (width,)), *(() if after is None else (after,)))
+        return all(np.isfinite(each).all() for each in found)
+    except (ValueError, TypeError, IndexError, AttributeError):
+        return False
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    """The checksum of everything that policy.json holds besides it."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _choice_to_json(choice: ScoringChoice) -> dict[str, Any]:
+    """Greedy, or penalised with its `rectify`; a policy does not react within an episode."""
+    choice = choice.choice if isinstance(choice, Reacting) else choice
+    return (
+        {"choice": "penalised", "rectify": bool(choice.rectify)}
+        if isinstance(choice, Penalised)
+        else {"choice": "greedy"}
+    )

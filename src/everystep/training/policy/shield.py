@@ -1,0 +1,242 @@
+"""Shields: what was learnt here decides which actions another agent may take.
+
+    shield = es.shield(result.policy)             or es.shield(learner), which goes on learning from what it sees
+    env = shield.wrap(env)                        for any agent; info["shielded"] tells whether an action was replaced
+    env.action_masks()                            for agents that take masks, as MaskablePPO of sb3-contrib does
+    action = shield(observation, action)          shield.admissible(observation)
+    print(shield.diagnose())                      whether actions are replaced all the time, or without effect
+
+An action is admissible where its harm is estimated to be at most the tolerance,
+
+    harm(x, a) = max_i ghat_i(x, a)                            the worst constraint of this step
+              or Ghat(x, a) = sum_i w_i [ghat_i]_+ + Phat C     of an agent that looks ahead: all that follows, too
+    ghat = mean - optimism * width                              -1: upper end, 0: middle, 1: lower end; Phat C likewise
+
+An inadmissible action is replaced by the admissible one with the highest Q of the plan. Where none is admissible, the
+least harmful ones are: those of least harm(x, a), and of least harm by the middle among these.
+
+Outside of what the guide has seen (`observed.py`) its intervals say nothing: the upper end is infinite, so no action is
+admissible by it, and the least harmful by the middle are played; the middle counts as it is.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from everystep.environments.play.constraints import Constraint
+from everystep.environments.play.making import made
+from everystep.environments.play.rollout import Stage
+from everystep.errors import EverystepError, check_type, real_number, shown, whole_number
+from everystep.features.spaces import Coordinates, flatten
+from everystep.lsvi.choices.ties import TIE
+from everystep.training.agent.acting import ActingPlan, Estimates
+from everystep.training.diagnosis import violation_trend
+from everystep.training.diagnosis.finding import Diagnosis
+from everystep.training.learner import Learner
+from everystep.training.policy.policy import Policy
+from everystep.training.policy.shield_record import ShieldRecord
+
+if TYPE_CHECKING:
+    from everystep.training.policy.shielded_env import ShieldedEnv
+
+
+class Judged(NamedTuple):
+    """The actions at one observation, each (A,): whether it may be taken, its estimated harm, its value."""
+
+    admissible: np.ndarray
+    harm: np.ndarray
+    Q: np.ndarray
+
+    def instead_of(self, a: int) -> int:
+        """`a` if it is admissible, else the best that is; of equal values the least harmful."""
+        if self.admissible[a]:
+            return a
+        best = np.flatnonzero(_least(np.where(self.admissible, -self.Q, np.inf)))
+        return int(best[self.harm[best].argmin()])
+
+
+def harm(plan: ActingPlan, found: Estimates, optimism: float) -> np.ndarray:
+    """(A, n): the harm of each action in the units of the constraint, by the chosen end of its interval."""
+    cost = found.mean - optimism * found.width
+    if plan.ahead is None:
+        return plan.in_units(cost).max(0)
+    return plan.in_units(plan.ahead.led_to(cost, found.after - optimism * found.after_width)[None])[0]
+
+
+def judged(plan: ActingPlan, h: int, x: np.ndarray, optimism: float, tolerance: float, was_seen: bool = True) -> Judged:
+    """The actions at one observation (1, ...), by step h of a plan; outside of what was seen intervals have no ends."""
+    found = plan.estimates(h, x)
+    worst = harm(plan, found, optimism)[:, 0]
+    if not was_seen and optimism != 0:
+        worst = np.full_like(worst, -optimism * np.inf)
+    admissible = worst <= tolerance
+    if not admissible.any():
+        admissible = _least(np.where(_least(worst), harm(plan, found, 0.0)[:, 0], np.inf))
+    return Judged(admissible, worst, found.Q[:, 0])
+
+
+def _least(numbers: np.ndarray) -> np.ndarray:
+    """Which of them are the least, up to rounding."""
+    least = numbers.min()
+    return numbers <= least + TIE * max(abs(least), 1.0)
+
+
+class Shield:
+    """Which actions may be taken, by a policy or by a learner. `es.shield` makes it.
+
+    >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
+    >>> shield = es.shield(es.train(env, episodes=5, seed=0).policy)
+    >>> bool(shield.admissible(0)[shield(0, 1)]), shield.number_of(1), shield.constraint
+    (True, 1, None)
+    >>> shielded = shield.wrap(env, price=1.0)
+    >>> x, info = shielded.reset(seed=0)
+    >>> shielded.action_masks().shape, shielded.step(2)[4]["played"] in range(4)
+    ((4,), True)
+    >>> print(shield.diagnose())
+    Nothing was found that stands in the way.
+    """
+
+    def __init__(self, guide: Policy | Learner, tolerance: float | None = None, optimism: float | None = None) -> None:
+        check_type("the guide of a shield", guide, (Policy, Learner), "a policy or an es.Learner")
+        self.policy = guide if isinstance(guide, Policy) else None
+        self.learner = guide if isinstance(guide, Learner) else None
+        if self.policy is not None:
+            self.candidates, self.countdown = self.policy.candidates, self.policy.countdown
+            has_costs, usual = self.policy.plan.costs is not None, -1.0
+            ahead = self.policy.plan.ahead is not None
+        else:
+            assert self.learner is not None
+            self.candidates, self.countdown = self.learner.stage.candidates, self.learner.resolved.countdown
+            has_costs, usual = self.learner.resolved.has_costs, 0.0
+            ahead = "harm" in self.learner.recipe.definition.settings
+        if not has_costs:
+            raise EverystepError("the guide of a shield never learns costs; train lsvi-ae or lsvi-ahead instead.")
+        self.optimism = usual if optimism is None else real_number("optimism", optimism, -1, 1)
+        infinite = isinstance(tolerance, float) and tolerance == math.inf
+        self._tolerance = None if tolerance is None else tolerance if infinite else real_number("tolerance", tolerance)
+        self._plan = None if self.policy is None else self.policy.plan
+        self.record = ShieldRecord(ahead, learns=self.learner is not None)
+        self._planned_by: tuple[Any, int] | None = None  # the agent, and its count of episodes when it was asked
+
+    @property
+    def constraint(self) -> Constraint | None:
+        return None if self.learner is None else self.learner.stage.constraint
+
+    def diagnose(self) -> Diagnosis:
+        """Whether it replaced nearly all actions, or without effect, or its learner saw no decline of violations."""
+        found = self.record.findings
+        if self.learner is not None:
+            declines = violation_trend.finding(self.learner.columns, "learner.diagnose() names what stands in the way")
+            found = found if declines is None else (*found, declines)
+        return Diagnosis(found)
+
+    def plan(self) -> ActingPlan | None:
+        """The plan in force; None while a learner has none. A learner plans again by its own rule."""
+        learner = self.learner
+        if learner is None:
+            return self._plan
+        agent = learner.agent
+        if agent is None or (learner.automatic is not None and learner.automatic.looking):
+            return None
+        if self._planned_by != (now := (agent, agent.episode)):
+            self._plan = agent.plan(lambda: agent.plan_without_exploration(self.optimism))
+            self._planned_by = now
+        return self._plan
+
+    def tolerance(self, plan: ActingPlan) -> float:
+        """As given, or that of the agent."""
+        if self._tolerance is not None:
+            return self._tolerance
+        if plan.ahead is None:
+            return 0.0
+        return float(plan.in_units(np.full((1, 1, 1), plan.ahead.tolerance)).max())
+
+    def judged(self, plan: ActingPlan | None, x: np.ndarray, step: int) -> Judged:
+        """The actions at an observation as an array, at a step of an episode counted from 0.
+
+        Without a plan all are equally unknown, so all are admissible.
+        """
+        if plan is None:
+            nothing = np.zeros(len(self.candidates))
+            return Judged(nothing == 0, nothing, nothing)
+        guide = self.policy or self.learner
+        assert guide is not None
+        was_seen = bool(guide.observed.holds(x[None])[0])
+        return judged(plan, self.countdown(step), x[None], self.optimism, self.tolerance(plan), was_seen)
+
+    # --- plain functions ---------------------------------------------------------------------------------------------
+    def __call__(self, observation: Any, action: Any, step: int = 1) -> Any:
+        """`action` itself if it is admissible, else the best action that is. `step` counts from 1."""
+        a = self.number_of(action)
+        chosen = self._judged(observation, step).instead_of(a)
+        return action if chosen == a else self.candidates.action(chosen)
+
+    def admissible(self, observation: Any, step: int = 1) -> np.ndarray:
+        """(A,) booleans, at least one of them True."""
+        return self._judged(observation, step).admissible
+
+    def _judged(self, observation: Any, step: int) -> Judged:
+        return self.judged(self.plan(), flatten(observation), whole_number("step", step) - 1)
+
+    def number_of(self, action: Any) -> int:
+        """An action of the environment, counted from 0; where actions are vectors, the nearest of the candidates."""
+        return self.candidates.number_of(action)
+
+    # --- environments ------------------------------------------------------------------------------------------------
+    def wrap(self, env: Any, learn: bool = True, price: float = 0.0) -> ShieldedEnv:
+        """The environment with the shield in front of it. With `learn` a learner learns every episode that ends.
+
+        `price` is subtracted from the reward of the other agent whenever its action is replaced, so that it learns not
+        to rely on the shield; the learner sees the reward itself.
+        """
+        from everystep.training.policy.shielded_env import ShieldedEnv
+
+        return ShieldedEnv(made(env, 1), self, learn, price)
+
+    def stage(self, env: Any) -> Stage:
+        """What reads the steps of `env`, or the error if the guide was trained in another one."""
+        known = self.candidates
+        stage = Stage(env, self.constraint, 0, actions=None if known.values is None else known)
+        if stage.is_vector:
+            raise EverystepError(f"env is {shown(env)}; shield each environment before they are put into a vector.")
+        known.check_same(stage.candidates, "the shield")
+        if not self._takes(stage.observation_space):
+            raise EverystepError(
+                f"env has observations {shown(stage.observation_space)}, which are not those of the shield; give the "
+                "environment that it was trained in, and put wrappers that change observations around the shield."
+            )
+        return stage
+
+    def _takes(self, space: Any) -> bool:
+        if self.learner is not None:
+            return bool(space == self.learner.stage.observation_space)
+        assert self.policy is not None
+        ends = Coordinates.of(space)
+        rows = np.stack([ends.low, ends.high]) if ends.sizes is not None else np.zeros((1, len(ends.low)))
+        rows = rows[:, 0].astype(np.int64) if ends.single else rows
+        try:
+            self.policy.plan.estimates(0, rows)
+        except EverystepError:
+            return False
+        return True
+
+
+def shield(guide: Policy | Learner, tolerance: float | None = None, optimism: float | None = None) -> Shield:
+    """A shield for another agent: it replaces actions whose estimated harm is above the tolerance.
+
+    guide      a policy, or a Learner, which learns from every episode that is played in a wrapped environment
+    tolerance  the largest harm that is admitted, in the unit of the constraint; inf admits everything; None: that of
+               the agent if it looks ahead, else 0
+    optimism   which end of the estimates counts: -1 the upper, 0 the middle, 1 the lower; None: -1 of a policy, which
+               learns nothing more, and 0 of a learner: by the upper end it would admit what it knows alone, and never
+               see anything else
+
+    >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
+    >>> shield = es.shield(es.Learner(env, "lsvi-ae"), tolerance=0.1)
+    >>> shield.admissible(0).tolist()
+    [True, True, True, True]
+    """
+    return Shield(guide, tolerance, optimism)

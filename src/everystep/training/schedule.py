@@ -1,0 +1,52 @@
+"""How long a training lasts: a number of episodes, the last of them without exploration, or a number of steps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from everystep.errors import LARGEST, EverystepError, whole_number
+
+if TYPE_CHECKING:
+    from everystep.training.learner import Learner
+
+EPISODES = 100  # if neither is given
+
+
+class Schedule(NamedTuple):
+    """The numbers of episodes after which exploration, and training, is over; with copies, of full rounds.
+
+    With `steps` the episode in which that number of steps is reached is the last one.
+    """
+
+    exploring: int
+    total: int
+    steps: int | None = None
+
+    @classmethod
+    def of(
+        cls, episodes: int | None, steps: int | None = None, without_exploration: int = 0, copies: int = 1
+    ) -> Schedule:
+        last = whole_number("without_exploration", without_exploration, 0)
+        if steps is not None:
+            steps = whole_number("steps", steps)
+            if episodes is not None:
+                raise EverystepError(f"episodes is {episodes}, and steps {steps}; give one of the two.")
+            if last:
+                raise EverystepError(
+                    f"without_exploration is {last}, and steps {steps}: which episodes are the last is not known; "
+                    "give episodes."
+                )
+            return cls(LARGEST, LARGEST, steps)
+        episodes = EPISODES if episodes is None else whole_number("episodes", episodes)
+        if last >= episodes:
+            raise EverystepError(
+                f"without_exploration is {last}, and episodes {episodes}; explore in at least one: give less."
+            )
+        full = lambda n: -(-n // copies) * copies
+        return cls(full(episodes - last), full(episodes - last) + full(last))
+
+    def is_over(self, learner: Learner) -> bool:
+        """Whether a learner has played all of it."""
+        if self.steps is not None:
+            return learner.so_far.steps >= self.steps
+        return learner.number > self.total

@@ -1,0 +1,1 @@
+"""`everystep train`: a request, its seeds in processes or on a cluster, pictures."""

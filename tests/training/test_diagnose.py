@@ -1,0 +1,266 @@
+"""learner.diagnose(): each finding where it is due, with the setting that removes it, and none elsewhere."""
+
+import random
+from types import SimpleNamespace
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import everystep as es
+from everystep.environments.play.rollout import Stage
+from everystep.errors import EverystepError
+from everystep.training.diagnosis import diagnose, violation_trend
+from everystep.training.diagnosis.finding import Diagnosis, Finding
+from everystep.training.diagnosis.repeatability import global_draws_finding
+
+STEPS = 10
+
+
+class Walk(gymnasium.Env):
+    """A random walk on [-1, 1]: action 1 tends to the right, and earns a reward."""
+
+    observation_space, action_space = spaces.Box(-1, 1, (1,), np.float64), spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.x = self.np_random.uniform(-1, 1, 1)
+        return self.x.copy(), {}
+
+    def step(self, action):
+        self.x = np.clip(self.x + self.np_random.normal(0.2 * (2 * action - 1), 0.3, 1), -1, 1)
+        return self.x.copy(), float(action), False, False, {}
+
+
+def bowl(obs, action, obs_next, info):
+    """Unsafe beyond 0.7 on both sides; no straight line represents it."""
+    return obs[0] ** 2 - 0.5
+
+
+def trained(constraint=bowl, agent=None, episodes=12, env=None, **options):
+    shared = {"features": es.features.fourier(1, constant=True), "cost_features": es.features.fourier(1)}
+    options = {**shared, "length": STEPS, "horizon": 4} | options  # the same sizes in all tests: compiled once
+    learner = es.Learner(env or Walk(), agent or es.agents.lsvi_ae(), constraint=constraint, seed=1, **options)
+    learner.play(episodes)
+    return learner
+
+
+def about(learner, topic):
+    return [each for each in learner.diagnose().findings if each.about == topic]
+
+
+@pytest.mark.quick
+def test_features_that_would_halve_the_error_are_named_and_do():
+    flat = trained(cost_features=es.features.polynomial(1))
+    (finding,) = [each for each in about(flat, "fit") if "not fitted to" in each.sentence]
+    assert finding.setting.startswith("set cost_features=es.features.fourier(75, 0.5, low=[-1.0], high=[1.0])")
+    assert "is 0.41 of the largest |g|, and would be 0.041 with other features" in finding.sentence
+
+
+def test_the_error_is_that_of_ridge_regression_on_rows_held_out():
+    learner = trained(cost_features=es.features.polynomial(1))
+    phi = learner.resolved.cost.phi
+    rng = np.random.default_rng(0)
+    x, a, y = rng.uniform(-1, 1, (30, 1)), rng.integers(0, 2, 30), rng.normal(size=(30, 1))
+    held = np.arange(30) % 3 == 2
+    from sklearn.linear_model import Ridge
+
+    rows = phi(x)[np.arange(30), a]
+    model = Ridge(alpha=0.2, fit_intercept=False).fit(rows[~held], y[~held])
+    expected = np.sqrt(((model.predict(rows[held]).reshape(-1, 1) - y[held]) ** 2).mean())
+    assert diagnose._error(phi, x, a, y, held, 0.2) == pytest.approx(expected, rel=1e-10)
+
+
+def test_too_little_optimism_is_found_and_the_setting_removes_it():
+    shy = es.agents.lsvi_ae(beta=0.01, lam=0.01, beta_cost=0.01, lam_cost=0.1)
+    values, costs = about(trained(agent=shy), "optimism")  # features of norm 1
+    assert values.setting == "set beta to 0.4"
+    assert "raised by 0.1, and values reach 4" in values.sentence
+    assert costs.setting == "set beta_cost to 0.32"
+    brave = es.agents.lsvi_ae(beta=0.4, lam=0.01, beta_cost=0.32, lam_cost=0.1)
+    assert about(trained(agent=brave), "optimism") == []
+    assert about(trained(), "optimism") == []
+
+
+def test_a_constraint_that_is_never_violated_and_a_reward_that_squeezes_others():
+    (finding,) = about(trained(lambda *step: -0.5), "constraints")
+    assert finding.sentence == "constraint 1 was never violated in 12 episodes"
+    assert "es.check_constraint" in finding.setting
+    columns = {"return": np.ones(3), "violation": np.ones(3), "violation_1": np.ones(3), "violation_2": np.zeros(3)}
+    two = SimpleNamespace(columns=columns, agent=SimpleNamespace(constraints=2))
+    assert ["constraint 2" in each.sentence for each in diagnose._about_constraints(two)] == [True]
+
+    class Fined(Walk):
+        def step(self, action):
+            x, reward, *rest = super().step(action)
+            return x, -1000.0 if x[0] > 0.99 and self.np_random.random() < 0.2 else reward, *rest
+
+    learner = trained(env=Fined())
+    (finding,) = about(learner, "rewards")
+    assert "give reward_range" in finding.setting
+
+
+@pytest.mark.quick
+def test_findings_print_as_one_line_each_and_need_data():
+    assert str(Diagnosis(())) == "Nothing was found that stands in the way."
+    finding = Finding("optimism", "too little", "set beta to 1")
+    assert str(Diagnosis((finding,))) == "optimism: too little: set beta to 1"
+    with pytest.raises(EverystepError, match="there is no data yet"):
+        es.Learner(Walk(), "lsvi-ae", constraint=bowl, length=STEPS).diagnose()
+
+
+def test_only_the_last_transitions_are_kept_and_none_of_images(monkeypatch):
+    monkeypatch.setattr(diagnose, "RECENT", 25)
+    learner = trained(episodes=6)
+    assert [len(each) for each in learner.recent] == [STEPS] * 3
+    image = learner.recent[0]
+    wide = np.zeros((STEPS, 100))
+    from dataclasses import replace
+
+    assert diagnose.recent([], replace(image, observations=wide, next_observations=wide)) == []
+
+
+# --- violations that do not decline -----------------------------------------------------------------------------------
+def columns(unsafe, length=20, size=1.0):
+    unsafe = np.asarray(unsafe, float)
+    return {"length": np.full(len(unsafe), length), "unsafe_steps": unsafe, "violation": size * unsafe}
+
+
+@pytest.mark.quick
+def test_violations_that_do_not_decline_are_found_in_numbers():
+    found = violation_trend.finding(columns([3] * 40), "do something")
+    assert found.remark == (
+        "60 of the last 400 steps were unsafe (15%), and 30 of the first 200 (15%), so violations do not decline: "
+        "do something"
+    )
+    assert found.numbers == {"late_unsafe": 60, "late_steps": 400, "early_unsafe": 30, "early_steps": 200}
+    assert "increase" in violation_trend.finding(columns([0] * 20 + [3] * 20), "").sentence
+    assert "decline little" in violation_trend.finding(columns([4] * 20 + [3] * 20), "").sentence
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    "rows",
+    [
+        columns([3] * 10 + [1] * 30),  # to a third
+        columns([1] * 5 + [0] * 34 + [8]),  # one bad episode
+        columns([3] * 4),  # too few episodes
+        columns([0] * 36 + [1] * 4),  # too few unsafe steps
+        columns([1] * 40, length=200),  # less than 1 % of the steps
+        columns([3] * 40, size=np.linspace(1, 0, 40)),  # as many, but small ones
+        columns([]),
+    ],
+)
+def test_little_is_said_about_few_violations_and_nothing_where_they_decline(rows):
+    assert violation_trend.finding(rows, "") is None
+
+
+def test_few_false_alarms_of_trainings_whose_violations_fall_to_a_third():
+    rng, alarms, found = np.random.default_rng(0), 0, 0
+    for _ in range(200):
+        rates = rng.gamma(1.0, 1.0, 100)  # episodes differ
+        falling, constant = (rng.poisson(rates * level) for level in (np.repeat([3.0, 1.0], [25, 75]), 2.0))
+        alarms += violation_trend.finding(columns(falling), "") is not None
+        found += violation_trend.finding(columns(constant), "") is not None
+    assert alarms <= 4
+    assert found >= 120
+
+
+# --- endings ----------------------------------------------------------------------------------------------------------
+class Slide(gymnasium.Env):
+    """Six places on a slope; beyond 2 nothing stops it, and at 5 it falls, which is unsafe and ends the episode."""
+
+    observation_space, action_space = spaces.Discrete(6), spaces.Discrete(2)
+
+    def __init__(self, reward):
+        self.reward = reward
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.x = 0
+        return 0, {}
+
+    def step(self, action):
+        self.x = self.x + 1 if action or self.x > 2 else max(self.x - 1, 0)
+        fell = self.x == 5
+        return self.x, self.reward, fell, False, {"constraint": 1.0 if fell else -1.0}
+
+
+def slid(reward, agent="lsvi-ae"):
+    learner = es.Learner(Slide(reward), agent, horizon=12, length=12, seed=0)
+    return learner, learner.train(30)
+
+
+def test_agents_that_violate_to_end_an_episode_are_found_and_the_constant_makes_episodes_long_again():
+    learner, result = slid(-1.0)
+    assert result.columns["length"][10:].mean() < 6  # it falls as soon as it can
+    (finding,) = about(learner, "endings")
+    assert "so it pays to violate the constraint and end early" in finding.sentence
+    assert f"reward + {finding.numbers['constant']:g}" in finding.setting
+    (declines,) = about(learner, "violations")
+    assert declines.setting == "first change what other findings name (endings, agent)"
+    for each in learner.diagnose().findings:
+        assert f"note: {each.remark}" in str(result)
+    learner, result = slid(-1.0 + finding.numbers["constant"])
+    assert result.columns["length"][10:].mean() == 12
+    assert about(learner, "endings") == []
+
+
+def test_negative_rewards_alone_are_no_finding():
+    learner, result = slid(-1.0, "lsvi-ahead")
+    assert result.columns["unsafe_steps"][10:].sum() == 0
+    assert str(learner.diagnose()) == "Nothing was found that stands in the way."
+
+
+# --- what was decided silently ----------------------------------------------------------------------------------------
+class Drawn(Slide):
+    """Draws its start by one of several generators."""
+
+    def __init__(self, draw):
+        super().__init__(1.0)
+        self.draw = draw
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        if self.draw == "seeded" and seed is not None:
+            np.random.seed(seed)  # noqa: NPY002
+            random.seed(seed)
+        if self.draw == "own":
+            self.x = int(self.np_random.integers(2))
+        else:
+            self.x = int(np.random.randint(2) if self.draw != "python" else random.randrange(2))  # noqa: NPY002
+        return self.x, {}
+
+
+@pytest.mark.parametrize("drawn_before", [0, 1, 5000])
+@pytest.mark.parametrize(("draw", "said"), [("global", "np.random"), ("python", "random"), ("own", ""), ("seeded", "")])
+def test_an_environment_that_draws_from_a_global_generator_is_said_not_to_repeat(draw, said, drawn_before):
+    np.random.seed(1)  # noqa: NPY002
+    random.seed(1)
+    np.random.random(drawn_before), [random.random() for _ in range(drawn_before)]  # noqa: NPY002
+    stage = Stage(Drawn(draw), None, 0)
+    for _ in range(3):
+        stage.reset(0)
+    found = global_draws_finding(stage.global_draws)
+    assert (found is not None) is bool(said)
+    assert found is None or f"global generator ({said}), which its seed does not set" in found.sentence
+
+
+def test_a_training_says_that_its_environment_does_not_repeat_and_draws_nothing_itself():
+    before = np.random.get_state()[2]  # noqa: NPY002
+    assert "self.np_random" not in str(es.train(Drawn("own"), "lsvi-ae", horizon=12, length=12, episodes=3))
+    assert np.random.get_state()[2] == before  # noqa: NPY002
+    assert "let it draw from self.np_random" in str(
+        es.train(Drawn("global"), "lsvi-ae", horizon=12, length=12, episodes=3)
+    )
+
+
+@pytest.mark.quick
+def test_episodes_that_were_cut_without_being_asked_are_a_note():
+    words = "episodes were cut after 12 steps, because the environment has no limit of its own: set length"
+    assert words in str(es.train(Slide(1.0), "lsvi-ae", horizon=12, episodes=3))
+    assert words not in str(es.train(Slide(1.0), "lsvi-ae", horizon=12, length=12, episodes=3))
+    limited = Slide(1.0)
+    limited.spec = SimpleNamespace(id="Slide-v0", max_episode_steps=12, kwargs={})
+    assert words not in str(es.train(limited, "lsvi-ae", horizon=12, episodes=3))
