@@ -31,7 +31,7 @@ from ahead_environments import ONE_THREAD, TASKS, CartPole
 
 import everystep as es
 from everystep import features
-from everystep.training.learner import MEMORY
+from everystep.training.arguments import MEMORY
 
 LIMITS = (2 * MEMORY, MEMORY // 2, None)
 AT = (1_000, 10_000, 50_000, *range(100_000, 1_000_001, 100_000))

@@ -30,7 +30,7 @@ sys.path.pop(0)
 # Called by the library itself, and documented for those who read it.
 WITHOUT_AN_EXAMPLE = {
     "Learner": {"learn_played", "use_features"},
-    "training.learner.Trained": {"fill"},
+    "training.result.Trained": {"fill"},
     "training.policy.shield.Shield": {"judged", "plan", "plan_step", "stage", "tolerance"},
 }
 NEEDED = {"callbacks.tensorboard": "tensorboardX", "regression": "sklearn"}  # packages of extras

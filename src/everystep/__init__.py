@@ -30,10 +30,11 @@ if TYPE_CHECKING:
     from everystep.reports.leaderboard.monitor import convert_monitor
     from everystep.training import callbacks
     from everystep.training.diagnosis.check_constraint import check_constraint
-    from everystep.training.learner import Learner, train
+    from everystep.training.learner import Learner
     from everystep.training.policy.evaluation import evaluate
     from everystep.training.policy.policy import Policy
     from everystep.training.policy.shield import shield
+    from everystep.training.train import train
 
 __version__ = "0.2.0"
 __all__ = [
@@ -97,7 +98,7 @@ _HOME = {
     "regression": "agents.model_syntax:regression",
     "run": "experiments.experiment:run",
     "shield": "training.policy.shield:shield",
-    "train": "training.learner:train",
+    "train": "training.train:train",
 }
 _EXTRA = ("gym",)  # needs an optional package, so `from everystep import *` leaves it out
 

@@ -10,8 +10,8 @@ from gymnasium import spaces
 import everystep as es
 from everystep.errors import EverystepError
 from everystep.files import seal
-from everystep.training.learner import BrokenError
 from everystep.training.policy.policy import Policy, _checksum
+from everystep.training.result import BrokenError
 
 pytestmark = pytest.mark.quick
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import everystep as es
-from everystep.training.learner import BrokenError
+from everystep.training.result import BrokenError
 
 gymnasium = pytest.importorskip("gymnasium")
 

@@ -16,8 +16,8 @@ from everystep.errors import EverystepError
 from everystep.experiments import run_folder
 from everystep.mdp import planner
 from everystep.training.agent import stored_agent
-from everystep.training.learner import BrokenError
 from everystep.training.policy.policy import Policy
+from everystep.training.result import BrokenError
 
 RING = 4  # states of the little world
 

@@ -21,7 +21,7 @@ from everystep.errors import EverystepError
 from everystep.experiments import finished, run_folder, runner, summary
 from everystep.training.folder import checkpoint, env_state, training_folder
 from everystep.training.folder.plain_values import UnknownContentError, from_plain, to_plain
-from everystep.training.learner import BrokenError
+from everystep.training.result import BrokenError
 
 LAKE = es.problems.from_map(["SFG", "FHF"], horizon=4)
 STARTS = es.FiniteCMDP(

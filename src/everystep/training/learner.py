@@ -8,15 +8,12 @@ result.columns["violation"]; result.episodes; result.policy(obs); result.save("o
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from everystep import files
 from everystep.agents.arguments import refuse_unknown
 from everystep.agents.registry import TRAINED_BY_DEFAULT, Recipe, recipe, where_settings_belong
 from everystep.environments.play.action_sets import Candidates
@@ -26,20 +23,17 @@ from everystep.environments.play.making import environment_name, episode_limit, 
 from everystep.environments.play.rollout import Stage, StepError, play
 from everystep.errors import (
     LARGEST,
-    LARGEST_MEASUREMENT,
     MOST_COPIES,
     EverystepError,
-    as_number,
     check_type,
     path_from,
-    quoted,
     raised,
     real_number,
     seed_number,
     true_or_false,
     whole_number,
 )
-from everystep.experiments import run_folder, statistics
+from everystep.experiments import run_folder
 from everystep.experiments.experiment import versions
 from everystep.experiments.result import episode_columns
 from everystep.features.spaces import Coordinates
@@ -49,6 +43,7 @@ from everystep.training.agent.acting import ActingPlan
 from everystep.training.agent.automatic import AutomaticFeatures, Chosen
 from everystep.training.agent.resolve import EnvironmentInfo, ResolvedForTraining
 from everystep.training.agent.stored_agent import SHIPPED, StoredAgent
+from everystep.training.arguments import MEMORY, flattened, most_states, range_of_rewards
 from everystep.training.blas_threads import one_blas_thread
 from everystep.training.callbacks import Callback
 from everystep.training.diagnosis import diagnose as diagnosis
@@ -56,25 +51,17 @@ from everystep.training.diagnosis import findings
 from everystep.training.diagnosis.finding import Diagnosis
 from everystep.training.diagnosis.fit import CostFit
 from everystep.training.folder.interrupts import PausedError, deferred, interrupt_remark
-from everystep.training.policy import card as policy_card
-from everystep.training.policy import evaluation
-from everystep.training.policy.evaluation import Evaluation
 from everystep.training.policy.observed import Observed
 from everystep.training.policy.policy import Policy
+from everystep.training.result import BrokenError, Trained
 from everystep.training.schedule import Schedule
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 FORMAT = 2  # of spec.json; format 1 had no number, and the guarantee under "confidence"
 MOST_STEPS = 10_000  # of an episode, whose rows are learnt together
 COLUMNS = ("return", "length", "violation", "unsafe_steps", "soft_violation", "planned")
 LOOK_AHEAD = 50  # default steps a plan looks ahead, if episodes are longer
-EVALUATED = 10  # default episodes of an evaluation
-MEMORY = 4096  # default number of states that plans compute values at, if states do not recur
-FEW_CANDIDATES, MEMORY_LEAST = 32, 512  # with more candidates, MEMORY * 32 / A states, and at least 512
 
-_OF_AGENTS = where_settings_belong()
+OF_AGENTS = where_settings_belong()
 _OF_TRAIN = {  # what `train` has and `Learner` has not
     **{
         name: f"give it to its train, as in learner.train({name}=...)"
@@ -90,202 +77,6 @@ _SAVED = "it is saved with the learner; leave it out"
 class SoFar(NamedTuple):
     steps: int
     violation: float
-
-
-class BrokenError(EverystepError):
-    """Training that could not continue. `result` is everything until then, as `train` would have returned it."""
-
-    def __init__(self, sentence: str, result: Trained | None) -> None:
-        super().__init__(sentence)
-        self.result = result
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """From one process to another goes the sentence: what was learnt may hold functions, which do not travel."""
-        return type(self), (str(self), None)
-
-
-@dataclass(frozen=True)
-class Trained:
-    """The result of training.
-
-    columns    an array for each column, one entry per episode: return, length, violation (the sum of max(g, 0)),
-               violation_1 ... where there are several constraints, unsafe_steps, soft_violation, planned
-    policy     acts on observations, without exploration
-    evaluation episodes that the policy played after training, if asked for
-    plans      the number of plans; printed beside the number that theory gives for rare plans, up to a constant
-
-    >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
-    >>> result = es.train(env, episodes=3)
-    >>> result.episodes.num_rows, result.plans
-    (3, 3)
-    >>> result.save("out/pond").name
-    'pond'
-    >>> es.Policy.load("out/pond/policy")(0) == result.policy(0)
-    True
-    """
-
-    columns: dict[str, np.ndarray]
-    policy: Policy
-    plans: int
-    spec: dict[str, Any]
-    remarks: tuple[str, ...]
-    evaluation: Evaluation | None = None
-    found: dict[str, Any] = field(default_factory=dict)  # for spec.json (findings.py)
-
-    @property
-    def episodes(self) -> pa.Table:
-        """One row for each episode, as the result of a run has them."""
-        import pyarrow as pa
-
-        return pa.table(dict(self.columns))
-
-    def save(self, out: str | Path, force: bool = False) -> Path:
-        """Write a run folder: episodes.parquet, spec.json, policy/ (not by regressors). Refuse one in use.
-
-        A file that another program wrote or changed is replaced only with `force`.
-        """
-        target = path_from("out", out)
-        with run_folder.folder(target, self.spec, force) as folder:
-            self.fill(folder)
-        return target
-
-    def fill(self, folder: Path) -> None:
-        """Write the files of a run folder into a folder that is being filled."""
-        import pyarrow.parquet as pq
-
-        with (folder / "episodes.parquet").open("wb") as file:
-            pq.write_table(self.episodes, file, compression="zstd")
-        bound: dict[str, str] = {}  # spec.json names the policy, so that no other takes its place
-        if self.policy.can_be_saved:
-            self.policy.save(folder / "policy")
-            bound["policy"] = files.seal(folder / "policy" / "policy.json").sha256
-            policy_card.write(self, folder / "policy")
-        if self.evaluation is not None:
-            from everystep.training.policy import evaluation_file as training_evaluation
-
-            saved = training_evaluation.of(self, self.evaluation)
-            files.write(folder / training_evaluation.NAME, lambda file: file.write(saved.to_bytes()))
-        files.write_json(folder / "spec.json", {**self.spec, **bound, findings.KEY: self.found})
-
-    def __str__(self) -> str:
-        n, total = len(self.columns["return"]), self.columns["violation"].sum()
-        last = statistics.episodes_at_the_end(self.columns["length"])
-        at_the_end = self.columns["return"][n - last :].mean() if n else math.nan
-        lines = [
-            f"{self.spec['agent']} on {self.spec['environment']}: {n} episodes, {self.plans} plans{self._scale()}, "
-            f"total violation {total:.4g}, mean return {at_the_end:.4g} in the last {last}, while it explored",
-            str(self.evaluation or "the policy itself was not evaluated: see evaluate of train, or es.evaluate"),
-            *(f"note: {remark}" for remark in self.remarks),
-        ]
-        return "\n".join(lines)
-
-    def _scale(self) -> str:
-        """d log(1 + K), or d H log(1 + K), for agents that plan rarely."""
-        spec, d = self.spec, self.spec["d"]
-        if not isinstance(spec["settings"]["switch"], float) or d is None:
-            return ""
-        estimators, words = (1, "d") if spec["settings"]["share_values"] else (spec["horizon"], "d H")
-        return f" ({words} log(1 + K) = {d * estimators * math.log1p(len(self.columns['return'])):.0f})"
-
-
-@refuse_unknown("train", _OF_AGENTS)
-def train(
-    env: Any,
-    agent: str | Recipe = TRAINED_BY_DEFAULT,
-    *,
-    episodes: int | None = None,
-    steps: int | None = None,
-    without_exploration: int = 0,
-    warm_start: Batch | None = None,
-    evaluate: int | None = None,
-    progress: Callable[[int], None] | None = None,
-    out: str | Path | None = None,
-    constraint: Constraint | None = None,
-    features: Any = None,
-    cost_features: Any = None,
-    horizon: int | None = None,
-    length: int | None = None,
-    reward_range: tuple[float, float] | None = None,
-    memory: int | None = MEMORY,
-    actions: Any = None,
-    seed: int = 0,
-    envs: int = 1,
-    reseed: bool = False,
-    on_episode: Callback | None = None,
-    on_plan: Callback | None = None,
-) -> Trained:
-    """Train an agent in an environment for `episodes` episodes (100), or for `steps` steps.
-
-    env                  a gymnasium environment, a vector environment, or the id of one
-    agent                the name of an agent, or one with settings: es.agents.lsvi_ahead(switch="5%"). lsvi-ahead
-                         looks ahead, for limits with momentum, delay or stock; lsvi-ae computes less, for limits that
-                         one decision keeps (`es.check_constraint` tells)
-    episodes             how many episodes; 100 if `steps` is not given either
-    steps                how many steps: the episode in which they are reached is the last
-    without_exploration  so many of the episodes, the last ones, are played as the policy that is returned plays, so
-                         that it was tried before it is used, and what goes wrong is learnt
-    warm_start           logged data to start from (`es.logged`)
-    evaluate             episodes that the policy plays afterwards without learning; None: 10 if the environment was
-                         given by its id, so that a fresh one can be made for this, else 0
-    progress             called with n whenever n more episodes are done; None: a bar on a terminal, lines in a log
-    out                  a run folder in which the training lives, with checkpoints: the same call goes on where a
-                         killed process, Ctrl-C or an error stopped, returns the result once it is finished, and trains
-                         on if `episodes` is larger
-    constraint           (obs, action, obs_next, info) -> one number or several, safe iff <= 0; None: from `info`
-    features             of (x, a), as `everystep.features` makes them; None: one-hot where observations are integers,
-                         else chosen by what is seen
-    horizon              the number of steps a plan looks ahead; None: the length of an episode, at most 50
-    length               the most steps of an episode; None: the environment's own limit, else the horizon
-    seed                 of everything random: the same seed repeats a training
-
-    The other arguments are those of `Learner`, and explained there.
-
-    If the environment or the constraint function fails, a `BrokenError` is raised whose `result` holds everything until
-    then. Ctrl-C ends training with the result so far; a second Ctrl-C raises KeyboardInterrupt.
-
-    >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
-    >>> result = es.train(env, "lsvi-ae", episodes=3, evaluate=2)
-    >>> result.columns["return"].shape, result.evaluation.columns["return"].shape
-    ((3,), (2,))
-    """
-    place = None if out is None else files.absolute(path_from("out", out))  # the environment may change the folder
-    by_id = isinstance(env, str)
-    evaluated = whole_number("evaluate", (EVALUATED if by_id else 0) if evaluate is None else evaluate, 0)
-    learner = Learner(
-        env,
-        agent,
-        constraint=constraint,
-        features=features,
-        cost_features=cost_features,
-        horizon=horizon,
-        length=length,
-        reward_range=reward_range,
-        memory=memory,
-        actions=actions,
-        seed=seed,
-        envs=envs,
-        reseed=reseed,
-        on_episode=on_episode,
-        on_plan=on_plan,
-    )
-    schedule = Schedule.of(episodes, steps, without_exploration, learner.stage.copies)
-    if place is not None:
-        from everystep.training.folder import training_folder
-
-        with training_bar.shown(learner, schedule.total, progress, schedule.steps) as report:
-            result = training_folder.train(learner, place, schedule, warm_start, report)
-    else:
-        if warm_start is not None:
-            learner.learn(warm_start)
-        result = learner.train(episodes, progress, without_exploration, steps=steps)
-    if not evaluated or not (schedule.is_over(learner) or learner.stopped):  # it was stopped by Ctrl-C
-        return result
-    found = evaluation.evaluate(result.policy, env, constraint=constraint, episodes=evaluated)
-    if place is not None:
-        from everystep.training.policy import evaluation_file as training_evaluation
-
-        training_evaluation.keep(result, found, place)
-    return replace(result, evaluation=found)
 
 
 class Learner:
@@ -319,7 +110,7 @@ class Learner:
     ((2,), 3, 2)
     """
 
-    @refuse_unknown("Learner", _OF_AGENTS | _OF_TRAIN)
+    @refuse_unknown("Learner", OF_AGENTS | _OF_TRAIN)
     def __init__(
         self,
         env: Any,
@@ -375,8 +166,8 @@ class Learner:
                 actions=self.stage.actions,
                 horizon=self.horizon,
                 length=self.length,
-                reward_range=_range(reward_range),
-                memory=None if coordinates.sizes is not None else _memory(memory, self.stage.candidates),
+                reward_range=range_of_rewards(reward_range),
+                memory=None if coordinates.sizes is not None else most_states(memory, self.stage.candidates),
             ),
         )
         self.requested = self.resolved  # before features are chosen
@@ -393,7 +184,7 @@ class Learner:
     @one_blas_thread()
     def learn(self, batch: Batch) -> None:
         """Learn from logged transitions, before or between episodes, as if they had been its own."""
-        flat = self._flat(batch)
+        flat = flattened(batch, self.stage)
         agent = self._ready(batch.constraints)
         for encoder in (self.resolved.value, self.resolved.cost):  # a wrong row is refused before any row is learnt
             encoder.encode(np.concatenate([flat.observations, flat.next_observations]))
@@ -772,34 +563,6 @@ class Learner:
             self._ask("on_plan")
         return plan
 
-    def _flat(self, batch: Batch) -> Batch:
-        """Logged data with observations in rows, as the environment's own episodes have them."""
-        if not isinstance(batch, Batch) or not len(batch):
-            raise EverystepError("the batch has no transitions; give a Batch, as everystep.logged makes them.")
-        if batch.actions.max() >= self.stage.actions:
-            raise EverystepError(
-                f"the batch has action {batch.actions.max()}; the environment has {self.stage.actions} actions, from 0."
-            )
-        for name in ("observations", "rewards", "costs", "next_observations"):
-            if (np.abs(column := getattr(batch, name)) > LARGEST_MEASUREMENT).any():
-                most = np.abs(column).max()
-                raise EverystepError(
-                    f"the batch has {name} of size {most:g}; scale them to stay below {LARGEST_MEASUREMENT:g}."
-                )
-        if _listed(self.stage.observation_space):
-            rows = lambda x: x
-            fits = batch.observations.ndim == 1 and batch.observations.dtype.kind == "i"
-        else:
-            rows = lambda x: x.reshape(len(x), -1).astype(np.float64)
-            fits = rows(batch.observations).shape[1] == self.resolved.environment.coordinates
-        if not fits:
-            raise EverystepError(
-                f"the batch has observations of shape {batch.observations.shape[1:]} and type "
-                f"{batch.observations.dtype}; the environment has {self.stage.observation_space}: log its observations."
-            )
-        before, after = rows(batch.observations), rows(batch.next_observations)
-        return replace(batch, observations=before, next_observations=after)
-
     def _add_row(self, builder: BatchBuilder) -> None:
         """One row of the table. Violations are those of the true means where the environment reports them."""
         planned, self._plans_in_rows = self.plans > self._plans_in_rows, self.plans
@@ -815,30 +578,3 @@ class Learner:
         row = {"return": earned, "length": len(builder)} | columns | {"planned": planned}
         for name, value in row.items():
             self._columns.setdefault(name, []).append(value)
-
-
-def _memory(memory: Any, actions: Candidates) -> int | None:
-    """The most states of plans; the default is lower with many candidates, because a plan is made for both."""
-    if memory is None:
-        return None
-    most = whole_number("memory", memory)
-    if most == MEMORY and actions.values is not None:
-        return min(MEMORY, max(MEMORY_LEAST, MEMORY * FEW_CANDIDATES // len(actions)))
-    return most
-
-
-def _listed(space: Any) -> bool:
-    """Whether observations are integers from a finite list."""
-    return hasattr(space, "n") and getattr(space, "shape", ()) == ()
-
-
-def _range(given: Any) -> tuple[float, float] | None:
-    if given is None:
-        return None
-    try:
-        low, high = (math.nan if (number := as_number(each)) is None else float(number) for each in given)
-    except Exception:  # not two numbers, or an object that fails while it is read
-        low = high = math.nan
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise EverystepError(f"reward_range is {quoted(given)}; give two finite numbers, the lower first.")
-    return low, high

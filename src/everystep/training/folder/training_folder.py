@@ -33,7 +33,8 @@ from everystep.experiments.run_folder import TRAINING, WORK
 from everystep.training.folder import checkpoint
 from everystep.training.folder.checkpoint import DamagedError, SavedLearner
 from everystep.training.folder.interrupts import deferred
-from everystep.training.learner import BrokenError, Learner, Trained
+from everystep.training.learner import Learner
+from everystep.training.result import BrokenError, Trained
 from everystep.training.schedule import Schedule
 
 EVERY = 10.0  # seconds between checkpoints, at least

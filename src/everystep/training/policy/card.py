@@ -20,9 +20,9 @@ from everystep.errors import EverystepError
 from everystep.experiments import statistics, tables
 
 if TYPE_CHECKING:
-    from everystep.training.learner import Trained
     from everystep.training.policy.evaluation import Evaluation
     from everystep.training.policy.evaluation_file import Saved
+    from everystep.training.result import Trained
 
 FORMAT = 2  # 1 did not say which estimate of costs the policy uses, and which episodes an evaluation played
 DATA, TEXT = "card.json", "CARD.md"

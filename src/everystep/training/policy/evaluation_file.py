@@ -35,7 +35,7 @@ from everystep.training.policy.policy import Policy
 from everystep.training.seeds.request import close
 
 if TYPE_CHECKING:
-    from everystep.training.learner import Trained
+    from everystep.training.result import Trained
 
 NAME = "evaluation.json"
 OTHERS = r"evaluation-[0-9a-f]{8}\.json"

@@ -28,9 +28,9 @@ from everystep.environments.play.constraints import Constraint, observed
 from everystep.errors import LARGEST_SEED, EverystepError, shown
 from everystep.experiments import forms
 from everystep.experiments.forms import COUNT, NUMBER, POSITIVE
-from everystep.training.learner import Trained
 from everystep.training.policy.evaluation import FIRST_SEED, evaluate
 from everystep.training.policy.policy import Policy
+from everystep.training.result import Trained
 from everystep.training.seeds.request import TrainingRequest, close
 
 PICTURES = 8

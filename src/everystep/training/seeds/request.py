@@ -43,8 +43,9 @@ from everystep.experiments.config import File, SettingFlag
 from everystep.experiments.forms import NUMBER
 from everystep.features import syntax
 from everystep.training import callbacks
+from everystep.training.arguments import MEMORY
 from everystep.training.callbacks import Callback
-from everystep.training.learner import MEMORY, Learner
+from everystep.training.learner import Learner
 from everystep.training.schedule import Schedule
 
 FUNCTIONS = ("on_episode", "on_plan")

@@ -1,0 +1,117 @@
+"""What a training returns, and the error that keeps it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from everystep import files
+from everystep.errors import EverystepError, path_from
+from everystep.experiments import run_folder, statistics
+from everystep.training.diagnosis import findings
+from everystep.training.policy import card as policy_card
+from everystep.training.policy.evaluation import Evaluation
+from everystep.training.policy.policy import Policy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class BrokenError(EverystepError):
+    """Training that could not continue. `result` is everything until then, as `train` would have returned it."""
+
+    def __init__(self, sentence: str, result: Trained | None) -> None:
+        super().__init__(sentence)
+        self.result = result
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """From one process to another goes the sentence: what was learnt may hold functions, which do not travel."""
+        return type(self), (str(self), None)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The result of training.
+
+    columns    an array for each column, one entry per episode: return, length, violation (the sum of max(g, 0)),
+               violation_1 ... where there are several constraints, unsafe_steps, soft_violation, planned
+    policy     acts on observations, without exploration
+    evaluation episodes that the policy played after training, if asked for
+    plans      the number of plans; printed beside the number that theory gives for rare plans, up to a constant
+
+    >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
+    >>> result = es.train(env, episodes=3)
+    >>> result.episodes.num_rows, result.plans
+    (3, 3)
+    >>> result.save("out/pond").name
+    'pond'
+    >>> es.Policy.load("out/pond/policy")(0) == result.policy(0)
+    True
+    """
+
+    columns: dict[str, np.ndarray]
+    policy: Policy
+    plans: int
+    spec: dict[str, Any]
+    remarks: tuple[str, ...]
+    evaluation: Evaluation | None = None
+    found: dict[str, Any] = field(default_factory=dict)  # for spec.json (findings.py)
+
+    @property
+    def episodes(self) -> pa.Table:
+        """One row for each episode, as the result of a run has them."""
+        import pyarrow as pa
+
+        return pa.table(dict(self.columns))
+
+    def save(self, out: str | Path, force: bool = False) -> Path:
+        """Write a run folder: episodes.parquet, spec.json, policy/ (not by regressors). Refuse one in use.
+
+        A file that another program wrote or changed is replaced only with `force`.
+        """
+        target = path_from("out", out)
+        with run_folder.folder(target, self.spec, force) as folder:
+            self.fill(folder)
+        return target
+
+    def fill(self, folder: Path) -> None:
+        """Write the files of a run folder into a folder that is being filled."""
+        import pyarrow.parquet as pq
+
+        with (folder / "episodes.parquet").open("wb") as file:
+            pq.write_table(self.episodes, file, compression="zstd")
+        bound: dict[str, str] = {}  # spec.json names the policy, so that no other takes its place
+        if self.policy.can_be_saved:
+            self.policy.save(folder / "policy")
+            bound["policy"] = files.seal(folder / "policy" / "policy.json").sha256
+            policy_card.write(self, folder / "policy")
+        if self.evaluation is not None:
+            from everystep.training.policy import evaluation_file as training_evaluation
+
+            saved = training_evaluation.of(self, self.evaluation)
+            files.write(folder / training_evaluation.NAME, lambda file: file.write(saved.to_bytes()))
+        files.write_json(folder / "spec.json", {**self.spec, **bound, findings.KEY: self.found})
+
+    def __str__(self) -> str:
+        n, total = len(self.columns["return"]), self.columns["violation"].sum()
+        last = statistics.episodes_at_the_end(self.columns["length"])
+        at_the_end = self.columns["return"][n - last :].mean() if n else math.nan
+        lines = [
+            f"{self.spec['agent']} on {self.spec['environment']}: {n} episodes, {self.plans} plans{self._scale()}, "
+            f"total violation {total:.4g}, mean return {at_the_end:.4g} in the last {last}, while it explored",
+            str(self.evaluation or "the policy itself was not evaluated: see evaluate of train, or es.evaluate"),
+            *(f"note: {remark}" for remark in self.remarks),
+        ]
+        return "\n".join(lines)
+
+    def _scale(self) -> str:
+        """d log(1 + K), or d H log(1 + K), for agents that plan rarely."""
+        spec, d = self.spec, self.spec["d"]
+        if not isinstance(spec["settings"]["switch"], float) or d is None:
+            return ""
+        estimators, words = (1, "d") if spec["settings"]["share_values"] else (spec["horizon"], "d H")
+        return f" ({words} log(1 + K) = {d * estimators * math.log1p(len(self.columns['return'])):.0f})"
