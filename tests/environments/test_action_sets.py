@@ -13,7 +13,7 @@ from everystep.environments.play.action_sets import candidates
 from everystep.errors import EverystepError
 from everystep.training.agent.models.linear import Blocks, inner_products, squared_norms
 from everystep.training.agent.models.mixing import Mixing
-from everystep.training.learner import _memory
+from everystep.training.arguments import most_states
 from everystep.training.seeds.request import TrainingRequest
 
 BOX = spaces.Box(np.array([-1.0, 0.0], np.float32), np.array([1.0, 4.0], np.float32))
@@ -346,7 +346,7 @@ def test_features_are_chosen_for_vectors(monkeypatch):
 
 def test_many_candidates_have_fewer_states_by_default():
     count = lambda n: action_sets.Candidates(n, 0, np.zeros((n, 1)), np.zeros(1), np.ones(1))
-    assert [_memory(4096, count(n)) for n in (8, 32, 64, 256, 2048)] == [4096, 4096, 2048, 512, 512]
-    assert _memory(4000, count(512)) == 4000
-    assert _memory(None, count(512)) is None
-    assert _memory(4096, action_sets.Candidates(512)) == 4096
+    assert [most_states(4096, count(n)) for n in (8, 32, 64, 256, 2048)] == [4096, 4096, 2048, 512, 512]
+    assert most_states(4000, count(512)) == 4000
+    assert most_states(None, count(512)) is None
+    assert most_states(4096, action_sets.Candidates(512)) == 4096
