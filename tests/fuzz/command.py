@@ -22,7 +22,9 @@ PROGRESS = 20.0  # seconds
 def main(arguments: list[str] | None = None) -> int:
     """Run inputs; 0 if nothing was wrong with any of them."""
     parser = argparse.ArgumentParser(prog="python tests/fuzz", description=__doc__)
-    parser.add_argument("--suite", choices=(*COUNTS, "all"), default="all", help="the command, the Python API, what others made, or all")
+    parser.add_argument(
+        "--suite", choices=(*COUNTS, "all"), default="all", help="the command, the Python API, what others made, or all"
+    )
     parser.add_argument("--count", type=int, help="number of inputs of each suite (10,000, 3,000 and 2,000)")
     parser.add_argument("--first", type=int, default=0, help="number of the first one (0)")
     parser.add_argument("--only", type=int, action="append", help="this input alone; may be repeated")

@@ -360,14 +360,25 @@ def _resident(pid: int) -> int:
 def _left_processes(group: int) -> bool:
     """Whether others of its group outlive a process by more than a moment, as that of `multiprocessing` needs."""
     until = time.monotonic() + LINGERING
-    while True:
-        try:
-            os.killpg(group, 0)
-        except (ProcessLookupError, PermissionError):
-            return False
+    while _is_alive(group):
         if time.monotonic() > until:
             return True
         time.sleep(0.02)
+    return False
+
+
+def _is_alive(group: int) -> bool:
+    """Whether a process of a group is left; one that has ended may wait for ever for somebody to notice."""
+    try:
+        os.killpg(group, 0)
+    except (ProcessLookupError, PermissionError):
+        return False
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, its_group = path.read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()[:3]
+            if int(its_group) == group and state not in "ZX":
+                return True
+    return not Path("/proc/self/stat").exists()
 
 
 def _kill(group: int) -> None:

@@ -6,6 +6,7 @@ command, makes the same one. From one of its first episodes on it errs: in what 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shutil
@@ -142,22 +143,20 @@ def _moves(env: Misbehaving, values: Values) -> Values:
 
 def _streams(env: Misbehaving, values: Values) -> Values:
     deeds: list[Callable[[], Any]] = [
-        sys.stdout.close, sys.stderr.close, lambda: os.close(1), lambda: os.close(0),
+        lambda: sys.stdout.close(), lambda: sys.stderr.close(), lambda: os.close(1), lambda: os.close(0),
         lambda: setattr(sys, "stdout", None), lambda: setattr(sys, "stderr", None),
         lambda: setattr(sys, "stdout", open(os.devnull, "w", encoding="utf-8")),  # noqa: SIM115
     ]  # fmt: skip
     if env.steps < 20:
-        try:
+        with contextlib.suppress(OSError, AttributeError):  # it was closed before
             env.bench.pick(deeds)()
-        except (OSError, AttributeError):
-            pass  # it was closed before
     return values
 
 
 def _state(env: Misbehaving, values: Values) -> Values:
     """What belongs to everybody: generators, warnings, errors of NumPy, how arrays are printed."""
     env.bench.pick([
-        lambda: np.random.seed(0), lambda: random.seed(0), lambda: np.seterr(all="raise"),
+        lambda: np.random.seed(0), lambda: random.seed(0), lambda: np.seterr(all="raise"),  # noqa: NPY002
         lambda: warnings.simplefilter("error"), lambda: setattr(sys, "argv", []),
         lambda: np.set_printoptions(threshold=1, precision=0),
     ])()  # fmt: skip
@@ -183,9 +182,9 @@ def _kept(env: Misbehaving, values: Values) -> Values:
 
 
 DEEDS: dict[str, Callable[[Misbehaving, Values], Any]] = {
-    "replaced": _replaced, "replaced again": _replaced, "odd": _odd, "odd again": _odd, "info": _info, "raises": _raises,
-    "exits": _exits, "writes": _writes, "threads": _threads, "moves": _moves, "streams": _streams, "state": _state,
-    "spaces": _spaces, "drawn": _drawn, "kept": _kept, "shapes": _shapes, "constraints": _constraints,
+    "replaced": _replaced, "replaced again": _replaced, "odd": _odd, "odd again": _odd, "info": _info,
+    "raises": _raises, "exits": _exits, "writes": _writes, "threads": _threads, "moves": _moves, "streams": _streams,
+    "state": _state,     "spaces": _spaces, "drawn": _drawn, "kept": _kept, "shapes": _shapes, "constraints": _constraints,
     "fewer": lambda env, values: values[: int(env.bench.rng.integers(5))],
     "more": lambda env, values: (*values, 1), "a list": lambda env, values: list(values),
     "none": lambda env, values: None, "a generator": lambda env, values: (each for each in values),

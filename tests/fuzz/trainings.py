@@ -119,7 +119,16 @@ def deep(levels: int) -> Any:
 
 
 HUGE = (10**400, -(10**400), 10**4000, 1e309, 2**63, 2**31, -(2**31), [0] * 20_000, deep(30), deep(900), 1e-320)
-NAMES = ("run.evil:make", "evil:make", "beside:make", "run.seed-0.evil:make", "os:getcwd", "beside", "../evil:make", ":")
+NAMES = (
+    "run.evil:make",
+    "evil:make",
+    "beside:make",
+    "run.seed-0.evil:make",
+    "os:getcwd",
+    "beside",
+    "../evil:make",
+    ":",
+)
 
 
 def hostile_json(bench: Bench, path: Path) -> bytes:
@@ -145,6 +154,8 @@ def _places(content: Any) -> Iterator[tuple[Any, Any]]:
 
 def hostile_npz(bench: Bench, path: Path) -> bytes:
     """Arrays renamed, removed, added, of other types or shapes, with Python objects, or of gigabytes."""
+    if path.stat().st_size > 200_000:
+        return damaged_bytes(bench, path.read_bytes())  # it holds gigabytes already
     with np.load(path) as file:
         arrays = {name: file[name] for name in file.files}
     name, how = bench.pick(list(arrays)), int(bench.rng.integers(9))
@@ -163,7 +174,8 @@ def hostile_npz(bench: Bench, path: Path) -> bytes:
         shape = tuple(int(n) for n in bench.rng.integers(0, 4, bench.rng.integers(0, 4)))
         arrays[name] = np.resize(given, shape) if given.size else np.zeros(shape)
     elif how == 6 and given.dtype.kind == "f" and given.size:
-        arrays[name] = given * bench.pick((0.0, -1.0, 1e308, 1e-300, np.nan))
+        with np.errstate(all="ignore"):
+            arrays[name] = given * bench.pick((0.0, -1.0, 1e20, 1e150, 1e308, 1e-300, np.nan))
     else:
         arrays[name] = damaged_array(bench, given)
     return written_npz(arrays)
@@ -245,7 +257,10 @@ def recompute(folder: Path, own: bool) -> None:
         _edit(path, lambda content: sealed(content, policy._checksum))
     for path in _files(folder, "learner.json"):
         around = path.parent
-        _edit(path, lambda content, around=around: content["arrays"].update(sha256=_sha256(around / content["arrays"]["name"])))
+        _edit(
+            path,
+            lambda content, around=around: content["arrays"].update(sha256=_sha256(around / content["arrays"]["name"])),
+        )
         _edit(path, lambda content: sealed(content, checkpoint._checksum))
     for path in _files(folder, "spec.json"):
         named = path.parent / "policy" / "policy.json"
@@ -261,6 +276,8 @@ def _files(folder: Path, name: str) -> list[Path]:
 
 
 def _sha256(path: Path) -> str:
+    if not path.is_file():
+        raise OSError("a pipe would be read for ever")
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
@@ -294,7 +311,9 @@ def training(bench: Bench) -> Case:
     command = bench.pick(("summary", "summary", "compare", "load") if bench.quick else READING + RUNNING)
     inner = bench.chance(0.2)
     runs_code = own or (trusted and command in ("evaluate", "resume"))
-    (bench.here / "beside.py").write_bytes(MARKED.encode() if not runs_code else b"from fuzz.trainings import Line as make")
+    (bench.here / "beside.py").write_bytes(
+        MARKED.encode() if not runs_code else b"from fuzz.trainings import Line as make"
+    )
     where = "run"
     if inner and command not in ("leaderboard", "train", "learner", "load"):
         os.chdir(run)

@@ -105,6 +105,8 @@ def reopen() -> None:
             if name in _spare or getattr(stream, "closed", False):
                 _opened.append(open(where, "w", encoding="utf-8", errors="backslashreplace"))  # noqa: SIM115
                 setattr(sys, name, _opened[-1])
+                if name == "stderr" and _opened[-1].isatty():
+                    _opened[-1].write("\n")  # below a bar, which could not end its line
 
 
 @contextmanager

@@ -31,7 +31,7 @@ from everystep.environments.encoders import Encoder, KernelEncoder, encoder_from
 from everystep.environments.plain_values import Arrays, UnknownContentError, from_plain, to_plain
 from everystep.environments.slot_table import PlannedActions
 from everystep.environments.stored_agent import StoredAgent
-from everystep.errors import EverystepError, quoted, shown
+from everystep.errors import UNLIKE, EverystepError, quoted, shown
 from everystep.experiments.experiment import versions
 from everystep.features.automatic import AUTO
 from everystep.mdp.arrays import digest
@@ -51,7 +51,6 @@ OF_LEARNER = (
 OF_AGENT = ("resolved", "constraints", "agent", "plan_in_force")
 OF_PLAN = ("values", "costs", "value_encoder", "cost_encoder", "choice", "look_up", "ahead")
 LOOK_UP = ("actions", "used", "merges")
-UNLIKE = (KeyError, TypeError, ValueError, AttributeError, IndexError, StopIteration, OverflowError, RecursionError)
 SAME = "give the same"
 ARRAYS = ("environment", "automatic", "learner", "agent", "plan", "candidates", "features", "cost_features")
 MADE_WITH = ("jax", "jaxlib", "numpy", "device")  # others may round differently
@@ -252,7 +251,7 @@ class SavedLearner:
             )
         except EverystepError:
             raise
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except (OSError, *UNLIKE):
             raise self._unreadable() from None
         if not whole:
             raise DamagedError(

@@ -21,7 +21,7 @@ from everystep.environments.policy import Policy
 from everystep.environments.training_folder import LEARNER, SO_FAR
 from everystep.environments.training_results import SeedResult
 from everystep.environments.training_seeds import AGAIN
-from everystep.errors import EverystepError
+from everystep.errors import UNLIKE, EverystepError
 from everystep.experiments import run_folder
 
 FIT = ("episodes", "steps", "error", "unsafe", "believed_safe", "without_safe_action")
@@ -89,7 +89,7 @@ def _recent(place: Path) -> tuple[Batch, ...]:
     try:
         saved = SavedLearner(place)
         return tuple(from_plain(saved.content["learner"]["recent"], saved.arrays))
-    except (EverystepError, OSError, KeyError, TypeError, ValueError):
+    except (OSError, *UNLIKE):
         return ()
 
 
@@ -102,7 +102,7 @@ def _checked(folder: Path, found: Any) -> dict[str, Any]:
             "seen": _seen(found.get("seen")),
             "constraint": next(iter(_texts([found["constraint"]])), None) if found.get("constraint") else None,
         }
-    except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
+    except UNLIKE:
         raise EverystepError(f"'{folder}' has a spec.json whose '{findings.KEY}' cannot be read; restore it.") from None
 
 

@@ -17,12 +17,12 @@ import numpy as np
 
 from everystep import files
 from everystep.environments import policy_card, training_evaluation, training_folder, training_seeds, trust
-from everystep.environments.checkpoint import DamagedError, SavedLearner
+from everystep.environments.checkpoint import SavedLearner
 from everystep.environments.evaluation import Evaluation
 from everystep.environments.plain_values import from_plain
 from everystep.environments.training_request import TrainingRequest
 from everystep.environments.training_seeds import AGAIN
-from everystep.errors import EverystepError, count
+from everystep.errors import UNLIKE, EverystepError, count
 from everystep.experiments import run_folder, statistics, tables
 from everystep.experiments.run_folder import TRAINING_REQUEST, WORK
 
@@ -221,7 +221,7 @@ def _from_checkpoint(folder: Path, place: Path, seed: int | None) -> SeedResult 
         saved = SavedLearner(place)
         columns = from_plain(saved.content["learner"]["_columns"], saved.arrays)
         rows = {name: np.asarray(columns[name], float) for name in NEEDED}
-    except (DamagedError, OSError, KeyError, TypeError, ValueError):
+    except (OSError, *UNLIKE):
         return None
     return _checked(folder, seed, saved.content["identity"], rows, False)
 

@@ -30,7 +30,7 @@ from everystep import files
 from everystep.environments import callbacks, filmstrip, training_folder, trust
 from everystep.environments.interrupts import PausedError
 from everystep.environments.training_request import TrainingRequest, close
-from everystep.errors import EverystepError, raised
+from everystep.errors import UNLIKE, EverystepError, raised
 from everystep.experiments import program_cache, run_folder
 from everystep.experiments.run_folder import TRAINING, TRAINING_REQUEST
 
@@ -77,7 +77,7 @@ def read_begun(out: Path) -> Begun:
             raise ValueError("another kind or format")
         request = TrainingRequest.from_json(content["request"])
         signature = content["signature"]
-    except (OSError, ValueError, KeyError, TypeError, OverflowError):
+    except (OSError, *UNLIKE):
         raise EverystepError(
             f"'{out}' has a {TRAINING_REQUEST} that cannot be read, or of another version; restore it, or {AGAIN}"
         ) from None
