@@ -17,7 +17,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 import everystep as es
 from everystep import agents, files
-from everystep.environments import checkpoint, env_state, training_folder
+from everystep.environments import checkpoint, env_state, learnt, training_folder
 from everystep.environments.learner import BrokenError
 from everystep.environments.plain_values import UnknownContentError, from_plain, to_plain
 from everystep.errors import EverystepError
@@ -240,6 +240,16 @@ def test_another_format_or_version_is_refused(saved):
     assert "numpy 1.0 before" in str(es.Learner.load(saved, Drift()).result())
     del content["agent"]["plans"]
     path.write_text(json.dumps(content | {"checksum": checkpoint._checksum(content)}))
+    assert "by another version, whose state differs" in sentence(es.Learner.load, saved, Drift())
+
+
+def test_a_learner_whose_content_has_another_form_shows_no_transitions(saved):
+    path = saved / "learner.json"
+    content = json.loads(path.read_text())
+    del content["checksum"]
+    content["learner"]["recent"] = {"list": {"records": "Batch", "columns": 1.5, "count": 1}}
+    path.write_text(json.dumps(content | {"checksum": checkpoint._checksum(content)}))
+    assert learnt._recent(saved) == ()
     assert "by another version, whose state differs" in sentence(es.Learner.load, saved, Drift())
 
 

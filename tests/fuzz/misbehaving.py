@@ -184,7 +184,8 @@ def _kept(env: Misbehaving, values: Values) -> Values:
 DEEDS: dict[str, Callable[[Misbehaving, Values], Any]] = {
     "replaced": _replaced, "replaced again": _replaced, "odd": _odd, "odd again": _odd, "info": _info,
     "raises": _raises, "exits": _exits, "writes": _writes, "threads": _threads, "moves": _moves, "streams": _streams,
-    "state": _state,     "spaces": _spaces, "drawn": _drawn, "kept": _kept, "shapes": _shapes, "constraints": _constraints,
+    "state": _state, "spaces": _spaces, "drawn": _drawn, "kept": _kept, "shapes": _shapes,
+    "constraints": _constraints,
     "fewer": lambda env, values: values[: int(env.bench.rng.integers(5))],
     "more": lambda env, values: (*values, 1), "a list": lambda env, values: list(values),
     "none": lambda env, values: None, "a generator": lambda env, values: (each for each in values),
