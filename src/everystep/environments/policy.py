@@ -415,7 +415,7 @@ def _check_plan(plan: ActingPlan, arrays: Mapping[str, np.ndarray]) -> None:
 
 def _within(array: np.ndarray, largest: float) -> bool:
     """Whether all entries are numbers of at most this size; it makes no array of that size."""
-    return not array.size or bool(array.min() >= -largest and array.max() <= largest)
+    return not array.size or (float(array.min()) >= -largest and float(array.max()) <= largest)
 
 
 def _acts(plan: ActingPlan, x: np.ndarray) -> bool:
