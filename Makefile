@@ -1,7 +1,7 @@
 # make paper   reproduce the paper's experiment into out/paper
 # make test    lint, types and all tests
 # make quick   lint, types and the tests marked `quick`: a few of every file (a minute on two cores, once installed)
-# make fuzz    13,600 hostile inputs of the command and the Python API (JOBS at a time; about an hour on two cores)
+# make fuzz    15,000 hostile inputs of the command, the Python API, and folders and environments of others (JOBS at a time; about an hour on two cores)
 # make soak    500 kills of a run, each resumed and compared byte for byte (JOBS at a time), 60 of a training, and 200 of `everystep train`
 # make bench   the timed comparisons (minutes)
 # make examples the pictures of docs/cost-models.md, docs/gymnasium.md and docs/examples.md (minutes on a GPU, about an hour on two cores)

@@ -28,6 +28,10 @@ LARGEST_SEED = 2**63 - 1
 LARGEST_TEXT = 2**26  # bytes of a text file: no map, table of heights or experiment is longer
 MOST_COPIES = 1024  # of an environment stepped together: each is an object of its own, and all wait for the slowest
 LARGEST_MEASUREMENT = 1e100  # of observed rewards, costs and coordinates: their squares and sums stay finite
+# What Python raises while it reads content that is whole, but not of the form that was written.
+UNLIKE = (
+    *(KeyError, TypeError, ValueError, AttributeError, IndexError, StopIteration, ArithmeticError, RecursionError),
+)
 _LIMITED = reprlib.Repr()  # prints the beginning of nested lists and tables
 _LIMITED.maxlevel, _LIMITED.maxlist, _LIMITED.maxtuple, _LIMITED.maxdict = 4, 40, 40, 20
 _LIMITED.maxset, _LIMITED.maxstring, _LIMITED.maxother = 20, LONGEST_VALUE, LONGEST_VALUE

@@ -202,12 +202,20 @@ def test_a_changed_byte_of_a_policy_is_noticed(trained, tmp_path, file):
         ({"spec": {}}, "cannot be read"),
         ({"value": None}, "cannot be read"),
         ({"value": {"kind": "Crossed"}}, "saved features cannot be read"),
+        ({"value": {"kind": "Crossed", "psi": None, "actions": 2}}, "cannot be read"),
+        ({"value": {"kind": "Crossed", "psi": {"kind": "Polynomial", "scale": "x"}, "actions": 2}}, "cannot be read"),
+        ({"arrays": {"price": np.full((1, LENGTH), 1e150)}}, "price holds entries that are not finite .* or too large"),
     ],
-    ids=range(13),
+    ids=range(16),
 )
 def test_a_policy_with_wrong_content_is_refused_even_with_right_checksums(trained, tmp_path, changes, sentence):
     with pytest.raises(EverystepError, match=sentence):
         Policy.load(saved(trained, tmp_path / "policy", **changes))
+
+
+def test_an_empty_batch_of_observations_has_no_actions(trained):
+    actions, _ = trained.predict(np.zeros((0, 1)))
+    assert actions.shape == (0,)
 
 
 @pytest.mark.parametrize("folder", [None, 3, "", "\0", "no/such/folder", b"x", 1j])

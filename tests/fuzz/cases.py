@@ -24,6 +24,7 @@ class Case:
     statuses  other statuses than 0 and 2 with which it may end
     any_words whether other programs may add words to standard error, such as Python's about a variable
     mute      whether standard error is closed, so that no error can be read
+    memory    bytes that it may take, if they are fewer than usual
     """
 
     words: Sequence[str] = ()
@@ -36,6 +37,7 @@ class Case:
     statuses: Sequence[int] = ()
     any_words: bool = False
     mute: bool = False
+    memory: int | None = None
 
 
 @dataclass
@@ -98,8 +100,9 @@ class Suite:
         return name
 
 
-COMMAND, PYTHON_API = Suite(), Suite()
-SUITES = {"command": COMMAND, "api": PYTHON_API}
+COMMAND, PYTHON_API, FOREIGN = Suite(), Suite(), Suite()
+SUITES = {"command": COMMAND, "api": PYTHON_API, "foreign": FOREIGN}
+LEAST_MEMORY = 2 * 2**30  # bytes that what others made may take
 
 
 def draw(suite: str, seed: int, number: int, here: Path, templates: Path, quick: bool = False) -> Case:

@@ -15,15 +15,17 @@ from pathlib import Path
 import seeds
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
-COUNTS = {"command": 10_000, "api": 3_600}
+COUNTS = {"command": 10_000, "api": 3_000, "foreign": 2_000}
 PROGRESS = 20.0  # seconds
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run inputs; 0 if nothing was wrong with any of them."""
     parser = argparse.ArgumentParser(prog="python tests/fuzz", description=__doc__)
-    parser.add_argument("--suite", choices=(*COUNTS, "all"), default="all", help="the command, the Python API, or both")
-    parser.add_argument("--count", type=int, help="number of inputs of each suite (10,000 and 3,600)")
+    parser.add_argument(
+        "--suite", choices=(*COUNTS, "all"), default="all", help="the command, the Python API, what others made, or all"
+    )
+    parser.add_argument("--count", type=int, help="number of inputs of each suite (10,000, 3,000 and 2,000)")
     parser.add_argument("--first", type=int, default=0, help="number of the first one (0)")
     parser.add_argument("--only", type=int, action="append", help="this input alone; may be repeated")
     parser.add_argument("--kind", action="append", help="only inputs of this kind; may be repeated")
@@ -107,6 +109,7 @@ def prepare(cache: Path) -> None:
         sys.path.insert(0, str(SOURCE))
     for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "COLUMNS"):
         os.environ.pop(name, None)
+    os.environ["EVERYSTEP_STATE"] = str(cache.parent / "state")  # the key of the user who runs inputs
     os.environ |= {"XDG_CACHE_HOME": str(cache), "MPLCONFIGDIR": str(cache / "matplotlib"), "MPLBACKEND": "Agg"}
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -131,5 +134,9 @@ IMPORTED = (
     *("everystep.reports.leaderboard.monitor", "everystep.reports.leaderboard.board"),
     *("everystep.reports.theory.table", "everystep.web.report", "everystep.training.learner"),
     *("everystep.environments.logged", "everystep.environments.finite.gym"),
+    *(f"everystep.cli.{name}" for name in ("train", "evaluate")),
+    *(f"everystep.reports.training.{name}" for name in ("results", "comparison", "figures")),
+    *("everystep.training.policy.evaluation_file", "everystep.training.policy.shield"),
+    *("everystep.training.seeds.filmstrip", "everystep.web.training_report"),
     *("matplotlib.font_manager", "matplotlib.pyplot", "pyarrow.parquet", "scipy.stats", "plotly", "jinja2", "tqdm"),
 )

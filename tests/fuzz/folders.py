@@ -98,6 +98,11 @@ def _make(place: Path, quick: bool) -> None:
     with contextlib.suppress(StoppedError):
         runner.run(prepared, place / "unfinished", stop, figures=False)
     assert (place / "unfinished" / ".work").is_dir()
+    from fuzz import bombs, trainings
+
+    trainings.make(place / "foreign", quick)
+    if not quick:
+        bombs.make(place / "bombs")
     (place / "done").write_bytes(b"")
 
 
@@ -260,12 +265,13 @@ def seal_again(folder: Path) -> None:
 
 
 TRAININGS = ("training", "trained")
+RUNS = ("run", "gp", "features", "compared", "unfinished", *TRAININGS)
 READERS = ("summary", "certify", "theory", "figures", "report", "resume", "run", "compare")
 
 
 @COMMAND.kind("folders", 13)
 def folder(bench: Bench) -> Case:
-    templates = [path.name for path in bench.templates.iterdir() if path.is_dir()]
+    templates = [path.name for path in sorted(bench.templates.iterdir()) if path.name in RUNS]
     name = bench.pick([*templates, "run", "run", "unfinished"])
     shutil.copytree(bench.templates / name, bench.here / "run", symlinks=True)
     for _ in range(int(bench.rng.integers(1, 3))):

@@ -37,6 +37,7 @@ STOPPING = 10.0  # seconds it has for that
 MEMORY = 4 * 2**30  # bytes of resident memory
 LONGEST = 1000  # characters of an error
 LARGEST = 2 * 2**30  # bytes of a file
+LINGERING = 1.0  # seconds that processes may outlive the one that started them
 POLL = 0.05
 STREAMS = ("out", "err", "case")
 PARTIAL = re.compile(r"\.everystep-[^/]*\.partial(/|$)")
@@ -215,7 +216,7 @@ class Harness:
                 return
             running.memory = max(running.memory, _resident(running.pid))
             case = running.case() if running.bytes["case"].endswith(b"\n") else {}
-            if running.memory > MEMORY:
+            if running.memory > _most(case):
                 self._end(running, "memory")
             elif running.stopped is not None:
                 if now - running.stopped > STOPPING:
@@ -229,7 +230,7 @@ class Harness:
             elif now - running.began > PATIENCE:
                 running.stopped = now
                 os.killpg(running.pid, signal.SIGINT)
-        elif now - running.heard > 1.0:  # a process that is left holds the pipes open
+        elif now - running.heard > LINGERING:  # a process that is left holds the pipes open
             for pipe in list(running.pipes):
                 self._close(running, pipe)
             running.killed = running.killed or "processes"
@@ -256,7 +257,7 @@ class Harness:
             complaints.append(f"silent for {running.silence:.1f} s")
         if running.killed == "does not stop":
             complaints.append(f"does not stop within {STOPPING:g} s of Ctrl-C")
-        if memory > MEMORY:
+        if memory > _most(case):
             complaints.append(f"took {memory / 2**30:.1f} GB")
         if _left_processes(running.pid) or running.killed == "processes":
             complaints.append("processes are left")
@@ -284,6 +285,11 @@ def on_a_terminal(number: int) -> bool:
 def _must_speak(running: Running, case: dict[str, Any]) -> bool:
     """Whether silence is a fault: always on a terminal, at first in a log, and never where nobody can hear."""
     return not case.get("mute") and (on_a_terminal(running.number) or not running.spoke)
+
+
+def _most(case: dict[str, Any]) -> int:
+    """Bytes of memory that an input may take."""
+    return min(MEMORY, case.get("memory") or MEMORY)
 
 
 def patience() -> float:
@@ -352,11 +358,27 @@ def _resident(pid: int) -> int:
 
 
 def _left_processes(group: int) -> bool:
+    """Whether others of its group outlive a process by more than a moment, as that of `multiprocessing` needs."""
+    until = time.monotonic() + LINGERING
+    while _is_alive(group):
+        if time.monotonic() > until:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def _is_alive(group: int) -> bool:
+    """Whether a process of a group is left; one that has ended may wait for ever for somebody to notice."""
     try:
         os.killpg(group, 0)
     except (ProcessLookupError, PermissionError):
         return False
-    return True
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, its_group = path.read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()[:3]
+            if int(its_group) == group and state not in "ZX":
+                return True
+    return not Path("/proc/self/stat").exists()
 
 
 def _kill(group: int) -> None:
@@ -396,6 +418,7 @@ def _become(harness: Harness, suite: str, number: int, box: Path, pipes: dict[st
             "shown": case.shown or " ".join(map(repr, case.words)), "before": snapshot(box / "cwd"),
             "written": list(case.written), "kept": list(case.kept), "serves": case.serves,
             "statuses": list(case.statuses), "any_words": case.any_words, "mute": case.mute,
+            "memory": case.memory,
         }  # fmt: skip
         with open(pipes["case"], "wb") as told:
             told.write(json.dumps(about).encode() + b"\n")

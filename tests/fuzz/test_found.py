@@ -4,13 +4,17 @@ Arguments of `kernels` and `features` have checked types in a test session, so w
 """
 
 import os
+import sys
+import warnings
 
 import numpy as np
 import pytest
 
 import everystep as es
-from everystep import errors, kernels
+from everystep import errors, files, kernels
+from everystep.cli import shared
 from everystep.cli.main import main
+from everystep.environments.play import constraints
 from everystep.errors import EverystepError
 from everystep.features import table
 
@@ -59,6 +63,32 @@ def test_a_pipe_is_not_read_for_ever(words, tmp_path, monkeypatch, capsys):
     os.mkfifo(words[-1])
     assert main([*words, "--out", "out"]) == 2
     assert "it is a pipe, a socket or a device" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/null"), reason="devices have no names here")
+def test_a_link_to_a_device_has_no_checksum(tmp_path):
+    (tmp_path / "policy.npz").symlink_to("/dev/null")  # /dev/zero would be read for ever
+    with pytest.raises(OSError, match="no regular file"):
+        files.seal(tmp_path / "policy.npz")
+
+
+def test_a_masked_entry_of_a_list_makes_no_warning():
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        with pytest.raises(EverystepError, match="a part is masked"):
+            constraints.signed([0.1, np.ma.masked], lambda: "g is x")
+    assert not heard
+
+
+def test_nothing_is_printed_into_a_file_that_took_the_number_of_a_closed_stream(tmp_path, monkeypatch):
+    with (tmp_path / "said.txt").open("w", encoding="utf-8") as said, (tmp_path / "data").open("wb") as data:
+        monkeypatch.setattr(sys, "stdout", said)
+        with shared.printable():
+            os.dup2(data.fileno(), said.fileno())  # as if an environment had closed it, and a file been opened
+            shared.reopen()
+            print("words")
+    assert (tmp_path / "said.txt").read_text(encoding="utf-8") == "words\n"
+    assert not (tmp_path / "data").read_bytes()
 
 
 def test_a_text_file_has_a_largest_size(tmp_path, monkeypatch, capsys):

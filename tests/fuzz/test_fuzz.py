@@ -106,7 +106,7 @@ def test_the_same_number_is_the_same_input(tmp_path):
 
 
 def test_hostile_inputs_are_refused_in_a_sentence(tmp_path):
-    """A hundred inputs; `make fuzz` runs thousands."""
+    """A hundred and fifty inputs; `make fuzz` runs thousands."""
     words = ["--quick", "--count", "50", "--seed", str(seeds.SEED)]
     done = subprocess.run(
         [sys.executable, str(ROOT / "tests" / "fuzz"), *words],

@@ -408,6 +408,10 @@ BAD_FILES = {
     "empty.npy": (b"", "it cannot be read as .npy. Write it with numpy.save."),
     "text.npy": (b"1,2\n3,4\n", "it cannot be read as .npy. Write it with numpy.save."),
     "empty.png": (b"", "it cannot be read as .png. Save it as a grey-scale PNG."),
+    "wide.png": (
+        b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + (60_000).to_bytes(4, "big") * 2,
+        "it has 60000 x 60000 pixels. Give a picture of at most 16777216.",
+    ),
     "text.png": (b"1,2\n3,4\n", "it cannot be read as .png. Save it as a grey-scale PNG."),
 }
 

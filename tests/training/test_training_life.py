@@ -19,6 +19,7 @@ import everystep as es
 from everystep import agents, files
 from everystep.errors import EverystepError
 from everystep.experiments import finished, run_folder, runner, summary
+from everystep.reports.training import learnt
 from everystep.training.folder import checkpoint, env_state, training_folder
 from everystep.training.folder.plain_values import UnknownContentError, from_plain, to_plain
 from everystep.training.result import BrokenError
@@ -240,6 +241,16 @@ def test_another_format_or_version_is_refused(saved):
     assert "numpy 1.0 before" in str(es.Learner.load(saved, Drift()).result())
     del content["agent"]["plans"]
     path.write_text(json.dumps(content | {"checksum": checkpoint._checksum(content)}))
+    assert "by another version, whose state differs" in sentence(es.Learner.load, saved, Drift())
+
+
+def test_a_learner_whose_content_has_another_form_shows_no_transitions(saved):
+    path = saved / "learner.json"
+    content = json.loads(path.read_text())
+    del content["checksum"]
+    content["learner"]["recent"] = {"list": {"records": "Batch", "columns": 1.5, "count": 1}}
+    path.write_text(json.dumps(content | {"checksum": checkpoint._checksum(content)}))
+    assert learnt._recent(saved) == ()
     assert "by another version, whose state differs" in sentence(es.Learner.load, saved, Drift())
 
 

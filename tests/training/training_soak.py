@@ -1,4 +1,4 @@
-"""Many kills of a training: `python tests/environments/training_soak.py --kills 20`. Not a test.
+"""Many kills of a training: `python tests/training/training_soak.py --kills 20`. Not a test.
 
 Each kill is a SIGKILL of a process that trains with out=, at a random moment: before the first step, at a step, or
 while a checkpoint or the finished folder is written. When a training gets to its end, its result and its files are

@@ -98,13 +98,22 @@ def reopen() -> None:
     """Open the streams again that an environment has closed, so that what it learnt can be printed."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
-        try:
-            os.fstat(stream.fileno())
-        except (OSError, ValueError, AttributeError):
+        if not _is_as_before(name, stream):
             where = os.dup(_spare[name]) if name in _spare else os.devnull
             if name in _spare or getattr(stream, "closed", False):
                 _opened.append(open(where, "w", encoding="utf-8", errors="backslashreplace"))  # noqa: SIM115
                 setattr(sys, name, _opened[-1])
+                if name == "stderr" and _opened[-1].isatty():
+                    _opened[-1].write("\n")  # below a bar, which could not end its line
+
+
+def _is_as_before(name: str, stream: Any) -> bool:
+    """Whether a stream is open, and leads to where it did: the next file that is opened takes a closed number."""
+    try:
+        now = os.fstat(stream.fileno())
+        return name not in _spare or os.path.samestat(now, os.fstat(_spare[name]))
+    except (OSError, ValueError, AttributeError):
+        return False
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Float, Int
 
-from everystep.errors import EverystepError, is_masked, raised
+from everystep.errors import UNLIKE, EverystepError, is_masked, raised
 from everystep.features import spaces
 from everystep.features.spaces import Scale
 
@@ -550,7 +550,9 @@ def rebuild(
     """
     try:
         made = _rebuild(json, arrays, function, "")
-    except (KeyError, IndexError, TypeError, AttributeError) as error:
+    except EverystepError:
+        raise
+    except UNLIKE as error:
         raise EverystepError(f"saved features cannot be read ({error}); give features= again.") from None
     if not isinstance(made, Features):
         raise EverystepError(f"saved features are of kind {json.get('kind')}; give features= again.")

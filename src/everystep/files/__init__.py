@@ -433,7 +433,6 @@ def altered(folder: Path, name: str, ever: bool = False) -> str | None:
     if written is None:
         return "is not in the list of what was written"
     try:
-        check_regular(folder / name)
         known = written if ever else written[-1:]
         return None if seal(folder / name).sha256 in known else "was altered since it was written"
     except OSError:
@@ -449,7 +448,8 @@ def check_unaltered(path: Path, otherwise: str, ever: bool = False) -> Path:
 
 # --- on the disk ------------------------------------------------------------------------------------------------------
 def seal(path: Path) -> Seal:
-    """The seal of a file."""
+    """The seal of a file; an OSError if it is no regular file, such as a device that could be read for ever."""
+    check_regular(path)
     with path.open("rb") as file:
         return Seal(os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest())
 

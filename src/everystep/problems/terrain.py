@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ LENGTHY, DETOUR = 0.6, 4  # least length of a drawn route: a fraction of the hor
 LENGTHS = 0.1, 100.0  # in cells: below, heights are independent; above, the ground is flat up to rounding
 ROUNDING = 1e-9  # a climb this close to the limit is equal to it, and safe
 WIDEST = 300  # rows and columns: a terrain is drawn up to 2000 times, and each drawing of 90,000 cells takes a while
+MOST_PIXELS = 2**24  # of a picture of heights: far more than a problem may have states
 SEARCHED = 64 * 64  # cells: with more, the distances between all of them take more than a gigabyte
 
 
@@ -326,13 +328,17 @@ def _read_csv(path: Path) -> np.ndarray:
 
 
 def _read_png(path: Path) -> np.ndarray:
-    """Grey values from 0 (black) to 1 (white)."""
+    """Grey values from 0 (black) to 1 (white). The reader has no limit: a picture of one colour takes no room."""
     from matplotlib.image import imread
 
     try:
         with path.open("rb") as file:
+            signature, width, height = struct.unpack(">8s8xII", file.read(24))  # where every PNG has them
+            if signature == b"\x89PNG\r\n\x1a\n" and width * height > MOST_PIXELS:
+                raise EverystepError(f"it has {width} x {height} pixels. Give a picture of at most {MOST_PIXELS}.")
+            file.seek(0)
             image = np.asarray(imread(file, format="png"))
-    except MemoryError:
+    except (MemoryError, EverystepError):
         raise
     except Exception:  # the errors of the image reader are not documented
         raise EverystepError("it cannot be read as .png. Save it as a grey-scale PNG.") from None

@@ -64,12 +64,12 @@ def from_info(info: Mapping[str, Any]) -> np.ndarray:
 
 def signed(value: Any, words: Callable[[], str]) -> np.ndarray:
     """`value` as (m,) finite numbers; `words` returns the start of the error message, which names the source."""
+    if is_masked(value):
+        raise EverystepError(f"{words()}, of which a part is masked; give finite numbers, safe iff <= 0.")
     try:
         g = np.atleast_1d(np.asarray(value))
     except Exception:  # lists of different lengths, or an object that fails while it is read
         g = np.empty((0, 0))
-    if is_masked(value):
-        raise EverystepError(f"{words()}, of which a part is masked; give finite numbers, safe iff <= 0.")
     if g.ndim != 1 or not g.size or g.dtype.kind not in "biuf" or not np.isfinite(g).all():
         raise EverystepError(f"{words()}; give one finite number or several, safe iff <= 0.")
     g = g.astype(np.float64)

@@ -14,7 +14,7 @@ import numpy as np
 
 from everystep import files
 from everystep.environments.play.batch import Batch
-from everystep.errors import EverystepError
+from everystep.errors import UNLIKE, EverystepError
 from everystep.experiments import run_folder
 from everystep.reports.training import results as training_results
 from everystep.reports.training.results import SeedResult
@@ -91,7 +91,7 @@ def _recent(place: Path) -> tuple[Batch, ...]:
     try:
         saved = SavedLearner(place)
         return tuple(from_plain(saved.content["learner"]["recent"], saved.arrays))
-    except (EverystepError, OSError, KeyError, TypeError, ValueError):
+    except (OSError, *UNLIKE):
         return ()
 
 
@@ -104,7 +104,7 @@ def _checked(folder: Path, found: Any) -> dict[str, Any]:
             "seen": _seen(found.get("seen")),
             "constraint": next(iter(_texts([found["constraint"]])), None) if found.get("constraint") else None,
         }
-    except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
+    except UNLIKE:
         raise EverystepError(f"'{folder}' has a spec.json whose '{findings.KEY}' cannot be read; restore it.") from None
 
 

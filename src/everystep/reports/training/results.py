@@ -17,11 +17,11 @@ import numpy as np
 
 from everystep import files
 from everystep.environments.play import trust
-from everystep.errors import EverystepError, count
+from everystep.errors import UNLIKE, EverystepError, count
 from everystep.experiments import run_folder, statistics, tables
 from everystep.experiments.run_folder import TRAINING_REQUEST, WORK
 from everystep.training.folder import training_folder
-from everystep.training.folder.checkpoint import DamagedError, SavedLearner
+from everystep.training.folder.checkpoint import SavedLearner
 from everystep.training.folder.plain_values import from_plain
 from everystep.training.policy import card as policy_card
 from everystep.training.policy import evaluation_file as training_evaluation
@@ -225,7 +225,7 @@ def _from_checkpoint(folder: Path, place: Path, seed: int | None) -> SeedResult 
         saved = SavedLearner(place)
         columns = from_plain(saved.content["learner"]["_columns"], saved.arrays)
         rows = {name: np.asarray(columns[name], float) for name in NEEDED}
-    except (DamagedError, OSError, KeyError, TypeError, ValueError):
+    except (OSError, *UNLIKE):
         return None
     return _checked(folder, seed, saved.content["identity"], rows, False)
 

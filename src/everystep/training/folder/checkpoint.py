@@ -25,7 +25,7 @@ from everystep import files
 from everystep.agents.registry import Recipe
 from everystep.agents.resolve.context import setting_as_text
 from everystep.environments.play.action_sets import Candidates
-from everystep.errors import EverystepError, quoted, shown
+from everystep.errors import UNLIKE, EverystepError, quoted, shown
 from everystep.experiments.experiment import versions
 from everystep.features.automatic import AUTO
 from everystep.mdp.arrays import digest
@@ -51,7 +51,6 @@ OF_LEARNER = (
 OF_AGENT = ("resolved", "constraints", "agent", "plan_in_force")
 OF_PLAN = ("values", "costs", "value_encoder", "cost_encoder", "choice", "look_up", "ahead")
 LOOK_UP = ("actions", "used", "merges")
-UNLIKE = (KeyError, TypeError, ValueError, AttributeError, IndexError, StopIteration, OverflowError, RecursionError)
 SAME = "give the same"
 ARRAYS = ("environment", "automatic", "learner", "agent", "plan", "candidates", "features", "cost_features")
 MADE_WITH = ("jax", "jaxlib", "numpy", "device")  # others may round differently
@@ -252,7 +251,7 @@ class SavedLearner:
             )
         except EverystepError:
             raise
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except (OSError, *UNLIKE):
             raise self._unreadable() from None
         if not whole:
             raise DamagedError(

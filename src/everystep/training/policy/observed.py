@@ -84,7 +84,9 @@ class Observed:
             return flatten(observation)[None], True
         if len(parts) == 1 and not isinstance(self.layout, Mapping) and not parts[0][1]:
             return parts[0][0].astype(np.int64 if parts[0][0].dtype.kind in "iu" else np.float64), False
-        return np.concatenate([each.reshape(n, -1).astype(np.float64) for each, _ in parts], 1), False
+        return np.concatenate(
+            [each.reshape(n, math.prod(each.shape[1:])).astype(np.float64) for each, _ in parts], 1
+        ), False
 
     # --- files -------------------------------------------------------------------------------------------------------
     def to_json(self) -> dict[str, Any]:

@@ -21,7 +21,16 @@ import numpy as np
 from everystep import files
 from everystep.agents.settings import UNCLIPPED
 from everystep.environments.play.action_sets import Candidates
-from everystep.errors import EverystepError, path_from, real_number, shown, true_or_false, whole_number
+from everystep.errors import (
+    LARGEST_MEASUREMENT,
+    UNLIKE,
+    EverystepError,
+    path_from,
+    real_number,
+    shown,
+    true_or_false,
+    whole_number,
+)
 from everystep.features.spaces import flatten
 from everystep.lsvi.choices.basic import Greedy, Penalised, Reacting
 from everystep.lsvi.protocols import ScoringChoice
@@ -241,7 +250,7 @@ class Policy:
             whole = whole and content["arrays"] == files.seal(where / "policy.npz").sha256
         except EverystepError:
             raise
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except (OSError, *UNLIKE):
             raise broken from None
         if not whole:
             raise EverystepError(
@@ -258,7 +267,7 @@ class Policy:
             observed = Observed.from_json(content["observed"], arrays)
         except EverystepError:
             raise
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
+        except UNLIKE:
             raise broken from None
         try:
             _check_plan(plan, arrays)
@@ -267,6 +276,8 @@ class Policy:
                 raise EverystepError(f"it has {len(chosen)} actions; save the policy again.")
         except EverystepError as error:
             raise EverystepError(f"policy '{shown(where)}': {error}") from None
+        except UNLIKE:
+            raise broken from None
         return cls(plan, content["spec"], observed, chosen)
 
 
@@ -372,8 +383,11 @@ def _steps(state: Any, episode_start: Any, n: int) -> np.ndarray:
 def _check_plan(plan: ActingPlan, arrays: Mapping[str, np.ndarray]) -> None:
     """Raise what would make a plan act or certify on numbers that were never learnt: shapes, and entries not finite."""
     for name, array in arrays.items():
-        if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
-            raise EverystepError(f"{name} holds entries that are not finite numbers; save the policy again.")
+        largest = np.finfo(np.float64).max if "_side_" in name else LARGEST_MEASUREMENT
+        if array.dtype.kind not in "biuf" or not _within(array, largest):
+            raise EverystepError(
+                f"{name} holds entries that are not finite numbers, or too large; save the policy again."
+            )
     m, H = plan.price.shape if plan.price.ndim == 2 else (0, 0)
     if plan.ahead is not None:
         m = len(plan.ahead.weights) if m == 1 else 0
@@ -400,13 +414,19 @@ def _check_plan(plan: ActingPlan, arrays: Mapping[str, np.ndarray]) -> None:
         raise EverystepError("its features do not fit its arrays; save the policy again.")
 
 
+def _within(array: np.ndarray, largest: float) -> bool:
+    """Whether all entries are numbers of at most this size; it makes no array of that size."""
+    return not array.size or (float(array.min()) >= -largest and float(array.max()) <= largest)
+
+
 def _acts(plan: ActingPlan, x: np.ndarray) -> bool:
     """Whether the plan gives finite estimates at one observation."""
     try:
-        Q, mean, width, after, _ = plan.estimates(0, x)
+        with np.errstate(all="ignore"):
+            Q, mean, width, after, _ = plan.estimates(0, x)
         found = (Q, mean, *(() if plan.costs is None else (width,)), *(() if after is None else (after,)))
         return all(np.isfinite(each).all() for each in found)
-    except (ValueError, TypeError, IndexError, AttributeError):
+    except UNLIKE:
         return False
 
 

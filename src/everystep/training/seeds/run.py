@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 from everystep import files
 from everystep.environments.play import trust
-from everystep.errors import EverystepError, raised
+from everystep.errors import UNLIKE, EverystepError, raised
 from everystep.experiments import run_folder
 from everystep.experiments.run_folder import TRAINING, TRAINING_REQUEST
 from everystep.runtime import program_cache
@@ -81,7 +81,7 @@ def read_begun(out: Path) -> Begun:
             raise ValueError("another kind or format")
         request = TrainingRequest.from_json(content["request"])
         signature = content["signature"]
-    except (OSError, ValueError, KeyError, TypeError, OverflowError):
+    except (OSError, *UNLIKE):
         raise EverystepError(
             f"'{out}' has a {TRAINING_REQUEST} that cannot be read, or of another version; restore it, or {AGAIN}"
         ) from None
