@@ -1,4 +1,4 @@
-"""Many kills of `everystep train`: `python tests/environments/command_soak.py --kills 200 --jobs 2`. Not a test.
+"""Many kills of `everystep train`: `python tests/training/command_soak.py --kills 200 --jobs 2`. Not a test.
 
 Every process writes a checkpoint each 0.2 s at most, and is killed (SIGKILL) at a random moment after the first one of
 its own; the same command then goes on. When a training gets to its end, all files of its folder are compared, byte for
