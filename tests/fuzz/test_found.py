@@ -108,3 +108,14 @@ def test_a_home_without_minari_stays_without(tmp_path, monkeypatch):
     with pytest.raises(EverystepError, match="no Minari data set 'nothing/here-v0' here"):
         es.logged.from_minari("nothing/here-v0")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_logged_observation_that_fails_while_it_is_converted_is_refused():
+    class Failing:
+        def __array__(self, *_, **__):
+            raise RuntimeError("on purpose")
+
+    env = es.gym.make_env(POND)
+    env.reset = lambda **_: (Failing(), {})
+    with pytest.raises(EverystepError, match=r"step 1: .*observation"):
+        es.logged.from_env(env, None, episodes=1)

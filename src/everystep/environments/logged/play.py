@@ -82,5 +82,5 @@ def to_array(observation: Any) -> np.ndarray:
         raise EverystepError(f"observation {shown(observation)} has masked entries; give finite numbers.")
     try:
         return np.array(observation)
-    except ValueError:  # parts of different lengths
+    except Exception:  # parts of different lengths, or an object that fails while it is converted
         return np.array(None)
