@@ -20,7 +20,7 @@ from everystep import agents, files
 from everystep.errors import EverystepError
 from everystep.experiments import finished, run_folder, runner, summary
 from everystep.reports.training import learnt
-from everystep.training.folder import checkpoint, env_state, training_folder
+from everystep.training.folder import checkpoint, env_state, plain_values, training_folder
 from everystep.training.folder.plain_values import UnknownContentError, from_plain, to_plain
 from everystep.training.result import BrokenError
 
@@ -534,3 +534,15 @@ def test_nothing_else_is_saved():
     for content in ({"record": "Path", "fields": {}}, {"generator": {"bit_generator": "seed"}}, {"list": {"each": 1}}):
         with pytest.raises((KeyError, ValueError, TypeError)):
             from_plain(content, {})
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("wrong", ["x", True, 1.5, [1], {}])
+def test_a_restored_value_is_of_the_kind_of_the_one_just_made(wrong):
+    assert plain_values.alike(3, 2) == 3
+    assert plain_values.alike((1, 2.0), (0.5, 0.5)) == (1, 2.0)
+    assert plain_values.alike(wrong, None) is wrong
+    with pytest.raises(ValueError, match="another kind"):
+        plain_values.alike(wrong, 2)
+    with pytest.raises(ValueError, match="another kind"):
+        plain_values.alike((1.0, "x" if wrong == 1.5 else wrong), (0.5, 0.5))

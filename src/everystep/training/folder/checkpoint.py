@@ -35,7 +35,7 @@ from everystep.training.agent.encoders import Encoder, KernelEncoder, encoder_fr
 from everystep.training.agent.slot_table import PlannedActions
 from everystep.training.agent.stored_agent import StoredAgent
 from everystep.training.folder import env_state
-from everystep.training.folder.plain_values import Arrays, UnknownContentError, from_plain, to_plain
+from everystep.training.folder.plain_values import Arrays, UnknownContentError, alike, from_plain, to_plain
 
 if TYPE_CHECKING:
     from everystep.training.learner import Learner
@@ -361,7 +361,8 @@ def _set(thing: Any, left_out: tuple[str, ...], content: Mapping[str, Any], arra
     now = {name: value for name, value in vars(thing).items() if name not in left_out}
     if set(now) != set(content):
         raise ValueError("other fields")
-    vars(thing).update({name: from_plain(each, arrays, now[name]) for name, each in content.items()})
+    made = {name: alike(from_plain(each, arrays, now[name]), now[name]) for name, each in content.items()}
+    vars(thing).update(made)
 
 
 def _plan(saved: dict[str, Any], agent: StoredAgent) -> ActingPlan:

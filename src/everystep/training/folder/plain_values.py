@@ -169,8 +169,21 @@ def _object(content: Mapping[str, Any], arrays: Mapping[str, np.ndarray], like: 
     now = vars(like)
     if set(now) != set(content):
         raise ValueError("other fields")
-    now.update({name: from_plain(each, arrays, now[name]) for name, each in content.items()})
+    now.update({name: alike(from_plain(each, arrays, now[name]), now[name]) for name, each in content.items()})
     return like
+
+
+def alike(value: Any, like: Any) -> Any:
+    """`value`, if it is of the kind of `like`, which was just made; any kind may take the place of None."""
+    kinds: dict[type, tuple[type, ...]] = {bool: (bool,), int: (int,), float: (int, float), str: (str,)}
+    kinds |= {each: (each,) for each in (list, dict, tuple, np.ndarray)}
+    wanted = kinds.get(type(like))
+    if wanted is not None and (not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted)):
+        raise ValueError("another kind of value")
+    if isinstance(like, tuple) and len(value) == len(like):
+        for each, one in zip(value, like, strict=True):
+            alike(each, one)
+    return value
 
 
 def _dictionary(content: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[Any, Any]:
