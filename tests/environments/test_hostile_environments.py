@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from types import SimpleNamespace
 
 import gymnasium
 import numpy as np
@@ -12,6 +13,7 @@ from gymnasium import spaces
 import everystep as es
 from everystep import EverystepError
 from everystep.cli.main import main
+from everystep.environments.play import film
 from everystep.runtime.program_cache import SEAL, ProgramCache
 from everystep.training.policy.policy import _checksum
 from everystep.training.seeds import run as training_seeds
@@ -185,3 +187,11 @@ def test_a_damaged_program_that_cannot_be_removed_is_a_missing_one(tmp_path, mon
     (tmp_path / "key").write_bytes(b"\0" * SEAL + b"damaged")
     monkeypatch.setattr("pathlib.Path.unlink", lambda path: (_ for _ in ()).throw(PermissionError()))
     assert ProgramCache(tmp_path).get("key") is None
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("shape", [(1, 100_000, 3), (0, 4, 3)])
+def test_pictures_that_no_file_can_hold_are_refused(shape):
+    env = SimpleNamespace(render=lambda: np.zeros(shape, np.uint8))
+    with pytest.raises(EverystepError, match=r"rendered a picture of \d+ x \d+ pixels"):
+        film.picture(env)

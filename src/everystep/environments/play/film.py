@@ -15,6 +15,7 @@ from everystep.errors import EverystepError, shown
 
 MOST_FRAMES = 1000
 MOST_FRAMES_PER_SECOND = 30
+MOST_SIDE = 10_000  # pixels of a picture
 
 
 class Film:
@@ -98,6 +99,11 @@ def picture(env: Any) -> np.ndarray:
     """What an environment shows now, (height, width, 3) bytes."""
     with calls("render"):
         frame = np.asarray(env.render())
+    if frame.ndim == 3 and not 0 < min(frame.shape[:2]) <= max(frame.shape[:2]) <= MOST_SIDE:
+        raise EverystepError(
+            f"the environment rendered a picture of {frame.shape[1]} x {frame.shape[0]} pixels; return one of at least "
+            f"1 x 1 and at most {MOST_SIDE} x {MOST_SIDE}."
+        )
     if frame.ndim != 3 or frame.shape[2] != 3 or frame.dtype != np.uint8:
         raise EverystepError(
             f"the environment rendered an array of shape {frame.shape} and type {frame.dtype}; return pictures "
