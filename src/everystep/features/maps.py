@@ -559,6 +559,12 @@ def rebuild(
     return made
 
 
+def _is_nested(annotation: Any) -> bool:
+    """Whether a field holds features, or another part of this module, and no plain value."""
+    found = globals().get(str(annotation))
+    return isinstance(found, type) and found.__module__ == __name__
+
+
 def _rebuild(json: Mapping[str, Any], arrays: Mapping[str, np.ndarray], function: Any, before: str) -> Any:
     kind = _KINDS[json["kind"]]
     given: dict[str, Any] = {}
@@ -575,6 +581,8 @@ def _rebuild(json: Mapping[str, Any], arrays: Mapping[str, np.ndarray], function
             given["parts"] = tuple(inner)
         elif isinstance(value, Mapping):
             given[each.name] = _rebuild(value, arrays, function, f"{before}{each.name}.")
+        elif _is_nested(each.type):
+            raise ValueError(f"{each.name} is {value!r}")
         elif each.name in json:
             given[each.name] = tuple(value) if isinstance(value, list) else value
         else:

@@ -211,7 +211,7 @@ def _rows(folder: Path) -> dict[str, np.ndarray]:
     import pyarrow as pa
 
     try:
-        table = files.read_parquet(folder / "episodes.parquet", NEEDED)
+        table = files.read_parquet(folder / "episodes.parquet", NEEDED, training_folder.MOST_EPISODES)
         return {name: table[name].to_numpy() for name in NEEDED}
     except (OSError, ValueError, KeyError, pa.ArrowException):
         raise EverystepError(

@@ -40,6 +40,7 @@ from everystep.training.schedule import Schedule
 EVERY = 10.0  # seconds between checkpoints, at least
 COST = 20  # and at least this many times the time it takes to write one
 KEPT = 2
+MOST_EPISODES = 1_000_000  # of a seed, in a folder that is read
 LEARNER, SO_FAR = "learner", "so-far"
 REMEDY = "give the same, or choose another folder"
 

@@ -128,7 +128,8 @@ def _is_over(request: TrainingRequest, folder: Path) -> bool:
     import pyarrow as pa
 
     try:
-        lengths = files.read_parquet(folder / "episodes.parquet", ["length"])["length"].to_numpy()
+        table = files.read_parquet(folder / "episodes.parquet", ["length"], training_folder.MOST_EPISODES)
+        lengths = table["length"].to_numpy()
     except (OSError, ValueError, KeyError, pa.ArrowException):
         return False  # which training reports
     if request.steps is not None:
