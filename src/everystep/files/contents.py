@@ -25,6 +25,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from everystep.errors import EverystepError
+from everystep.files.parquet_pages import check_pages
 
 DEEPEST = 40  # levels of a JSON file: nothing that this software writes has more than eight
 LARGEST_JSON = 2**25  # bytes; in memory it may take thirty times as much
@@ -87,6 +88,11 @@ def read_parquet(path: Path, wanted: Sequence[str] | Callable[[str], bool], most
         for each in file.schema_arrow:
             if each.name in names and (kind := _no_number(each.type)):
                 raise ValueError(f"its column {each.name} holds {kind}, no numbers")
+        for i in range(file.metadata.num_row_groups):
+            group = file.metadata.row_group(i)
+            for chunk in map(group.column, range(group.num_columns)):
+                if chunk.path_in_schema in names:
+                    check_pages(data, chunk)
         return file.read(names)
 
 
