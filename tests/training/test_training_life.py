@@ -546,3 +546,17 @@ def test_a_restored_value_is_of_the_kind_of_the_one_just_made(wrong):
         plain_values.alike(wrong, 2)
     with pytest.raises(ValueError, match="another kind"):
         plain_values.alike((1.0, "x" if wrong == 1.5 else wrong), (0.5, 0.5))
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("wrong", [["x", 1.0], [1.0], [[1.0], [2.0]], [None, 1.0]])
+def test_columns_of_a_restored_learner_are_numbers_as_many_in_each(wrong):
+    learner = es.Learner(es.gym.make_env(LAKE), "lsvi-ae")
+    sizes = checkpoint._sizes(learner)
+    learner._columns = {name: [1.0, 2.0] for name in learner._columns}
+    checkpoint._check_rows(learner, sizes)
+    with pytest.raises(ValueError, match="other observations"):
+        checkpoint._check_rows(learner, sizes[:-1])
+    learner._columns["length"] = wrong
+    with pytest.raises(ValueError, match="other columns"):
+        checkpoint._check_rows(learner, sizes)

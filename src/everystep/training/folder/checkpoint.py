@@ -327,7 +327,9 @@ class SavedLearner:
                 _set(agent, OF_AGENT, content["agent"], arrays)
                 if content["plan"] is not None:
                     agent.plan_in_force = _plan(from_plain(content["plan"], arrays), agent)
+            sizes = _sizes(learner)
             _set(learner, OF_LEARNER, content["learner"], arrays)
+            _check_rows(learner, sizes)
             remarks = [env_state.restore(learner.stage, content["environment"], arrays), self._about_versions()]
             learner._interrupts += [each for each in remarks if each is not None]
 
@@ -363,6 +365,20 @@ def _set(thing: Any, left_out: tuple[str, ...], content: Mapping[str, Any], arra
         raise ValueError("other fields")
     made = {name: alike(from_plain(each, arrays, now[name]), now[name]) for name, each in content.items()}
     vars(thing).update(made)
+
+
+def _sizes(learner: Learner) -> list[tuple[int, ...]]:
+    """The shapes of what is kept of observations, which the environment decides."""
+    return [each.shape for each in (learner.observed.low, learner.observed.high, learner.observed.visited)]
+
+
+def _check_rows(learner: Learner, sizes: list[tuple[int, ...]]) -> None:
+    """Raise if the columns of the episodes are not numbers, as many in each, or coordinates are missing."""
+    columns = [np.asarray(each) for each in learner._columns.values()]
+    if any(each.ndim != 1 or each.dtype.kind not in "biuf" or each.shape != columns[0].shape for each in columns):
+        raise ValueError("other columns")
+    if _sizes(learner) != sizes:
+        raise ValueError("other observations")
 
 
 def _plan(saved: dict[str, Any], agent: StoredAgent) -> ActingPlan:
