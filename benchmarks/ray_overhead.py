@@ -19,9 +19,10 @@ import common
 import numpy as np
 
 from everystep import problems
-from everystep.experiments import checkpoints, experiment, runner, work_units
-from everystep.experiments.checkpoints import WorkUnit
+from everystep.experiments import experiment, runner, work_units
 from everystep.experiments.engines import local, ray
+from everystep.experiments.folder import checkpoints
+from everystep.experiments.folder.checkpoints import WorkUnit
 
 TARGET = 0.20  # of the local time
 

@@ -18,7 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from everystep import files
-from everystep.experiments import run_folder, summary
+from everystep.experiments import summary
+from everystep.experiments.folder import run_folder
 
 SEEDS, EPISODES, BATCH = 1000, 10_000, 2
 

@@ -14,7 +14,8 @@ import pytest
 import everystep as es
 from everystep.agents.settings import SETTINGS
 from everystep.cli.main import COMMANDS, parser
-from everystep.experiments import finished, tables
+from everystep.experiments import tables
+from everystep.experiments.folder import finished
 from everystep.mdp import arrays
 from everystep.reports.leaderboard import results_files
 from everystep.reports.training import learnt

@@ -11,7 +11,7 @@ import pytest
 import everystep as es
 from everystep.cli import main, shared
 from everystep.errors import EverystepError
-from everystep.experiments import rerun
+from everystep.experiments.folder import rerun
 
 
 @pytest.fixture(scope="module")

@@ -38,7 +38,8 @@ def run(out: Path, pipe, errors: Path, cache: Path, largest: int | None = None) 
 
     import everystep as es
     from everystep import files
-    from everystep.experiments import checkpoints, experiment, run_folder, runner
+    from everystep.experiments import experiment, runner
+    from everystep.experiments.folder import checkpoints, run_folder
     from everystep.runtime import memory
 
     jax.config.update("jax_compilation_cache_dir", str(cache))

@@ -17,7 +17,7 @@ import killed
 import numpy as np
 
 from everystep import files as durable
-from everystep.experiments import run_folder
+from everystep.experiments.folder import run_folder
 
 INSIDE = {"w": "a write", "r": "a rename", "f": "a flush", "p": "filling the folder", "d": "removing .work"}
 FINISHED = {

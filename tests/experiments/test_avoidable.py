@@ -11,7 +11,8 @@ import pytest
 import everystep as es
 from everystep import files
 from everystep.cli import main
-from everystep.experiments import experiment, finished, runner, statistics, summary
+from everystep.experiments import experiment, runner, statistics, summary
+from everystep.experiments.folder import finished
 from everystep.mdp import planner
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.reports import comparison

@@ -11,8 +11,9 @@ import pytest
 
 from everystep import agents
 from everystep.errors import EverystepError
-from everystep.experiments import experiment, finished, runner
+from everystep.experiments import experiment, runner
 from everystep.experiments.engines import local
+from everystep.experiments.folder import finished
 from everystep.problems.frozen_lake import from_map
 
 SEEDS = np.arange(3, dtype=np.uint32)

@@ -12,7 +12,8 @@ import pytest
 import everystep as es
 from everystep import files
 from everystep.cli import main
-from everystep.experiments import finished, forms, rows
+from everystep.experiments.folder import finished, rows
+from everystep.files import forms
 
 READERS = {
     "summary": ["summary", "{}"],

@@ -13,7 +13,8 @@ from killing import Child, contents
 
 import everystep as es
 from everystep import files as durable
-from everystep.experiments import checkpoints, experiment, run_folder, runner, summary
+from everystep.experiments import experiment, runner, summary
+from everystep.experiments.folder import checkpoints, run_folder
 
 KILLS = 20
 

@@ -10,8 +10,9 @@ import pytest
 import everystep as es
 from everystep.cli import main
 from everystep.errors import EverystepError
-from everystep.experiments import estimate, experiment, needs, rerun
+from everystep.experiments import estimate, experiment, needs
 from everystep.experiments.engines import local
+from everystep.experiments.folder import rerun
 from everystep.runtime import memory
 
 GB = 10**9

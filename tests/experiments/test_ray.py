@@ -23,10 +23,11 @@ import everystep as es
 from everystep.agents import Recipe
 from everystep.cli import main
 from everystep.errors import EverystepError
-from everystep.experiments import checkpoints, config, experiment, run_folder, runner, work_units
-from everystep.experiments.checkpoints import WorkUnit
+from everystep.experiments import config, experiment, runner, work_units
 from everystep.experiments.engines import ray as ray_engine
 from everystep.experiments.engines import ray_cluster
+from everystep.experiments.folder import checkpoints, run_folder
+from everystep.experiments.folder.checkpoints import WorkUnit
 
 needs_ray = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None,
@@ -486,7 +487,7 @@ def test_a_killed_driver_keeps_what_is_finished(nodes, prepared, whole, tmp_path
     out = tmp_path / "out" / "pond"
     told = ["run", str(tmp_path / "pond.toml"), "--out", str(out.parent)]
     program = (
-        "import sys; from everystep.cli import main; from everystep.experiments import checkpoints;"
+        "import sys; from everystep.cli import main; from everystep.experiments.folder import checkpoints;"
         "checkpoints.EVERY, checkpoints.COST = 0.0, 0; sys.exit(main.main(sys.argv[1:]))"
     )
     driver = subprocess.Popen([sys.executable, "-c", program, *told], stderr=subprocess.PIPE, text=True)

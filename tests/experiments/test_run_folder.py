@@ -8,7 +8,8 @@ import pytest
 
 import everystep as es
 from everystep import problems
-from everystep.experiments import figures, run_folder
+from everystep.experiments import figures
+from everystep.experiments.folder import run_folder
 
 
 @pytest.fixture(scope="module")

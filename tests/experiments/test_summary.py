@@ -10,8 +10,9 @@ import pytest
 import everystep as es
 from everystep import files
 from everystep.cli import main
-from everystep.experiments import checkpoints, experiment, finished, reductions, run_folder, runner, summary
-from everystep.experiments import rows as stream
+from everystep.experiments import experiment, reductions, runner, summary
+from everystep.experiments.folder import checkpoints, finished, run_folder
+from everystep.experiments.folder import rows as stream
 
 
 @pytest.fixture(scope="module")

@@ -128,7 +128,7 @@ IMPORTED = (
     *(f"everystep.cli.{name}" for name in ("run", "resume", "summary", "certify", "theory", "figures", "report")),
     *(f"everystep.cli.{name}" for name in ("compare", "leaderboard", "play", "list", "reproduce", "main")),
     *("everystep.experiments.runner", "everystep.experiments.config", "everystep.experiments.figures"),
-    *("everystep.experiments.rerun", "everystep.experiments.estimate", "everystep.experiments.progress"),
+    *("everystep.experiments.folder.rerun", "everystep.experiments.estimate", "everystep.experiments.progress"),
     *("everystep.reports.comparison", "everystep.reports.certificates", "everystep.reports.reproduction"),
     *("everystep.reports.leaderboard.output", "everystep.reports.leaderboard.figures"),
     *("everystep.reports.leaderboard.monitor", "everystep.reports.leaderboard.board"),

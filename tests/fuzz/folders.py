@@ -65,7 +65,8 @@ class Line:
 
 def _make(place: Path, quick: bool) -> None:
     import everystep as es
-    from everystep.experiments import checkpoints, experiment, runner
+    from everystep.experiments import experiment, runner
+    from everystep.experiments.folder import checkpoints
 
     place.mkdir(parents=True, exist_ok=True)
     pond = es.problems.from_map(("SFF", "FHF", "FFG"), horizon=4)

@@ -9,7 +9,8 @@ import pytest
 import everystep as es
 from everystep import problems
 from everystep.cli import main
-from everystep.experiments import finished, statistics
+from everystep.experiments import statistics
+from everystep.experiments.folder import finished
 from everystep.problems.registry import Comparison, ProblemDefinition
 from everystep.reports import comparison
 

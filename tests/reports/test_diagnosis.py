@@ -13,7 +13,8 @@ from oracles import lsvi as oracle
 import everystep as es
 from everystep import files
 from everystep.cli import main
-from everystep.experiments import experiment, rerun
+from everystep.experiments import experiment
+from everystep.experiments.folder import rerun
 from everystep.lsvi.costs.counts import CountCosts
 from everystep.lsvi.costs.gp import GridGP
 from everystep.lsvi.episode import Episode

@@ -14,7 +14,7 @@ import everystep as es
 from everystep import files
 from everystep.cli import main as command
 from everystep.experiments import figures as drawing
-from everystep.experiments import run_folder
+from everystep.experiments.folder import run_folder
 from everystep.reports.leaderboard import board, measures, results_files, text
 
 pytestmark = pytest.mark.quick

@@ -13,7 +13,7 @@ import everystep as es
 from everystep import agents, features
 from everystep.environments.logged import Batch, from_env
 from everystep.errors import EverystepError
-from everystep.experiments import run_folder
+from everystep.experiments.folder import run_folder
 from everystep.mdp import planner
 from everystep.training.agent import stored_agent
 from everystep.training.policy.policy import Policy

@@ -18,7 +18,8 @@ from sklearn.tree import DecisionTreeRegressor
 import everystep as es
 from everystep import agents, files
 from everystep.errors import EverystepError
-from everystep.experiments import finished, run_folder, runner, summary
+from everystep.experiments import runner, summary
+from everystep.experiments.folder import finished, run_folder
 from everystep.reports.training import learnt
 from everystep.training.folder import checkpoint, env_state, plain_values, training_folder
 from everystep.training.folder.plain_values import UnknownContentError, from_plain, to_plain

@@ -9,7 +9,8 @@ import pytest
 from browser import chromium
 
 import everystep as es
-from everystep.experiments import experiment, finished, rerun
+from everystep.experiments import experiment
+from everystep.experiments.folder import finished, rerun
 from everystep.experiments.result import Result
 from everystep.mdp import arrays, planner
 from everystep.problems import from_map, racetrack_from

@@ -11,7 +11,8 @@ from browser import chromium
 
 from everystep.cli import main
 from everystep.errors import EverystepError
-from everystep.experiments import experiment, finished, rerun, statistics
+from everystep.experiments import experiment, statistics
+from everystep.experiments.folder import finished, rerun
 from everystep.experiments.reductions import WINDOW
 from everystep.experiments.result import Result
 from everystep.problems import from_map, frozen_lake, streaming

@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> None:
         )
 
     from everystep.agents.registry import Recipe
-    from everystep.experiments import run_folder
+    from everystep.experiments.folder import run_folder
     from everystep.reports import comparison
 
     comparison.claim(out, options.force)

@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     episodes = whole_number("episodes", options.episodes)
     from everystep.environments.play import trust
-    from everystep.experiments.run_folder import TRAINING_REQUEST
+    from everystep.experiments.folder.run_folder import TRAINING_REQUEST
     from everystep.reports.training import results as training_results
     from everystep.training.policy import evaluation_file as training_evaluation
     from everystep.training.policy.evaluation import FIRST_SEED
@@ -73,7 +73,7 @@ def evaluate(
     """
     from everystep import files
     from everystep.environments.play import trust
-    from everystep.experiments.run_folder import TRAINING_REQUEST, WORK
+    from everystep.experiments.folder.run_folder import TRAINING_REQUEST, WORK
 
     whole = folder.parent if (folder.parent / TRAINING_REQUEST).is_file() else folder
     with files.held(folder, folder / WORK / "pid"), trust.nothing_from(whole):

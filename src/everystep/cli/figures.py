@@ -26,7 +26,7 @@ def run(options: argparse.Namespace) -> None:
         raise unknown("style", options.style, STYLES, f"Choose {' or '.join(STYLES)}.")
 
     from everystep import files
-    from everystep.experiments import run_folder
+    from everystep.experiments.folder import run_folder
 
     folder, paper = Path(options.folder), options.style == "paper"
     read_and_draw = _of_training if run_folder.is_training(folder) else _of_run
@@ -38,7 +38,8 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _of_run(folder: Path, paper: bool) -> Callable[[Path], list[Path]]:
-    from everystep.experiments import figures, rerun
+    from everystep.experiments import figures
+    from everystep.experiments.folder import rerun
 
     result = rerun.read(folder, ("return", *rerun.NEEDED)).result()
     return partial(figures.write_paper if paper else figures.write, result)

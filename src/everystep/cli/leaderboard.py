@@ -101,7 +101,7 @@ def _convert(options: argparse.Namespace) -> None:
     for name in ("system", "problem", "out"):
         if getattr(options, name) is None:
             raise EverystepError(f"--{name} is missing; --convert needs --system, --problem and --out FILE.parquet.")
-    from everystep.experiments import run_folder
+    from everystep.experiments.folder import run_folder
     from everystep.reports.leaderboard import monitor
 
     folder = Path(options.convert)

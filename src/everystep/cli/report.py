@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     along = None if options.along is None else _along(options.along)
-    from everystep.experiments import run_folder
+    from everystep.experiments.folder import run_folder
 
     folder, out = Path(options.folder), None if options.out is None else Path(options.out)
     if run_folder.is_training(folder):

@@ -36,7 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from everystep.experiments import config, progress, run_folder, runner
+    from everystep.experiments import config, progress, runner
+    from everystep.experiments.folder import run_folder
 
     if run_folder.is_training(Path(options.folder)):
         number_of_jobs(options)

@@ -69,8 +69,9 @@ def run(options: argparse.Namespace) -> None:
         if getattr(options, name) is not None
     }
 
-    from everystep.experiments import config, needs, progress, run_folder, runner
-    from everystep.experiments.run_folder import FolderState
+    from everystep.experiments import config, needs, progress, runner
+    from everystep.experiments.folder import run_folder
+    from everystep.experiments.folder.run_folder import FolderState
 
     progress.check(options.log)
     use_cache(options)

@@ -265,14 +265,15 @@ def run_with_progress(
 
 def _how_to_go_on(out: Path) -> str:
     """For a run that was stopped; "" if it had not begun."""
-    from everystep.experiments import run_folder
+    from everystep.experiments.folder import run_folder
 
     return f"`everystep resume {out}` continues" if run_folder.is_unfinished(out) else ""
 
 
 def print_summary(out: Path, remark: str = "") -> None:
     """The table of a finished run, and where it is."""
-    from everystep.experiments import finished, summary, tables
+    from everystep.experiments import summary, tables
+    from everystep.experiments.folder import finished
 
     run = finished.read(out)
     print(tables.summary(run.summary() if run.sealed else summary.of_finished(run)))

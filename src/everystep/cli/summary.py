@@ -15,7 +15,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from everystep.experiments import run_folder, summary
+    from everystep.experiments import summary
+    from everystep.experiments.folder import run_folder
 
     folder = Path(options.folder)
     if run_folder.is_training(folder):

@@ -218,8 +218,8 @@ def _progress(request: TrainingRequest) -> Iterator[Callable[[Message], None]]:
 def resume(out: Path, options: argparse.Namespace) -> None:
     """Continue the training of a folder."""
     from everystep.environments.play import trust
-    from everystep.experiments import run_folder
-    from everystep.experiments.run_folder import TRAINING_REQUEST
+    from everystep.experiments.folder import run_folder
+    from everystep.experiments.folder.run_folder import TRAINING_REQUEST
     from everystep.training.seeds import run as training_seeds
 
     if not (out / TRAINING_REQUEST).is_file():

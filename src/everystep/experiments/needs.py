@@ -18,8 +18,8 @@ import numpy as np
 
 from everystep.errors import EverystepError
 from everystep.experiments.engines import local
+from everystep.experiments.folder.run_folder import WORK
 from everystep.experiments.reductions import POINTS
-from everystep.experiments.run_folder import WORK
 from everystep.lsvi import ahead_bounds, loop
 from everystep.lsvi.choices.ties import ties
 from everystep.lsvi.costs.counts import CountCosts

@@ -14,8 +14,9 @@ from typing import Any, TextIO
 
 from everystep import files
 from everystep.errors import EverystepError, unknown
-from everystep.experiments import run_folder, tables
+from everystep.experiments import tables
 from everystep.experiments.estimate import duration
+from everystep.experiments.folder import run_folder
 from everystep.experiments.runner import ChunkReport, OnChunk
 from everystep.runtime.announce import EVERY, SOON, TICK, announced
 
@@ -256,7 +257,8 @@ def log_folder(out: Path) -> Path:
 
 def _curves(writer: Any, out: Path) -> None:
     """Write means over seeds by episode, at the episodes that a figure shows."""
-    from everystep.experiments import finished, reductions
+    from everystep.experiments import reductions
+    from everystep.experiments.folder import finished
 
     for label, curves in finished.read(out).curves(("return", "violation")).items():
         for name, curve in curves.items():

@@ -117,7 +117,7 @@ class Result:
 
         A file that another program wrote or changed is replaced only with `force`.
         """
-        from everystep.experiments import run_folder
+        from everystep.experiments.folder import run_folder
 
         target, figures = path_from("out", out), true_or_false("figures", figures)
         force = true_or_false("force", force)

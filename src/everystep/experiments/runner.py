@@ -25,15 +25,16 @@ import numpy as np
 
 from everystep import files, problems
 from everystep.errors import EverystepError
-from everystep.experiments import needs, reductions, run_folder, work_units
-from everystep.experiments.checkpoints import REQUEST_FILES, Ledger, StoredUnits, WorkUnit, check_request
+from everystep.experiments import needs, reductions, work_units
 from everystep.experiments.engines import local
 from everystep.experiments.engines.protocol import Engine
 from everystep.experiments.engines.ray import Cluster, Tasks
 from everystep.experiments.experiment import Experiment
+from everystep.experiments.folder import run_folder
+from everystep.experiments.folder.checkpoints import REQUEST_FILES, Ledger, StoredUnits, WorkUnit, check_request
+from everystep.experiments.folder.run_folder import WORK, FolderState
 from everystep.experiments.needs import BYTES_OF_A_ROW, UNIT_ROWS
 from everystep.experiments.result import fit_as_json, summarize
-from everystep.experiments.run_folder import WORK, FolderState
 from everystep.experiments.work_units import Chunk, RunFiles, WorkUnits
 from everystep.lsvi import ahead_bounds
 from everystep.lsvi.loop import CHUNK

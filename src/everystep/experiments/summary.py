@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from everystep.errors import EverystepError
-from everystep.experiments import checkpoints, finished, reductions, rows, run_folder, statistics, tables
-from everystep.experiments.checkpoints import StoredUnits
+from everystep.experiments import reductions, statistics, tables
+from everystep.experiments.folder import checkpoints, finished, rows, run_folder
+from everystep.experiments.folder.checkpoints import StoredUnits
 from everystep.experiments.result import agent_summary
 
 SUMMED = ("value", "violation", "regret", "planned")

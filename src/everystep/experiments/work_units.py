@@ -23,10 +23,11 @@ import numpy as np
 from everystep import problems
 from everystep.agents.registry import Recipe
 from everystep.errors import EverystepError
-from everystep.experiments import experiment, run_folder
-from everystep.experiments.checkpoints import REQUEST_FILES, WorkUnit
+from everystep.experiments import experiment
 from everystep.experiments.engines import local
 from everystep.experiments.experiment import Experiment
+from everystep.experiments.folder import run_folder
+from everystep.experiments.folder.checkpoints import REQUEST_FILES, WorkUnit
 from everystep.experiments.result import recorded_columns
 from everystep.lsvi.loop import Metrics
 from everystep.mdp import planner

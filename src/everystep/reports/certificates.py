@@ -10,7 +10,8 @@ import numpy as np
 
 from everystep import files
 from everystep.errors import EverystepError, real_number, seed_number, unknown, whole_number
-from everystep.experiments import finished, tables
+from everystep.experiments import tables
+from everystep.experiments.folder import finished
 from everystep.mdp import certificates
 from everystep.mdp.cmdp import FiniteCMDP
 

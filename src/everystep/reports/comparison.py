@@ -22,19 +22,10 @@ from everystep import files, problems
 from everystep.agents import lsvi_ae, lsvi_priced
 from everystep.agents.registry import REGISTERED, Recipe
 from everystep.errors import EverystepError, unknown
-from everystep.experiments import (
-    config,
-    experiment,
-    finished,
-    forms,
-    needs,
-    reductions,
-    run_folder,
-    runner,
-    statistics,
-    tables,
-)
-from everystep.experiments.run_folder import FolderState
+from everystep.experiments import config, experiment, needs, reductions, runner, statistics, tables
+from everystep.experiments.folder import finished, run_folder
+from everystep.experiments.folder.run_folder import FolderState
+from everystep.files import forms
 from everystep.mdp.cmdp import FiniteCMDP
 
 LEFT_OUT = "left_out.json"

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 from everystep import agents
 from everystep.agents.settings import BETA, LAM
-from everystep.experiments import figures, needs, run_folder, tables
+from everystep.experiments import figures, needs, tables
 from everystep.experiments.experiment import Experiment, prepare
+from everystep.experiments.folder import run_folder
 from everystep.experiments.result import Result
 from everystep.problems import frozen_lake
 

@@ -33,8 +33,8 @@ from everystep.errors import (
     true_or_false,
     whole_number,
 )
-from everystep.experiments import run_folder
 from everystep.experiments.experiment import versions
+from everystep.experiments.folder import run_folder
 from everystep.experiments.result import episode_columns
 from everystep.features.spaces import Coordinates
 from everystep.features.specs import bind, one_hot

@@ -11,7 +11,8 @@ import numpy as np
 
 from everystep import files
 from everystep.errors import EverystepError, path_from
-from everystep.experiments import run_folder, statistics
+from everystep.experiments import statistics
+from everystep.experiments.folder import run_folder
 from everystep.training.diagnosis import findings
 from everystep.training.policy import card as policy_card
 from everystep.training.policy.evaluation import Evaluation

@@ -19,8 +19,9 @@ import numpy as np
 
 from everystep import __version__, files
 from everystep.errors import EverystepError
-from everystep.experiments import figures, reductions, rerun, tables
+from everystep.experiments import figures, reductions, tables
 from everystep.experiments.experiment import Experiment
+from everystep.experiments.folder import rerun
 from everystep.mdp import planner
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.web import assets, charts, harm, watch

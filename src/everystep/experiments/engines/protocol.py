@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from everystep.lsvi.loop import Carry, Job, Metrics
 
 if TYPE_CHECKING:
-    from everystep.experiments.checkpoints import Ledger, WorkUnit
     from everystep.experiments.experiment import Experiment
+    from everystep.experiments.folder.checkpoints import Ledger, WorkUnit
     from everystep.experiments.work_units import Chunk, WorkUnits
 
 

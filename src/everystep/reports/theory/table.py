@@ -20,7 +20,8 @@ import numpy as np
 from everystep import files
 from everystep.agents.model_syntax import InKernel
 from everystep.agents.resolve.agent import Resolved
-from everystep.experiments import rerun, statistics, tables
+from everystep.experiments import statistics, tables
+from everystep.experiments.folder import rerun
 from everystep.lsvi import radii
 from everystep.lsvi.costs.lemmas import Capacity, LemmaModel
 from everystep.lsvi.penalties import Rectified

@@ -16,8 +16,9 @@ import numpy as np
 
 from everystep import files
 from everystep.errors import EverystepError
-from everystep.experiments import run_folder, statistics, tables
-from everystep.experiments.run_folder import WORK
+from everystep.experiments import statistics, tables
+from everystep.experiments.folder import run_folder
+from everystep.experiments.folder.run_folder import WORK
 from everystep.reports.training import results as training_results
 from everystep.reports.training.results import TrainingResults, number_in_words
 from everystep.training.diagnosis.findings import FROM_INFO, KEY

@@ -15,7 +15,7 @@ import numpy as np
 from everystep import files
 from everystep.environments.play.batch import Batch
 from everystep.errors import UNLIKE, EverystepError
-from everystep.experiments import run_folder
+from everystep.experiments.folder import run_folder
 from everystep.reports.training import results as training_results
 from everystep.reports.training.results import SeedResult
 from everystep.training.diagnosis import findings

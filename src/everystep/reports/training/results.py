@@ -18,8 +18,9 @@ import numpy as np
 from everystep import files
 from everystep.environments.play import trust
 from everystep.errors import UNLIKE, EverystepError, count
-from everystep.experiments import run_folder, statistics, tables
-from everystep.experiments.run_folder import TRAINING_REQUEST, WORK
+from everystep.experiments import statistics, tables
+from everystep.experiments.folder import run_folder
+from everystep.experiments.folder.run_folder import TRAINING_REQUEST, WORK
 from everystep.training.folder import training_folder
 from everystep.training.folder.checkpoint import SavedLearner
 from everystep.training.folder.plain_values import from_plain

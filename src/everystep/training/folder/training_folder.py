@@ -28,8 +28,8 @@ import numpy as np
 from everystep import files
 from everystep.environments.play.batch import Batch
 from everystep.errors import EverystepError, check_type
-from everystep.experiments import run_folder
-from everystep.experiments.run_folder import TRAINING, WORK
+from everystep.experiments.folder import run_folder
+from everystep.experiments.folder.run_folder import TRAINING, WORK
 from everystep.training.folder import checkpoint
 from everystep.training.folder.checkpoint import DamagedError, SavedLearner
 from everystep.training.folder.interrupts import deferred

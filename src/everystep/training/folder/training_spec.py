@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from everystep.errors import LARGEST
-from everystep.experiments import forms
-from everystep.experiments.forms import POSITIVE, PROBABILITY, Each, Maybe
+from everystep.files import forms
+from everystep.files.forms import POSITIVE, PROBABILITY, Each, Maybe
 
 
 def WHOLE(content: Any) -> bool:

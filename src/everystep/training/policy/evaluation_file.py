@@ -23,10 +23,11 @@ from everystep import files
 from everystep.environments.play import named
 from everystep.environments.play.constraints import Constraint
 from everystep.errors import EverystepError, seed_number, shown, whole_number
-from everystep.experiments import forms, statistics, tables
+from everystep.experiments import statistics, tables
 from everystep.experiments.experiment import versions
-from everystep.experiments.forms import COUNT, NUMBER, POSITIVE, Each, Maybe
-from everystep.experiments.run_folder import WORK
+from everystep.experiments.folder.run_folder import WORK
+from everystep.files import forms
+from everystep.files.forms import COUNT, NUMBER, POSITIVE, Each, Maybe
 from everystep.training.diagnosis.findings import FROM_INFO, KEY, constraint_in_words
 from everystep.training.folder.checkpoint import environment_settings
 from everystep.training.policy import card as policy_card

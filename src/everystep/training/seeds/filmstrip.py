@@ -26,8 +26,8 @@ from everystep import files
 from everystep.environments.play import film, named
 from everystep.environments.play.constraints import Constraint, observed
 from everystep.errors import LARGEST_SEED, EverystepError, shown
-from everystep.experiments import forms
-from everystep.experiments.forms import COUNT, NUMBER, POSITIVE
+from everystep.files import forms
+from everystep.files.forms import COUNT, NUMBER, POSITIVE
 from everystep.training.policy.evaluation import FIRST_SEED, evaluate
 from everystep.training.policy.policy import Policy
 from everystep.training.result import Trained

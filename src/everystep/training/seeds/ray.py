@@ -18,7 +18,7 @@ from everystep import files
 from everystep.environments.play import trust
 from everystep.errors import EverystepError, raised
 from everystep.experiments.experiment import versions
-from everystep.experiments.run_folder import WORK
+from everystep.experiments.folder.run_folder import WORK
 from everystep.training.folder import training_folder
 from everystep.training.folder.interrupts import PausedError
 from everystep.training.seeds import run as training_seeds

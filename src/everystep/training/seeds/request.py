@@ -40,8 +40,8 @@ from everystep.errors import (
 )
 from everystep.experiments import config
 from everystep.experiments.config import File, SettingFlag
-from everystep.experiments.forms import NUMBER
 from everystep.features import syntax
+from everystep.files.forms import NUMBER
 from everystep.training import callbacks
 from everystep.training.arguments import MEMORY
 from everystep.training.callbacks import Callback

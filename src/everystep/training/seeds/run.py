@@ -29,8 +29,8 @@ from typing import Any, NamedTuple
 from everystep import files
 from everystep.environments.play import trust
 from everystep.errors import UNLIKE, EverystepError, raised
-from everystep.experiments import run_folder
-from everystep.experiments.run_folder import TRAINING, TRAINING_REQUEST
+from everystep.experiments.folder import run_folder
+from everystep.experiments.folder.run_folder import TRAINING, TRAINING_REQUEST
 from everystep.runtime import program_cache
 from everystep.training import callbacks
 from everystep.training.folder import training_folder

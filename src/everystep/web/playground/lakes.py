@@ -14,9 +14,10 @@ import numpy as np
 
 from everystep.agents.registry import REGISTERED, Recipe
 from everystep.errors import EverystepError
-from everystep.experiments import config, experiment, run_folder
+from everystep.experiments import config, experiment
 from everystep.experiments.engines import local
 from everystep.experiments.experiment import Experiment
+from everystep.experiments.folder import run_folder
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.problems.frozen_lake import from_map
 from everystep.problems.racetrack import racetrack_from

@@ -18,10 +18,10 @@ import numpy as np
 
 from everystep import files, problems
 from everystep.errors import EverystepError
-from everystep.experiments import forms, rows, run_folder
-from everystep.experiments.forms import COUNT, NOT_NEGATIVE, NUMBER, POSITIVE, PROBABILITY, Each, Maybe
+from everystep.experiments.folder import rows, run_folder
 from everystep.experiments.tables import AVOIDABLE, COLUMNS
-from everystep.files import read_npz
+from everystep.files import forms, read_npz
+from everystep.files.forms import COUNT, NOT_NEGATIVE, NUMBER, POSITIVE, PROBABILITY, Each, Maybe
 from everystep.lsvi.loop import CHUNK
 from everystep.mdp.arrays import digest
 from everystep.mdp.cmdp import FiniteCMDP

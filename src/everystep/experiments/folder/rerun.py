@@ -20,9 +20,10 @@ from everystep.agents.registry import Recipe
 from everystep.agents.resolve.context import fingerprint
 from everystep.agents.settings import SETTINGS
 from everystep.errors import EverystepError
-from everystep.experiments import finished, reductions
+from everystep.experiments import reductions
 from everystep.experiments.experiment import Experiment, prepare
-from everystep.experiments.finished import FinishedFolder
+from everystep.experiments.folder import finished
+from everystep.experiments.folder.finished import FinishedFolder
 from everystep.experiments.result import Result
 from everystep.files import read_npz
 from everystep.mdp.cmdp import FiniteCMDP

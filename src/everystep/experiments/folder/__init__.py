@@ -1,0 +1,1 @@
+"""Run folders: what is in them, checkpoints, and the reader of finished ones."""
