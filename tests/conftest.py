@@ -32,7 +32,12 @@ import seeds
 from jax.extend.core.primitives import broadcast_in_dim_p
 from jaxtyping import install_import_hook
 
-CHECKED = ("everystep.lsvi", "everystep.features", "everystep.kernels", "everystep.training.agent.models")
+# Where arrays are annotated with shapes. Functions that validate what a user passes are not checked: they get anything.
+FEATURES = ("automatic", "joint", "layout", "maps")
+CHECKED = [
+    "everystep.lsvi", "everystep.kernels", "everystep.training.agent.models",
+    *(f"everystep.features.{name}" for name in FEATURES),
+]  # fmt: skip
 install_import_hook(CHECKED, "beartype.beartype")
 
 # Tracing makes many objects that stay: looking through all of them as often as Python does by itself is a waste.

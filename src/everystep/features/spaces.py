@@ -9,15 +9,29 @@ Spaces are recognised by their attributes (`n`, `nvec`, `low`, `spaces`), so gym
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from jaxtyping import Float
 
 from everystep.errors import EverystepError, is_masked, shown
 
+
+class Space(Protocol):
+    """What every space of Gymnasium has; `n`, `nvec`, `low` and `high`, or `spaces` show of which kind it is."""
+
+    @property
+    def shape(self) -> tuple[int, ...] | None: ...
+
+    @property
+    def dtype(self) -> np.dtype[Any] | None: ...
+
+
+# The shape of an observation as a list; {"dict": {name: layout}} or {"tuple": [layout]} of a space with parts.
+Layout = list[int] | dict[str, dict[str, "Layout"]] | dict[str, list["Layout"]]
+Bound = float | Sequence[float | None] | np.ndarray | None  # of a range: one number, or one for each coordinate
 UNBOUNDED = 1e30  # some spaces have the largest float32 in place of infinity
 
 
@@ -36,7 +50,7 @@ class Coordinates:
     space: str
 
     @classmethod
-    def of(cls, space: Any) -> Coordinates:
+    def of(cls, space: Space) -> Coordinates:
         try:
             parts = list(_parts(space))
             low, high = (np.concatenate([np.empty(0), *(part[i] for part in parts)]).astype(np.float64) for i in (0, 1))
@@ -61,7 +75,7 @@ class Coordinates:
         return tuple(int(each) for each in self.low)
 
 
-def _parts(space: Any) -> Any:
+def _parts(space: Space) -> Iterator[tuple[np.ndarray, np.ndarray, bool]]:
     """(low, high, whether integers from a finite list) of every leaf of a space, in order."""
     if hasattr(space, "spaces"):
         inner = space.spaces
@@ -86,7 +100,7 @@ def _parts(space: Any) -> Any:
         )
 
 
-def layout(space: Any) -> Any:
+def layout(space: Space) -> Layout:
     """The shape of an observation as a list; {"dict": {name: layout}} or {"tuple": [layout]} of a space with parts."""
     if hasattr(space, "spaces"):
         inner = space.spaces
@@ -97,7 +111,7 @@ def layout(space: Any) -> Any:
     return [int(n) for n in (getattr(space, "shape", ()) if own is None else np.shape(own))]
 
 
-def leaves(observation: Any, at: Any) -> list[tuple[np.ndarray, tuple[int, ...]]]:
+def leaves(observation: Any, at: Layout) -> list[tuple[np.ndarray, tuple[int, ...]]]:
     """The arrays of an observation, or of a batch of them, in the order of `flatten`; each with its shape by layout."""
     try:
         if isinstance(at, list):
@@ -106,10 +120,10 @@ def leaves(observation: Any, at: Any) -> list[tuple[np.ndarray, tuple[int, ...]]
                 raise TypeError
             return [(array, tuple(at))]
         ((kind, parts),) = at.items()
-        names = list(parts) if kind == "dict" else range(len(parts))
         if isinstance(observation, Mapping) != (kind == "dict") or len(observation) != len(parts):
             raise TypeError
-        return [each for name in names for each in leaves(observation[name], parts[name])]
+        inner = parts.items() if isinstance(parts, dict) else enumerate(parts)
+        return [each for name, part in inner for each in leaves(observation[name], part)]
     except EverystepError:
         raise
     except Exception:  # other parts, or an object that fails while it is read
@@ -118,7 +132,7 @@ def leaves(observation: Any, at: Any) -> list[tuple[np.ndarray, tuple[int, ...]]
         ) from None
 
 
-def flatten(observation: Any) -> np.ndarray:
+def flatten(observation: object) -> np.ndarray:
     """An observation of any such space as a vector of numbers, or as one integer where it is one.
 
     >>> es.features.flatten({"speed": [1.0], "place": [2.0, 3.0]}).tolist()
@@ -147,7 +161,7 @@ def flatten(observation: Any) -> np.ndarray:
     return np.concatenate([np.empty(0), *parts]).astype(np.float64)
 
 
-def as_floats(given: Any) -> np.ndarray | None:
+def as_floats(given: object) -> np.ndarray | None:
     """`given` as an array of float64, NaN in place of None; None if it is not made of numbers."""
     try:
         array = np.asarray(given)
@@ -210,7 +224,7 @@ class Scale:
         return f"observations were scaled to [-1, 1] from {ranges}, and clipped outside"
 
 
-def scale(at: Coordinates, low: Any, high: Any, kind: str) -> Scale:
+def scale(at: Coordinates, low: Bound, high: Bound, kind: str) -> Scale:
     """The scale of a space; `low` and `high` override its bounds (a number, or one per coordinate; None: no change)."""
     ends = []
     for name, own, given in (("low", at.low, low), ("high", at.high, high)):

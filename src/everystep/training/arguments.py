@@ -11,6 +11,7 @@ import numpy as np
 from everystep.environments.play.action_sets import Candidates
 from everystep.environments.play.batch import Batch
 from everystep.environments.play.rollout import Stage
+from everystep.environments.protocols import Space
 from everystep.errors import LARGEST_MEASUREMENT, EverystepError, as_number, quoted, whole_number
 from everystep.features.spaces import Coordinates
 
@@ -28,7 +29,7 @@ def most_states(memory: Any, actions: Candidates) -> int | None:
     return most
 
 
-def is_listed(space: Any) -> bool:
+def is_listed(space: Space) -> bool:
     """Whether observations are integers from a finite list."""
     return hasattr(space, "n") and getattr(space, "shape", ()) == ()
 

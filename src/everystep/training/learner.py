@@ -16,11 +16,12 @@ import numpy as np
 
 from everystep.agents.arguments import refuse_unknown
 from everystep.agents.registry import TRAINED_BY_DEFAULT, Recipe, recipe, where_settings_belong
-from everystep.environments.play.action_sets import Candidates
+from everystep.environments.play.action_sets import ActionSet, Candidates
 from everystep.environments.play.batch import Batch, BatchBuilder
 from everystep.environments.play.constraints import Constraint
 from everystep.environments.play.making import environment_name, episode_limit, made
 from everystep.environments.play.rollout import Stage, StepError, play
+from everystep.environments.protocols import AnyEnv
 from everystep.errors import (
     LARGEST,
     MOST_COPIES,
@@ -113,7 +114,7 @@ class Learner:
     @refuse_unknown("Learner", OF_AGENTS | _OF_TRAIN)
     def __init__(
         self,
-        env: Any,
+        env: AnyEnv | str,
         agent: str | Recipe = TRAINED_BY_DEFAULT,
         *,
         constraint: Constraint | None = None,
@@ -123,7 +124,7 @@ class Learner:
         length: int | None = None,
         reward_range: tuple[float, float] | None = None,
         memory: int | None = MEMORY,
-        actions: Any = None,
+        actions: ActionSet | Candidates | None = None,
         seed: int = 0,
         envs: int = 1,
         reseed: bool = False,
@@ -397,7 +398,7 @@ class Learner:
     def load(
         cls,
         folder: str | Path,
-        env: Any,
+        env: AnyEnv | str,
         agent: str | Recipe | None = None,
         *,
         constraint: Constraint | None = None,

@@ -10,8 +10,10 @@ from typing import Any
 from everystep import files
 from everystep.agents.arguments import refuse_unknown
 from everystep.agents.registry import TRAINED_BY_DEFAULT, Recipe
+from everystep.environments.play.action_sets import ActionSet, Candidates
 from everystep.environments.play.batch import Batch
 from everystep.environments.play.constraints import Constraint
+from everystep.environments.protocols import AnyEnv
 from everystep.errors import path_from, whole_number
 from everystep.training import training_bar
 from everystep.training.arguments import MEMORY
@@ -26,7 +28,7 @@ EVALUATED = 10  # default episodes of an evaluation
 
 @refuse_unknown("train", OF_AGENTS)
 def train(
-    env: Any,
+    env: AnyEnv | str,
     agent: str | Recipe = TRAINED_BY_DEFAULT,
     *,
     episodes: int | None = None,
@@ -43,7 +45,7 @@ def train(
     length: int | None = None,
     reward_range: tuple[float, float] | None = None,
     memory: int | None = MEMORY,
-    actions: Any = None,
+    actions: ActionSet | Candidates | None = None,
     seed: int = 0,
     envs: int = 1,
     reseed: bool = False,

@@ -16,17 +16,18 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from everystep.errors import LARGEST, EverystepError, check_type, quoted, seed_number, shown, whole_number
 from everystep.features import spaces, syntax
-from everystep.features.spaces import UNBOUNDED
+from everystep.features.spaces import UNBOUNDED, Space
 
 __all__ = ["Candidates", "grid", "listed", "sobol"]
 
@@ -49,7 +50,7 @@ class ActionSet:
         return f"{self.kind}({', '.join(map(plain, self.settings.values()))})"
 
 
-def grid(points: Any = POINTS) -> ActionSet:
+def grid(points: int | Sequence[int] = POINTS) -> ActionSet:
     """`points` along each coordinate of a Box (a number, or one for each), ends included; one point is the middle.
 
     >>> learner = es.Learner("Pendulum-v1", actions=es.actions.grid(3))
@@ -76,7 +77,7 @@ def sobol(count: int = SPREAD, seed: int = 0) -> ActionSet:
     return ActionSet("sobol", {"count": count, "seed": seed_number("seed of sobol", seed)})
 
 
-def listed(actions: Any) -> ActionSet:
+def listed(actions: ArrayLike) -> ActionSet:
     """These actions: (A, k), or (A,) where an action is one number, or (A, ...) in the shape of the space.
 
     >>> learner = es.Learner("Pendulum-v1", actions=es.actions.listed([-2.0, 0.0, 0.5]))
@@ -97,7 +98,7 @@ NAMED: dict[str, Callable[..., ActionSet]] = {"grid": grid, "sobol": sobol, "lis
 HOW = "write grid(5), grid([5, 3]), sobol(64), or listed([[-1, 0], [1, 0.5]])"
 
 
-def read(text: Any) -> ActionSet:
+def read(text: object) -> ActionSet:
     """A set of actions from its text, as on a command line; it is parsed, never evaluated."""
     return syntax.called(text, "actions", NAMED, HOW)
 
@@ -145,22 +146,22 @@ class Candidates:
             None if self.about is None else f"the agent chooses among {self.count} actions, {self.about}: see actions"
         )
 
-    def action(self, number: Any) -> Any:
+    def action(self, number: SupportsIndex) -> int | np.ndarray:
         """An action as the environment takes it, from its number."""
-        return int(number) + self.first if self.values is None else self.values[number].copy()
+        return int(number) + self.first if self.values is None else np.array(self.values[number])
 
     def several(self, numbers: np.ndarray) -> np.ndarray:
         """The same for several, in an array."""
         return numbers + self.first if self.values is None else self.values[numbers]
 
-    def number_of(self, action: Any) -> int:
+    def number_of(self, action: object) -> int:
         """The number of one action; of the nearest candidate where there are candidates."""
         if self.values is None:
             number = action.item() if isinstance(action, np.ndarray) and action.size == 1 else action
             return whole_number("action", number, self.first, self.first + self.count - 1) - self.first
         return int(self.nearest(np.asarray(spaces.as_floats(action))[None])[0])
 
-    def nearest(self, actions: Any) -> np.ndarray:
+    def nearest(self, actions: ArrayLike) -> np.ndarray:
         """The number of the nearest candidate (n,) for each of n actions, in the scale of their bounds."""
         if self.values is None:
             raise EverystepError("actions of a Discrete space are numbers already; subtract the first of them.")
@@ -210,7 +211,7 @@ class Candidates:
             raise EverystepError(f"env has other actions than {who}; give the environment that it was trained in.")
 
 
-def candidates(space: Any, given: Any = None) -> Candidates:
+def candidates(space: Space, given: ActionSet | Candidates | None = None) -> Candidates:
     """The actions of a space: as asked for, or its own; what does not fit is refused with a remedy."""
     if isinstance(given, Candidates):
         return _known(space, given)
@@ -241,7 +242,7 @@ def candidates(space: Any, given: Any = None) -> Candidates:
     )
 
 
-def for_a_batch(space: Any, given: Any) -> Candidates:
+def for_a_batch(space: Space, given: ActionSet | Candidates | None) -> Candidates:
     """The actions whose numbers a batch holds. Those of a Box are given by the user, as in training."""
     found = candidates(space, given)
     if found.first:
@@ -256,7 +257,7 @@ def for_a_batch(space: Any, given: Any) -> Candidates:
     return found
 
 
-def _known(space: Any, given: Candidates) -> Candidates:
+def _known(space: Space, given: Candidates) -> Candidates:
     """Candidates that were made for a space like this one, such as those of a policy."""
     if given.values is None:
         own = candidates(space)
@@ -264,7 +265,7 @@ def _known(space: Any, given: Candidates) -> Candidates:
         return own
     low, high = _bounds(space)
     if (
-        given.values.shape[1:] != tuple(space.shape)
+        given.values.shape[1:] != low.shape
         or given.values.dtype != space.dtype
         or not ((given.values >= low) & (given.values <= high)).all()
     ):
@@ -275,17 +276,19 @@ def _known(space: Any, given: Candidates) -> Candidates:
     return given
 
 
-def _bounds(space: Any) -> tuple[np.ndarray, np.ndarray]:
+def _bounds(space: Space) -> tuple[np.ndarray, np.ndarray]:
     """The least and the largest action, in the shape of the space; infinite where there are no bounds."""
+    low = high = np.empty(0)
     try:
+        shape = tuple(space.shape or ())
         if hasattr(space, "nvec"):
-            low = np.zeros(space.shape) + getattr(space, "start", 0)
+            low = np.zeros(shape) + np.asarray(getattr(space, "start", 0))
             high = low + np.asarray(space.nvec) - 1
         elif hasattr(space, "n"):
-            low, high = np.zeros(space.shape), np.ones(space.shape)
-        else:
-            low, high = (np.broadcast_to(np.asarray(each, np.float64), space.shape) for each in (space.low, space.high))
-        valid = low.shape == high.shape == tuple(space.shape) and bool((low <= high).all()) and low.size > 0
+            low, high = np.zeros(shape), np.ones(shape)
+        elif hasattr(space, "low") and hasattr(space, "high"):
+            low, high = (np.broadcast_to(np.asarray(each, np.float64), shape) for each in (space.low, space.high))
+        valid = low.shape == high.shape == shape and bool((low <= high).all()) and low.size > 0
         valid = valid and np.dtype(space.dtype).kind in "biuf"
     except Exception:  # a space that only resembles one of gymnasium's
         valid = False
@@ -294,7 +297,7 @@ def _bounds(space: Any) -> tuple[np.ndarray, np.ndarray]:
     return np.where(low < -UNBOUNDED, -np.inf, low), np.where(high > UNBOUNDED, np.inf, high)
 
 
-def _enumerated(space: Any, given: ActionSet | None) -> Candidates:
+def _enumerated(space: Space, given: ActionSet | None) -> Candidates:
     low, high = _bounds(space)
     if given is not None:
         if given.kind != "listed":
@@ -310,11 +313,11 @@ def _enumerated(space: Any, given: ActionSet | None) -> Candidates:
             "enumerated; give actions=es.actions.listed(...) with some of them."
         )
     every = [range(int(a), int(b) + 1) for a, b in zip(np.ravel(low), np.ravel(high), strict=True)]
-    values = np.array(list(product(*every))).reshape(count, *space.shape).astype(space.dtype)
+    values = np.array(list(product(*every))).reshape(count, *low.shape).astype(space.dtype)
     return Candidates(count, 0, values, np.ravel(low), np.ravel(high), "all of its space")
 
 
-def _in_box(space: Any, given: ActionSet | None) -> Candidates:
+def _in_box(space: Space, given: ActionSet | None) -> Candidates:
     low, high = _bounds(space)
     if given is not None and given.kind == "listed":
         return _listed(space, given.settings["actions"], low, high)
@@ -331,13 +334,13 @@ def _in_box(space: Any, given: ActionSet | None) -> Candidates:
     units = _grid(given.settings["points"], len(a)) if given.kind == "grid" else _sobol(len(a), **given.settings)
     rows = a + units * (b - a)
     whole = np.dtype(space.dtype).kind in "biu"
-    values = (np.round(rows) if whole else rows).reshape(-1, *space.shape).astype(space.dtype)
-    values = np.clip(values, space.low, space.high).astype(space.dtype)  # rounding may leave the Box
+    values = (np.round(rows) if whole else rows).reshape(-1, *low.shape).astype(space.dtype)
+    values = np.clip(values, low, high).astype(space.dtype)  # rounding may leave the Box
     values = _each_once(values)
     return Candidates(len(values), 0, values, a, b, about)
 
 
-def _grid(points: Any, k: int) -> np.ndarray:
+def _grid(points: int | Sequence[int], k: int) -> np.ndarray:
     counts = (points,) * k if isinstance(points, int) else points
     if len(counts) != k:
         raise EverystepError(f"points of grid have {len(counts)} numbers for {k} coordinates; give one, or {k}.")
@@ -360,17 +363,17 @@ def _sobol(k: int, count: int, seed: int) -> np.ndarray:
         return np.asarray(qmc.Sobol(k, seed=np.random.default_rng(seed)).random(count))
 
 
-def _listed(space: Any, rows: np.ndarray, low: np.ndarray, high: np.ndarray) -> Candidates:
+def _listed(space: Space, rows: np.ndarray, low: np.ndarray, high: np.ndarray) -> Candidates:
     """Given actions, checked."""
-    k = math.prod(space.shape)
+    k, shape = low.size, low.shape
     rows = rows[:, None] if rows.ndim == 1 and k == 1 else rows
-    if rows.shape[1:] not in ((k,), tuple(space.shape)):
+    if rows.shape[1:] not in ((k,), shape):
         raise EverystepError(
             f"actions of listed have shape {rows.shape}, and an action has {k} coordinates; give (A, {k})."
         )
     if len(rows) > MOST_CANDIDATES:
         raise EverystepError(f"actions of listed are {len(rows)}; give at most {MOST_CANDIDATES}.")
-    rows = rows.reshape(len(rows), *space.shape)
+    rows = rows.reshape(len(rows), *shape)
     whole = np.dtype(space.dtype).kind in "biu"
     wrong = (rows < low) | (rows > high) | ((rows != np.round(rows)) & whole)
     if wrong.any():

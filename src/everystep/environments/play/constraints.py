@@ -7,11 +7,13 @@ is used as g: safe where it is 0, unsafe above.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from everystep.environments.protocols import Info
 from everystep.errors import LARGEST_MEASUREMENT, EverystepError, is_masked, shown, user_code
 
 # What to do about a constraint that features do not fit; the same advice everywhere.
@@ -20,10 +22,11 @@ REWRITE = (
     "constraints"
 )
 
-Constraint = Callable[[Any, Any, Any, Mapping[str, Any]], Any]
+# Observations and actions are those of the environment, of any type.
+Constraint = Callable[[Any, Any, Any, Info], ArrayLike]
 
 
-def observed(constraint: Constraint | None, obs: Any, action: Any, obs_next: Any, info: Mapping[str, Any]) -> Any:
+def observed(constraint: Constraint | None, obs: object, action: object, obs_next: object, info: Info) -> np.ndarray:
     """The constraints (m,) observed on one step: by the function if there is one, else from `info`."""
     if constraint is None:
         return from_info(info)
@@ -42,7 +45,7 @@ def observed(constraint: Constraint | None, obs: Any, action: Any, obs_next: Any
     return signed(given, words)
 
 
-def unsafe_by_info(info: Any) -> bool | None:
+def unsafe_by_info(info: Info) -> bool | None:
     """Whether a step was unsafe by what the environment reports; None if it does not report its constraints."""
     try:
         return bool((from_info(info) > 0).any())
@@ -50,7 +53,7 @@ def unsafe_by_info(info: Any) -> bool | None:
         return None
 
 
-def from_info(info: Mapping[str, Any]) -> np.ndarray:
+def from_info(info: Info) -> np.ndarray:
     """The constraints (m,) that an environment reports."""
     for key in ("constraint", "cost"):
         if key in info:
@@ -62,7 +65,7 @@ def from_info(info: Mapping[str, Any]) -> np.ndarray:
     )
 
 
-def signed(value: Any, words: Callable[[], str]) -> np.ndarray:
+def signed(value: ArrayLike, words: Callable[[], str]) -> np.ndarray:
     """`value` as (m,) finite numbers; `words` returns the start of the error message, which names the source."""
     if is_masked(value):
         raise EverystepError(f"{words()}, of which a part is masked; give finite numbers, safe iff <= 0.")
@@ -78,6 +81,6 @@ def signed(value: Any, words: Callable[[], str]) -> np.ndarray:
     return g
 
 
-def violation(g: Any) -> float:
+def violation(g: np.ndarray) -> float:
     """sum_i max(g_i, 0), which other libraries call cost."""
     return float(np.maximum(g, 0.0).sum())

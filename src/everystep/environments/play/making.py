@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from everystep.environments.protocols import AnyEnv
 from everystep.errors import EverystepError, user_code, whole_number
 from everystep.mdp.cmdp import FiniteCMDP
 
 
-def made(env: Any, copies: int) -> Any:
+def made(env: AnyEnv | str, copies: int = 1) -> AnyEnv:
     """The environment, given as itself or by its id, in `copies` copies."""
     if not isinstance(env, str) and copies == 1:
         return env
@@ -23,17 +22,18 @@ def made(env: Any, copies: int) -> Any:
         return gymnasium.make(spec) if copies == 1 else gymnasium.make_vec(spec, num_envs=copies)
 
 
-def environment_name(env: Any) -> str:
+def environment_name(env: AnyEnv) -> str:
     """The id of an environment, or the name of its class."""
     spec = getattr(env, "spec", None)
     return str(getattr(spec, "id", None) or type(env).__name__)
 
 
-def episode_limit(env: Any) -> int | None:
+def episode_limit(env: AnyEnv) -> int | None:
     """The most steps of an episode, if the environment has such a limit."""
-    env = env.envs[0] if getattr(env, "envs", None) else env
-    limit = getattr(getattr(env, "spec", None), "max_episode_steps", None)
-    problem = getattr(getattr(env, "unwrapped", env), "problem", None)
+    copies = getattr(env, "envs", None)
+    one = copies[0] if copies else env
+    limit = getattr(getattr(one, "spec", None), "max_episode_steps", None)
+    problem = getattr(getattr(one, "unwrapped", one), "problem", None)
     if limit is not None:
         return whole_number("max_episode_steps of the environment", limit)
     return problem.horizon if isinstance(problem, FiniteCMDP) else None

@@ -8,21 +8,25 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, SupportsFloat
 
 import numpy as np
 
 from everystep.environments.play import constraints
-from everystep.environments.play.action_sets import candidates
+from everystep.environments.play.action_sets import ActionSet, Candidates, candidates
 from everystep.environments.play.batch import BatchBuilder, check_observation
 from everystep.environments.play.constraints import Constraint, signed
 from everystep.environments.play.global_draws import GlobalDraws
+from everystep.environments.protocols import AnyEnv, Info, Space, is_vector
 from everystep.errors import EverystepError, as_number, is_masked, shown, user_code, whole_number
 from everystep.features.spaces import Coordinates, flatten
 
-Choose = Callable[[int, list[Any], np.ndarray], np.ndarray]  # (step, observations, their arrays) to actions from 0
+Choose = Callable[[int, list[object], np.ndarray], np.ndarray]  # (step, observations, their arrays) to actions from 0
 OnCost = Callable[[int, np.ndarray, int, np.ndarray], None]  # (step, observation, action, costs)
 
+
+# Observations, rewards, terminated, truncated and infos after a step, one for each copy.
+Steps = tuple[list[object], np.ndarray, np.ndarray, np.ndarray, list[Info]]
 
 FAR_OUTSIDE = 10  # widths of its range by which a coordinate may leave it before it counts as broken
 
@@ -41,16 +45,16 @@ class Stage:
 
     def __init__(
         self,
-        env: Any,
+        env: AnyEnv,
         constraint: Constraint | None,
         seed: int,
-        to_array: Callable[[Any], np.ndarray] = flatten,
+        to_array: Callable[[object], np.ndarray] = flatten,
         reseed: bool = False,
-        actions: Any = None,
+        actions: ActionSet | Candidates | None = None,
     ) -> None:
         self.env, self.constraint, self.to_array = env, constraint, to_array
-        self.is_vector = hasattr(env, "num_envs")
-        self.copies = whole_number("num_envs of the environment", env.num_envs) if self.is_vector else 1
+        self.is_vector = is_vector(env)
+        self.copies = whole_number("num_envs of the environment", env.num_envs) if is_vector(env) else 1
         if constraint is not None and not callable(constraint):
             raise EverystepError(
                 f"constraint is {shown(constraint)}; give a function of (obs, action, obs_next, info), "
@@ -76,12 +80,12 @@ class Stage:
         self._low, self._high = _reach(self.observation_space)
 
     @property
-    def action_points(self) -> Any:
+    def action_points(self) -> int | np.ndarray:
         """What features know of the actions: their number, or their coordinates (A, k)."""
         points = self.candidates.points
         return self.actions if points is None else points
 
-    def reset(self, episode: int) -> list[Any]:
+    def reset(self, episode: int) -> list[object]:
         """The first observation of each copy."""
         seed = None if self.begun else self.seed
         if self.reseed:
@@ -92,12 +96,12 @@ class Stage:
                 observations, _ = self.env.reset(seed=seed)
             return self._split(observations)
 
-    def step(self, actions: np.ndarray) -> tuple[list[Any], np.ndarray, Any, Any, list[Any]]:
+    def step(self, actions: np.ndarray) -> Steps:
         """Next observations, rewards, terminated, truncated and infos, one for each copy; actions count from 0."""
         given = self.candidates.several(actions) if self.is_vector else self.candidates.action(actions[0])
         with calls("step"):
             with self.global_draws.in_step():
-                values = self.env.step(given)
+                values: Sequence[Any] = self.env.step(given)
             if len(values) != 5:
                 raise EverystepError(
                     f"the environment's step returns {len(values)} values, not five; "
@@ -105,7 +109,7 @@ class Stage:
                 )
             return self._several(*values) if self.is_vector else self.single(*values)
 
-    def array_of(self, observation: Any) -> np.ndarray:
+    def array_of(self, observation: object) -> np.ndarray:
         """An observation as an array of finite numbers that are not outside of its space, or not far."""
         array = self.to_array(observation)
         check_observation(array)
@@ -119,31 +123,33 @@ class Stage:
             )
         return array
 
-    def single(self, after: Any, reward: Any, terminated: Any, truncated: Any, info: Any) -> Any:
+    def single(self, after: object, reward: SupportsFloat, terminated: bool, truncated: bool, info: Info) -> Steps:
         """The values of a step of one environment, checked, as `step` returns them."""
-        ends = [np.array([_flag(*each)]) for each in (("terminated", terminated), ("truncated", truncated))]
+        ends = (np.array([_flag("terminated", terminated)]), np.array([_flag("truncated", truncated)]))
         return [after], np.array([_reward(reward)]), *ends, [_info(info)]
 
-    def _several(self, after: Any, reward: Any, terminated: Any, truncated: Any, info: Any) -> Any:
+    def _several(
+        self, after: Sequence[object], reward: np.ndarray, terminated: np.ndarray, truncated: np.ndarray, info: Info
+    ) -> Steps:
         rewards = np.array([_reward(each) for each in self._each("the rewards", reward)])
         terminated = np.array([_flag("terminated", each) for each in self._each("terminated", terminated)])
         truncated = np.array([_flag("truncated", each) for each in self._each("truncated", truncated)])
-        infos: list[Any] = [_info_of_copy(_info(info), i) for i in range(self.copies)]
-        after = self._split(after)
+        infos: list[Info] = [_info_of_copy(_info(info), i) for i in range(self.copies)]
+        observations = self._split(after)
         over = terminated | truncated
         if self._same_step:  # a copy that is over has already been reset; info holds its last step
             last = lambda i, key, now: infos[i].get(key, now) if over[i] else now
-            after = [last(i, "final_obs", x) for i, x in enumerate(after)]
+            observations = [last(i, "final_obs", x) for i, x in enumerate(observations)]
             infos = [last(i, "final_info", info) for i, info in enumerate(infos)]
-        return after, rewards, terminated, truncated, infos
+        return observations, rewards, terminated, truncated, infos
 
-    def _each(self, name: str, values: Any) -> Any:
+    def _each(self, name: str, values: np.ndarray) -> np.ndarray:
         """The values of a vector environment, one for each copy."""
         if np.ndim(values) != 1 or len(values) != self.copies:
             raise EverystepError(f"{name} of the vector environment are {shown(values)}; return one for each copy.")
         return values
 
-    def _split(self, observations: Any) -> list[Any]:
+    def _split(self, observations: Any) -> list[object]:
         """The observations of each copy."""
         if not self.is_vector:
             return [observations]
@@ -210,7 +216,7 @@ def play(
 
 
 def observed_costs(
-    stage: Stage, before: Any, action: Any, after: Any, info: Mapping[str, Any]
+    stage: Stage, before: object, action: object, after: object, info: Info
 ) -> tuple[np.ndarray, np.ndarray]:
     """The constraints (m,) of one step as observed, and their true means where only the environment reports both."""
     cost = constraints.observed(stage.constraint, before, action, after, info)
@@ -223,7 +229,7 @@ def calls(method: str) -> user_code:
     return user_code(lambda name, words: f"the environment's {method} raised {name}: {words.rstrip('.')}.")
 
 
-def _reach(space: Any) -> tuple[np.ndarray, np.ndarray]:
+def _reach(space: Space) -> tuple[np.ndarray, np.ndarray]:
     """The least and the largest number that each coordinate of an observation may have; empty for unknown spaces.
 
     Measurements may be a little outside of their range, and are clipped then; numbers of a list may not.
@@ -236,7 +242,7 @@ def _reach(space: Any) -> tuple[np.ndarray, np.ndarray]:
     return at.low - FAR_OUTSIDE * width, at.high + FAR_OUTSIDE * width
 
 
-def _reward(value: Any) -> float:
+def _reward(value: object) -> float:
     """The reward of one step; its size is checked where it is stored."""
     number = as_number(value)
     if number is None or isinstance(value, str):
@@ -247,16 +253,16 @@ def _reward(value: Any) -> float:
         return np.inf
 
 
-def _flag(name: str, value: Any) -> bool:
+def _flag(name: str, value: object) -> bool:
     """Whether an episode is over: true or false, or 1 or 0."""
-    kind = getattr(getattr(value, "dtype", None), "kind", "")
-    whole = np.ndim(value) == 0 and (isinstance(value, int) or kind in ("b", "i", "u")) and not is_masked(value)
-    if whole and value in (0, 1):
+    kind = getattr(getattr(value, "dtype", None), "kind", "i" if isinstance(value, int) else "")
+    single = getattr(value, "shape", ()) == () and kind in ("b", "i", "u") and not is_masked(value)
+    if single and value in (0, 1):
         return bool(value)
     raise EverystepError(f"{name} is {shown(value)}; return True or False.")
 
 
-def _info(value: Any) -> Mapping[str, Any]:
+def _info(value: object) -> Info:
     if not isinstance(value, Mapping):
         raise EverystepError(f"info is {shown(value)}; return a dictionary, which may be empty.")
     return value
@@ -270,7 +276,7 @@ def _mean_cost(value: Any, constraints: int) -> np.ndarray:
     return mean
 
 
-def _info_of_copy(info: Mapping[str, Any], i: int) -> dict[str, Any]:
+def _info_of_copy(info: Info, i: int) -> dict[str, Any]:
     """The info of one copy; a key with an underscore tells which copies have it."""
     has = lambda key: f"_{key}" not in info or bool(np.asarray(info[f"_{key}"])[i])
     own = lambda value: _info_of_copy(value, i) if isinstance(value, Mapping) else value[i]

@@ -34,9 +34,11 @@ import numpy as np
 
 from everystep.agents.registry import TRAINED_BY_DEFAULT
 from everystep.environments.play import constraints
+from everystep.environments.play.action_sets import ActionSet
 from everystep.environments.play.constraints import Constraint
 from everystep.environments.play.making import episode_limit, made
 from everystep.environments.play.rollout import Stage, calls
+from everystep.environments.protocols import AnyEnv
 from everystep.errors import EverystepError, seed_number, shown, whole_number
 from everystep.features.spaces import flatten
 from everystep.training.diagnosis.look_ahead import MARGIN, horizon_for
@@ -129,7 +131,11 @@ SENTENCES = {
 
 
 def check_constraint(
-    env: Any, constraint: Constraint | None = None, episodes: int = 10, seed: int = 0, actions: Any = None
+    env: AnyEnv | str,
+    constraint: Constraint | None = None,
+    episodes: int = 10,
+    seed: int = 0,
+    actions: ActionSet | None = None,
 ) -> ConstraintCheck:
     """Play at random, try other actions in the same states, and say whether the constraint can be kept, and how.
 
@@ -269,7 +275,8 @@ class _Check:
         self.stage.reset(0)
         twins = [copy.deepcopy(self.stage.env) for _ in range(3)]
         for seed, twin in enumerate(twins):
-            getattr(twin, "unwrapped", twin).np_random = np.random.default_rng(seed)
+            inner: Any = getattr(twin, "unwrapped", twin)
+            inner.np_random = np.random.default_rng(seed)
         for _ in range(COMPARED):
             a, action = self.rng.integers(self.stage.actions), self.stage.candidates.action
             first, *others = (twin.step(action(a))[:4] for twin in twins)

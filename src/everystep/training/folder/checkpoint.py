@@ -25,6 +25,7 @@ from everystep import files
 from everystep.agents.registry import Recipe
 from everystep.agents.resolve.context import setting_as_text
 from everystep.environments.play.action_sets import Candidates
+from everystep.environments.protocols import AnyEnv
 from everystep.errors import UNLIKE, EverystepError, quoted, shown
 from everystep.experiments.experiment import versions
 from everystep.features.automatic import AUTO
@@ -87,7 +88,7 @@ def identity(learner: Learner) -> dict[str, Any]:
     }
 
 
-def environment_settings(env: Any) -> dict[str, Any]:
+def environment_settings(env: AnyEnv) -> dict[str, Any]:
     """The arguments that an environment was made with, if they are numbers or texts; of a problem, its digest."""
     given = getattr(getattr(env, "spec", None), "kwargs", None) or {}
     found = {
@@ -270,7 +271,9 @@ class SavedLearner:
             trained_in = {"environment": self.content["identity"]["environment"]}
         check_same(self.folder, trained_in, {"environment": name}, SAME)
 
-    def arguments(self, env: Any, agent: Any, constraint: Any, features: Any, cost_features: Any) -> dict[str, Any]:
+    def arguments(
+        self, env: AnyEnv | str, agent: Any, constraint: Any, features: Any, cost_features: Any
+    ) -> dict[str, Any]:
         """The arguments of `Learner` that make one to restore into: as given, else as saved."""
         with self._as_written():
             about, recipe = self.content["identity"], self.content["recipe"]

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from everystep.environments.play.rollout import Stage, calls
+from everystep.environments.protocols import AnyEnv
 from everystep.errors import EverystepError, shown
 from everystep.training.folder.plain_values import Arrays, from_plain, generator, to_plain
 
@@ -69,7 +70,7 @@ DIFFER = (
 )
 
 
-def generators(env: Any) -> Iterator[tuple[str, np.random.Generator]]:
+def generators(env: AnyEnv) -> Iterator[tuple[str, np.random.Generator]]:
     """The generators in the attributes of an environment, its wrappers and copies, each once, by where they are."""
     seen: set[int] = set()
     for path, layer in _layers(env):
@@ -79,7 +80,7 @@ def generators(env: Any) -> Iterator[tuple[str, np.random.Generator]]:
                 yield f"{path}.{name}", value
 
 
-def _with_own_state(env: Any) -> Iterator[tuple[str, Any]]:
+def _with_own_state(env: AnyEnv) -> Iterator[tuple[str, Any]]:
     for path, layer in _layers(env):
         if all(callable(getattr(type(layer), name, None)) for name in ("checkpoint_state", "restore_state")):
             yield path, layer

@@ -17,6 +17,7 @@ import numpy as np
 from everystep.environments.play.batch import BatchBuilder
 from everystep.environments.play.constraints import Constraint
 from everystep.environments.play.rollout import Stage, play
+from everystep.environments.protocols import AnyEnv
 from everystep.errors import EverystepError, check_type, seed_number, shown, user_code, whole_number
 from everystep.experiments import statistics
 from everystep.training.policy.policy import Policy
@@ -54,7 +55,7 @@ class Evaluation:
 
 def evaluate(
     policy: Policy,
-    env: Any,
+    env: AnyEnv | str,
     *,
     constraint: Constraint | None = None,
     episodes: int = 20,

@@ -22,6 +22,7 @@ import numpy as np
 from everystep import files
 from everystep.environments.play import named
 from everystep.environments.play.constraints import Constraint
+from everystep.environments.protocols import AnyEnv
 from everystep.errors import EverystepError, seed_number, shown, whole_number
 from everystep.experiments import statistics, tables
 from everystep.experiments.experiment import versions
@@ -190,7 +191,7 @@ def keep(result: Trained, evaluation: Evaluation, folder: Path) -> None:
         print(f"note: the evaluation is not saved: {error}", file=sys.stderr)
 
 
-def is_as_trained(env: Any, constraint: Constraint | None, spec: Mapping[str, Any]) -> bool:
+def is_as_trained(env: AnyEnv, constraint: Constraint | None, spec: Mapping[str, Any]) -> bool:
     """Whether an environment and a constraint are, by their names, those in the spec of a training from Python.
 
     A function without a name of its own, such as a lambda, is not known to be the same one.

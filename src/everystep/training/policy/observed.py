@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from everystep.errors import EverystepError, shown, whole_number
-from everystep.features.spaces import Coordinates, flatten, layout, leaves, listed, rows
+from everystep.features.spaces import Coordinates, Space, flatten, layout, leaves, listed, rows
 
 MARGIN = 0.05  # of the range that was seen, on each side
 ROUNDING = 1e-6  # of the numbers themselves: observations are often of 32 bits
@@ -38,7 +38,7 @@ class Observed:
     first: tuple[int, ...] | None = None
 
     @classmethod
-    def of(cls, space: Any, one_hot: bool) -> Observed:
+    def of(cls, space: Space, one_hot: bool) -> Observed:
         """Nothing yet, of the observations of a space; `one_hot` says whether the features share nothing."""
         at = Coordinates.of(space)
         is_listed = at.sizes is not None and (at.single or one_hot) and math.prod(at.sizes) <= MOST_STATES

@@ -22,13 +22,14 @@ admissible by it, and the least harmful by the middle are played; the middle cou
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 from everystep.environments.play.constraints import Constraint
 from everystep.environments.play.making import made
 from everystep.environments.play.rollout import Stage
+from everystep.environments.protocols import AnyEnv, Env, Space
 from everystep.errors import EverystepError, check_type, real_number, shown, whole_number
 from everystep.features.spaces import Coordinates, flatten
 from everystep.lsvi.choices.ties import TIE
@@ -40,6 +41,8 @@ from everystep.training.policy.policy import Policy
 from everystep.training.policy.shield_record import ShieldRecord
 
 if TYPE_CHECKING:
+    import gymnasium
+
     from everystep.training.policy.shielded_env import ShieldedEnv
 
 
@@ -186,7 +189,7 @@ class Shield:
         return self.candidates.number_of(action)
 
     # --- environments ------------------------------------------------------------------------------------------------
-    def wrap(self, env: Any, learn: bool = True, price: float = 0.0) -> ShieldedEnv:
+    def wrap(self, env: Env | str, learn: bool = True, price: float = 0.0) -> ShieldedEnv:
         """The environment with the shield in front of it. With `learn` a learner learns every episode that ends.
 
         `price` is subtracted from the reward of the other agent whenever its action is replaced, so that it learns not
@@ -194,9 +197,9 @@ class Shield:
         """
         from everystep.training.policy.shielded_env import ShieldedEnv
 
-        return ShieldedEnv(made(env, 1), self, learn, price)
+        return ShieldedEnv(cast("gymnasium.Env[Any, Any]", made(env)), self, learn, price)
 
-    def stage(self, env: Any) -> Stage:
+    def stage(self, env: AnyEnv) -> Stage:
         """What reads the steps of `env`, or the error if the guide was trained in another one."""
         known = self.candidates
         stage = Stage(env, self.constraint, 0, actions=None if known.values is None else known)
@@ -210,7 +213,7 @@ class Shield:
             )
         return stage
 
-    def _takes(self, space: Any) -> bool:
+    def _takes(self, space: Space) -> bool:
         if self.learner is not None:
             return bool(space == self.learner.stage.observation_space)
         assert self.policy is not None
