@@ -5,17 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from gymnasium import spaces
 
 import everystep as es
 from everystep import agents, files
 from everystep.experiments import statistics
 from everystep.reports.training import results as training_results
-from everystep.training.diagnosis import findings
 from everystep.training.learner import Learner
 from everystep.training.policy import card as policy_card
 from everystep.training.policy import evaluation_file as training_evaluation
-from everystep.training.policy.observed import Observed
 
 LAKE = es.problems.from_map(["SFG", "FHF"], horizon=4)
 
@@ -119,19 +116,6 @@ def test_what_was_found_is_saved_and_a_result_may_be_saved_again(result, folder)
     assert found["fit"]["unsafe"] == result.columns["unsafe_steps"][3:].sum()
     assert found["seen"] is None  # observations are integers
     assert replace(result, found={}).save(folder) == folder  # the same training, however much it found
-
-
-@pytest.mark.quick
-def test_the_ends_and_medians_of_observations_are_found():
-    env = es.gym.make_env(LAKE)
-    learner = Learner(env, "lsvi-ae", constraint=near)
-    learner.play(1)
-    x = np.array([[0.0, 5.0], [1.0, 7.0], [5.0, 6.0]])
-    observed = Observed.of(spaces.Box(-9, 9, (2,)), one_hot=False).with_rows(x)
-    assert findings.seen(observed, x) == {"low": [0, 5], "median": [1, 6], "high": [5, 7]}
-    assert findings.seen(observed, np.zeros((4, 65))) is None
-    assert findings.of(learner, ("one",))["remarks"] == ["one"]
-    assert findings.constraint_in_words(None) == "read from info"
 
 
 @pytest.mark.quick

@@ -374,7 +374,7 @@ class Pushed(Walk):
 def test_a_shield_that_helps_says_nothing():
     shield = es.shield(learner())
     played(shield, Walk(), 0.8, episodes=50)
-    assert str(shield.diagnose()) == "Nothing was found that stands in the way."
+    assert str(shield.diagnose()) == "No problem was found."
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------

@@ -47,10 +47,9 @@ from everystep.training.agent.stored_agent import SHIPPED, StoredAgent
 from everystep.training.arguments import MEMORY, flattened, most_states, range_of_rewards
 from everystep.training.blas_threads import one_blas_thread
 from everystep.training.callbacks import Callback
-from everystep.training.diagnosis import diagnose as diagnosis
-from everystep.training.diagnosis import findings
+from everystep.training.diagnosis import checks, record
 from everystep.training.diagnosis.finding import Diagnosis
-from everystep.training.diagnosis.fit import CostFit
+from everystep.training.diagnosis.fit import CostFit, about_cost_features
 from everystep.training.folder.interrupts import PausedError, deferred, interrupt_remark
 from everystep.training.policy.observed import Observed
 from everystep.training.policy.policy import Policy
@@ -336,12 +335,12 @@ class Learner:
         if self.agent is None:
             raise EverystepError("there is no data yet; train for an episode, or learn from logged data.")
         policy = self.policy()
-        found = diagnosis.observed(self, policy.plan)
+        found = checks.observed(self, policy.plan)
         if any(each.about in ("agent", "fit") for each in found):  # costs that are not understood: would others be?
-            found += diagnosis.about_cost_features(self)
+            found += about_cost_features(self)
         error = self.fit.error_remark
         remarks = (*self.remarks, *(() if error is None else (error,)), *(each.remark for each in found))
-        return Trained(self.columns, policy, self.plans, self.spec, remarks, found=findings.of(self, remarks))
+        return Trained(self.columns, policy, self.plans, self.spec, remarks, found=record.of(self, remarks))
 
     @one_blas_thread()
     def policy(self, optimism: float = SHIPPED) -> Policy:
@@ -372,7 +371,7 @@ class Learner:
         >>> str(learner.diagnose()).split(":")[0]
         'constraints'
         """
-        return diagnosis.diagnose(self)
+        return checks.diagnose(self)
 
     # --- folders -----------------------------------------------------------------------------------------------------
     def save(self, folder: str | Path, force: bool = False) -> Path:
@@ -515,7 +514,7 @@ class Learner:
 
     def _learn(self, agent: StoredAgent, batch: Batch) -> None:
         """Learn a batch; where features are chosen, everything again whenever they are."""
-        self.recent = diagnosis.recent(self.recent, batch)
+        self.recent = checks.recent(self.recent, batch)
         self.observed = self.observed.with_rows(batch.observations)
         if self.automatic is None or not self.automatic.due(batch):
             agent.learn(batch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from everystep import files
 from everystep.errors import EverystepError, path_from
 from everystep.experiments import statistics
 from everystep.experiments.folder import run_folder
-from everystep.training.diagnosis import findings
+from everystep.training.diagnosis import record
 from everystep.training.policy import card as policy_card
 from everystep.training.policy.evaluation import Evaluation
 from everystep.training.policy.policy import Policy
@@ -60,7 +61,7 @@ class Trained:
     spec: dict[str, Any]
     remarks: tuple[str, ...]
     evaluation: Evaluation | None = None
-    found: dict[str, Any] = field(default_factory=dict)  # for spec.json (findings.py)
+    found: Mapping[str, object] = field(default_factory=dict)  # for spec.json (diagnosis/record.py)
 
     @property
     def episodes(self) -> pa.Table:
@@ -95,7 +96,7 @@ class Trained:
 
             saved = training_evaluation.of(self, self.evaluation)
             files.write(folder / training_evaluation.NAME, lambda file: file.write(saved.to_bytes()))
-        files.write_json(folder / "spec.json", {**self.spec, **bound, findings.KEY: self.found})
+        files.write_json(folder / "spec.json", {**self.spec, **bound, record.KEY: self.found})
 
     def __str__(self) -> str:
         n, total = len(self.columns["return"]), self.columns["violation"].sum()

@@ -21,7 +21,7 @@ from everystep.experiments.folder import run_folder
 from everystep.experiments.folder.run_folder import WORK
 from everystep.reports.training import results as training_results
 from everystep.reports.training.results import TrainingResults, number_in_words
-from everystep.training.diagnosis.findings import FROM_INFO, KEY
+from everystep.training.diagnosis.record import FROM_INFO, KEY
 from everystep.training.policy import card as policy_card
 from everystep.training.seeds.run import AGAIN
 

@@ -18,7 +18,7 @@ from everystep.errors import UNLIKE, EverystepError
 from everystep.experiments.folder import run_folder
 from everystep.reports.training import results as training_results
 from everystep.reports.training.results import SeedResult
-from everystep.training.diagnosis import findings
+from everystep.training.diagnosis import record
 from everystep.training.folder import training_spec
 from everystep.training.folder.checkpoint import SavedLearner
 from everystep.training.folder.plain_values import from_plain
@@ -76,7 +76,7 @@ def _saved(folder: Path, spec: dict[str, Any], learner: Path | None) -> Learnt:
             f"'{folder}' has a spec.json that is not that of this version's trainings ({where} is missing or wrong); "
             f"{AGAIN}"
         )
-    found = _checked(folder, spec.get(findings.KEY, {}))
+    found = _checked(folder, spec.get(record.KEY, {}))
     policy, why = None, "The policy was not saved: it was fitted by regressors."
     if (folder / "policy").is_dir():
         try:
@@ -96,7 +96,7 @@ def _recent(place: Path) -> tuple[Batch, ...]:
 
 
 def _checked(folder: Path, found: Any) -> dict[str, Any]:
-    """What was found, as `findings.of` writes it; earlier versions wrote nothing."""
+    """What was found, as `record.of` writes it; earlier versions wrote nothing."""
     try:
         return {
             "remarks": tuple(_texts(found.get("remarks", ()))),
@@ -105,7 +105,7 @@ def _checked(folder: Path, found: Any) -> dict[str, Any]:
             "constraint": next(iter(_texts([found["constraint"]])), None) if found.get("constraint") else None,
         }
     except UNLIKE:
-        raise EverystepError(f"'{folder}' has a spec.json whose '{findings.KEY}' cannot be read; restore it.") from None
+        raise EverystepError(f"'{folder}' has a spec.json whose '{record.KEY}' cannot be read; restore it.") from None
 
 
 def _texts(given: Any) -> list[str]:

@@ -42,7 +42,7 @@ from everystep.environments.protocols import AnyEnv
 from everystep.errors import EverystepError, seed_number, shown, whole_number
 from everystep.features.spaces import flatten
 from everystep.training.diagnosis.look_ahead import MARGIN, horizon_for
-from everystep.training.diagnosis.repeatability import global_draws_finding
+from everystep.training.diagnosis.played import global_draws
 from everystep.training.learner import LOOK_AHEAD
 
 MOST_STEPS = 200  # of an episode
@@ -243,7 +243,7 @@ class _Check:
                     break
             played.append(tuple(steps))
         self.stage.begun = False
-        repeats, drawn = _equal(*played), global_draws_finding(self.stage.global_draws)
+        repeats, drawn = _equal(*played), global_draws(self.stage.global_draws)
         if drawn is not None or not repeats:
             self.remarks.append(NOT_REPEATED if drawn is None else drawn.remark)
         return repeats

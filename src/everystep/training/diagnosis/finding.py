@@ -1,4 +1,4 @@
-"""What was found about a training or a shield: records of data, whose sentences are notes and lines of `diagnose()`."""
+"""What a finding is: data, from which the notes of results and the lines of `diagnose()` are made."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was found, and the setting to change.
+    """One problem of a training or a shield, and the setting to change.
 
     about      its kind, in one word
-    sentence   what was found, from `numbers`
+    sentence   the problem, in words
     setting    what to change
-    numbers    what the sentence says, as data
+    numbers    the numbers of the sentence
     """
 
     about: str
@@ -37,4 +37,4 @@ class Diagnosis:
     findings: tuple[Finding, ...]
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.findings)) or "Nothing was found that stands in the way."
+        return "\n".join(map(str, self.findings)) or "No problem was found."

@@ -1,35 +1,49 @@
-"""Does the cost model fit the constraint? Every step is predicted before it is learnt, by the plan in force.
+"""Does the cost model fit the constraint? Every step is predicted before it is learnt, by the current plan.
 
     error          ghat - g at the (x, a) of the step, where ghat is the mean of the cost model, without optimism; with
-                   harm = events of what is learnt there, ghat - max(g, 0)
+                   harm = events, ghat - max(g, 0)
     unsafe         some g_i > 0: the true mean where the environment reports it, else as observed
     believed safe  ghat_i <= 0 for every constraint i that was violated;
-                   with harm = events: the estimated harm was below half of the harm that was observed
-    no safe action every action has some ghat_i > 0, now with the optimism by which the agent chooses
+                   with harm = events: the estimated harm was below half of the observed harm
+    no safe action every action has some ghat_i > 0, with the optimism by which the agent chooses
 
-Only the second half of the episodes counts: at first nothing is known. An unsafe step may also be believed safe because
-nothing like it was ever tried; the features do not fit if it is still believed safe after it was learnt.
+Only the second half of the episodes counts, because at first nothing is known. An unsafe step may also be believed safe
+because nothing like it was tried; the features do not fit if it is still believed safe after it was learnt.
+
+Cost features are compared on the last transitions: each fits two thirds of them by least squares, with the ridge of the
+agent, and predicts the rest.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
 from everystep.environments.play.batch import Batch
 from everystep.environments.play.constraints import REWRITE
 from everystep.errors import shown
+from everystep.features import automatic
+from everystep.features.maps import Features
+from everystep.features.specs import bind, fourier, polynomial
 from everystep.training.agent.acting import ActingPlan
+from everystep.training.agent.encoders import FeatureEncoder
 from everystep.training.agent.models.linear import LinearPredictor
 from everystep.training.diagnosis.finding import Finding
 
-FEWEST = 5  # unsafe steps in the second half, below which nothing is said about them
+if TYPE_CHECKING:
+    from everystep.training.learner import Learner
+
+FEWEST = 5  # unsafe steps in the second half, below which nothing is reported about them
 MOST_STEPS = 1000  # that are predicted again after training
 EXAMPLES, LONGEST_EXAMPLE = 3, 64  # observations without an action believed safe that are kept, and their length
-WITHOUT = 0.01  # share of steps without an action believed safe, above which it is said
+WITHOUT = 0.01  # share of steps without an action believed safe, above which it is reported
+FEWEST_COMPARED = 100  # transitions below which features are not compared
+SMALL = 0.05  # error of the cost model, in units of the largest |g|, below which no other features are tried
+HALF = 0.5
 
 
 @dataclass(frozen=True)
@@ -51,15 +65,27 @@ class EpisodeFit:
     example: np.ndarray | None
 
 
+class FitFigures(TypedDict):
+    """The second half of the episodes in numbers, ready for JSON."""
+
+    episodes: int
+    steps: int
+    error: float | None
+    unsafe: int
+    believed_safe: int
+    without_safe_action: int
+    examples: list[list[float]]
+
+
 class CostFit:
-    """How the cost estimates did, episode by episode."""
+    """The errors of the cost estimates, episode by episode."""
 
     def __init__(self, estimators: int) -> None:
         self._estimators = estimators  # one for all steps, or one for each
         self._episodes: list[EpisodeFit] = []
 
     def add(self, plan: ActingPlan, episode: Batch, true_costs: np.ndarray) -> None:
-        """Compare an episode, before it is learnt, with the plan that was in force; true means as (n, m)."""
+        """Compare an episode, before it is learnt, with the plan that was used; true means as (n, m)."""
         if plan.costs is None:
             return
         g = episode.costs if _events(plan) else true_costs
@@ -82,11 +108,12 @@ class CostFit:
         )
 
     def findings(self, plan: ActingPlan) -> list[Finding]:
-        """What a reader should know; `plan` is the one after training."""
+        """Unsafe steps that were believed safe, and steps without a safe action; `plan` is the one after training."""
         late = self._late
         if not late or plan.costs is None:
             return []
-        return [*self._about_surprises(late, plan), *_about_no_safe_action(late)]
+        possible = (self._about_surprises(late, plan), _about_no_safe_action(late))
+        return [each for each in possible if each is not None]
 
     @property
     def _late(self) -> list[EpisodeFit]:
@@ -94,14 +121,14 @@ class CostFit:
 
     @property
     def error(self) -> float | None:
-        """The rms error of ghat in the second half of the episodes, every step predicted before it was learnt."""
+        """The RMS error of ghat in the second half of the episodes, every step predicted before it was learnt."""
         late = self._late
         steps = sum(each.steps for each in late)
         return math.sqrt(sum(each.squared_error * each.steps for each in late) / steps) if steps else None
 
     @property
-    def figures(self) -> dict[str, Any] | None:
-        """The second half of the episodes in numbers, ready for JSON; None if nothing was predicted."""
+    def figures(self) -> FitFigures | None:
+        """None if nothing was predicted."""
         late = self._late
         if not late:
             return None
@@ -120,26 +147,21 @@ class CostFit:
     def error_remark(self) -> str | None:
         if self.error is None:
             return None
-        return (
-            f"estimates of the constraint were off by {self.error:.2g} (rms) in the second half, each step predicted "
-            "before it was learnt"
-        )
+        return f"RMS one-step cost error in the second half of the episodes: {self.error:.2g}"
 
-    def _about_surprises(self, late: list[EpisodeFit], plan: ActingPlan) -> list[Finding]:
+    def _about_surprises(self, late: list[EpisodeFit], plan: ActingPlan) -> Finding | None:
         unsafe, surprises = sum(each.unsafe for each in late), sum(len(each.surprises) for each in late)
         if unsafe < FEWEST or surprises <= unsafe / 2 or not self._still_believed(late, plan):
-            return []
+            return None
         assert self.error is not None
-        return [
-            Finding(
-                "fit",
-                f"of {unsafe} unsafe steps in the second half {surprises} were believed safe (rms error of the "
-                f"estimates {self.error:.2g})",
-                f"unless chance decides, the features do not fit the constraint; {REWRITE}; else give cost_features "
-                "with more detail",
-                {"unsafe": unsafe, "believed_safe": surprises, "error": self.error},
-            )
-        ]
+        return Finding(
+            "fit",
+            f"of {unsafe} unsafe steps in the second half {surprises} were believed safe (RMS one-step cost error: "
+            f"{self.error:.2g})",
+            f"unless costs are random, the features do not fit the constraint; {REWRITE}; else pass cost_features with "
+            "more detail",
+            {"unsafe": unsafe, "believed_safe": surprises, "error": self.error},
+        )
 
     def _still_believed(self, late: list[EpisodeFit], plan: ActingPlan) -> bool:
         """Whether most of the unsafe steps that were believed safe still are, now that they were learnt."""
@@ -156,7 +178,7 @@ class CostFit:
         h, n = np.minimum(steps.steps, self._estimators - 1), len(steps)
         costs = plan.costs
         if plan.ahead is not None and isinstance(costs, LinearPredictor):
-            costs = costs._replace(radius=0.0)  # widths, which take most of the time, say nothing here: see `add`
+            costs = costs._replace(radius=0.0)  # widths, which take most of the time, are not used: see `add`
         mean, width = (np.empty((steps.constraints, plan.cost_encoder.actions, n)) for _ in range(2))
         for each in np.unique(h):
             at = np.flatnonzero(h == each)
@@ -167,20 +189,18 @@ class CostFit:
         return mean, width
 
 
-def _about_no_safe_action(late: list[EpisodeFit]) -> list[Finding]:
+def _about_no_safe_action(late: list[EpisodeFit]) -> Finding | None:
     steps, without = sum(each.steps for each in late), sum(each.without for each in late)
     if without <= WITHOUT * steps:
-        return []
+        return None
     example = next(each.example for each in late if each.example is not None)
-    return [
-        Finding(
-            "agent",
-            f"at {without / steps:.0%} of the steps in the second half no action was believed to keep g <= 0, for "
-            f"example at {shown(example)}",
-            "if earlier actions lead there, take lsvi-ahead",
-            {"steps": steps, "without_safe_action": without},
-        )
-    ]
+    return Finding(
+        "agent",
+        f"at {without / steps:.0%} of the steps in the second half no action was believed to keep g <= 0, for "
+        f"example at {shown(example)}",
+        "if earlier actions lead there, use lsvi-ahead",
+        {"steps": steps, "without_safe_action": without},
+    )
 
 
 def _events(plan: ActingPlan) -> bool:
@@ -198,3 +218,56 @@ def _believed_safe(plan: ActingPlan, estimate: np.ndarray, g: np.ndarray) -> np.
         predicted, observed = (np.maximum(each, 0) @ plan.ahead.weights for each in (estimate, g))
         return np.asarray(predicted < observed / 2)
     return np.asarray(((estimate <= 0) | (g <= 0)).all(1))
+
+
+# --- other cost features ----------------------------------------------------------------------------------------------
+def about_cost_features(learner: Learner) -> Iterator[Finding]:
+    """Other cost features that would halve the error on transitions that they were not fitted to."""
+    resolved, batches = learner.resolved, learner.recent
+    rows = sum(map(len, batches))
+    if not resolved.has_costs or not isinstance(resolved.cost, FeatureEncoder) or rows < FEWEST_COMPARED:
+        return
+    x, actions, costs = (
+        np.concatenate([getattr(each, name) for each in batches]) for name in ("observations", "actions", "costs")
+    )
+    if x.ndim != 2:
+        return  # a list of states, each with a feature of its own
+    events = resolved.values.get("harm") == "events" and "harm" in learner.recipe.definition.settings
+    targets = np.maximum(costs, 0) if events else costs
+    targets = targets / max(np.abs(targets).max(), 1e-12)
+    held_out = np.arange(rows) % 3 == 2
+    now = _error(resolved.cost.phi, x, actions, targets, held_out, resolved["lam_cost"])
+    if now < SMALL:
+        return
+    errors = {
+        text: _error(phi, x, actions, targets, held_out, resolved["lam_cost"]) for text, phi in _candidates(learner, x)
+    }
+    best = min(errors, key=errors.__getitem__)
+    if errors[best] <= HALF * now:
+        yield Finding(
+            "fit",
+            f"the error of the cost model on {int(held_out.sum())} transitions that it was not fitted to is {now:.2g} "
+            f"of the largest |g|, and would be {errors[best]:.2g} with other features",
+            f"set cost_features=es.features.{best}; or change the constraint: {REWRITE}",
+        )
+
+
+def _candidates(learner: Learner, x: np.ndarray) -> Iterator[tuple[str, Features]]:
+    """A few features, with the call that makes them."""
+    space, A = learner.stage.observation_space, learner.stage.action_points
+    low, high = ([float(f"{each:.4g}") for each in bound] for bound in automatic.look(space, x))
+    ends = f"low={low}, high={high}"
+    for degree in (1, 2):
+        yield f"polynomial({degree}, {ends})", bind(polynomial(degree, low, high), space, A)
+    for scale in (1.0, 0.5):
+        yield f"fourier(75, {scale}, {ends})", bind(fourier(75, scale, 0, low, high), space, A)
+
+
+def _error(
+    phi: Features, x: np.ndarray, actions: np.ndarray, targets: np.ndarray, held_out: np.ndarray, lam: float
+) -> float:
+    """The RMS error of least squares with ridge lam, on rows that are held out."""
+    rows = phi.rows(x, actions)
+    X, y = rows[~held_out], targets[~held_out]
+    w = np.linalg.solve(X.T @ X + lam * np.eye(X.shape[1]), X.T @ y)
+    return float(np.sqrt(((rows[held_out] @ w - targets[held_out]) ** 2).mean()))

@@ -29,7 +29,7 @@ from everystep.experiments.experiment import versions
 from everystep.experiments.folder.run_folder import WORK
 from everystep.files import forms
 from everystep.files.forms import COUNT, NUMBER, POSITIVE, Each, Maybe
-from everystep.training.diagnosis.findings import FROM_INFO, KEY, constraint_in_words
+from everystep.training.diagnosis.record import FROM_INFO, KEY, constraint_in_words
 from everystep.training.folder.checkpoint import environment_settings
 from everystep.training.policy import card as policy_card
 from everystep.training.policy.evaluation import FIRST_SEED, Evaluation, evaluate

@@ -34,7 +34,7 @@ from everystep.errors import EverystepError, check_type, real_number, shown, who
 from everystep.features.spaces import Coordinates, flatten
 from everystep.lsvi.choices.ties import TIE
 from everystep.training.agent.acting import ActingPlan, Estimates
-from everystep.training.diagnosis import violation_trend
+from everystep.training.diagnosis import played
 from everystep.training.diagnosis.finding import Diagnosis
 from everystep.training.learner import Learner
 from everystep.training.policy.policy import Policy
@@ -99,7 +99,7 @@ class Shield:
     >>> shielded.action_masks().shape, shielded.step(2)[4]["played"] in range(4)
     ((4,), True)
     >>> print(shield.diagnose())
-    Nothing was found that stands in the way.
+    No problem was found.
     """
 
     def __init__(self, guide: Policy | Learner, tolerance: float | None = None, optimism: float | None = None) -> None:
@@ -132,7 +132,7 @@ class Shield:
         """Whether it replaced nearly all actions, or without effect, or its learner saw no decline of violations."""
         found = self.record.findings
         if self.learner is not None:
-            declines = violation_trend.finding(self.learner.columns, "learner.diagnose() names what stands in the way")
+            declines = played.violation_trend(self.learner.columns, "learner.diagnose() names the settings to change")
             found = found if declines is None else (*found, declines)
         return Diagnosis(found)
 

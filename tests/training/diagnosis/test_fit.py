@@ -114,7 +114,7 @@ def test_the_numbers_are_those_of_means_counted_by_hand(name, shared):
     env = Recorder(Chance())
     result = es.train(env, agent(lam_cost=0.5, share_values=shared), horizon=LENGTH, episodes=EPISODES, seed=1)
     unsafe, surprises, error = counted(env.episodes, 0.5, events, shared)
-    numbers = f"of {unsafe} unsafe steps in the second half {surprises} were believed safe (rms error of the estimates"
+    numbers = f"of {unsafe} unsafe steps in the second half {surprises} were believed safe (RMS one-step cost error:"
     numbers += f" {error:.2g})"
     assert numbers in str(result)
 

@@ -1,18 +1,20 @@
-"""What a training found besides its policy, for the spec.json of its folder, its report and the card of its policy.
+"""The record of a training in the spec.json of its folder, for its report and the card of its policy.
 
-remarks      what a reader of the result should know, one sentence each
-fit          how the cost estimates did in the second half of the episodes (`fit.py`)
-seen         the least, the median and the largest of each coordinate of the observations at which it acted
+remarks      the notes of the result, one sentence each
+fit          the errors of the cost estimates in the second half of the episodes (`fit.py`)
+seen         the minimum, the median and the maximum of each coordinate of the observations at which it acted
 constraint   the name of the constraint function, or that it is read from info
+environment  the settings of the environment
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
 from everystep.features.automatic import MOST_COORDINATES
+from everystep.training.diagnosis.fit import FitFigures
 from everystep.training.folder.checkpoint import environment_settings
 
 if TYPE_CHECKING:
@@ -24,8 +26,18 @@ KEY = "found"  # in spec.json: it grows with training, so two folders of one tra
 FROM_INFO = "read from info"
 
 
-def of(learner: Learner, remarks: tuple[str, ...]) -> dict[str, Any]:
-    """Everything, ready for JSON."""
+class TrainingRecord(TypedDict):
+    """See the module."""
+
+    remarks: list[str]
+    fit: FitFigures | None
+    seen: dict[str, list[float]] | None
+    constraint: str
+    environment: object
+
+
+def of(learner: Learner, remarks: tuple[str, ...]) -> TrainingRecord:
+    """The record of a learner, ready for JSON."""
     return {
         "remarks": list(remarks),
         "fit": learner.fit.figures,
@@ -36,7 +48,7 @@ def of(learner: Learner, remarks: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _observations(learner: Learner) -> np.ndarray:
-    """Those that plans compute values at, and the last ones."""
+    """The observations at which plans compute values, and those of the last transitions."""
     assert learner.agent is not None
     o = learner.resolved.environment.coordinates
     recent = [part for each in learner.recent for part in (each.observations, each.next_observations)]
@@ -45,7 +57,7 @@ def _observations(learner: Learner) -> np.ndarray:
 
 
 def seen(observed: Observed, observations: np.ndarray) -> dict[str, list[float]] | None:
-    """The ends of the coordinates where actions were taken, and medians of some observations; None of images."""
+    """The range of the coordinates where actions were taken, and medians of some observations; None for images."""
     if observations.ndim != 2 or not len(observations) or observations.shape[1] > MOST_COORDINATES:
         return None
     low, high = observed.low, observed.high

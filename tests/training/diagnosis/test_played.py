@@ -1,0 +1,133 @@
+"""Checks of what was played: violations that do not decline, outliers of rewards, draws of global generators."""
+
+import random
+
+import gymnasium
+import numpy as np
+import pytest
+
+import everystep as es
+from everystep.environments.play.rollout import Stage
+from everystep.training.diagnosis import played
+
+pytestmark = pytest.mark.quick
+
+
+@pytest.mark.parametrize(
+    ("rewards", "words"),
+    [
+        ([1.0] * 19 + [-100.0], "a reward of -100 compresses the others, from 0 to 1, into 0.01 of [0, 1]"),
+        ([-1.0] * 30 + [-100.0] * 2, "a reward of -100 compresses the others, from -1 to 0, into 0.01 of [0, 1]"),
+        ([1.0] * 19 + [-9.9], None),  # less than ten ranges below
+        ([1.0] * 19 + [-10.1], "into 0.09 of"),
+        ([1.0] * 10 + [-100.0] * 10, None),  # no outlier
+        ([-1.0] * 19 + [100.0], None),  # a goal is no penalty
+        ([0.0] * 19 + [-100.0], None),  # there is nothing to compress
+        ([], None),
+    ],
+)
+def test_the_lowest_reward_against_the_others(rewards, words):
+    found = played.reward_outlier(np.array(rewards))
+    assert found is None if words is None else words in found.remark
+
+
+class Fall(gymnasium.Env):
+    """Earns 1 a step; every fourth episode ends with -100."""
+
+    observation_space, action_space = gymnasium.spaces.Discrete(2), gymnasium.spaces.Discrete(2)
+    episode = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.episode, self.t = self.episode + 1, 0
+        return 0, {}
+
+    def step(self, action):
+        self.t += 1
+        fell = self.episode % 4 == 0 and self.t == 6
+        return 1, -100.0 if fell else 1.0, fell, False, {"constraint": 1.0 if fell else -1.0}
+
+
+@pytest.mark.parametrize(("reward_range", "said"), [(None, True), ((0, 1), False)])
+def test_training_reports_it_unless_the_range_is_declared(reward_range, said):
+    text = str(es.train(Fall(), "lsvi-ae", horizon=6, episodes=4, reward_range=reward_range))
+    assert ("leave what it punishes to the constraint, or set reward_range" in text) is said
+
+
+# --- violations that do not decline -----------------------------------------------------------------------------------
+def columns(unsafe, length=20, size=1.0):
+    unsafe = np.asarray(unsafe, float)
+    return {"length": np.full(len(unsafe), length), "unsafe_steps": unsafe, "violation": size * unsafe}
+
+
+def test_violations_that_do_not_decline_are_found_in_numbers():
+    found = played.violation_trend(columns([3] * 40), "do something")
+    assert found.remark == (
+        "60 of the last 400 steps were unsafe (15%), and 30 of the first 200 (15%), so violations do not decline: "
+        "do something"
+    )
+    assert found.numbers == {"late_unsafe": 60, "late_steps": 400, "early_unsafe": 30, "early_steps": 200}
+    assert "increase" in played.violation_trend(columns([0] * 20 + [3] * 20), "").sentence
+    assert "decline little" in played.violation_trend(columns([4] * 20 + [3] * 20), "").sentence
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        columns([3] * 10 + [1] * 30),  # to a third
+        columns([1] * 5 + [0] * 34 + [8]),  # one bad episode
+        columns([3] * 4),  # too few episodes
+        columns([0] * 36 + [1] * 4),  # too few unsafe steps
+        columns([1] * 40, length=200),  # less than 1 % of the steps
+        columns([3] * 40, size=np.linspace(1, 0, 40)),  # as many, but small ones
+        columns([]),
+    ],
+)
+def test_little_is_said_about_few_violations_and_nothing_where_they_decline(rows):
+    assert played.violation_trend(rows, "") is None
+
+
+def test_few_false_alarms_of_trainings_whose_violations_fall_to_a_third():
+    rng, alarms, found = np.random.default_rng(0), 0, 0
+    for _ in range(200):
+        rates = rng.gamma(1.0, 1.0, 100)  # episodes differ
+        falling, constant = (rng.poisson(rates * level) for level in (np.repeat([3.0, 1.0], [25, 75]), 2.0))
+        alarms += played.violation_trend(columns(falling), "") is not None
+        found += played.violation_trend(columns(constant), "") is not None
+    assert alarms <= 4
+    assert found >= 120
+
+
+# --- seeds ------------------------------------------------------------------------------------------------------------
+class Drawn(gymnasium.Env):
+    """Draws its start by one of several generators."""
+
+    observation_space, action_space = gymnasium.spaces.Discrete(2), gymnasium.spaces.Discrete(2)
+
+    def __init__(self, draw):
+        self.draw = draw
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        if self.draw == "seeded" and seed is not None:
+            np.random.seed(seed)  # noqa: NPY002
+            random.seed(seed)
+        if self.draw == "own":
+            self.x = int(self.np_random.integers(2))
+        else:
+            self.x = int(np.random.randint(2) if self.draw != "python" else random.randrange(2))  # noqa: NPY002
+        return self.x, {}
+
+
+@pytest.mark.parametrize("drawn_before", [0, 1, 5000])
+@pytest.mark.parametrize(("draw", "said"), [("global", "np.random"), ("python", "random"), ("own", ""), ("seeded", "")])
+def test_an_environment_that_draws_from_a_global_generator_is_reported(draw, said, drawn_before):
+    np.random.seed(1)  # noqa: NPY002
+    random.seed(1)
+    np.random.random(drawn_before), [random.random() for _ in range(drawn_before)]  # noqa: NPY002
+    stage = Stage(Drawn(draw), None, 0)
+    for _ in range(3):
+        stage.reset(0)
+    found = played.global_draws(stage.global_draws)
+    assert (found is not None) is bool(said)
+    assert found is None or f"global generator ({said}), which its seed does not set" in found.sentence
