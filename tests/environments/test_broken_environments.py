@@ -77,6 +77,7 @@ BROKEN = {
     "info is none": ({"info": None}, r"info is None; return a dictionary"),
     "cost is huge": ({"info": {"cost": 1e308}}, r"info\['cost'\] is 1e\+308; scale it"),
     "cost is complex": ({"info": {"cost": 1j}}, r"info\['cost'\] is 1j; give one finite number"),
+    "cost has a thousand parts": ({"info": {"cost": np.zeros(1000)}}, r"1000 constraints; give at most 100"),
     "mean of costs is none": ({"info": {"cost": 1.0, "mean_constraint": None}}, r"info\['mean_constraint'\] is None"),
     "observation is outside": ({"observation": 7}, r"is 7 at coordinate 0, outside of its space Discrete\(5\)"),
     "observation is far outside": ({"observation": 10**9}, r"is 1e\+09 at coordinate 0, outside of its space"),

@@ -103,6 +103,7 @@ def test_one_row_is_an_episode():
         ({"actions": [0, 0.5, 2, 0, 0, 0]}, r"^actions are 0\.5 in row 1; give whole numbers\.$"),
         ({"costs": np.zeros((6, 2, 2))}, r"^costs have shape \(6, 2, 2\); give \(6,\), or \(6, m\)"),
         ({"costs": np.zeros((6, 0))}, r"^costs have shape \(6, 0\)"),
+        ({"costs": np.zeros((6, 101))}, r"^costs have shape \(6, 101\); give at most 100 constraints"),
         ({"costs": np.zeros(7)}, r"^costs have shape \(7, 1\); give one for each of the 6"),
         ({"terminated": [0, 0, 2, 0, 0, 0]}, r"^terminated are 2 in row 2; give true or false, 1 or 0\.$"),
         ({"terminated": [0, 1, 1, 0, 0, 0]}, r"^episode 4 continues after it terminated at step 1"),

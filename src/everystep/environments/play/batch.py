@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from everystep.environments.play.constraints import violation
+from everystep.environments.play.constraints import MOST_CONSTRAINTS, violation
 from everystep.errors import LARGEST, LARGEST_MEASUREMENT, EverystepError, is_masked, shown, whole_number
 
 
@@ -84,6 +84,8 @@ class Batch:
         cost = cost[:, None] if cost.ndim == 1 else cost
         if cost.ndim != 2 or not cost.shape[1]:
             raise EverystepError(f"costs have shape {cost.shape}; give ({n},), or ({n}, m) for m constraints.")
+        if cost.shape[1] > MOST_CONSTRAINTS:
+            raise EverystepError(f"costs have shape {cost.shape}; give at most {MOST_CONSTRAINTS} constraints.")
         columns = {
             "actions": _whole("actions", actions),
             "rewards": _numbers("rewards", rewards),

@@ -22,6 +22,8 @@ REWRITE = (
     "constraints"
 )
 
+MOST_CONSTRAINTS = 100  # the compiled plan is unrolled over them
+
 # Observations and actions are those of the environment, of any type.
 Constraint = Callable[[Any, Any, Any, Info], ArrayLike]
 
@@ -75,6 +77,10 @@ def signed(value: ArrayLike, words: Callable[[], str]) -> np.ndarray:
         g = np.empty((0, 0))
     if g.ndim != 1 or not g.size or g.dtype.kind not in "biuf" or not np.isfinite(g).all():
         raise EverystepError(f"{words()}; give one finite number or several, safe iff <= 0.")
+    if len(g) > MOST_CONSTRAINTS:
+        raise EverystepError(
+            f"{words()}, {len(g)} constraints; give at most {MOST_CONSTRAINTS}, such as the largest of each group."
+        )
     g = g.astype(np.float64)
     if (np.abs(g) > LARGEST_MEASUREMENT).any():
         raise EverystepError(f"{words()}; scale it, so that it stays below {LARGEST_MEASUREMENT:g}.")
