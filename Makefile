@@ -176,7 +176,6 @@ examples: .venv/installed .venv/with-rivals
 	$(BIN)/python examples/highway.py --seeds 3
 	$(BIN)/python examples/lake_holes.py --seeds 3
 	$(BIN)/python examples/warm_start.py
-	$(BIN)/python examples/regressor.py
 	cp out/examples/landing/figures/certificates.png docs/figures/landing.png
 	cp out/examples/two-limits/figures/certificates.png docs/figures/two-limits.png
 	cp out/examples/environments/environments.png docs/figures/environments.png

@@ -70,14 +70,6 @@ def bound_to_list(spec):
     return es.features.bind(spec, LIST, A)(np.zeros(1, int))
 
 
-class Regressor:
-    def fit(self, X, y):
-        return self
-
-    def predict(self, X):
-        return X[:, 0]
-
-
 LAKE = es.problems.from_map(["SFG", "FFF"], horizon=H)
 FEATURES = es.features.bind(es.features.fourier(2), BOX, A)
 TABLE = {
@@ -117,7 +109,6 @@ CALLS = {
     "describe": (LAKE.describe, {"x": 0}),
     "gp": (es.gp, {"kernel": es.kernels.RBF(), "fit": 0, "points": "grid"}),
     "kernel_values": (es.kernel_values, {"kernel": "rbf(1)"}),
-    "regression": (es.regression, {"make": Regressor, "members": 1, "bonus": "features"}),
     "prepare": (
         prepare,
         {"problem": LAKE, "agents": "uniform", "episodes": 2, "seeds": 1, "seed0": 0, "certify": False},

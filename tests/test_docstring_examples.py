@@ -33,7 +33,7 @@ WITHOUT_AN_EXAMPLE = {
     "training.result.Trained": {"fill"},
     "training.policy.shield.Shield": {"judged", "plan", "plan_step", "stage", "tolerance"},
 }
-NEEDED = {"callbacks.tensorboard": "tensorboardX", "regression": "sklearn"}  # packages of extras
+NEEDED = {"callbacks.tensorboard": "tensorboardX"}  # packages of extras
 QUICK = ("EverystepError", "kernels.RBF", "planner.solve", "problems.from_map", "actions.grid", "agents.lsvi_ae")
 
 

@@ -17,8 +17,7 @@ from everystep.environments.finite import registration
 
 if TYPE_CHECKING:
     from everystep import agents, features, kernels, problems
-    from everystep.agents.model_syntax import gp, kernel_values, regression
-    from everystep.agents.model_syntax import kernel_values as kernel
+    from everystep.agents.model_syntax import gp, kernel_values
     from everystep.environments import logged
     from everystep.environments.play import action_sets as actions
     from everystep.errors import EverystepError
@@ -55,14 +54,12 @@ __all__ = [
     "evaluate",
     "features",
     "gp",
-    "kernel",
     "kernel_values",
     "kernels",
     "leaderboard",
     "logged",
     "planner",
     "problems",
-    "regression",
     "run",
     "shield",
     "train",
@@ -88,14 +85,12 @@ _HOME = {
     "features": "features",
     "gp": "agents.model_syntax:gp",
     "gym": "environments.finite.gym",
-    "kernel": "agents.model_syntax:kernel_values",  # the old name of kernel_values
     "kernel_values": "agents.model_syntax:kernel_values",
     "kernels": "kernels",
     "leaderboard": "reports.leaderboard.board:leaderboard",
     "logged": "environments.logged",
     "planner": "mdp.planner",
     "problems": "problems",
-    "regression": "agents.model_syntax:regression",
     "run": "experiments.experiment:run",
     "shield": "training.policy.shield:shield",
     "train": "training.train:train",

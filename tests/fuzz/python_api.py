@@ -84,9 +84,7 @@ def valid_calls(bench: Bench) -> dict[str, Callable[[], Call]]:
         ),
         "EverystepError": lambda: (es.EverystepError, ("a sentence.",), {}),
         "gp": lambda: (es.gp, (), {"kernel": kernel(bench), "fit": 0, "points": "grid"}),
-        "kernel": lambda: (es.kernel, (), {"kernel": kernel(bench)}),
-        "kernel_values": lambda: (es.kernel_values, (), {"kernel": es.kernels.RBF(1.0, on="position")}),
-        "regression": lambda: (es.regression, (), {"make": Mean, "members": 2, "bonus": "features"}),
+        "kernel_values": lambda: (es.kernel_values, (), {"kernel": kernel(bench)}),
         "run": lambda: (
             es.run,
             (),
@@ -553,16 +551,6 @@ def _log(bench: Bench, file: Callable[[str, bytes], str]) -> str:
     if bench.chance(0.6):
         path.write_bytes(damaged_bytes(bench, path.read_bytes()))
     return str(path)
-
-
-class Mean:
-    """A regressor that predicts the mean."""
-
-    def fit(self, X: Any, y: Any) -> None:
-        self.mean = float(np.mean(y))
-
-    def predict(self, X: Any) -> Any:
-        return np.full(len(X), self.mean)
 
 
 @cache

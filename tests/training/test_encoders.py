@@ -4,13 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from sklearn.linear_model import LinearRegression
 
-import everystep as es
 from everystep.features import bind, centres, function
 from everystep.kernels import read
 from everystep.lsvi import radii
-from everystep.training.agent.encoders import FeatureEncoder, KernelEncoder, RegressionEncoder, encoder_from_json
+from everystep.training.agent.encoders import FeatureEncoder, KernelEncoder, encoder_from_json
 from everystep.training.agent.models.linear import NoCosts
 from everystep.training.agent.models.protocols import NO_SLOT, StoredSizes, TransitionRows
 
@@ -33,7 +31,6 @@ ENCODERS = {
     "crossed features": lambda: FeatureEncoder(crossed()),
     "features of (x, a)": lambda: FeatureEncoder(joint()),
     "kernel": lambda: KernelEncoder(read("rbf(1, on=observation)*categorical(on=action)"), 2, A),
-    "regression": lambda: RegressionEncoder(crossed(), es.regression(LinearRegression)),
 }
 
 
@@ -84,8 +81,7 @@ def learnt_by(encoder, rows):
 def test_a_model_predicts_at_a_state_with_a_slot_what_it_estimates_there(encoder):
     rows, kept = rows_of(encoder)
     estimate, predictor = learnt_by(encoder, rows)
-    encoded = encoder.encode(kept) if encoder.regression is None else encoder.encode(kept)[0]
-    mean, width = predictor.predict(0, encoded)
+    mean, width = predictor.predict(0, encoder.encode(kept))
     np.testing.assert_allclose(mean, estimate.mean[0, :, :, :2], atol=1e-12)
     np.testing.assert_allclose(width, np.broadcast_to(estimate.width[0], (1, A, CAPACITY))[0, :, :2], atol=1e-12)
 
@@ -110,7 +106,7 @@ def test_a_larger_capacity_changes_no_estimate(encoder):
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize("name", [name for name in ENCODERS if name != "regression"])  # which is not saved
+@pytest.mark.parametrize("name", ENCODERS)
 def test_a_saved_encoder_encodes_the_same(name):
     encoder = ENCODERS[name]()
     observations = np.random.default_rng(1).uniform(-1, 1, (5, 2))
@@ -122,7 +118,7 @@ def test_a_saved_encoder_encodes_the_same(name):
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("name", [name for name in ENCODERS if name != "regression"])  # which is not saved
+@pytest.mark.parametrize("name", ENCODERS)
 def test_a_predictor_comes_back_from_its_arrays(name):
     encoder = ENCODERS[name]()
     rows, kept = rows_of(encoder)

@@ -7,7 +7,6 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
-from sklearn.tree import DecisionTreeRegressor
 
 import everystep as es
 from everystep import agents, features
@@ -176,22 +175,6 @@ def test_a_reward_of_minus_one_a_step_makes_an_early_end_worth_while():
     assert (result.columns["return"][-3:] == -2).all()
 
 
-def test_custom_regressors_replace_the_linear_model():
-    tree = es.regression(lambda: DecisionTreeRegressor(max_depth=4, random_state=0))
-    result = es.train(Ring(), agents.lsvi_ae(value=tree), constraint=harm, horizon=5, episodes=20)
-    assert result.columns["violation"].sum() <= 4
-    assert (result.columns["return"][-3:] == 2).all()
-    with pytest.raises(EverystepError, match=r"cannot be saved without pickle"):
-        result.policy.save("nowhere")
-
-
-def test_an_ensemble_that_disagrees_explores():
-    forest = es.regression(lambda: DecisionTreeRegressor(random_state=0), members=4, bonus="disagreement")
-    agent = agents.lsvi_ae(value=forest, beta=2.0)
-    result = es.train(Ring(), agent, constraint=harm, horizon=5, episodes=15)
-    assert result.columns["return"].max() >= 2
-
-
 def test_values_and_costs_may_live_in_the_space_of_a_kernel(monkeypatch):
     monkeypatch.setattr(stored_agent, "CAPACITY", 128)
     kernel = "rbf(0.3, on=observation)*categorical(on=action)"
@@ -355,12 +338,6 @@ def test_a_function_as_features_is_given_again_and_touches_nothing_else(tmp_path
         assert again(obs) == result.policy(obs)
         for one, other in zip(again.bounds(obs), result.policy.bounds(obs), strict=True):
             np.testing.assert_allclose(one, other, rtol=0, atol=1e-12)
-
-
-def test_a_run_by_regressors_is_saved_without_its_policy(tmp_path):
-    tree = es.regression(lambda: DecisionTreeRegressor(max_depth=4, random_state=0))
-    es.train(Ring(), agents.lsvi_ae(value=tree), constraint=harm, horizon=5, episodes=2).save(tmp_path / "run")
-    assert sorted(path.name for path in (tmp_path / "run").glob("[!.]*")) == ["episodes.parquet", "spec.json"]
 
 
 def test_copies_that_start_again_at_once_lose_nothing_of_their_last_step():

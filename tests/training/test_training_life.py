@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import seeds
 from drifting import EPISODES, Drift, check_same, options, train
-from sklearn.tree import DecisionTreeRegressor
 
 import everystep as es
 from everystep import agents, files
@@ -272,10 +271,7 @@ def test_every_damage_is_found(saved):
     assert es.Learner.load(saved, Drift()).number == 4
 
 
-def test_regressors_are_refused_and_functions_must_be_passed_again(tmp_path):
-    trees = agents.lsvi_ae(value=es.regression(DecisionTreeRegressor))
-    assert "regressors cannot be saved" in sentence(es.Learner(Drift(), trees, **options()).save, tmp_path / "learner")
-    assert "regressors cannot be saved" in sentence(train, tmp_path / "out", agent=trees)
+def test_functions_must_be_passed_again(tmp_path):
     kernel = es.kernels.Custom(lambda y, z: 1.0, on="observation") * es.kernels.read("categorical(on=action)")
     learner = es.Learner(Drift(), agents.lsvi_ae(cost=es.gp(kernel)), constraint=lambda *_: 0, **options())
     learner.save(tmp_path / "learner")

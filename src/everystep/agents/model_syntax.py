@@ -15,13 +15,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from everystep import kernels
-from everystep.errors import EverystepError, check_type, quoted, shown, whole_number
+from everystep.errors import EverystepError, check_type, quoted, shown
 from everystep.kernels import Kernel
 from everystep.lsvi.costs.counts import CountSpec
 from everystep.lsvi.costs.gp import GP, POINTS
 from everystep.lsvi.costs.linear import LinearSpec
 from everystep.lsvi.costs.spec import CostSpec
-from everystep.lsvi.protocols import Regressor
 
 AUTO = "auto"
 PLAIN = (AUTO, "counts", "linear")
@@ -40,26 +39,7 @@ class InKernel:
         return "kernel" if self.kernel is None else f"kernel({self.kernel})"
 
 
-Make = Callable[[], Any]
-Bonus = Callable[[Any], Any]
-WIDTH, DISAGREEMENT = "features", "disagreement"
-
-
-@dataclass(frozen=True)
-class Regression:
-    """The specification of a value model: how to make a regressor, the number of regressors, and the bonus."""
-
-    make: Make
-    members: int = 1
-    bonus: str | Bonus = WIDTH
-
-    def __str__(self) -> str:
-        name = lambda f: getattr(f, "__name__", type(f).__name__)
-        bonus = self.bonus if isinstance(self.bonus, str) else name(self.bonus)
-        return f"regression({name(self.make)}, members={self.members}, bonus={bonus})"
-
-
-Value = str | InKernel | Regression
+Value = str | InKernel
 Cost = str | CostSpec | tuple[str | CostSpec, ...]  # the string is auto
 
 
@@ -107,42 +87,6 @@ def _gp(kernel: Kernel | str | None = None, fit: int = 0, points: str = "grid") 
     return GP(kernel, fit, points)
 
 
-def regression(make: Make, members: int = 1, bonus: str | Bonus = WIDTH) -> Regression:
-    """A value model for `value=`: `make()` returns a regressor with fit(X, y) and predict(X), as in scikit-learn.
-
-    bonus    "features": beta ||phi|| in Lambda^-1;  "disagreement": beta times the standard deviation over `members`;
-             or a function of inputs (n, o + A) to (n,), times beta
-
-    >>> from sklearn.linear_model import Ridge
-    >>> model = es.regression(Ridge, members=3, bonus="disagreement")
-    >>> agent = es.agents.lsvi_ae(value=model)
-    >>> model.members
-    3
-    """
-    members = whole_number("members of regression", members)
-    if not callable(make) or not isinstance(_made_by(make), Regressor):
-        raise EverystepError(
-            f"make of regression is {quoted(make)}; give a function that returns a regressor with fit and predict."
-        )
-    if not callable(bonus) and (not isinstance(bonus, str) or bonus not in (WIDTH, DISAGREEMENT)):
-        raise EverystepError(
-            f"bonus of regression is {quoted(bonus)}; choose {WIDTH}, {DISAGREEMENT}, or give a function."
-        )
-    if bonus == DISAGREEMENT and members < 2:
-        raise EverystepError(f"members of regression is {members}, but bonus=disagreement needs at least 2.")
-    return Regression(make, members, bonus)
-
-
-def _made_by(make: Make) -> Any:
-    try:
-        return make()
-    except Exception as error:
-        raise EverystepError(
-            f"make of regression raised {type(error).__name__} ({shown(error)}); give a function without arguments "
-            "that returns a regressor."
-        ) from error
-
-
 COST_MODELS: dict[str, Callable[..., CostSpec]] = {"counts": CountSpec, "linear": LinearSpec, "gp": _gp}
 
 
@@ -183,7 +127,7 @@ def _how() -> str:
 
 def read_value(value: Any) -> Value:
     """A value model from what the user gave. Raises ValueError with what to write instead."""
-    if isinstance(value, InKernel | Regression) or (isinstance(value, str) and value in PLAIN):
+    if isinstance(value, InKernel) or (isinstance(value, str) and value in PLAIN):
         return value
     if isinstance(value, Kernel):
         return InKernel(kernels.checked(value))

@@ -245,7 +245,7 @@ SETTINGS: dict[str, Setting] = {
         "auto (the problem's, else one-hot), one-hot, or from Python an array (S, A, d)",
     ),
     "value": Setting(
-        Reader(model_syntax.read_value, ("str", "Kernel", "InKernel", "Regression")),
+        Reader(model_syntax.read_value, ("str", "Kernel", "InKernel")),
         AUTO,
         "value model: auto (by features), counts, linear, kernel, or kernel(...) with a kernel",
     ),

@@ -189,11 +189,3 @@ class PricedChoice(ScoringChoice, Protocol):
 
     def scored(self, Q: Any, priced_cost: Any, price: Any) -> Any:
         """The score of one action."""
-
-
-@runtime_checkable
-class Regressor(Protocol):
-    """A regressor as scikit-learn defines it: the values of `es.regression`."""
-
-    def fit(self, X: Any, y: Any) -> Any: ...
-    def predict(self, X: Any) -> Any: ...

@@ -86,11 +86,9 @@ class Trained:
 
         with (folder / "episodes.parquet").open("wb") as file:
             pq.write_table(self.episodes, file, compression="zstd")
-        bound: dict[str, str] = {}  # spec.json names the policy, so that no other takes its place
-        if self.policy.can_be_saved:
-            self.policy.save(folder / "policy")
-            bound["policy"] = files.seal(folder / "policy" / "policy.json").sha256
-            policy_card.write(self, folder / "policy")
+        self.policy.save(folder / "policy")
+        bound = {"policy": files.seal(folder / "policy" / "policy.json").sha256}  # so that no other takes its place
+        policy_card.write(self, folder / "policy")
         if self.evaluation is not None:
             from everystep.training.policy import evaluation_file as training_evaluation
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from everystep import kernels
-from everystep.agents.model_syntax import AUTO, InKernel, Regression, Value
+from everystep.agents.model_syntax import AUTO, InKernel, Value
 from everystep.agents.resolve.context import Context, custom_kernels
 from everystep.errors import EverystepError
 from everystep.lsvi import radii
@@ -36,11 +36,6 @@ class ResolvedValues:
     @classmethod
     def resolve(cls, context: Context, factor: np.ndarray | None = None) -> ResolvedValues:
         problem, agent, values, phi = context.problem, context.agent, context.values, context.phi
-        if isinstance(values["value"], Regression):
-            raise EverystepError(
-                f"setting value of {agent} is {values['value']}, which needs an environment: use everystep.train, or "
-                "choose counts, linear or kernel."
-            )
         choice = _choice(problem, agent, values["value"], phi)
         radius = values["radius"]
         if isinstance(choice, InKernel) and radius != "tuned":

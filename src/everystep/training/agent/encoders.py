@@ -13,7 +13,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from everystep import kernels
-from everystep.agents.model_syntax import Regression
 from everystep.errors import whole_number
 from everystep.features.maps import Features, Joint, OneHot, example, rebuild
 from everystep.features.spaces import rows
@@ -77,11 +76,6 @@ class Encoder(Protocol):
     @property
     def has_paper_radius(self) -> bool:
         """Whether the paper's formulas for confidence radii apply to the model."""
-        ...
-
-    @property
-    def regression(self) -> RegressionEncoder | None:
-        """The encoder itself if values are fitted by regressors."""
         ...
 
     @property
@@ -158,10 +152,6 @@ class FeatureEncoder:
         return isinstance(getattr(self.phi, "psi", None), OneHot)
 
     @property
-    def regression(self) -> RegressionEncoder | None:
-        return None
-
-    @property
     def remarks(self) -> tuple[str, ...]:
         return self.phi.remarks
 
@@ -212,7 +202,6 @@ class KernelEncoder:
     slot_per_action = False
     shares_nothing = False
     d = None
-    regression = None
     remarks = ()
 
     @property
@@ -252,36 +241,6 @@ class KernelEncoder:
 
     def arrays(self) -> dict[str, np.ndarray]:
         return {}
-
-
-@dataclass(frozen=True)
-class RegressionEncoder(FeatureEncoder):
-    """Features for the bonus, and for the regressor the observation followed by one column for each action.
-
-    Where actions have coordinates, these follow instead.
-    """
-
-    model: Regression
-    has_paper_radius = False
-
-    @property
-    def regression(self) -> RegressionEncoder:
-        return self
-
-    def encode(self, observations: np.ndarray) -> Any:
-        """Features (e, F, n) and inputs of the regressor (A, n, p)."""
-        return super().encode(observations), self.inputs_of_all_actions(observations)
-
-    def inputs(self, observations: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        """(n, p)."""
-        x = observations.reshape(len(observations), -1).astype(float)
-        points = self.phi.points if isinstance(self.phi, Joint) else np.eye(self.phi.actions)
-        return np.concatenate([x, points[actions]], 1)
-
-    def inputs_of_all_actions(self, observations: np.ndarray) -> np.ndarray:
-        """(A, n, p)."""
-        n = len(observations)
-        return np.stack([self.inputs(observations, np.full(n, a)) for a in range(self.phi.actions)])
 
 
 def encoder_from_json(content: Mapping[str, Any], arrays: Mapping[str, np.ndarray], given: Any = None) -> Encoder:

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from everystep.agents.model_syntax import AUTO, InKernel, Regression
+from everystep.agents.model_syntax import AUTO, InKernel
 from everystep.agents.registry import REGISTERED, Recipe
 from everystep.agents.settings import BETA_HARM, LAM_TRAINING, SETTINGS, TOLERANCE, UNCLIPPED, share
 from everystep.errors import EverystepError
@@ -25,7 +25,7 @@ from everystep.lsvi.costs.gp import BETA_GP, GP, LAM_GP
 from everystep.lsvi.costs.spec import BETA_COST, LAM_COST
 from everystep.lsvi.penalties import Floor
 from everystep.training.agent.countdown import Countdown
-from everystep.training.agent.encoders import COORDINATES, Encoder, FeatureEncoder, KernelEncoder, RegressionEncoder
+from everystep.training.agent.encoders import COORDINATES, Encoder, FeatureEncoder, KernelEncoder
 from everystep.training.agent.models.linear import NoCosts
 from everystep.training.agent.models.protocols import StoredCostModel, StoredSizes, StoredValueModel
 from everystep.training.agent.size import check_size
@@ -312,11 +312,11 @@ def _encoder(agent: str, key: str, given: Any, features: Features | None, enviro
             )
         _check_kernel(where, given.kernel)
         return KernelEncoder(given.kernel, environment.coordinates, environment.actions)
-    if isinstance(given, tuple) or (str(given) not in (AUTO, "linear") and not isinstance(given, Regression)):
+    if isinstance(given, tuple) or str(given) not in (AUTO, "linear"):
         raise EverystepError(f"{where}, which needs a problem given as a table; choose auto, linear or a kernel.")
     if features is None:
         raise EverystepError(f"{where}, which needs features: give them, such as everystep.features.fourier(100).")
-    return RegressionEncoder(features, given) if isinstance(given, Regression) else FeatureEncoder(features)
+    return FeatureEncoder(features)
 
 
 def _check_kernel(where: str, kernel: Kernel) -> None:

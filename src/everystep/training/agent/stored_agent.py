@@ -28,9 +28,7 @@ from everystep.lsvi import algorithm, radii
 from everystep.lsvi.ahead import HarmToGo
 from everystep.lsvi.algorithm import Agent, State
 from everystep.lsvi.choices.ties import ties
-from everystep.training.agent import regressors
 from everystep.training.agent.acting import ActingPlan, HarmAhead, divisor, largest_size
-from everystep.training.agent.encoders import RegressionEncoder
 from everystep.training.agent.models.protocols import NO_SLOT, TransitionRows, stored_models
 from everystep.training.agent.resolve import ResolvedForTraining, StoredParts
 from everystep.training.agent.slot_table import SlotTable
@@ -114,7 +112,6 @@ class StoredAgent:
             self.agent = parts.build()
             self.state = parts.start(self.agent, self._capacity)
         self._slot_table = SlotTable(resolved.steps, resolved.value.slot_per_action, self._most())
-        self._kept: list[tuple[Batch, np.ndarray]] = []  # transitions and their slots, for regressors
         self._points = 0  # transitions
         self._points_planned = 0  # those that the plan in force knows
         self.plan_in_force: ActingPlan | None = None
@@ -124,7 +121,7 @@ class StoredAgent:
     def _most(self) -> int | None:
         """The most states to keep; None: all, because states recur, or because the models need every transition."""
         resolved, memory = self.resolved, self.resolved.environment.memory
-        needs_all = resolved.value.keeps_points or resolved.cost.keeps_points or resolved.value.regression is not None
+        needs_all = resolved.value.keeps_points or resolved.cost.keeps_points
         return None if memory is None or self._stepped or needs_all else max(memory, 4 * resolved.length)
 
     def _for_distances(self, observations: np.ndarray) -> np.ndarray:
@@ -184,8 +181,6 @@ class StoredAgent:
             self.episode += 1
             if self.episode % REFRESH == 0:
                 self.state = _refresh(self.agent, self.state)
-        if self.resolved.value.regression is not None:
-            self._kept.append((piece, slots))
         self._points += len(piece)
         self._has_learnt = True
 
@@ -341,16 +336,10 @@ class StoredAgent:
         """A plan from everything learnt; with `look_up` it returns the planned action of every state with a slot."""
         resolved = self.resolved
         choice = jax.tree.map(np.asarray, agent.choice)
-        planned_action = None
+        word = rng.integers(0, 2**32, dtype=np.uint32)
         with jax.enable_x64(True):
-            if resolved.value.regression is None:
-                word = rng.integers(0, 2**32, dtype=np.uint32)
-                made = _plan(agent, self.state, word, (resolved.horizon, self._capacity))
-                actions, values, costs, harm, price = jax.tree.map(np.array, made)
-                planned_action = self._slot_table.look_up(actions) if look_up else None
-            else:
-                made = self._plan_by_regressors(agent, choice, resolved.value.regression, rng)
-                values, costs, harm, price = made
+            made = _plan(agent, self.state, word, (resolved.horizon, self._capacity))
+            actions, values, costs, harm, price = jax.tree.map(np.array, made)
         return ActingPlan(
             values=values,
             costs=costs,
@@ -361,67 +350,10 @@ class StoredAgent:
             optimism=resolved["optimism"],
             cap=resolved["cap"],
             lowest=resolved.lowest_value,
-            look_up=planned_action,
+            look_up=self._slot_table.look_up(actions) if look_up else None,
             ahead=_harm_ahead(agent, harm),
             cost_scale=self.cost_scale,
         )
-
-    def _plan_by_regressors(
-        self, agent: Agent, choice: Any, encoder: RegressionEncoder, rng: np.random.Generator
-    ) -> tuple[Any, Any, Any, Any]:
-        """The same plan with regressors in place of the linear value model: all predictors, and the prices."""
-        widths, ghat, bonus, costs, price = jax.tree.map(np.array, _inputs_of_regressors(agent, self.state))
-        low, high = self.reward_scale
-        beta = float(stored_models(agent)[0].radius.beta)
-        slots = [
-            encoder.inputs_of_all_actions(np.stack(each)) if each else np.zeros((encoder.actions, 0, 0))
-            for each in self._slot_table.observations
-        ]
-        task = regressors.PlanningTask(
-            model=encoder.model,
-            data=self._regression_data(encoder, low, high - low),
-            slots=slots,
-            widths=[width[:, : at.shape[1]] for width, at in zip(widths, slots, strict=True)],
-            ghat=ghat,
-            price=price,
-            choice=choice,
-            zero_reward=-low / (high - low),
-            cap=self.resolved["cap"],
-            lowest=self.resolved.lowest_value,
-            beta=beta,
-            ahead=_harm_ahead(agent, ()),
-            of_plan=self.resolved["mode"] == "plan",
-        )
-        fitted, fitted_harm = regressors.plan(task, rng)
-        values = regressors.RegressionPredictor(encoder.model, fitted, bonus, beta)
-        harm = None if task.ahead is None else regressors.HarmPredictor(fitted_harm)
-        return values, costs, harm, price
-
-    def _regression_data(self, encoder: RegressionEncoder, low: float, span: float) -> regressors.RegressionData:
-        """All transitions as regressors take them."""
-        if not self._kept:
-            empty = np.zeros(0)
-            return regressors.RegressionData(np.zeros((0, 0)), empty, empty.astype(int), empty, empty.astype(int))
-        batches, slots = (list(column) for column in zip(*self._kept, strict=True))
-        column = lambda name: np.concatenate([getattr(batch, name) for batch in batches])
-        slot = np.concatenate(slots)
-        return regressors.RegressionData(
-            inputs=np.concatenate([encoder.inputs(batch.observations, batch.actions) for batch in batches]),
-            rewards=(column("rewards") - low) / span,
-            next_slot=np.where(slot == NO_SLOT, -1, slot),
-            ended=column("terminated").astype(float),
-            steps=column("steps"),
-        )
-
-
-@jax.jit
-def _inputs_of_regressors(agent: Agent, state: State) -> tuple[Any, ...]:
-    """Widths (T, A, C) and ghat (T, m, A, C) at all slots, the predictors of both models, and the prices."""
-    fit = agent.values.fit(state.values, state.k)
-    V = jnp.zeros((state.price.shape[1], fit.width.shape[-1]))
-    value_model, cost_model = stored_models(agent)
-    bonus, costs = value_model.predictor(fit, V, state.k), cost_model.predictor(state.costs, state.k)
-    return _copied((fit.width, algorithm.cost_belief(agent, state.costs, state.k), bonus, costs, state.price))
 
 
 def _harm_ahead(agent: Agent, predictor: Any) -> HarmAhead | None:

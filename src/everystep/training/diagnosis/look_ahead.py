@@ -85,9 +85,9 @@ def horizon_finding(agent: StoredAgent, plan: ActingPlan, length: int) -> Findin
 
 
 def _least(agent: StoredAgent) -> ActingPlan | None:
-    """The plan by the least violation in every step; None of regressors, which would all be fitted again."""
+    """The plan by the least violation in every step."""
     ahead = agent.agent.ahead
-    if not isinstance(ahead, HarmToGo) or agent.resolved.value.regression is not None:
+    if not isinstance(ahead, HarmToGo):
         return None
     least = copy.copy(agent)
     with jax.enable_x64(True):

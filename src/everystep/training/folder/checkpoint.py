@@ -5,7 +5,7 @@
 
 The arrays are named after their content, and learner.json names them: it is put in place last, so that a folder that
 is written again holds the learner before, or the learner now, whenever the process is killed. Not saved are functions
-(the constraint, custom features, custom kernels), which are passed again, and regressors, which are not saved at all.
+(the constraint, custom features, custom kernels), which are passed again.
 """
 
 from __future__ import annotations
@@ -130,16 +130,9 @@ def _in_words(value: Any) -> str:
     return quoted(value)
 
 
-def refuse_regressors(learner: Learner) -> None:
-    """Raise if a learner cannot be saved."""
-    if learner.resolved.value.regression is not None:
-        raise EverystepError("a training by regressors cannot be saved without pickle; train a linear or kernel model.")
-
-
 # --- writing ----------------------------------------------------------------------------------------------------------
 def write(learner: Learner, folder: Path) -> None:
     """Write a learner into a folder that is being filled."""
-    refuse_regressors(learner)
     arrays: Arrays = {}
     agent = learner.agent
     content: dict[str, Any] = {
@@ -168,7 +161,6 @@ def write(learner: Learner, folder: Path) -> None:
 
 def save(learner: Learner, target: Path, force: bool) -> None:
     """`write` into a folder of its own, whole or not at all; an existing learner is replaced."""
-    refuse_regressors(learner)
     with files.replacing(target, NAME, force) as partial:
         write(learner, partial)
     remove_old_arrays(target)

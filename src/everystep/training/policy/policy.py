@@ -68,8 +68,8 @@ class Policy:
     (Countdown(length=4, horizon=4), (2, 4))
     >>> policy.confidence
     'heuristic: widths are tuned, and carry no probability'
-    >>> policy.can_be_saved, len(policy.candidates), policy.numbers(np.array([0, 1])).shape
-    (True, 4, (2,))
+    >>> len(policy.candidates), policy.numbers(np.array([0, 1])).shape
+    (4, (2,))
     """
 
     plan: ActingPlan
@@ -170,11 +170,6 @@ class Policy:
         return np.where(known, lower, -np.inf), np.where(known, upper, np.inf)
 
     @property
-    def can_be_saved(self) -> bool:
-        """Whether it consists of arrays alone; regressors do not."""
-        return self.plan.value_encoder.regression is None
-
-    @property
     def confidence(self) -> str:
         """The guarantee of the labels, in a sentence."""
         return str(self.spec["guarantee"])
@@ -198,10 +193,6 @@ class Policy:
         True
         """
         target, plan = path_from("folder of a policy", folder), self.plan
-        if not self.can_be_saved:
-            raise EverystepError(
-                "a policy by regressors cannot be saved without pickle; train a linear or kernel model."
-            )
         arrays = {"price": plan.price} | ({} if self.chosen is None else self.chosen.arrays()) | self.observed.arrays()
         for name, encoder in (("value", plan.value_encoder), ("cost", plan.cost_encoder)):
             arrays |= {f"{name}_side_{key}": array for key, array in encoder.arrays().items()}
