@@ -20,7 +20,7 @@ from typing import Literal
 
 from numpy.typing import ArrayLike
 
-from everystep.agents.model_syntax import InKernel, Regression
+from everystep.agents.model_syntax import InKernel
 from everystep.agents.model_syntax import register_cost_model as register_cost_model
 from everystep.agents.registry import REGISTERED as REGISTERED
 from everystep.agents.registry import Parts as Parts

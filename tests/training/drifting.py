@@ -49,7 +49,7 @@ def train(out, env=None, agent="lsvi-ae", episodes=EPISODES, progress=None, **ch
 def arrays_of(result):
     """Everything that a result holds, as arrays by name."""
     plan = result.policy.plan
-    parts = {"values": plan.values, "costs": plan.costs, "ahead": plan.ahead and plan.ahead.predictor}
+    parts = {"values": plan.values, "costs": plan.costs, "ahead": plan.harm_ahead}
     of_plan = {
         f"{name}.{key}": array
         for name, part in parts.items()

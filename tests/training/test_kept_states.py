@@ -116,7 +116,7 @@ def transcription(rows, learner, at, price):
 def test_a_plan_over_merged_states_is_that_of_sums_over_all_transitions_with_corrected_values(kind):
     learner = agent(kind)
     rows = taught(learner)
-    assert learner.merged
+    assert learner.remarks
     assert learner._slot_table.used <= MOST < len(rows)
     at, plan = np.random.default_rng(9).uniform(-1, 1, (5, 2)), learner.plan()
     found = np.stack([plan.estimates(h, at).Q for h in range(HORIZON)])
@@ -130,8 +130,8 @@ def test_values_that_are_linear_in_the_features_lose_nothing_by_merging():
     for batch in episodes(12, actions=1):
         bounded.learn(batch)
         unbounded.learn(batch)
-    assert bounded.merged
-    assert not unbounded.merged
+    assert bounded.remarks
+    assert not unbounded.remarks
     at = np.random.default_rng(9).uniform(-1, 1, (5, 2))
     for h in range(HORIZON):
         one, other = (each.plan().estimates(h, at).Q[0] for each in (bounded, unbounded))

@@ -9,8 +9,9 @@ from gymnasium.utils.env_checker import check_env
 
 import everystep as es
 from everystep.environments.play.batch import BatchBuilder
+from everystep.lsvi.ahead import HarmToGo
 from everystep.lsvi.choices.basic import Greedy
-from everystep.training.agent.acting import ActingPlan, HarmAhead
+from everystep.training.agent.acting import ActingPlan
 from everystep.training.policy.shield import judged
 from everystep.training.policy.shield_record import ShieldWarning
 
@@ -78,10 +79,12 @@ class Given:
 
 def plan_of(Q, mean, width, after=None, after_width=None, scale=1.0, weights=None):
     encoder, m = Given(actions=len(Q)), len(mean)
-    ahead = None if after is None else HarmAhead(Given(after[:, None], after_width[:, None]), False, 0.1, weights, 3.0)
+    ahead = None if after is None else HarmToGo(False, False, 0.1, weights, 3.0)
+    harm_ahead = None if after is None else Given(after[:, None], after_width[:, None])
     values, costs = Given(Q[:, None], np.zeros((len(Q), 1))), Given(mean[..., None], width[..., None])
     price, scale = np.ones((1 if ahead else m, 1)), np.full(m, scale)
-    return ActingPlan(values, costs, encoder, encoder, price, Greedy(), 1.0, 100.0, ahead=ahead, cost_scale=scale)
+    further = {"ahead": ahead, "harm_ahead": harm_ahead, "cost_scale": scale}
+    return ActingPlan(values, costs, encoder, encoder, price, Greedy(), 1.0, 100.0, **further)
 
 
 def by_hand(Q, ends, middles, tolerance, asked):

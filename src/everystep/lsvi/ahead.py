@@ -21,6 +21,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from everystep.lsvi import rowwise
@@ -35,7 +36,7 @@ def weighted_harm(weights: AnyArray, cost: AnyArray) -> AnyArray:
 
 
 class HarmToGo(NamedTuple):
-    """The expected harm from a state on.
+    """The expected harm from a state on; of arrays in NumPy for a plan that is evaluated at observations.
 
     of_plan    C is the harm of the plan itself, else the least harm
     events     costs are learnt as the harm that was observed, max(cost, 0), else as they are: E[g_+] instead of [E g]_+
@@ -80,11 +81,15 @@ class HarmToGo(NamedTuple):
 
     def led_to(self, ghat: AnyArray, after: AnyArray) -> AnyArray:
         """Ghat, from the estimated costs (m, A, *S) of this step and the harm after it (A, *S)."""
+        if isinstance(after, np.ndarray):  # of a plan evaluated at observations
+            return (np.tensordot(self.weights, np.maximum(ghat, 0), 1) + after).clip(0, self.cap)
         total = lambda after, *ghat: (self.harm(ghat) + after).clip(0, self.cap)
         return rowwise.map_rows(total, after, *ghat)
 
     def avoidable(self, G: AnyArray) -> AnyArray:
         """[Ghat - min_b Ghat - tolerance]_+ as the estimated costs (1, A, *S) that the choice prices."""
+        if isinstance(G, np.ndarray):
+            return np.maximum(G - G.min(0) - self.tolerance, 0)[None]
         least = rowwise.lowest(G) + self.tolerance
         return rowwise.alone(rowwise.map_rows(lambda row: jnp.maximum(row - least, 0), G))
 

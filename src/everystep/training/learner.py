@@ -40,10 +40,10 @@ from everystep.experiments.result import episode_columns
 from everystep.features.spaces import Coordinates
 from everystep.features.specs import bind, one_hot
 from everystep.training import callbacks, training_bar
-from everystep.training.agent.acting import ActingPlan
 from everystep.training.agent.automatic import AutomaticFeatures, Chosen
+from everystep.training.agent.contract import TrainingAgent, TrainingPlan, TrainingSettings
 from everystep.training.agent.resolve import EnvironmentInfo, ResolvedForTraining
-from everystep.training.agent.stored_agent import SHIPPED, StoredAgent
+from everystep.training.agent.stored_agent import SHIPPED
 from everystep.training.arguments import MEMORY, flattened, most_states, range_of_rewards
 from everystep.training.blas_threads import one_blas_thread
 from everystep.training.callbacks import Callback
@@ -158,7 +158,7 @@ class Learner:
             chosen = Chosen(phi, phi if cost_features is None else bind(cost_features, space, A))
         else:
             chosen = self.automatic.chosen
-        self.resolved = ResolvedForTraining.resolve(
+        self.resolved: TrainingSettings = ResolvedForTraining.resolve(
             self.recipe,
             EnvironmentInfo(
                 **chosen._asdict(),
@@ -173,7 +173,7 @@ class Learner:
         self.requested = self.resolved  # before features are chosen
         self.observed = Observed.of(space, self.resolved.cost.shares_nothing)
         self._rng = np.random.default_rng(self.seed)
-        self.agent: StoredAgent | None = None  # made when the first cost shows how many constraints there are
+        self.agent: TrainingAgent | None = None  # made when the first cost shows how many constraints there are
         self._columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
         self._plans_in_rows = 0  # those that the column `planned` shows
         self._interrupts: list[str] = []
@@ -466,10 +466,7 @@ class Learner:
         found += () if self.actions.remark is None else (self.actions.remark,)
         if self.length > self.horizon:
             found.append(f"plans look {self.horizon} steps ahead in episodes of up to {self.length}")
-        if self.agent.merged:
-            found.append(
-                f"beyond {resolved.environment.memory} states, those close to each other share a value: see memory"
-            )
+        found += self.agent.remarks
         found += [*resolved.value.remarks, *(resolved.cost.remarks if resolved.has_costs else ()), *self._interrupts]
         found += () if self.automatic is None else self.automatic.remarks
         return tuple(dict.fromkeys(found))
@@ -502,17 +499,17 @@ class Learner:
         }
 
     # --- inside ------------------------------------------------------------------------------------------------------
-    def _ready(self, constraints: int) -> StoredAgent:
+    def _ready(self, constraints: int) -> TrainingAgent:
         """The agent, made when the number of constraints is known."""
         if self.agent is None:
-            self.agent = StoredAgent(self.resolved, constraints, self.seed)
+            self.agent = self.resolved.agent(constraints, self.seed)
         if self.agent.constraints != constraints:
             raise EverystepError(
                 f"there are {constraints} constraints, and {self.agent.constraints} before; give the same number."
             )
         return self.agent
 
-    def _learn(self, agent: StoredAgent, batch: Batch) -> None:
+    def _learn(self, agent: TrainingAgent, batch: Batch) -> None:
         """Learn a batch; where features are chosen, everything again whenever they are."""
         self.recent = checks.recent(self.recent, batch)
         self.observed = self.observed.with_rows(batch.observations)
@@ -521,7 +518,7 @@ class Learner:
             return
         chosen, batches = self.automatic.choose()
         self.use_features(chosen)
-        self.agent = StoredAgent(self.resolved, agent.constraints, self.seed)
+        self.agent = self.resolved.agent(agent.constraints, self.seed)
         self.agent.plans, self.agent.rng = agent.plans, agent.rng
         for each in batches:
             self.agent.learn(each)
@@ -555,7 +552,7 @@ class Learner:
 
         play(self.stage, builders, choose, length=self.length, episode=self.number, on_cost=on_cost)
 
-    def _plan(self, explore: bool) -> ActingPlan:
+    def _plan(self, explore: bool) -> TrainingPlan:
         assert self.agent is not None
         before = self.plans
         plan = self.agent.plan() if explore else self.agent.plan_without_exploration()

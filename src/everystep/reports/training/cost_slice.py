@@ -11,12 +11,13 @@ tolerance. Where observations are integers from a list, every state is shown ins
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from everystep.errors import EverystepError, shown
 from everystep.features.spaces import Scale
+from everystep.training.agent.contract import TrainingPlan
 from everystep.training.agent.encoders import FeatureEncoder
 from everystep.training.policy.observed import MARGIN
 from everystep.training.policy.policy import Policy
@@ -131,7 +132,7 @@ def along(policy: Policy, where: Ranges, which: tuple[int, ...]) -> Slice:
 def believed(policy: Policy, observations: np.ndarray) -> Beliefs:
     """What a policy believes at some observations, at the first step of its plan."""
     plan = policy.plan
-    if plan.costs is None:
+    if not plan.has_costs:
         raise NothingToShowError("This agent does not estimate costs.")
     pieces: list[Beliefs] = []
     for first in range(0, len(observations), ROWS):
@@ -143,10 +144,6 @@ def believed(policy: Policy, observations: np.ndarray) -> Beliefs:
     return Beliefs(*(np.concatenate(parts, 1) for parts in zip(*pieces, strict=True)))
 
 
-def _estimate(plan: Any, x: np.ndarray) -> np.ndarray:
+def _estimate(plan: TrainingPlan, x: np.ndarray) -> np.ndarray:
     """(A, n): the largest mean of a constraint; of an agent that looks ahead, the mean harm less the tolerance."""
-    found = plan.estimates(0, x)
-    if plan.ahead is None:
-        return np.asarray(plan.in_units(found.mean).max(0))
-    harm = plan.ahead.led_to(found.mean, found.after)[None] - plan.ahead.tolerance
-    return np.asarray(plan.in_units(harm)[0])
+    return plan.ends(plan.estimates(0, x), 0.0).max(0)

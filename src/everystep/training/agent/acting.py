@@ -9,16 +9,20 @@ longer than the step.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 
+from everystep.lsvi.ahead import HarmToGo
+from everystep.lsvi.choices.basic import Penalised, Reacting
 from everystep.lsvi.choices.ties import TIE
 from everystep.lsvi.protocols import ScoringChoice
 from everystep.mdp import certificates
 from everystep.training.agent.encoders import Encoder
+from everystep.training.agent.models.linear import LinearPredictor
+from everystep.training.agent.models.protocols import Predictor
+from everystep.training.agent.slot_table import PlannedActions
 
 
 class Estimates(NamedTuple):
@@ -30,32 +34,39 @@ class Estimates(NamedTuple):
     Q: np.ndarray
     mean: np.ndarray
     width: np.ndarray
-    after: Any = None
-    after_width: Any = None
+    after: np.ndarray | None = None
+    after_width: np.ndarray | None = None
+
+    def after_harm(self, optimism: float) -> np.ndarray:
+        """(A, n): the end of the interval of the harm after this step."""
+        assert self.after is not None
+        assert self.after_width is not None
+        return self.after - optimism * self.after_width
 
 
-class HarmAhead(NamedTuple):
-    """What looking ahead takes besides the models: `lsvi.ahead.HarmToGo` in NumPy.
+SIDE = "_side_"  # in the names of arrays of encoders, whose numbers have no unit
 
-    predictor  the mean of C_{h+1} at the next state
-    optimism   1: the choice lowers this mean by its width, 0: it takes the mean
-    """
 
-    predictor: Any
+class AheadJson(TypedDict):
+    """`HarmToGo` as a plan needs it."""
+
     events: bool
+    weights: list[float]
     tolerance: float
-    weights: np.ndarray
     cap: float
-    optimism: float = 1.0
+    optimism: float
 
-    def led_to(self, cost: np.ndarray, after: np.ndarray) -> np.ndarray:
-        """Ghat (A, n), from costs (m, A, n) of this step and the harm after it (A, n)."""
-        return (np.tensordot(self.weights, np.maximum(cost, 0), 1) + after).clip(0, self.cap)
 
-    def avoidable(self, cost: np.ndarray, after: np.ndarray) -> np.ndarray:
-        """[Ghat - min_b Ghat - tolerance]_+, (1, A, n)."""
-        G = self.led_to(cost, after)
-        return np.maximum(G - G.min(0) - self.tolerance, 0)[None]
+class PlanJson(TypedDict):
+    """A plan but its arrays and encoders."""
+
+    choice: str
+    rectify: bool
+    optimism: float
+    cap: float
+    lowest: float
+    cost_scale: list[float] | None
+    ahead: AheadJson | None
 
 
 @dataclass(frozen=True)
@@ -63,29 +74,43 @@ class ActingPlan:
     """A plan that can be evaluated at any observation.
 
     values, costs       the predictors of both models; costs is None for an agent that never looks at costs
+    harm_ahead          the predictor of the mean of C_{h+1} at the next state, for an agent that looks ahead
     value_encoder,      how each model represents observations
     cost_encoder
     price (m, H)        Z_h; (1, H) if the agent looks ahead
     choice              greedy or penalised
     optimism            the end of the cost interval that the choice uses
     look_up             the action the plan chose at step h for an observation with a slot, else None
-    ahead               the harm-to-go, for an agent that looks ahead
+    ahead               how harm is counted, for an agent that looks ahead; its numbers are NumPy's
     cost_scale (m,)     by which costs were divided before they were learnt, 0 while all were 0; estimates are of the
                         quotients; None: nothing was divided
     """
 
-    values: Any
-    costs: Any
+    values: Predictor
+    costs: Predictor | None
     value_encoder: Encoder
     cost_encoder: Encoder
     price: np.ndarray
     choice: ScoringChoice
     optimism: float
     cap: float
-    look_up: Callable[[int, np.ndarray], int | None] | None = None
-    ahead: HarmAhead | None = None
+    look_up: PlannedActions | None = None
+    ahead: HarmToGo | None = None
+    harm_ahead: Predictor | None = None
     cost_scale: np.ndarray | None = None
     lowest: float = 0.0
+
+    @property
+    def horizon(self) -> int:
+        return self.price.shape[1]
+
+    @property
+    def actions(self) -> int:
+        return self.value_encoder.actions
+
+    @property
+    def has_costs(self) -> bool:
+        return self.costs is not None
 
     def in_units(self, costs: np.ndarray) -> np.ndarray:
         """Estimates (m, A, n), or harm (1, A, n), in the units of the constraints."""
@@ -101,7 +126,7 @@ class ActingPlan:
             return Estimates(Q, unknown, unknown + np.inf)
         same = self.cost_encoder is self.value_encoder
         g, g_width = self.costs.predict(h, encoded if same else self.cost_encoder.encode(observations))
-        after = (None, None) if self.ahead is None else self.ahead.predictor.predict(h, encoded)
+        after = (None, None) if self.harm_ahead is None else self.harm_ahead.predict(h, encoded)
         return Estimates(Q, g, np.broadcast_to(g_width, g.shape), *after)
 
     def scores(self, h: int, observations: np.ndarray) -> np.ndarray:
@@ -111,7 +136,7 @@ class ActingPlan:
             return found.Q
         estimated = found.mean - self.optimism * found.width
         if self.ahead is not None:
-            estimated = self.ahead.avoidable(estimated, found.after - self.ahead.optimism * found.after_width)
+            estimated = self.ahead.avoidable(self.ahead.led_to(estimated, found.after_harm(float(self.ahead.optimism))))
         return self.choice.score(found.Q, estimated, self.price[:, h])
 
     def choose(self, h: int, observations: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -142,12 +167,31 @@ class ActingPlan:
     def bounds(self, h: int, observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The ends of every cost interval (m, A, n); of an agent that looks ahead, of harm less tolerance (1, A, n)."""
         found = self.estimates(h, observations)
-        lower, upper = found.mean - found.width, found.mean + found.width
+        return self.ends(found, 1.0), self.ends(found, -1.0)
+
+    def ends(self, found: Estimates, optimism: float) -> np.ndarray:
+        """mean - optimism * width of every cost (m, A, n); ahead, of harm less tolerance (1, A, n)."""
+        cost = found.mean - optimism * found.width
         if self.ahead is None:
-            return self.in_units(lower), self.in_units(upper)
-        least = self.ahead.led_to(lower, found.after - found.after_width)
-        most = self.ahead.led_to(upper, found.after + found.after_width)
-        return self.in_units(least[None] - self.ahead.tolerance), self.in_units(most[None] - self.ahead.tolerance)
+            return self.in_units(cost)
+        return self.in_units(self.ahead.led_to(cost, found.after_harm(optimism))[None] - self.ahead.tolerance)
+
+    def harm(self, found: Estimates, optimism: float) -> np.ndarray:
+        """(A, n): the worst cost of each action, or the harm that it leads to if the agent looks ahead."""
+        cost = found.mean - optimism * found.width
+        if self.ahead is None:
+            return self.in_units(cost).max(0)
+        return self.in_units(self.ahead.led_to(cost, found.after_harm(optimism))[None])[0]
+
+    def cost_intervals(self, h: int, observations: np.ndarray, widths: bool = True) -> tuple[np.ndarray, np.ndarray]:
+        """Centre and half width of every cost interval (m, A, n), in the units of the constraints.
+
+        Without `widths` the half widths may be 0: computing them takes most of the time.
+        """
+        assert self.costs is not None
+        predictor = self.costs if widths else self.costs.without_width()
+        mean, width = predictor.predict(h, self.cost_encoder.encode(observations))
+        return self.in_units(mean), self.in_units(np.broadcast_to(width, mean.shape))
 
     def with_cost(self, h: int, observation: np.ndarray, a: int, cost: np.ndarray) -> ActingPlan:
         """The same plan after one more observed cost at (x, a)."""
@@ -155,8 +199,41 @@ class ActingPlan:
         cost = cost if plan.cost_scale is None else cost / divisor(plan.cost_scale)
         if self.ahead is not None and self.ahead.events:
             cost = np.maximum(cost, 0)
+        assert isinstance(plan.costs, LinearPredictor)  # `react` needs linear costs
         costs = plan.costs.updated(h, self.cost_encoder.encode(observation), a, cost)
         return replace(plan, costs=costs, look_up=None)
+
+    def to_json(self) -> PlanJson:
+        """Everything but the arrays and the encoders, ready for JSON."""
+        choice, ahead = self.choice.choice if isinstance(self.choice, Reacting) else self.choice, self.ahead
+        content: PlanJson = {
+            "choice": "penalised" if isinstance(choice, Penalised) else "greedy",
+            "rectify": isinstance(choice, Penalised) and bool(choice.rectify),
+            "optimism": self.optimism,
+            "cap": self.cap,
+            "lowest": self.lowest,
+            "cost_scale": None if self.cost_scale is None else [float(each) for each in self.cost_scale],
+            "ahead": None,
+        }
+        if ahead is not None:
+            content["ahead"] = {
+                "events": bool(ahead.events),
+                "weights": [float(each) for each in np.asarray(ahead.weights)],
+                "tolerance": float(ahead.tolerance),
+                "cap": float(ahead.cap),
+                "optimism": float(ahead.optimism),
+            }
+        return content
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The prices, and the arrays of the encoders and of the predictors."""
+        found = {"price": self.price}
+        for name, encoder in (("value", self.value_encoder), ("cost", self.cost_encoder)):
+            found |= {f"{name}{SIDE}{key}": array for key, array in encoder.arrays().items()}
+        for name, predictor in (("value", self.values), ("cost", self.costs), ("harm", self.harm_ahead)):
+            if predictor is not None:
+                found |= {f"{name}_plan_{key}": array for key, array in predictor.arrays().items()}
+        return found
 
     def _rescaled(self, cost: np.ndarray) -> ActingPlan:
         """The same plan with costs divided by a larger number, if this one is larger than all before."""
@@ -164,10 +241,12 @@ class ActingPlan:
         scale = largest_size(self.cost_scale, cost[None], together=self.ahead is not None)
         if (scale == self.cost_scale).all():
             return self
-        factor, ahead = self.cost_scale / divisor(scale), self.ahead
-        if ahead is not None:
-            ahead = ahead._replace(predictor=ahead.predictor.rescaled(factor[0]))
-        return replace(self, costs=self.costs.rescaled(factor[:, None, None]), ahead=ahead, cost_scale=scale)
+        factor, harm_ahead = self.cost_scale / divisor(scale), self.harm_ahead
+        if harm_ahead is not None:
+            harm_ahead = harm_ahead.rescaled(factor[0])
+        assert self.costs is not None
+        costs = self.costs.rescaled(factor[:, None, None])
+        return replace(self, costs=costs, harm_ahead=harm_ahead, cost_scale=scale)
 
 
 def largest_size(scale: np.ndarray, costs: np.ndarray, *, together: bool) -> np.ndarray:

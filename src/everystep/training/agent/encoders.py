@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import jax
 import numpy as np
 
 from everystep import kernels
@@ -231,7 +232,7 @@ class KernelEncoder:
         return StoredKernelCosts(radius, lam, self.kernel)
 
     def predictor(self, arrays: Mapping[str, np.ndarray]) -> KernelPredictor:
-        return KernelPredictor.from_arrays(self.kernel, COORDINATES, arrays)
+        return KernelPredictor.from_arrays(jax.tree.map(np.asarray, self.kernel), COORDINATES, arrays)
 
     def example(self) -> np.ndarray:
         return np.zeros((1, self.coordinates))

@@ -5,11 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, NoReturn
-
-import jax
-import jax.numpy as jnp
-import numpy as np
+from typing import Any, NamedTuple
 
 from everystep.agents.model_syntax import AUTO, InKernel
 from everystep.agents.registry import REGISTERED, Recipe
@@ -17,18 +13,12 @@ from everystep.agents.settings import BETA_HARM, LAM_TRAINING, SETTINGS, TOLERAN
 from everystep.errors import EverystepError
 from everystep.features.maps import Features
 from everystep.kernels import ALL, Kernel, looks_at
-from everystep.lsvi import radii
-from everystep.lsvi.ahead import HarmToGo
-from everystep.lsvi.algorithm import Agent, State
-from everystep.lsvi.choices.basic import Penalised, Reacting
 from everystep.lsvi.costs.gp import BETA_GP, GP, LAM_GP
 from everystep.lsvi.costs.spec import BETA_COST, LAM_COST
-from everystep.lsvi.penalties import Floor
 from everystep.training.agent.countdown import Countdown
 from everystep.training.agent.encoders import COORDINATES, Encoder, FeatureEncoder, KernelEncoder
-from everystep.training.agent.models.linear import NoCosts
-from everystep.training.agent.models.protocols import StoredCostModel, StoredSizes, StoredValueModel
 from everystep.training.agent.size import check_size
+from everystep.training.agent.stored_agent import StoredAgent
 
 TABLES_ONLY = ("features", "known_safe", "bound", "sigma", "precision")  # settings that need a FiniteCMDP
 
@@ -179,92 +169,9 @@ class ResolvedForTraining:
         """Which step of the plan is used at which step of an episode."""
         return Countdown(self.length, self.horizon)
 
-
-@dataclass(frozen=True)
-class StoredParts:
-    """The parts of an agent on stored data, once the number of constraints is known."""
-
-    resolved: ResolvedForTraining
-    constraints: int
-
-    def __getitem__(self, setting: str) -> Any:
-        return self.resolved[setting]
-
-    def value_model(self) -> StoredValueModel:
-        encoder, H = self.resolved.value, float(self.resolved.horizon)
-        radius: radii.Radius = radii.Tuned(self["beta"])
-        if self["radius"] == "paper":
-            assert encoder.d is not None
-            radius = radii.PaperValue(self["beta"], float(encoder.d), H, None, self["p"])
-        return encoder.value_model(radius, self["lam"], self["cap"], self.resolved.lowest_value, H)
-
-    def cost_model(self) -> StoredCostModel:
-        resolved = self.resolved
-        if not resolved.has_costs:
-            return NoCosts()
-        encoder, lam = resolved.cost, self["lam_cost"]
-        radius: radii.Radius = radii.Tuned(self["beta_cost"])
-        if self["radius_cost"] == "paper":
-            assert encoder.d is not None
-            m, d = float(self.constraints), float(encoder.d)
-            shared = self["share_costs"]
-            rows, estimators = (float(resolved.length), m) if shared else (1.0, m * resolved.horizon)
-            radius = radii.PaperCost(self["beta_cost"], d, lam, rows, estimators, self["p"])
-        return encoder.cost_model(radius, lam)
-
-    def penalised(self, rectify: bool) -> Penalised | Reacting:
-        return Reacting(Penalised(rectify)) if self["react"] else Penalised(rectify)
-
-    def harm_to_go(self) -> HarmToGo:
-        m = self.constraints
-        radius = None if self["beta_harm"] == 0 else radii.Tuned(self["beta_harm"])
-        return HarmToGo(
-            of_plan=self["mode"] == "plan",
-            events=self["harm"] == "events",
-            tolerance=self["tolerance"],
-            weights=np.ones(m),
-            cap=float(self.resolved.horizon * m),
-            radius=radius,
-        )
-
-    def marked(self) -> NoReturn:
-        raise EverystepError("agents that mark unsafe states need a problem given as a FiniteCMDP.")
-
-    def safe_mixture(self) -> NoReturn:
-        raise EverystepError("agents that require a known safe action need a problem given as a FiniteCMDP.")
-
-    safe_graph = safe_mixture
-
-    @property
-    def known_safe(self) -> None:
-        """No actions are known to be safe: the states of an environment are not listed."""
-        return None
-
-    def floor(self) -> Floor:
-        return Floor.from_setting(self["floor"])
-
-    @property
-    def switch(self) -> float | None:
-        return self.resolved.switch
-
-    @property
-    def options(self) -> dict[str, Any]:
-        return {"optimism": self["optimism"], "known_safe": self.known_safe, "switch": self.switch}
-
-    def build(self) -> Agent:
-        """The composition, as JAX arrays; call it with 64-bit numbers enabled."""
-        return jax.tree.map(jnp.asarray, self.resolved.recipe.definition.compose(self))
-
-    def start(self, agent: Agent, capacity: int) -> State:
-        """The state before the first episode."""
-        resolved, m = self.resolved, self.constraints
-        sizes = StoredSizes(resolved.steps, m, capacity, resolved.length, plans_every_episode=self["switch"] == "none")
-        return State(
-            agent.values.init(resolved.value.shape, sizes, resolved.environment.reward_range or (0.0, 1.0)),
-            agent.costs.init(resolved.cost.shape, sizes),
-            agent.penalty.init(agent.prices(m), resolved.horizon),
-            jnp.asarray(1, jnp.int32),
-        )
+    def agent(self, constraints: int, seed: int) -> StoredAgent:
+        """A new agent, once the number of constraints is known."""
+        return StoredAgent(self, constraints, seed)
 
 
 def _check_agent(recipe: Recipe) -> None:

@@ -162,6 +162,10 @@ class PlannedActions:
     used: list[int]
     merges: int
 
+    def fields(self) -> dict[str, object]:
+        """Everything but the table."""
+        return {"actions": self.actions, "used": self.used, "merges": self.merges}
+
     def __call__(self, h: int, observation: np.ndarray) -> int | None:
         t = h if self.table.stepped else 0
         slot = self.table.lists[t].first_of_state.get(observation.tobytes())

@@ -11,11 +11,12 @@ them every episode doubles it, and the percentage is the rule that makes plans r
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -28,17 +29,24 @@ from everystep.lsvi import algorithm, radii
 from everystep.lsvi.ahead import HarmToGo
 from everystep.lsvi.algorithm import Agent, State
 from everystep.lsvi.choices.ties import ties
-from everystep.training.agent.acting import ActingPlan, HarmAhead, divisor, largest_size
+from everystep.lsvi.protocols import LookAhead
+from everystep.training.agent import plan_files
+from everystep.training.agent.acting import SIDE, ActingPlan, divisor, largest_size
 from everystep.training.agent.models.protocols import NO_SLOT, TransitionRows, stored_models
-from everystep.training.agent.resolve import ResolvedForTraining, StoredParts
-from everystep.training.agent.slot_table import SlotTable
+from everystep.training.agent.parts import StoredParts
+from everystep.training.agent.slot_table import PlannedActions, SlotTable
 from everystep.training.folder.interrupts import deferred
+from everystep.training.folder.plain_values import fields_but, from_plain, set_fields, to_plain
+
+if TYPE_CHECKING:
+    from everystep.training.agent.resolve import ResolvedForTraining
 
 CAPACITY = 256  # slots, and points of a kernel, at the start
 GROWTH = 4  # of the capacity, each time it is full: programs are compiled for each
 MOST = 3e9  # bytes that the matrices of a kernel may take
 SHIPPED = 0.0  # optimism about costs of the policy that is returned, and of episodes without exploration
 REFRESH = 1000  # episodes after which the inverse is computed again
+MADE_AGAIN = ("resolved", "constraints", "agent", "plan_in_force")  # fields that are not saved as they are
 
 
 @partial(jax.jit, donate_argnames="state")
@@ -162,9 +170,12 @@ class StoredAgent:
         return np.stack(seen) if seen else np.zeros((0, self.resolved.environment.coordinates))
 
     @property
-    def merged(self) -> bool:
-        """Whether states share slots because there were too many."""
-        return self._slot_table.delta is not None
+    def remarks(self) -> tuple[str, ...]:
+        """What a reader of the results should know about the models."""
+        if self._slot_table.delta is None:
+            return ()
+        memory = self.resolved.environment.memory
+        return (f"beyond {memory} states, those close to each other share a value: see memory",)
 
     @property
     def _stepped(self) -> bool:
@@ -289,14 +300,16 @@ class StoredAgent:
         self._capacity = capacity
 
     # --- planning ----------------------------------------------------------------------------------------------------
-    def plan(self, make: Callable[[], ActingPlan] | None = None) -> ActingPlan:
+    def plan(self, without_exploration: float | None = None) -> ActingPlan:
         """The plan of the coming episode. With `switch` the last one is kept until enough was learnt.
 
-        `make` makes another plan than the one with exploration.
+        A new plan explores, or is one without exploration with this optimism.
         """
         if self.plan_in_force is None or self._due():
-            exploring = lambda: self._new_plan(self.agent, self.rng, look_up=not self.resolved["react"])
-            made = (make or exploring)()
+            if without_exploration is None:
+                made = self._new_plan(self.agent, self.rng, look_up=not self.resolved["react"])
+            else:
+                made = self.plan_without_exploration(without_exploration)
             log_det = self._log_det if self.resolved.switch is None else self._log_determinants()
             with deferred():  # an interrupt leaves the last plan in force, or the new one
                 self.plan_in_force, self._log_det, self._has_learnt = made, log_det, False
@@ -351,19 +364,62 @@ class StoredAgent:
             cap=resolved["cap"],
             lowest=resolved.lowest_value,
             look_up=self._slot_table.look_up(actions) if look_up else None,
-            ahead=_harm_ahead(agent, harm),
+            ahead=_in_numpy(agent.ahead),
+            harm_ahead=harm,
             cost_scale=self.cost_scale,
         )
 
+    def plan_of_least_harm(self) -> ActingPlan | None:
+        """The plan without exploration by the least harm in every step; None for an agent that does not look ahead."""
+        ahead = self.agent.ahead
+        if not isinstance(ahead, HarmToGo):
+            return None
+        least = copy.copy(self)
+        with jax.enable_x64(True):
+            least.agent = self.agent._replace(ahead=ahead._replace(of_plan=jnp.asarray(False)))
+        return least.plan_without_exploration()
 
-def _harm_ahead(agent: Agent, predictor: Any) -> HarmAhead | None:
+    # --- saved and restored ------------------------------------------------------------------------------------------
+    def saved(self, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+        """Everything that decides how training goes on, ready for JSON; its arrays are added to `arrays`.
+
+        The plan in force is saved, not made again: with rare plans the state that it was made from is gone.
+        """
+        content: dict[str, Any] = {"fields": fields_but(self, MADE_AGAIN, arrays, "agent"), "plan": None}
+        plan = self.plan_in_force
+        if plan is not None:
+            look_up = None if plan.look_up is None else plan.look_up.fields()
+            content["plan"] = {**plan.to_json(), "look_up": to_plain(look_up, arrays, "plan.look_up")}
+            arrays |= {f"plan.{name}": array for name, array in plan.arrays().items() if SIDE not in name}
+        return content
+
+    def restore(self, content: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+        """Take over what `saved` returned."""
+        set_fields(self, MADE_AGAIN, content["fields"], arrays)
+        saved = content["plan"]
+        if saved is None:
+            return
+        of_plan = plan_files.named(arrays, "plan.")
+        plan = plan_files.read(saved, of_plan, self.resolved.value, self.resolved.cost)
+        look_up = from_plain(saved["look_up"], arrays)
+        look_up = None if look_up is None else PlannedActions(self._slot_table, **look_up)
+        choice = jax.tree.map(np.asarray, self.agent.choice)
+        self.plan_in_force = replace(plan, choice=choice, look_up=look_up)
+
+
+def _in_numpy(ahead: LookAhead | None) -> HarmToGo | None:
     """What looking ahead takes while acting."""
-    ahead = agent.ahead
     if ahead is None:
         return None
     assert isinstance(ahead, HarmToGo)
-    numbers = (float(ahead.tolerance), np.asarray(ahead.weights), float(ahead.cap), float(ahead.optimism))
-    return HarmAhead(predictor, bool(ahead.events), *numbers)
+    return HarmToGo(
+        of_plan=bool(ahead.of_plan),
+        events=bool(ahead.events),
+        tolerance=float(ahead.tolerance),
+        weights=np.asarray(ahead.weights),
+        cap=float(ahead.cap),
+        optimism=float(ahead.optimism),
+    )
 
 
 def _placed(array: np.ndarray, place: np.ndarray, length: int, fill: Any) -> np.ndarray:

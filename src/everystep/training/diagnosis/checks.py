@@ -27,7 +27,7 @@ import numpy as np
 from everystep.environments.play.batch import Batch
 from everystep.errors import EverystepError
 from everystep.features.automatic import MOST_COORDINATES
-from everystep.training.agent.acting import ActingPlan
+from everystep.training.agent.contract import TrainingPlan
 from everystep.training.agent.encoders import FeatureEncoder
 from everystep.training.diagnosis import played
 from everystep.training.diagnosis.finding import Diagnosis, Finding
@@ -60,7 +60,7 @@ def diagnose(learner: Learner) -> Diagnosis:
     return Diagnosis((*observed(learner, plan), *settings, *about_cost_features(learner)))
 
 
-def observed(learner: Learner, plan: ActingPlan) -> list[Finding]:
+def observed(learner: Learner, plan: TrainingPlan) -> list[Finding]:
     """The findings about the episodes so far, the most severe first; `plan` is that of the policy."""
     agent = learner.agent
     assert agent is not None
@@ -132,8 +132,7 @@ def _mean_norm(learner: Learner, encoder: FeatureEncoder) -> float:
     x, actions = (np.concatenate([getattr(each, name) for each in batches]) for name in ("observations", "actions"))
     if encoder.phi.joint:
         return float(np.linalg.norm(encoder.phi.rows(x, actions), axis=1).mean())
-    vectors = encoder.encode(x[:RECENT])
-    return float(np.linalg.norm(vectors[0] if isinstance(vectors, tuple) else vectors, axis=0).mean())
+    return float(np.linalg.norm(encoder.encode(x[:RECENT]), axis=0).mean())
 
 
 def _about_constraints(learner: Learner) -> Iterator[Finding]:

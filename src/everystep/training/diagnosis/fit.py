@@ -29,12 +29,11 @@ from everystep.errors import shown
 from everystep.features import automatic
 from everystep.features.maps import Features
 from everystep.features.specs import bind, fourier, polynomial
-from everystep.training.agent.acting import ActingPlan
 from everystep.training.agent.encoders import FeatureEncoder
-from everystep.training.agent.models.linear import LinearPredictor
 from everystep.training.diagnosis.finding import Finding
 
 if TYPE_CHECKING:
+    from everystep.training.agent.contract import TrainingPlan
     from everystep.training.learner import Learner
 
 FEWEST = 5  # unsafe steps in the second half, below which nothing is reported about them
@@ -84,9 +83,9 @@ class CostFit:
         self._estimators = estimators  # one for all steps, or one for each
         self._episodes: list[EpisodeFit] = []
 
-    def add(self, plan: ActingPlan, episode: Batch, true_costs: np.ndarray) -> None:
+    def add(self, plan: TrainingPlan, episode: Batch, true_costs: np.ndarray) -> None:
         """Compare an episode, before it is learnt, with the plan that was used; true means as (n, m)."""
-        if plan.costs is None:
+        if not plan.has_costs:
             return
         g = episode.costs if _events(plan) else true_costs
         mean, width = self._predict(plan, episode)
@@ -107,10 +106,10 @@ class CostFit:
             )
         )
 
-    def findings(self, plan: ActingPlan) -> list[Finding]:
+    def findings(self, plan: TrainingPlan) -> list[Finding]:
         """Unsafe steps that were believed safe, and steps without a safe action; `plan` is the one after training."""
         late = self._late
-        if not late or plan.costs is None:
+        if not late or not plan.has_costs:
             return []
         possible = (self._about_surprises(late, plan), _about_no_safe_action(late))
         return [each for each in possible if each is not None]
@@ -149,7 +148,7 @@ class CostFit:
             return None
         return f"RMS one-step cost error in the second half of the episodes: {self.error:.2g}"
 
-    def _about_surprises(self, late: list[EpisodeFit], plan: ActingPlan) -> Finding | None:
+    def _about_surprises(self, late: list[EpisodeFit], plan: TrainingPlan) -> Finding | None:
         unsafe, surprises = sum(each.unsafe for each in late), sum(len(each.surprises) for each in late)
         if unsafe < FEWEST or surprises <= unsafe / 2 or not self._still_believed(late, plan):
             return None
@@ -163,7 +162,7 @@ class CostFit:
             {"unsafe": unsafe, "believed_safe": surprises, "error": self.error},
         )
 
-    def _still_believed(self, late: list[EpisodeFit], plan: ActingPlan) -> bool:
+    def _still_believed(self, late: list[EpisodeFit], plan: TrainingPlan) -> bool:
         """Whether most of the unsafe steps that were believed safe still are, now that they were learnt."""
         left, count, still = MOST_STEPS, 0, 0
         for each in reversed(late):
@@ -173,18 +172,15 @@ class CostFit:
                 left -= len(some)
         return still > count / 2
 
-    def _predict(self, plan: ActingPlan, steps: Batch) -> tuple[np.ndarray, np.ndarray]:
+    def _predict(self, plan: TrainingPlan, steps: Batch) -> tuple[np.ndarray, np.ndarray]:
         """The mean and the half width of every cost (m, A, n) at the observations of `steps`; ahead, the mean alone."""
         h, n = np.minimum(steps.steps, self._estimators - 1), len(steps)
-        costs = plan.costs
-        if plan.ahead is not None and isinstance(costs, LinearPredictor):
-            costs = costs._replace(radius=0.0)  # widths, which take most of the time, are not used: see `add`
-        mean, width = (np.empty((steps.constraints, plan.cost_encoder.actions, n)) for _ in range(2))
+        mean, width = (np.empty((steps.constraints, plan.actions, n)) for _ in range(2))
         for each in np.unique(h):
             at = np.flatnonzero(h == each)
             padded = np.resize(at, 2 ** math.ceil(math.log2(len(at))))  # few lengths: kernels are compiled for each
-            found = costs.predict(int(each), plan.cost_encoder.encode(steps.observations[padded]))
-            found = plan.in_units(found[0]), plan.in_units(np.broadcast_to(found[1], found[0].shape))
+            widths = plan.ahead is None  # they take most of the time, and are not used ahead: see `add`
+            found = plan.cost_intervals(int(each), steps.observations[padded], widths)
             mean[..., at], width[..., at] = found[0][..., : len(at)], found[1][..., : len(at)]
         return mean, width
 
@@ -203,8 +199,8 @@ def _about_no_safe_action(late: list[EpisodeFit]) -> Finding | None:
     )
 
 
-def _events(plan: ActingPlan) -> bool:
-    return plan.ahead is not None and plan.ahead.events
+def _events(plan: TrainingPlan) -> bool:
+    return plan.ahead is not None and bool(plan.ahead.events)
 
 
 def _of_actions(mean: np.ndarray, actions: np.ndarray) -> np.ndarray:
@@ -212,7 +208,7 @@ def _of_actions(mean: np.ndarray, actions: np.ndarray) -> np.ndarray:
     return mean[:, actions, np.arange(len(actions))].T
 
 
-def _believed_safe(plan: ActingPlan, estimate: np.ndarray, g: np.ndarray) -> np.ndarray:
+def _believed_safe(plan: TrainingPlan, estimate: np.ndarray, g: np.ndarray) -> np.ndarray:
     """(n,): whether unsafe steps with constraints g (n, m) were believed safe by their estimates (n, m)."""
     if plan.ahead is not None and plan.ahead.events:
         predicted, observed = (np.maximum(each, 0) @ plan.ahead.weights for each in (estimate, g))

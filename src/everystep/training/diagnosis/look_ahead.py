@@ -17,15 +17,9 @@ twice as much in twice the time, however far it looks.
 
 from __future__ import annotations
 
-import copy
-
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from everystep.lsvi.ahead import HarmToGo
-from everystep.training.agent.acting import ActingPlan
-from everystep.training.agent.stored_agent import StoredAgent
+from everystep.training.agent.contract import TrainingAgent, TrainingPlan
 from everystep.training.diagnosis.finding import Finding
 
 MARGIN = 5  # steps past the distance
@@ -42,32 +36,32 @@ def horizon_for(distance: int, length: int | None) -> int:
     return wanted if length is None else min(wanted, length)
 
 
-def harm_ahead(plan: ActingPlan, observations: np.ndarray, steps: int) -> np.ndarray:
+def harm_ahead(plan: TrainingPlan, observations: np.ndarray, steps: int) -> np.ndarray:
     """(n,): the violation that the plan expects within the next `steps` steps, at each observation."""
-    h = plan.price.shape[1] - steps
+    h = plan.horizon - steps
     G = _led_to(plan, observations, h)
     chosen = plan.choose(h, observations, np.random.default_rng(0))
     return np.take_along_axis(G, chosen[None], 0)[0]
 
 
-def _led_to(plan: ActingPlan, observations: np.ndarray, h: int) -> np.ndarray:
+def _led_to(plan: TrainingPlan, observations: np.ndarray, h: int) -> np.ndarray:
     """(A, n): the violation that each action leads to."""
     assert plan.ahead is not None
     found = plan.estimates(h, observations)
     estimated = found.mean - plan.optimism * found.width
-    return plan.ahead.led_to(estimated, found.after - plan.ahead.optimism * found.after_width)
+    return plan.ahead.led_to(estimated, found.after_harm(float(plan.ahead.optimism)))
 
 
-def horizon_finding(agent: StoredAgent, plan: ActingPlan, length: int) -> Finding | None:
+def horizon_finding(agent: TrainingAgent, plan: TrainingPlan, length: int) -> Finding | None:
     """Advice to look further ahead, if violations are unavoidable further ahead than half of the horizon shows."""
-    H, observations = plan.price.shape[1], agent.observations
+    H, observations = plan.horizon, agent.observations
     if plan.ahead is None or H < 4 or length <= H or not len(observations):
         return None
     some = observations[:: max(len(observations) // MOST_OBSERVATIONS, 1)]
     half, whole = (float(harm_ahead(plan, some, steps).mean()) for steps in (H // 2, H))
     if whole <= LITTLE or whole <= ADDED * half:
         return None
-    least = _least(agent)
+    least = agent.plan_of_least_harm()
     if least is None:
         return None
     half_least, whole_least = (_led_to(least, some, H - steps).min(0) for steps in (H // 2, H))
@@ -82,14 +76,3 @@ def horizon_finding(agent: StoredAgent, plan: ActingPlan, length: int) -> Findin
         f"set horizon={longer}",
         {"horizon": H, "share": share, "advised": longer},
     )
-
-
-def _least(agent: StoredAgent) -> ActingPlan | None:
-    """The plan by the least violation in every step."""
-    ahead = agent.agent.ahead
-    if not isinstance(ahead, HarmToGo):
-        return None
-    least = copy.copy(agent)
-    with jax.enable_x64(True):
-        least.agent = agent.agent._replace(ahead=ahead._replace(of_plan=jnp.asarray(False)))
-    return least.plan_without_exploration()

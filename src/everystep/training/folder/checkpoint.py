@@ -14,7 +14,6 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,12 +30,16 @@ from everystep.experiments.experiment import versions
 from everystep.features.automatic import AUTO
 from everystep.mdp.arrays import digest
 from everystep.mdp.cmdp import FiniteCMDP
-from everystep.training.agent.acting import ActingPlan, HarmAhead
-from everystep.training.agent.encoders import Encoder, KernelEncoder, encoder_from_json
-from everystep.training.agent.slot_table import PlannedActions
-from everystep.training.agent.stored_agent import StoredAgent
+from everystep.training.agent.encoders import Encoder, encoder_from_json
 from everystep.training.folder import env_state
-from everystep.training.folder.plain_values import Arrays, UnknownContentError, alike, from_plain, to_plain
+from everystep.training.folder.plain_values import (
+    Arrays,
+    UnknownContentError,
+    fields_but,
+    from_plain,
+    set_fields,
+    to_plain,
+)
 
 if TYPE_CHECKING:
     from everystep.training.learner import Learner
@@ -49,9 +52,6 @@ OF_LEARNER = (
     *("recipe", "seed", "stage", "name", "length", "horizon", "resolved", "requested", "agent", "automatic"),
     *CALLED,
 )
-OF_AGENT = ("resolved", "constraints", "agent", "plan_in_force")
-OF_PLAN = ("values", "costs", "value_encoder", "cost_encoder", "choice", "look_up", "ahead")
-LOOK_UP = ("actions", "used", "merges")
 SAME = "give the same"
 ARRAYS = ("environment", "automatic", "learner", "agent", "plan", "candidates", "features", "cost_features")
 MADE_WITH = ("jax", "jaxlib", "numpy", "device")  # others may round differently
@@ -142,13 +142,10 @@ def write(learner: Learner, folder: Path) -> None:
         "recipe": _recipe_to_json(learner.recipe),
         "environment": env_state.save(learner.stage, arrays),
         "automatic": None if learner.automatic is None else to_plain(learner.automatic.state(), arrays, "automatic"),
-        "learner": _but(learner, OF_LEARNER, arrays, "learner"),
+        "learner": fields_but(learner, OF_LEARNER, arrays, "learner"),
         "constraints": None if agent is None else agent.constraints,
-        "agent": None if agent is None else _but(agent, OF_AGENT, arrays, "agent"),
-        "plan": None,
+        "agent": None if agent is None else agent.saved(arrays),
     }
-    if agent is not None and agent.plan_in_force is not None:
-        content["plan"] = to_plain(_plan_fields(agent.plan_in_force), arrays, "plan")
     arrays |= {f"candidates.{key}": array for key, array in learner.stage.candidates.arrays().items()}
     for name, encoder in (("features", learner.resolved.value), ("cost_features", learner.resolved.cost)):
         arrays |= {f"{name}.{key}": array for key, array in encoder.arrays().items()}
@@ -172,25 +169,6 @@ def remove_old_arrays(folder: Path) -> None:
     for path in folder.glob("arrays-*.npz"):
         if path.name != now and path.name in files.recorded(folder):
             path.unlink(missing_ok=True)
-
-
-def _but(thing: Any, left_out: tuple[str, ...], arrays: Arrays, path: str) -> dict[str, Any]:
-    """The fields of an object but some."""
-    return {
-        name: to_plain(value, arrays, f"{path}.{name}") for name, value in vars(thing).items() if name not in left_out
-    }
-
-
-def _plan_fields(plan: ActingPlan) -> dict[str, Any]:
-    """A plan without what the agent has: encoders, kernels, the choice, and the table of slots."""
-    found = {each.name: getattr(plan, each.name) for each in fields(plan) if each.name not in OF_PLAN}
-    found["values"] = plan.values.arrays()
-    found["costs"] = None if plan.costs is None else plan.costs.arrays()
-    found["ahead"] = None if plan.ahead is None else plan.ahead._asdict() | {"predictor": plan.ahead.predictor.arrays()}
-    look_up = plan.look_up
-    assert look_up is None or isinstance(look_up, PlannedActions)
-    found["look_up"] = None if look_up is None else {name: getattr(look_up, name) for name in LOOK_UP}
-    return found
 
 
 def _recipe_to_json(recipe: Recipe) -> dict[str, Any] | None:
@@ -318,12 +296,9 @@ class SavedLearner:
             if learner.automatic is not None:
                 learner.use_features(learner.automatic.restore(from_plain(content["automatic"], arrays)))
             if content["agent"] is not None:
-                agent = learner._ready(content["constraints"])
-                _set(agent, OF_AGENT, content["agent"], arrays)
-                if content["plan"] is not None:
-                    agent.plan_in_force = _plan(from_plain(content["plan"], arrays), agent)
+                learner._ready(content["constraints"]).restore(content["agent"], arrays)
             sizes = _sizes(learner)
-            _set(learner, OF_LEARNER, content["learner"], arrays)
+            set_fields(learner, OF_LEARNER, content["learner"], arrays)
             _check_rows(learner, sizes)
             remarks = [env_state.restore(learner.stage, content["environment"], arrays), self._about_versions()]
             learner._interrupts += [each for each in remarks if each is not None]
@@ -354,14 +329,6 @@ class SavedLearner:
         )
 
 
-def _set(thing: Any, left_out: tuple[str, ...], content: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-    now = {name: value for name, value in vars(thing).items() if name not in left_out}
-    if set(now) != set(content):
-        raise ValueError("other fields")
-    made = {name: alike(from_plain(each, arrays, now[name]), now[name]) for name, each in content.items()}
-    vars(thing).update(made)
-
-
 def _sizes(learner: Learner) -> list[tuple[int, ...]]:
     """The shapes of what is kept of observations, which the environment decides."""
     return [each.shape for each in (learner.observed.low, learner.observed.high, learner.observed.visited)]
@@ -374,30 +341,3 @@ def _check_rows(learner: Learner, sizes: list[tuple[int, ...]]) -> None:
         raise ValueError("other columns")
     if _sizes(learner) != sizes:
         raise ValueError("other observations")
-
-
-def _plan(saved: dict[str, Any], agent: StoredAgent) -> ActingPlan:
-    """The plan that was in force, with what the agent has."""
-    value, cost = agent.resolved.value, agent.resolved.cost
-    ahead, look_up = saved.pop("ahead"), saved.pop("look_up")
-    values, costs = saved.pop("values"), saved.pop("costs")
-    if ahead is not None:
-        ahead = HarmAhead(**ahead | {"predictor": _predictor(value, ahead["predictor"])})
-    if look_up is not None:
-        look_up = PlannedActions(agent._slot_table, **{name: look_up[name] for name in LOOK_UP})
-    return ActingPlan(
-        values=_predictor(value, values),
-        costs=None if costs is None else _predictor(cost, costs),
-        value_encoder=value,
-        cost_encoder=cost,
-        choice=jax.tree.map(np.asarray, agent.agent.choice),
-        look_up=look_up,
-        ahead=ahead,
-        **saved,
-    )
-
-
-def _predictor(encoder: Encoder, arrays: Mapping[str, np.ndarray]) -> Any:
-    """A predictor as a plan makes it, in which the numbers of a kernel are arrays."""
-    made: Any = encoder.predictor(arrays)
-    return made._replace(kernel=jax.tree.map(np.asarray, made.kernel)) if isinstance(encoder, KernelEncoder) else made

@@ -60,6 +60,13 @@ def to_plain(value: Any, arrays: Arrays, path: str = "") -> Any:
     raise UnknownContentError(f"{path} is {shown(value)} ({kind.__name__}), which cannot be saved without pickle.")
 
 
+def fields_but(thing: object, left_out: tuple[str, ...], arrays: Arrays, path: str) -> dict[str, Any]:
+    """The fields of an object but some."""
+    return {
+        name: to_plain(value, arrays, f"{path}.{name}") for name, value in vars(thing).items() if name not in left_out
+    }
+
+
 def _named(array: np.ndarray, arrays: Arrays, path: str) -> str:
     if array.dtype.kind not in "biuf":
         raise UnknownContentError(f"{path} holds entries of type {array.dtype}, which cannot be saved without pickle.")
@@ -140,6 +147,17 @@ def from_plain(content: Any, arrays: Mapping[str, np.ndarray], like: Any = None)
         return _dictionary(inner, arrays)
     made = _from_items(inner, arrays, like if isinstance(like, list | tuple) else ())
     return {"list": list, "tuple": tuple}[kind](made)
+
+
+def set_fields(
+    thing: object, left_out: tuple[str, ...], content: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+) -> None:
+    """Set the fields of an object, which was just made, to those that `fields_but` returned."""
+    now = {name: value for name, value in vars(thing).items() if name not in left_out}
+    if set(now) != set(content):
+        raise ValueError("other fields")
+    made = {name: alike(from_plain(each, arrays, now[name]), now[name]) for name, each in content.items()}
+    vars(thing).update(made)
 
 
 def generator(state: Mapping[str, Any]) -> np.random.Generator:

@@ -57,7 +57,6 @@ def train(
 
     `pictures` makes more files of the finished folder, by name.
     """
-    checkpoint.refuse_regressors(learner)
     if warm_start is not None:
         check_type("warm_start", warm_start, Batch, "logged data")
     if progress is not None:

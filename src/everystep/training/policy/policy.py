@@ -14,27 +14,23 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from everystep import files
-from everystep.agents.settings import UNCLIPPED
 from everystep.environments.play.action_sets import Candidates
 from everystep.errors import (
-    LARGEST_MEASUREMENT,
     UNLIKE,
     EverystepError,
     path_from,
-    real_number,
     shown,
-    true_or_false,
     whole_number,
 )
 from everystep.features.spaces import flatten
-from everystep.lsvi.choices.basic import Greedy, Penalised, Reacting
-from everystep.lsvi.protocols import ScoringChoice
-from everystep.training.agent.acting import ActingPlan, HarmAhead
+from everystep.training.agent import plan_files
+from everystep.training.agent.acting import ActingPlan, PlanJson
+from everystep.training.agent.contract import TrainingPlan
 from everystep.training.agent.countdown import Countdown
 from everystep.training.agent.encoders import encoder_from_json
 from everystep.training.folder import training_spec
@@ -43,7 +39,7 @@ from everystep.training.policy.observed import Observed
 
 ROWS = 1000  # observations that are encoded together
 FORMAT = 7  # 6 did not say what was seen
-ARRAYS = ("price", "actions", "value_", "cost_", "harm_", "seen_")  # how the names of its arrays begin
+ARRAYS = (*plan_files.NAMES, "actions", "seen_")  # how the names of its arrays begin
 
 
 @dataclass(frozen=True)
@@ -72,7 +68,7 @@ class Policy:
     (4, (2,))
     """
 
-    plan: ActingPlan
+    plan: TrainingPlan
     spec: dict[str, Any]
     observed: Observed
     chosen: Candidates | None = None
@@ -92,7 +88,7 @@ class Policy:
     @property
     def candidates(self) -> Candidates:
         """The actions that it chooses among, by number."""
-        return self.chosen or Candidates(self.plan.value_encoder.actions, self.spec["first_action"])
+        return self.chosen or Candidates(self.plan.actions, self.spec["first_action"])
 
     def numbers(self, x: np.ndarray, step: int = 1) -> np.ndarray:
         """The numbers of the actions (n,), from 0, for observations as arrays (n, ...)."""
@@ -193,25 +189,14 @@ class Policy:
         True
         """
         target, plan = path_from("folder of a policy", folder), self.plan
-        arrays = {"price": plan.price} | ({} if self.chosen is None else self.chosen.arrays()) | self.observed.arrays()
-        for name, encoder in (("value", plan.value_encoder), ("cost", plan.cost_encoder)):
-            arrays |= {f"{name}_side_{key}": array for key, array in encoder.arrays().items()}
-        predictors = {"value": plan.values} | ({} if plan.costs is None else {"cost": plan.costs})
-        predictors |= {} if plan.ahead is None else {"harm": plan.ahead.predictor}
-        for name, predictor in predictors.items():
-            arrays |= {f"{name}_plan_{key}": array for key, array in predictor.arrays().items()}
+        arrays = plan.arrays() | ({} if self.chosen is None else self.chosen.arrays()) | self.observed.arrays()
         content = {
             "format": FORMAT,
+            **plan.to_json(),
             "value": plan.value_encoder.to_json(),
             "cost": plan.cost_encoder.to_json(),
-            **_choice_to_json(plan.choice),
-            "optimism": plan.optimism,
-            "cap": plan.cap,
-            "lowest": plan.lowest,
             "actions": None if self.chosen is None else len(self.chosen),
             "observed": self.observed.to_json(),
-            "cost_scale": None if plan.cost_scale is None else [float(each) for each in plan.cost_scale],
-            "ahead": None if plan.ahead is None else _ahead_to_json(plan.ahead),
             "spec": self.spec,
         }
         with files.replacing(target, force=force) as partial:
@@ -252,7 +237,7 @@ class Policy:
         except (EverystepError, OSError):
             raise broken from None
         try:
-            plan = _plan_from_json(content, arrays, features, cost_features)
+            plan = _plan(content, arrays, features, cost_features)
             _check_spec(content["spec"])
             chosen = None if content["actions"] is None else Candidates.from_arrays(arrays)
             observed = Observed.from_json(content["observed"], arrays)
@@ -261,9 +246,9 @@ class Policy:
         except UNLIKE:
             raise broken from None
         try:
-            _check_plan(plan, arrays)
+            plan_files.check(plan, arrays)
             _check_steps(content["spec"], plan)
-            if chosen is not None and len(chosen) != plan.value_encoder.actions:
+            if chosen is not None and len(chosen) != plan.actions:
                 raise EverystepError(f"it has {len(chosen)} actions; save the policy again.")
         except EverystepError as error:
             raise EverystepError(f"policy '{shown(where)}': {error}") from None
@@ -272,59 +257,13 @@ class Policy:
         return cls(plan, content["spec"], observed, chosen)
 
 
-def _plan_from_json(
+def _plan(
     content: Mapping[str, Any], arrays: Mapping[str, np.ndarray], features: Any, cost_features: Any
 ) -> ActingPlan:
     """The plan of a saved policy. Raises KeyError, TypeError or ValueError if the content is not one."""
-    with_prefix = lambda prefix: {
-        key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)
-    }
     given = {"value": features, "cost": features if cost_features is None else cost_features}
-    made = {name: encoder_from_json(content[name], with_prefix(f"{name}_side_"), phi) for name, phi in given.items()}
-    saved = {name: with_prefix(f"{name}_plan_") for name in made}
-    predictors = {name: made[name].predictor(array) for name, array in saved.items() if array}
-    ahead = None
-    if content["ahead"] is not None:
-        ahead = _ahead_from_json(content["ahead"], made["value"].predictor(with_prefix("harm_plan_")))
-    if content["choice"] not in ("greedy", "penalised"):
-        raise ValueError
-    rectify = content["choice"] == "penalised" and true_or_false("rectify", content["rectify"])
-    return ActingPlan(
-        values=predictors["value"],
-        costs=predictors.get("cost"),
-        value_encoder=made["value"],
-        cost_encoder=made["cost"],
-        price=arrays["price"],
-        choice=Greedy() if content["choice"] == "greedy" else Penalised(rectify),
-        optimism=real_number("optimism", content["optimism"], -1, 1),
-        cap=real_number("cap", content["cap"]),
-        lowest=real_number("lowest", content.get("lowest", -UNCLIPPED), -UNCLIPPED, 0),
-        ahead=ahead,
-        cost_scale=_cost_scale(content["cost_scale"]),
-    )
-
-
-def _cost_scale(content: Any) -> np.ndarray | None:
-    return None if content is None else np.array([real_number("cost_scale", each, 0) for each in content])
-
-
-def _ahead_to_json(ahead: HarmAhead) -> dict[str, Any]:
-    """Everything but the predictor."""
-    weights = [float(each) for each in ahead.weights]
-    numbers = {"tolerance": ahead.tolerance, "cap": ahead.cap, "optimism": ahead.optimism}
-    return {"events": bool(ahead.events), "weights": weights, **numbers}
-
-
-def _ahead_from_json(content: Mapping[str, Any], predictor: Any) -> HarmAhead:
-    """The inverse; raises what the content lacks."""
-    return HarmAhead(
-        predictor=predictor,
-        events=true_or_false("events", content["events"]),
-        tolerance=real_number("tolerance", content["tolerance"], 0),
-        weights=np.array([real_number("weights", each, 0) for each in content["weights"]]),
-        cap=real_number("cap", content["cap"], 0),
-        optimism=real_number("optimism", content["optimism"], -1, 1),
-    )
+    value, cost = (encoder_from_json(content[name], plan_files.side(arrays, name), phi) for name, phi in given.items())
+    return plan_files.read(cast(PlanJson, content), arrays, value, cost)
 
 
 def _check_spec(spec: Mapping[str, Any]) -> None:
@@ -333,9 +272,9 @@ def _check_spec(spec: Mapping[str, Any]) -> None:
         raise ValueError
 
 
-def _check_steps(spec: Mapping[str, Any], plan: ActingPlan) -> None:
+def _check_steps(spec: Mapping[str, Any], plan: TrainingPlan) -> None:
     """Raise if a policy would count the steps of an episode wrongly."""
-    H, length = plan.price.shape[1], whole_number("length", spec.get("length"))
+    H, length = plan.horizon, whole_number("length", spec.get("length"))
     if spec.get("horizon") != H or length < H:
         raise EverystepError(
             f"horizon is {shown(spec.get('horizon'))} and length {length}, and its plan has {H} steps; save it again."
@@ -371,66 +310,6 @@ def _steps(state: Any, episode_start: Any, n: int) -> np.ndarray:
     return np.where(starts.astype(bool), 0, t)
 
 
-def _check_plan(plan: ActingPlan, arrays: Mapping[str, np.ndarray]) -> None:
-    """Raise what would make a plan act or certify on numbers that were never learnt: shapes, and entries not finite."""
-    for name, array in arrays.items():
-        largest = np.finfo(np.float64).max if "_side_" in name else LARGEST_MEASUREMENT
-        if array.dtype.kind not in "biuf" or not _within(array, largest):
-            raise EverystepError(
-                f"{name} holds entries that are not finite numbers, or too large; save the policy again."
-            )
-    m, H = plan.price.shape if plan.price.ndim == 2 else (0, 0)
-    if plan.ahead is not None:
-        m = len(plan.ahead.weights) if m == 1 else 0
-    A = plan.value_encoder.actions
-    if not m or not H or plan.cost_encoder.actions != A:
-        raise EverystepError(f"price has shape {plan.price.shape} for {A} actions; save the policy again.")
-    for name, predictor, encoder in (
-        ("values", plan.values, plan.value_encoder),
-        ("costs", plan.costs, plan.cost_encoder),
-        ("harm", None if plan.ahead is None else plan.ahead.predictor, plan.value_encoder),
-    ):
-        expected = (m,) if name == "costs" else ()
-        if predictor is not None and not predictor.fits(encoder.shape, H, expected):
-            raise EverystepError(
-                f"the arrays of {name} do not have the shapes of {A} actions and {H} steps; give the features that the "
-                "policy was trained with, or save it again."
-            )
-    if plan.cost_scale is not None and len(plan.cost_scale) != m:
-        raise EverystepError(
-            f"cost_scale has {len(plan.cost_scale)} numbers for {m} constraints; save the policy again."
-        )
-    x = plan.value_encoder.example()
-    if x is not None and not _acts(plan, x):
-        raise EverystepError("its features do not fit its arrays; save the policy again.")
-
-
-def _within(array: np.ndarray, largest: float) -> bool:
-    """Whether all entries are numbers of at most this size; it makes no array of that size."""
-    return not array.size or (float(array.min()) >= -largest and float(array.max()) <= largest)
-
-
-def _acts(plan: ActingPlan, x: np.ndarray) -> bool:
-    """Whether the plan gives finite estimates at one observation."""
-    try:
-        with np.errstate(all="ignore"):
-            Q, mean, width, after, _ = plan.estimates(0, x)
-        found = (Q, mean, *(() if plan.costs is None else (width,)), *(() if after is None else (after,)))
-        return all(np.isfinite(each).all() for each in found)
-    except UNLIKE:
-        return False
-
-
 def _checksum(content: Mapping[str, Any]) -> str:
     """The checksum of everything that policy.json holds besides it."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def _choice_to_json(choice: ScoringChoice) -> dict[str, Any]:
-    """Greedy, or penalised with its `rectify`; a policy does not react within an episode."""
-    choice = choice.choice if isinstance(choice, Reacting) else choice
-    return (
-        {"choice": "penalised", "rectify": bool(choice.rectify)}
-        if isinstance(choice, Penalised)
-        else {"choice": "greedy"}
-    )

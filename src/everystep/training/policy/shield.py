@@ -33,7 +33,7 @@ from everystep.environments.protocols import AnyEnv, Env, Space
 from everystep.errors import EverystepError, check_type, real_number, shown, whole_number
 from everystep.features.spaces import Coordinates, flatten
 from everystep.lsvi.choices.ties import TIE
-from everystep.training.agent.acting import ActingPlan, Estimates
+from everystep.training.agent.contract import TrainingAgent, TrainingPlan
 from everystep.training.diagnosis import played
 from everystep.training.diagnosis.finding import Diagnosis
 from everystep.training.learner import Learner
@@ -61,23 +61,17 @@ class Judged(NamedTuple):
         return int(best[self.harm[best].argmin()])
 
 
-def harm(plan: ActingPlan, found: Estimates, optimism: float) -> np.ndarray:
-    """(A, n): the harm of each action in the units of the constraint, by the chosen end of its interval."""
-    cost = found.mean - optimism * found.width
-    if plan.ahead is None:
-        return plan.in_units(cost).max(0)
-    return plan.in_units(plan.ahead.led_to(cost, found.after - optimism * found.after_width)[None])[0]
-
-
-def judged(plan: ActingPlan, h: int, x: np.ndarray, optimism: float, tolerance: float, was_seen: bool = True) -> Judged:
+def judged(
+    plan: TrainingPlan, h: int, x: np.ndarray, optimism: float, tolerance: float, was_seen: bool = True
+) -> Judged:
     """The actions at one observation (1, ...), by step h of a plan; outside of what was seen intervals have no ends."""
     found = plan.estimates(h, x)
-    worst = harm(plan, found, optimism)[:, 0]
+    worst = plan.harm(found, optimism)[:, 0]
     if not was_seen and optimism != 0:
         worst = np.full_like(worst, -optimism * np.inf)
     admissible = worst <= tolerance
     if not admissible.any():
-        admissible = _least(np.where(_least(worst), harm(plan, found, 0.0)[:, 0], np.inf))
+        admissible = _least(np.where(_least(worst), plan.harm(found, 0.0)[:, 0], np.inf))
     return Judged(admissible, worst, found.Q[:, 0])
 
 
@@ -108,7 +102,7 @@ class Shield:
         self.learner = guide if isinstance(guide, Learner) else None
         if self.policy is not None:
             self.candidates, self.countdown = self.policy.candidates, self.policy.countdown
-            has_costs, usual = self.policy.plan.costs is not None, -1.0
+            has_costs, usual = self.policy.plan.has_costs, -1.0
             ahead = self.policy.plan.ahead is not None
         else:
             assert self.learner is not None
@@ -122,7 +116,7 @@ class Shield:
         self._tolerance = None if tolerance is None else tolerance if infinite else real_number("tolerance", tolerance)
         self._plan = None if self.policy is None else self.policy.plan
         self.record = ShieldRecord(ahead, learns=self.learner is not None)
-        self._planned_by: tuple[Any, int] | None = None  # the agent, and its count of episodes when it was asked
+        self._planned_by: tuple[TrainingAgent, int] | None = None  # and its count of episodes then
 
     @property
     def constraint(self) -> Constraint | None:
@@ -136,7 +130,7 @@ class Shield:
             found = found if declines is None else (*found, declines)
         return Diagnosis(found)
 
-    def plan(self) -> ActingPlan | None:
+    def plan(self) -> TrainingPlan | None:
         """The plan in force; None while a learner has none. A learner plans again by its own rule."""
         learner = self.learner
         if learner is None:
@@ -145,11 +139,11 @@ class Shield:
         if agent is None or (learner.automatic is not None and learner.automatic.looking):
             return None
         if self._planned_by != (now := (agent, agent.episode)):
-            self._plan = agent.plan(lambda: agent.plan_without_exploration(self.optimism))
+            self._plan = agent.plan(without_exploration=self.optimism)
             self._planned_by = now
         return self._plan
 
-    def tolerance(self, plan: ActingPlan) -> float:
+    def tolerance(self, plan: TrainingPlan) -> float:
         """As given, or that of the agent."""
         if self._tolerance is not None:
             return self._tolerance
@@ -157,7 +151,7 @@ class Shield:
             return 0.0
         return float(plan.in_units(np.full((1, 1, 1), plan.ahead.tolerance)).max())
 
-    def judged(self, plan: ActingPlan | None, x: np.ndarray, step: int) -> Judged:
+    def judged(self, plan: TrainingPlan | None, x: np.ndarray, step: int) -> Judged:
         """The actions at an observation as an array, at a step of an episode counted from 0.
 
         Without a plan all are equally unknown, so all are admissible.

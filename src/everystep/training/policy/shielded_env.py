@@ -16,7 +16,7 @@ from everystep.environments.play import constraints
 from everystep.environments.play.batch import BatchBuilder
 from everystep.environments.play.rollout import observed_costs
 from everystep.errors import EverystepError, real_number, true_or_false
-from everystep.training.agent.acting import ActingPlan
+from everystep.training.agent.contract import TrainingPlan
 from everystep.training.policy.shield import Judged, Shield
 
 
@@ -33,7 +33,7 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._learner = shield.learner if true_or_false("learn", learn) else None
         self._reacts = self._learner is not None and bool(self._learner.resolved["react"])
         self._builder = BatchBuilder()
-        self._plan: ActingPlan | None = None
+        self._plan: TrainingPlan | None = None
         self._seen: Any = None  # the observation as the environment gave it, for the constraint function
         self._x: np.ndarray | None = None  # the same as an array; None between episodes
         self._t = 0

@@ -163,6 +163,9 @@ class KernelPredictor(NamedTuple):
             mean, var = _posterior(self.kernel, own, L, z, used, points)
         return np.asarray(mean), float(self.radius) * np.sqrt(np.maximum(np.asarray(var), 0))
 
+    def without_width(self) -> KernelPredictor:
+        return self  # mean and width come from one product
+
     def rescaled(self, factor: Any) -> KernelPredictor:
         """The same as if every target had been multiplied by `factor`, one number."""
         return self._replace(z=self.z * factor)

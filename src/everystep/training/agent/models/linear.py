@@ -256,6 +256,9 @@ class LinearPredictor(NamedTuple):
         inverse[t, b] -= np.outer(gain, gain) / size
         return LinearPredictor(weights, inverse, self.radius, self.mixing)
 
+    def without_width(self) -> LinearPredictor:
+        return self._replace(radius=0.0)
+
     def rescaled(self, factor: Any) -> LinearPredictor:
         """The same as if every target had been multiplied by `factor`, which has the axes of (..., B, e) or none."""
         return self._replace(weights=self.weights * factor)

@@ -59,6 +59,14 @@ class Predictor(Protocol):
         """Mean (..., A, n) and width (A, n) at step h, of n observations as the model's encoder encodes them."""
         ...
 
+    def without_width(self) -> Predictor:
+        """The same, for a caller that does not use the widths: they may be 0."""
+        ...
+
+    def rescaled(self, factor: Any) -> Predictor:
+        """The same as if every target had been multiplied by `factor`, with axes for those of the mean, or none."""
+        ...
+
     def arrays(self) -> dict[str, np.ndarray]:
         """Everything that a file must hold."""
         ...
