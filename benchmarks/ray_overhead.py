@@ -47,7 +47,7 @@ def rows_a_second(rows: np.ndarray) -> float:
     count = max(1, 2_000_000 // rows.size)
     state = local.BatchState(rows.shape[1], None, np.zeros((len(rows), 100), np.int32))  # type: ignore[arg-type]
     bounds = np.zeros((len(rows), 1, 1, 4, 100))
-    final = local.FinalState(state.visits_early, state.visits_early, bounds, bounds, ())
+    final = local.FinalState(state.visits_early, state.visits_early, bounds, bounds, bounds, bounds)
     with tempfile.TemporaryDirectory() as folder:
         ledger = checkpoints.Ledger(Path(folder), {})
         began = time.perf_counter()

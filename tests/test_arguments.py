@@ -107,7 +107,7 @@ CALLS = {
     "Grid": (lambda **given: problem(grid=Grid(**given)), {"rows": ("abc",), "heights": np.zeros((1, 3))}),
     "check": (LAKE.check, {"cap": 100.0}),
     "describe": (LAKE.describe, {"x": 0}),
-    "gp": (es.gp, {"kernel": es.kernels.RBF(), "fit": 0, "points": "grid"}),
+    "gp": (es.gp, {"kernel": es.kernels.RBF(), "points": "grid"}),
     "kernel_values": (es.kernel_values, {"kernel": "rbf(1)"}),
     "prepare": (
         prepare,

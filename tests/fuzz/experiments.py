@@ -148,16 +148,11 @@ def model(bench: Bench) -> str:
         inner.append(
             bench.pick(
                 (
-                    "fit=3",
-                    "fit=0",
-                    "fit=-1",
-                    "fit=nan",
                     "points=growing",
                     "points=grid",
                     "points='x'",
-                    "fit=1e9",
                     "kernel=rbf(1)",
-                    "fit=True",
+                    "fit=3",
                 )
             )
         )
@@ -186,7 +181,7 @@ PLAUSIBLE = (  # settings that can be used, some of them extreme
     "cap=1e99", "cap=none", "cost=linear", "cost=gp(rbf(1, on=state))", "cost=gp(rbf(1e-300, on=state))",
     "cost=[counts]",
     "cost=gp(constant(1e300)*rbf(1, on=state))", "cost=gp(rbf(1, on=state), points=growing)", "value=linear",
-    "cost=gp(rbf(1, on=state), fit=2)", "value=kernel(rbf(1, on=state)*categorical)", "share_values=false", "switch=2",
+    "value=kernel(rbf(1, on=state)*categorical)", "share_values=false", "switch=2",
     "switch=1e300", "precision=float32", "beta_cost=1e300", "beta_cost=0", "lam_cost=1e-300", "sigma=1e6", "bound=1e-9",
     "optimism=-1", "known_safe=safest", "react=true", "floor=sqrt", "floor=1e308", "rectify=true", "share_costs=false",
 )  # fmt: skip

@@ -73,7 +73,7 @@ def _make(place: Path, quick: bool) -> None:
     prepared = experiment.prepare(pond, ["lsvi-ae"] if quick else ["lsvi-ae", "lsvi"], 6, 2, certify=True)
     prepared.run().save(place / "run", figures=not quick)
     if not quick:
-        costs = es.agents.lsvi_ae(cost="gp(rbf(1, on=position), fit=2)")
+        costs = es.agents.lsvi_ae(cost="gp(rbf(1, on=position))")
         experiment.prepare(pond, [costs], 4, 1).run().save(place / "gp", figures=False)
         features = np.full((9, 4, 2), 0.5)
         experiment.prepare(pond, [es.agents.lsvi_ae(features=features)], 4, 1).run().save(

@@ -83,7 +83,7 @@ def valid_calls(bench: Bench) -> dict[str, Callable[[], Call]]:
             {"reward_on_arrival": None, "cost_on_arrival": None, "reward_sigma": 0.1, "cost_sigma": 0.1},
         ),
         "EverystepError": lambda: (es.EverystepError, ("a sentence.",), {}),
-        "gp": lambda: (es.gp, (), {"kernel": kernel(bench), "fit": 0, "points": "grid"}),
+        "gp": lambda: (es.gp, (), {"kernel": kernel(bench), "points": "grid"}),
         "kernel_values": lambda: (es.kernel_values, (), {"kernel": kernel(bench)}),
         "run": lambda: (
             es.run,

@@ -40,7 +40,7 @@ def test_the_printed_radius_is_worked_out_by_hand():
 def test_a_variance_that_rounding_made_negative_gives_an_interval_of_no_width(pond):
     costs = es.agents.lsvi_ae(cost="gp").resolve(pond, 10).build().agent.costs
     state = costs.init(pond.sizes, 1)
-    below = state._replace(posterior=state.posterior._replace(cov=-1e-17 * jnp.ones_like(state.posterior.cov)))
+    below = state._replace(cov=-1e-17 * jnp.ones_like(state.cov))
     assert (costs.estimate(below, jnp.int32(1)).width == 0).all()
 
 

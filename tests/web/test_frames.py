@@ -16,7 +16,7 @@ AGENTS = (
     Recipe("lsvi-ae"),
     Recipe("lsvi"),
     # plans rarely, and fits its kernel between pauses
-    Recipe("lsvi-ae", {"switch": 2.0, "cost": "gp(rbf(1, on=landing), fit=7)"}).called("rare"),
+    Recipe("lsvi-ae", {"switch": 2.0, "cost": "gp(rbf(1, on=landing))"}).called("rare"),
 )
 EPISODES = 20
 

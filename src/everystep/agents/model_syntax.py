@@ -43,16 +43,16 @@ Value = str | InKernel
 Cost = str | CostSpec | tuple[str | CostSpec, ...]  # the string is auto
 
 
-def gp(kernel: Kernel | str | None = None, fit: int = 0, points: str = "grid") -> GP:
+def gp(kernel: Kernel | str | None = None, points: str = "grid") -> GP:
     """A Gaussian-process cost model for `cost=`: see `lsvi.costs.gp.GP`. The kernel may be given as text.
 
-    >>> str(es.gp("rbf(2, on=position)", fit=100).kernel)
+    >>> str(es.gp("rbf(2, on=position)").kernel)
     'rbf(2, on=position)'
     >>> es.agents.lsvi_ae(cost=es.gp()).label
     'lsvi-ae(cost=gp)'
     """
     try:
-        return _gp(kernel, fit, points)
+        return _gp(kernel, points)
     except ValueError as error:
         raise EverystepError(f"gp of {shown(kernel)}: {error}.") from None
 
@@ -76,15 +76,11 @@ def _kernel(kernel: Kernel | str | None) -> Kernel | None:
     return kernel if kernel is None else kernels.checked(kernel)
 
 
-def _gp(kernel: Kernel | str | None = None, fit: int = 0, points: str = "grid") -> GP:
+def _gp(kernel: Kernel | str | None = None, points: str = "grid") -> GP:
     kernel = _kernel(kernel)
-    if isinstance(fit, bool) or not isinstance(fit, int) or fit < 0:
-        raise ValueError(f"fit is {shown(fit)}; give a number of episodes, 0 for never")
     if not isinstance(points, str) or points not in POINTS:
         raise ValueError(f"points is {shown(points)}; choose grid or growing")
-    if fit and points == "growing":
-        raise ValueError("fit needs points=grid")
-    return GP(kernel, fit, points)
+    return GP(kernel, points)
 
 
 COST_MODELS: dict[str, Callable[..., CostSpec]] = {"counts": CountSpec, "linear": LinearSpec, "gp": _gp}

@@ -31,7 +31,7 @@ from everystep.errors import (
 )
 from everystep.experiments import needs
 from everystep.experiments.engines import local
-from everystep.experiments.result import Result, fit_as_json, recorded_columns
+from everystep.experiments.result import Result, recorded_columns
 from everystep.lsvi.loop import CHUNK
 from everystep.mdp import planner
 from everystep.mdp.arrays import digest
@@ -70,8 +70,7 @@ class Experiment:
             if end.ahead_lower.size:
                 bounds[f"{label}_ahead_lower"] = end.ahead_lower.swapaxes(-1, -2)
                 bounds[f"{label}_ahead_upper"] = end.ahead_upper.swapaxes(-1, -2)
-        fits = {label: [fit_as_json(fit) for fit in end.kernel_fits] for label, end in final.items() if end.kernel_fits}
-        return Result(self.problem, self.spec, curves, visits, self.features(), bounds, fits)
+        return Result(self.problem, self.spec, curves, visits, self.features(), bounds)
 
     @cached_property
     def pairs(self) -> list[local.AgentOnProblem]:

@@ -21,8 +21,6 @@ from everystep.mdp.cmdp import FiniteCMDP
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from everystep.experiments.engines.local import KernelFit
-
 
 class FinishedRun(Protocol):
     """A finished run, in memory or in checkpoints: what a run folder is written from."""
@@ -37,8 +35,6 @@ class FinishedRun(Protocol):
     def features(self) -> Mapping[str, np.ndarray]: ...
     @property
     def certificates(self) -> Mapping[str, np.ndarray]: ...  # <agent>_lower and _upper, (seeds, T, m, S, A)
-    @property
-    def kernel_fits(self) -> dict[str, list[dict[str, Any]]]: ...  # of agents that fit their kernel
     @property
     def reduced(self) -> dict[str, reductions.Reduced]: ...
     @property
@@ -70,7 +66,6 @@ class Result:
     visits: dict[str, np.ndarray]
     features: dict[str, np.ndarray] = field(default_factory=dict)
     certificates: dict[str, np.ndarray] = field(default_factory=dict)  # <agent>_lower and _upper, (seeds, T, m, S, A)
-    kernel_fits: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # of agents that fit their kernel
 
     @property
     def seeds(self) -> list[int]:
@@ -192,11 +187,6 @@ def episode_table(
         "episode": np.tile(np.arange(1, K + 1, dtype=np.int64), n),
     }
     return pa.table(columns | {name: np.ascontiguousarray(curve).reshape(-1) for name, curve in curves.items()})
-
-
-def fit_as_json(fit: KernelFit) -> dict[str, Any]:
-    """A kernel fit as kernels.json holds it, where cost models are counted from 1."""
-    return fit._asdict() | {"model": fit.model + 1}
 
 
 # --- summary.json -----------------------------------------------------------------------------------------------------

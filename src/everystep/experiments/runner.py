@@ -34,7 +34,7 @@ from everystep.experiments.folder import run_folder
 from everystep.experiments.folder.checkpoints import REQUEST_FILES, Ledger, StoredUnits, WorkUnit, check_request
 from everystep.experiments.folder.run_folder import WORK, FolderState
 from everystep.experiments.needs import BYTES_OF_A_ROW, UNIT_ROWS
-from everystep.experiments.result import fit_as_json, summarize
+from everystep.experiments.result import summarize
 from everystep.experiments.work_units import Chunk, RunFiles, WorkUnits
 from everystep.lsvi import ahead_bounds
 from everystep.lsvi.loop import CHUNK
@@ -360,12 +360,6 @@ class StoredRun:
             if ahead_bounds.are_kept(pair.built.agent, self.problem.sizes):
                 where |= {f"{label}_{name}": (label, name) for name in ("ahead_lower", "ahead_upper")}
         return _JoinedArrays(self, where, actions_last=True)
-
-    @cached_property
-    def kernel_fits(self) -> dict[str, list[dict[str, Any]]]:
-        fits_of = lambda label: [fit for unit in self.units_of(label) for fit in self.stored.kernel_fits(unit)]
-        found = {label: sorted(fits_of(label), key=lambda fit: fit[:3]) for label in self.prepared.agents}
-        return {label: [fit_as_json(fit) for fit in fits] for label, fits in found.items() if fits}
 
     @cached_property
     def reduced(self) -> dict[str, reductions.Reduced]:

@@ -102,7 +102,7 @@ class WorkUnits:
         rows = as_records({name: column[:count] for name, column in columns.items()})
         final = None
         if state.done == self.episodes:
-            final = local.final_state(self.pairs[unit.agent], state).first_seeds(count, self.seeds(unit))
+            final = local.final_state(self.pairs[unit.agent], state).first_seeds(count)
         return Chunk(state.done - rows.shape[1], rows, state, final)
 
 

@@ -20,7 +20,6 @@ from everystep.agents.resolve.mixture import ResolvedMixtureValues, ResolvedTrip
 from everystep.agents.resolve.values import ResolvedValues
 from everystep.agents.settings import BETA, LAM, PRECISIONS, UNCLIPPED, share
 from everystep.errors import EverystepError
-from everystep.kernels import Kernel
 from everystep.lsvi import radii
 from everystep.lsvi.ahead import HarmToGo, Marked
 from everystep.lsvi.algorithm import Agent
@@ -29,17 +28,8 @@ from everystep.lsvi.choices.safe import SafeMixture
 from everystep.lsvi.choices.safe_graph import SafeGraph
 from everystep.lsvi.penalties import Floor
 from everystep.lsvi.protocols import FiniteCostModel, FiniteValueModel
-from everystep.lsvi.regression.kernel_points import Points
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.mdp.units import RewardRange
-
-
-class RefitSchedule(NamedTuple):
-    """The kernel of a cost model is fitted again after every `episodes` episodes."""
-
-    episodes: int
-    kernel: Kernel
-    points: Points
 
 
 class BuiltAgent(NamedTuple):
@@ -48,7 +38,6 @@ class BuiltAgent(NamedTuple):
     agent: Agent
     share_values: bool
     share_costs: bool
-    refits: tuple[RefitSchedule | None, ...] = ()  # of each cost model
     precision: str = PRECISIONS[0]
 
 
@@ -130,17 +119,7 @@ class Resolved:
     def build(self) -> BuiltAgent:
         """The composition itself, as JAX arrays; requires 64-bit numbers to be enabled."""
         agent = jax.tree.map(jnp.asarray, self.recipe.definition.compose(self))
-        return BuiltAgent(agent, self["share_values"], self["share_costs"], self.refits, self["precision"])
-
-    @property
-    def refits(self) -> tuple[RefitSchedule | None, ...]:
-        """The schedule by which the kernel of each cost model is fitted again; None for never."""
-        return tuple(self._refit(spec.fit, spec.kernel) for spec in self.cost.specs)
-
-    def _refit(self, episodes: int, kernel: Kernel | None) -> RefitSchedule | None:
-        if not episodes or kernel is None:
-            return None
-        return RefitSchedule(episodes, kernel, Points.of(self.problem, kernel))
+        return BuiltAgent(agent, self["share_values"], self["share_costs"], self["precision"])
 
     # --- parts -------------------------------------------------------------------------------------------------------
     def value_model(self) -> FiniteValueModel:

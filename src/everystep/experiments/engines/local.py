@@ -24,7 +24,6 @@ import numpy as np
 from everystep.agents.resolve.agent import BuiltAgent
 from everystep.experiments.engines import gpu
 from everystep.lsvi import ahead_bounds, loop, reachable
-from everystep.lsvi.costs import kernel_fit
 from everystep.lsvi.loop import CHUNK, Carry, Job, Metrics
 from everystep.lsvi.regression.gp_posterior import Growing
 from everystep.mdp.cmdp import FiniteCMDP
@@ -81,32 +80,19 @@ class AgentOnProblem(NamedTuple):
             return loop.start_seeds(self.job().agent, sizes, built.share_values, built.share_costs, seeds)
 
 
-class KernelFit(NamedTuple):
-    """One fit of the kernel of one cost model: its seed, the number of episodes before it, and the outcome."""
-
-    seed: int
-    after: int
-    model: int
-    kernel: str
-    noise: float
-    log_likelihood: float
-
-
 class BatchState(NamedTuple):
     """The state of a batch of seeds after `done` episodes: all that its next chunk depends on, and early results."""
 
     done: int
     carry: Carry
     visits_early: np.ndarray
-    kernel_fits: tuple[KernelFit, ...] = ()
 
 
 class FinalState(NamedTuple):
     """What is kept of a batch of seeds beside its columns.
 
     visits (seeds, S) after the first chunk and at the end; the ends of every cost interval (seeds, T, m, A, S) at the
-    end; bounds on the harm that each action leads to (seeds, H, A, S), of agents that look ahead (H is 0 for others);
-    and the kernels that were fitted.
+    end; bounds on the harm that each action leads to (seeds, H, A, S), of agents that look ahead (H is 0 for others).
     """
 
     visits_early: np.ndarray
@@ -115,14 +101,10 @@ class FinalState(NamedTuple):
     upper: np.ndarray
     ahead_lower: np.ndarray
     ahead_upper: np.ndarray
-    kernel_fits: tuple[KernelFit, ...]
 
-    def first_seeds(self, count: int, seeds: Sequence[int] | np.ndarray) -> FinalState:
-        """Without the seeds that only fill up the last batch; `seeds` are those of the arrays."""
-        kept = {int(seed) for seed in seeds[:count]}
-        fits = {(fit.seed, fit.after, fit.model): fit for fit in self.kernel_fits if fit.seed in kept}
-        arrays = {name: array[:count] for name, array in self._asdict().items() if name != "kernel_fits"}
-        return FinalState(**arrays, kernel_fits=tuple(fits[key] for key in sorted(fits)))
+    def first_seeds(self, count: int) -> FinalState:
+        """Without the seeds that only fill up the last batch."""
+        return FinalState(*(array[:count] for array in self))
 
 
 class Trace(NamedTuple):
@@ -238,19 +220,16 @@ def workers() -> int:
 
 def _joined(parts: Sequence[Trace], seeds: Sequence[int]) -> Trace:
     """The traces of batches as one, without the seeds that fill up the last batch."""
-    arrays = [trace._replace(final=trace.final._replace(kernel_fits=())) for trace in parts]
-    joined: Trace = jax.tree.map(lambda *each: np.concatenate(each)[: len(seeds)], *arrays)
-    fits = tuple(fit for trace in parts for fit in trace.final.kernel_fits)
-    return joined._replace(final=joined.final._replace(kernel_fits=fits).first_seeds(len(seeds), seeds))
+    joined: Trace = jax.tree.map(lambda *each: np.concatenate(each)[: len(seeds)], *parts)
+    return joined
 
 
 # --- groups and batches -----------------------------------------------------------------------------------------------
 def groups(pairs: Sequence[AgentOnProblem]) -> list[tuple[int, ...]]:
-    """Which agents run side by side: on a GPU those that differ in numbers alone and fit no kernels."""
+    """Which agents run side by side: on a GPU those that differ in numbers alone."""
     alike: dict[Hashable, list[int]] = {}
     for i, pair in enumerate(pairs):
-        alone = not _together() or any(pair.built.refits)
-        alike.setdefault(i if alone else pair.structure(), []).append(i)
+        alike.setdefault(pair.structure() if _together() else i, []).append(i)
     return [tuple(group) for group in alike.values()]
 
 
@@ -307,15 +286,10 @@ def in_batches(seeds: Sequence[int], size: int) -> list[np.ndarray]:
 
 
 # --- one batch --------------------------------------------------------------------------------------------------------
-def chunk_spans(built: BuiltAgent, episodes: int, done: int = 0) -> Iterator[tuple[int, int]]:
-    """The first and last episode of each chunk, one after another, from the one to which the episode after `done`
-    belongs: at most CHUNK episodes, and never across a kernel fit."""
-    lengths = [CHUNK, *(each.episodes for each in built.refits if each)]
-    while done < episodes:
-        start = max(done // n * n for n in lengths)
-        end = min(episodes, *((done // n + 1) * n for n in lengths))
-        yield start, end
-        done = end
+def chunk_spans(episodes: int, done: int = 0) -> Iterator[tuple[int, int]]:
+    """The first and last of each chunk of CHUNK episodes, from the chunk of the episode after `done`."""
+    for start in range(done // CHUNK * CHUNK, episodes, CHUNK):
+        yield start, min(episodes, start + CHUNK)
 
 
 def chunks(
@@ -358,7 +332,7 @@ def advance(
     once.
     """
     done = states[0].done
-    start, end = next(chunk_spans(pairs[0].built, episodes, done))
+    start, end = next(chunk_spans(episodes, done))
     until = min(until, end)
     carries = [state.carry for state in states]
     if done == start:
@@ -367,17 +341,11 @@ def advance(
             until = min(until, done + FIRST)
     scanned = _scan(pairs, jobs, carries, seeds, until - done)
     after = [
-        _state_after(pair, state, carry, seeds, until)
-        for pair, state, (carry, _) in zip(pairs, states, scanned, strict=True)
+        BatchState(until, carry, np.asarray(carry.visits) if until <= CHUNK else state.visits_early)
+        for state, (carry, _) in zip(states, scanned, strict=True)
     ]
     # Cut in NumPy: a slice of a device's array is compiled for every length.
     return after, [jax.tree.map(lambda x: np.asarray(x)[:, : until - done], metrics) for _, metrics in scanned]
-
-
-def _state_after(pair: AgentOnProblem, before: BatchState, carry: Carry, seeds: np.ndarray, done: int) -> BatchState:
-    visits_early = np.asarray(carry.visits) if done <= CHUNK else before.visits_early
-    carry, fits = _fit_kernels(pair.built, carry, seeds, done)
-    return BatchState(done, carry, visits_early, (*before.kernel_fits, *fits))
 
 
 def initial_state(pair: AgentOnProblem, seeds: int) -> BatchState:
@@ -389,16 +357,14 @@ def shaped(pair: AgentOnProblem, seeds: int, episodes: int) -> Callable[[int], C
     """A function that makes a carry of the shape that `seeds` seeds have after a number of episodes."""
 
     def lengths(done: int) -> list[int]:
-        return [
-            end - start for start, end in takewhile(lambda span: span[1] <= done, chunk_spans(pair.built, episodes))
-        ]
+        return [end - start for start, end in takewhile(lambda span: span[1] <= done, chunk_spans(episodes))]
 
     def shaped_after(done: int) -> Carry:
         agent, sizes, fresh = pair.job().agent, pair.problem.sizes, pair.start_seeds(seeds)
         with pair.in_precision():
             carry = loop.shaped(agent, sizes, fresh, lengths(done))
             if done < episodes:
-                start, end = next(chunk_spans(pair.built, episodes, done))
+                start, end = next(chunk_spans(episodes, done))
                 carry = loop.with_room(agent, sizes, carry, end - start) if start < done else carry
             return carry
 
@@ -418,7 +384,7 @@ def final_state(pair: AgentOnProblem, state: BatchState) -> FinalState:
     visits, scale = np.asarray(state.carry.visits), pair.problem.scale
     in_units_of_g = lambda ends: np.asarray(ends) if scale is None else np.asarray(ends) * scale[:, None, None]
     ends = (in_units_of_g(lower), in_units_of_g(upper), ahead_lower, ahead_upper)
-    return FinalState(state.visits_early, visits, *ends, state.kernel_fits)
+    return FinalState(state.visits_early, visits, *ends)
 
 
 def _scan(
@@ -457,22 +423,3 @@ def measure(pairs: Sequence[AgentOnProblem], seeds: np.ndarray, count: int) -> N
 
 _bounds = jax.jit(jax.vmap(loop.bounds, in_axes=(None, 0)))
 _bounds_ahead = jax.jit(jax.vmap(ahead_bounds.bounds, in_axes=(None, 0, None)))
-
-
-def _fit_kernels(built: BuiltAgent, carry: Carry, seeds: np.ndarray, done: int) -> tuple[Carry, list[KernelFit]]:
-    """Fit the kernels that are due after `done` episodes, for each seed from its own observations."""
-    due = [i for i, each in enumerate(built.refits) if each is not None and done % each.episodes == 0]
-    if not due:
-        return carry, []
-    fits, states = [], []
-    for s, seed in enumerate(seeds):
-        costs = jax.tree.map(lambda leaf, s=s: leaf[s], carry.agent.costs)
-        models = list(costs) if len(built.refits) > 1 else [costs]
-        for i in due:
-            each = built.refits[i]
-            assert each is not None
-            fit = kernel_fit.fit(each.kernel, float(models[i].lam), each.points.named, models[i].tally)
-            models[i] = kernel_fit.refitted(fit.kernel, fit.lam, each.points.named, models[i].tally)
-            fits.append(KernelFit(int(seed), done, i, str(fit.kernel), fit.lam, fit.log_likelihood))
-        states.append(tuple(models) if len(built.refits) > 1 else models[0])
-    return carry._replace(agent=carry.agent._replace(costs=_stacked(states))), fits

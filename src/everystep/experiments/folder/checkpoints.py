@@ -29,7 +29,7 @@ import numpy as np
 
 from everystep import files
 from everystep.errors import EverystepError
-from everystep.experiments.engines.local import BatchState, FinalState, KernelFit
+from everystep.experiments.engines.local import BatchState, FinalState
 from everystep.files import Seal, read_npz, write_npz
 from everystep.lsvi.loop import Carry
 
@@ -38,7 +38,6 @@ COST = 20  # and at least this many times the time it takes to write one: a run 
 KEPT = 2  # checkpoints: one of them may turn out to be damaged
 OPEN = 8  # parts at a time
 REQUEST_FILES = ("spec.json", "request.json", "problem.npz")  # what is run; checkpoints hold their checksums
-FITS = np.dtype([("seed", "u4"), ("after", "i8"), ("model", "i8"), ("noise", "f8"), ("log_likelihood", "f8")])
 
 
 class WorkUnit(NamedTuple):
@@ -105,10 +104,6 @@ class StoredUnits:
     def final_array(self, unit: WorkUnit, name: str) -> np.ndarray:
         """One of the arrays of a finished unit, by its name in `FinalState`."""
         return self._read(f"{unit}/{name}")
-
-    def kernel_fits(self, unit: WorkUnit) -> tuple[KernelFit, ...]:
-        members = {name: f"{unit}/{name}" for name in ("fits", "fitted_kernels")}
-        return _fits_from_arrays({name: self._read(each) for name, each in members.items() if each in self._part_of})
 
     def close(self) -> None:
         self._archives.close()
@@ -201,9 +196,7 @@ class Ledger:
                     "remove this folder to start again."
                 )
             carry.append(jnp.asarray(kept))
-        restored = BatchState(
-            done, jax.tree.unflatten(structure, carry), found["visits_early"], _fits_from_arrays(found)
-        )
+        restored = BatchState(done, jax.tree.unflatten(structure, carry), found["visits_early"])
         with self._state:
             del self._found[unit]
             self._under_way[unit] = restored
@@ -215,9 +208,7 @@ class Ledger:
         """Add a chunk of a unit: its rows (seeds, episodes), and its state after it, or its final state."""
         members = {f"{unit}/rows-{start}-{state.done}": rows}
         if final is not None:
-            arrays = {name: array for name, array in final._asdict().items() if name != "kernel_fits"}
-            arrays |= _fits_as_arrays(final.kernel_fits)
-            members |= {f"{unit}/{name}": array for name, array in arrays.items()}
+            members |= {f"{unit}/{name}": array for name, array in final._asdict().items()}
         with self._state:
             self._pending |= members
             self._under_way.pop(unit, None)
@@ -401,30 +392,5 @@ def _span(member: str) -> tuple[int, int] | None:
 def _state_as_arrays(unit: WorkUnit, state: BatchState) -> Iterator[tuple[str, np.ndarray]]:
     yield f"{unit}/done", np.asarray(state.done)
     yield f"{unit}/visits_early", state.visits_early
-    for name, array in _fits_as_arrays(state.kernel_fits).items():
-        yield f"{unit}/{name}", array
     for path, leaf in jax.tree_util.tree_flatten_with_path(state.carry)[0]:
         yield f"{unit}/carry{jax.tree_util.keystr(path)}", np.asarray(leaf)
-
-
-def _fits_as_arrays(fits: tuple[KernelFit, ...]) -> dict[str, np.ndarray]:
-    if not fits:
-        return {}
-    numbers = np.array([(f.seed, f.after, f.model, f.noise, f.log_likelihood) for f in fits], FITS)
-    return {"fits": numbers, "fitted_kernels": np.array([f.kernel for f in fits])}
-
-
-def _fits_from_arrays(arrays: Mapping[str, np.ndarray]) -> tuple[KernelFit, ...]:
-    if "fits" not in arrays:
-        return ()
-    return tuple(
-        KernelFit(
-            seed=int(f["seed"]),
-            after=int(f["after"]),
-            model=int(f["model"]),
-            kernel=str(kernel),
-            noise=float(f["noise"]),
-            log_likelihood=float(f["log_likelihood"]),
-        )
-        for f, kernel in zip(arrays["fits"], arrays["fitted_kernels"], strict=True)
-    )

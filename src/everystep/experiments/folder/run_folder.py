@@ -4,7 +4,7 @@ episodes.parquet  a row for each agent, seed and episode      spec.json     ever
 summary.json      means over seeds with intervals             problem.npz   the problem itself, as arrays
 visits.npz        visits of each state, after 500 and at the end  figures/  PNG and SVG
 features.npz      features passed to an agent from Python, if any
-certificates.npz  the ends of every cost interval at the end    kernels.json  fitted kernels, if any
+certificates.npz  the ends of every cost interval at the end
 .everystep.sha256 the checksums of these files (see files.py)
 
 The folder of an unfinished run holds .work/ (see checkpoints.py), and nothing else in it is read. finished.py reads the
@@ -37,7 +37,7 @@ TRAINING = "training"  # the `kind` in a spec.json that `train` wrote; that of a
 ROWS = 2**17  # of a row group, at most: whole seeds where they fit
 OUTPUTS = (  # of any run
     "episodes.parquet", "spec.json", "summary.json", "problem.npz", "visits.npz", "features.npz", "certificates.npz",
-    "kernels.json", "findings.txt", "policy/policy.npz", "policy/policy.json", "policy/card.json",
+    "findings.txt", "policy/policy.npz", "policy/policy.json", "policy/card.json",
     "policy/CARD.md", "evaluation.json", "pictures/pictures.json", "pictures/first.png", "pictures/policy.png",
     *(f"figures/{stem}{ending}" for stem in ("map", "learning", "heatmap", "regret", "literal")
       for ending in (".png", ".svg")),
@@ -185,8 +185,6 @@ def write_results(run: FinishedRun, folder: Path, figures: bool = True) -> None:
         save_features(run.features, folder)
     if run.certificates:
         write_npz(folder / "certificates.npz", run.certificates.items(), compressed=True)
-    if run.kernel_fits:
-        write_json(folder / "kernels.json", run.kernel_fits)
     if figures:
         from everystep.experiments import figures as draw
 

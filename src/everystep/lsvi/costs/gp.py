@@ -34,22 +34,6 @@ from everystep.mdp.cmdp import FiniteCMDP
 from everystep.mdp.world import Sizes
 
 
-class Tally(NamedTuple):
-    """What a kernel is fitted to: the number of observations at each point, their sum, and the sum of their squares."""
-
-    visits: Float[Array, "T N"]
-    total: Float[Array, "T m N"]
-    squares: Float[Array, "T m"]
-
-
-class GridState(NamedTuple):
-    """Posteriors with leading axis T, the noise variance in use, and the tally of all observations."""
-
-    posterior: gp_posterior.Posterior
-    lam: Float[Array, ""]
-    tally: Tally
-
-
 class GridGP(NamedTuple):
     """On finitely many points: the posterior over all of them, updated exactly in the same time in every episode.
 
@@ -61,44 +45,35 @@ class GridGP(NamedTuple):
     gram: Float[Array, "N N"]
     point: Int[Array, "A S"]
 
-    def init(self, sizes: Sizes, steps: int) -> GridState:
-        m, N = sizes.constraints, len(self.gram)
-        posterior = repeat(gp_posterior.prior(self.gram, m), steps)
-        tally = Tally(jnp.zeros((steps, N)), jnp.zeros((steps, m, N)), jnp.zeros((steps, m)))
-        return GridState(posterior, jnp.asarray(self.lam), tally)
+    def init(self, sizes: Sizes, steps: int) -> gp_posterior.Posterior:
+        return repeat(gp_posterior.prior(self.gram, sizes.constraints), steps)
 
-    def update(self, state: GridState, episode: Episode) -> GridState:
-        steps = len(state.tally.visits)
+    def update(self, state: gp_posterior.Posterior, episode: Episode) -> gp_posterior.Posterior:
+        steps = len(state.gain)
         i, c = by_estimator(steps, self.point[episode.a, episode.x]), by_estimator(steps, episode.cost)
+        return for_each(lambda posterior, i, c: gp_posterior.condition(posterior, i, c, self.lam), state, i, c)
 
-        def updated(posterior, visits, total, squares, i, c):
-            tally = (visits.at[i].add(1), total.at[:, i].add(c.T), squares + (c**2).sum(0))
-            return gp_posterior.condition(posterior, i, c, state.lam), Tally(*tally)
+    def estimate(self, state: gp_posterior.Posterior, k: Int[Array, ""]) -> CostEstimate:
+        width = self.radius.width(self.variance(state), k, state.gain[:, None, None])
+        return CostEstimate(state.mean[:, :, self.point], width[:, None])
 
-        posterior, tally = for_each(updated, state.posterior, *state.tally, i, c)
-        return GridState(posterior, state.lam, tally)
-
-    def estimate(self, state: GridState, k: Int[Array, ""]) -> CostEstimate:
-        width = self.radius.width(self.variance(state), k, state.posterior.gain[:, None, None])
-        return CostEstimate(state.posterior.mean[:, :, self.point], width[:, None])
-
-    def variance(self, state: GridState) -> Float[Array, "T A S"]:
+    def variance(self, state: gp_posterior.Posterior) -> Float[Array, "T A S"]:
         """The posterior variance at all (x, a)."""
-        return jnp.maximum(jnp.diagonal(state.posterior.cov, axis1=1, axis2=2), 0)[:, self.point]
+        return jnp.maximum(jnp.diagonal(state.cov, axis1=1, axis2=2), 0)[:, self.point]
 
     # --- for the lemmas (see lemmas.py) ------------------------------------------------------------------------------
     @property
     def lemma_models(self) -> tuple[LemmaModel, ...]:
         return (self,)
 
-    def lemma_states(self, state: GridState) -> tuple[GridState, ...]:
+    def lemma_states(self, state: gp_posterior.Posterior) -> tuple[gp_posterior.Posterior, ...]:
         return (state,)
 
-    def squared_norms(self, state: GridState) -> Float[Array, "T A S"]:
+    def squared_norms(self, state: gp_posterior.Posterior) -> Float[Array, "T A S"]:
         return self.variance(state) / self.lam
 
-    def information_gain(self, state: GridState) -> Float[Array, " T"]:
-        return state.posterior.gain
+    def information_gain(self, state: gp_posterior.Posterior) -> Float[Array, " T"]:
+        return state.gain
 
     def radius_at(self, k: Int[Array, ""], gain: Float[Array, "*T"]) -> Float[Array, "*T"]:
         return factor_of_norm(self.radius, k, gain, gain)
@@ -107,10 +82,10 @@ class GridGP(NamedTuple):
         gram = np.asarray(self.gram)
         return Capacity(None, np.linalg.eigvalsh(gram), float(gram.diagonal().max()))
 
-    def with_room(self, state: GridState, episodes: int, horizon: int) -> GridState:
+    def with_room(self, state: gp_posterior.Posterior, episodes: int, horizon: int) -> gp_posterior.Posterior:
         return state
 
-    def as_if_seen(self, state: GridState, episodes: int, horizon: int) -> GridState:
+    def as_if_seen(self, state: gp_posterior.Posterior, episodes: int, horizon: int) -> gp_posterior.Posterior:
         return state
 
 
@@ -194,24 +169,21 @@ BETA_GP, LAM_GP = 2.0, 0.01
 class GP(CostSpec):
     """`cost=gp(...)`: a Gaussian process with a kernel (None: the kernel that the problem suggests).
 
-    fit     the kernel's parameters and the noise are fitted by marginal likelihood every `fit` episodes; 0: never
     points  grid keeps the posterior at all (x, a); growing keeps the points seen, for very large state spaces
     """
 
     kernel: Kernel | None = None
-    fit: int = 0
     points: str = "grid"
 
     def __str__(self) -> str:
         words = [str(self.kernel)] if self.kernel is not None else []
-        words += [f"fit={self.fit}"] if self.fit else []
         words += [f"points={self.points}"] if self.points != "grid" else []
         return f"gp({', '.join(words)})" if words else "gp"
 
     def decided(self, problem: FiniteCMDP, phi: np.ndarray | None, where: str) -> GP:
         kernel = _suggested(problem, where) if self.kernel is None else self.kernel
         check_kernel(problem, where, kernel)
-        return GP(kernel, self.fit, self.points)
+        return GP(kernel, self.points)
 
     def default_beta(self, context: CostContext) -> float:
         return BETA_GP
@@ -237,9 +209,9 @@ class GP(CostSpec):
         return GrowingGP(radius, context.lam, self.kernel, everywhere)
 
     def is_valid(self, context: CostContext) -> bool:
-        """The printed radius assumes lam as printed, a fixed kernel, and a norm of at most `bound`."""
+        """The printed radius assumes lam as printed, and a norm of at most `bound`."""
         assert self.kernel is not None
-        known = not self.fit and context.lam == self._paper_lam(context)
+        known = context.lam == self._paper_lam(context)
         return known and norm_in_kernel(context, self.kernel) <= context.bound * (1 + 1e-6)
 
     def remarks(self, context: CostContext) -> tuple[str, ...]:
@@ -249,8 +221,6 @@ class GP(CostSpec):
             remarks.append(
                 f"the cost kernel {self.kernel} tells {context.agent} where each action aims; one-hot costs do not."
             )
-        if self.fit > context.episodes:
-            remarks.append(f"the kernel {self.kernel} is never fitted: fit={self.fit} exceeds the number of episodes.")
         if context.radius == "paper" and (norm := norm_in_kernel(context, self.kernel)) > context.bound * (1 + 1e-6):
             remarks.append(
                 f"g has a norm of {norm:.4g} in the kernel {self.kernel}, above the bound {context.bound:g}: the "

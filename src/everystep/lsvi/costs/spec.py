@@ -75,11 +75,6 @@ class CostSpec:
         return None
 
     @property
-    def fit(self) -> int:
-        """The kernel is fitted again after this many episodes; 0 for never."""
-        return 0
-
-    @property
     def one_hot(self) -> bool:
         """Whether it learns every (x, a) separately."""
         return False

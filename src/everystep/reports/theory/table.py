@@ -112,10 +112,10 @@ def value_radius(resolved: Resolved) -> Bound | None:
 def errors_bound(resolved: Resolved) -> Bound | None:
     """The lemmas' bound on sum e as a function of K, with the settings of the run; None if they give none in advance.
 
-    They give none if a kernel is fitted, if its spectrum is not known, or if widths are not proportional to norms.
+    They give none if the spectrum of a kernel is not known, or if widths are not proportional to norms.
     """
     models = cost_inputs(resolved)
-    if not models or any(resolved.refits):
+    if not models:
         return None
 
     def bound(K: float) -> float:

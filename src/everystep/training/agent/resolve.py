@@ -213,10 +213,8 @@ def _encoder(agent: str, key: str, given: Any, features: Features | None, enviro
     """The encoder of a model, from the setting that names the model."""
     where = f"setting {key} of {agent} is {given}"
     if isinstance(given, InKernel | GP):
-        if given.kernel is None or (isinstance(given, GP) and given.fit):
-            raise EverystepError(
-                f"{where}; give a kernel, and no fit, such as rbf(1, on=observation)*categorical(on=action)."
-            )
+        if given.kernel is None:
+            raise EverystepError(f"{where}; give a kernel, such as rbf(1, on=observation)*categorical(on=action).")
         _check_kernel(where, given.kernel)
         return KernelEncoder(given.kernel, environment.coordinates, environment.actions)
     if isinstance(given, tuple) or str(given) not in (AUTO, "linear"):
