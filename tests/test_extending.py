@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import stepping
 
 import everystep as es
 from everystep import agents, problems
@@ -80,7 +81,7 @@ def test_the_price_of_the_new_agent_doubles_after_a_violation(lsvi_doubling):
     carry = loop.start(built.agent, problem.sizes, built.share_values, built.share_costs)
     world = jax.tree.map(jnp.asarray, problem.world)
     price = np.ones((1, 6))
-    for after, _, episode in loop.stepping(built.agent, world, problem.sizes, carry, 0, 30):
+    for after, _, episode in stepping.episodes(built.agent, world, problem.sizes, carry, 0, 30):
         price = np.where(np.asarray(episode.cost).T > 0, 2 * price, price)
         np.testing.assert_array_equal(after.agent.price, price)
     assert price.max() > 1

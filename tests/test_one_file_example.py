@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import stepping
 
 import everystep as es
 from everystep.agents import Recipe
@@ -57,7 +58,7 @@ def test_the_example_plays_the_same_episodes_as_the_library(example, lake, agent
     built = Recipe(agent).resolve(lake, EPISODES).build()
     carry = loop.start(built.agent, lake.sizes, built.share_values, built.share_costs)
     world = jax.tree.map(jnp.asarray, lake.world)
-    library = loop.stepping(built.agent, world, lake.sizes, carry, SEED, EPISODES)
+    library = stepping.episodes(built.agent, world, lake.sizes, carry, SEED, EPISODES)
     draws = library_draws(example, lake)
     ours = list(example.lsvi_ae(example.frozen_lake(), EPISODES, draws, penalty))
     assert len(ours) == EPISODES

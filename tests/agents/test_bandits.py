@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import stepping
 
 import everystep as es
 from everystep import agents
@@ -26,7 +27,7 @@ def played(recipe, bandit, seed=3, episodes=EPISODES):
     world = jax.tree.map(jnp.asarray, bandit.world)
     carry = loop.start(built.agent, bandit.sizes, built.share_values, built.share_costs)
     prices, rows = [carry.agent.price], []
-    for after, _, episode in loop.stepping(built.agent, world, bandit.sizes, carry, seed, episodes):
+    for after, _, episode in stepping.episodes(built.agent, world, bandit.sizes, carry, seed, episodes):
         rows.append((episode.a[0], episode.reward[0], episode.cost[0, 0]))
         prices.append(after.agent.price)
     arms, rewards, costs = map(np.array, zip(*rows, strict=True))

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import stepping
 from oracles import lsvi as oracle
 from oracles import mixture as oracle_mixture
 
@@ -206,7 +207,9 @@ def test_every_episode_follows_the_formulas_belief_by_belief(case):
     world = jax.tree.map(jnp.asarray, p.world)
     before = loop.start(built.agent, p.sizes, built.share_values, built.share_costs)
     rarely = built.agent.switch is not None
-    for k, (after, metrics, episode) in enumerate(loop.stepping(built.agent, world, p.sizes, before, SEED, EPISODES)):
+    for k, (after, metrics, episode) in enumerate(
+        stepping.episodes(built.agent, world, p.sizes, before, SEED, EPISODES)
+    ):
         np.testing.assert_array_equal(episode.x, want["state"][k])
         np.testing.assert_array_equal(episode.a, want["action"][k])
         if rarely:
@@ -253,7 +256,7 @@ def test_the_compiled_scan_plays_the_same_episodes(case):
 def test_a_probe_finds_the_values_the_plan_was_made_by():
     built, p = resolved("shared").build(), passage()
     carry = loop.start(built.agent, p.sizes, built.share_values, built.share_costs)
-    *_, (carry, _, _) = loop.stepping(built.agent, jax.tree.map(jnp.asarray, p.world), p.sizes, carry, SEED, 8)
+    *_, (carry, _, _) = stepping.episodes(built.agent, jax.tree.map(jnp.asarray, p.world), p.sizes, carry, SEED, 8)
 
     @jax.jit
     def planned(agent, state, words):

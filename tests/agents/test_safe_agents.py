@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import stepping
 
 import everystep as es
 from everystep import agents
@@ -216,7 +217,7 @@ def test_stepping_and_rare_plans_record_the_same(name, few, runs):
     built = agents.Recipe(name, {"switch": 2}).resolve(few, 2000).build()
     carry = loop.start(built.agent, few.sizes, built.share_values, built.share_costs)
     world = jax.tree.map(jnp.asarray, few.world)
-    stepped = [metrics for _, metrics, _ in loop.stepping(built.agent, world, few.sizes, carry, 3, 20)]
+    stepped = [metrics for _, metrics, _ in stepping.episodes(built.agent, world, few.sizes, carry, 3, 20)]
     columns = {"value": "value", "return": "earned", "mixture_violation": "mixture_violation"}
     for column in columns.keys() & compiled.keys():
         found = np.array([getattr(metrics, columns[column]) for metrics in stepped])

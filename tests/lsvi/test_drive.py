@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import stepping
 
 import everystep as es
 from everystep import agents
@@ -48,7 +49,7 @@ def test_stepping_gives_the_same_episodes_as_the_compiled_scan(name, which, requ
     built = agents.Recipe(name).resolve(problem, 30).build()
     carry = loop.start(built.agent, problem.sizes, built.share_values, built.share_costs)
     world = jax.tree.map(jnp.asarray, problem.world)
-    stepped = [metrics for _, metrics, _ in loop.stepping(built.agent, world, problem.sizes, carry, 5, 30)]
+    stepped = [metrics for _, metrics, _ in stepping.episodes(built.agent, world, problem.sizes, carry, 5, 30)]
     column = lambda field: np.array([getattr(metrics, field) for metrics in stepped])
     np.testing.assert_allclose(column("earned"), compiled["return"][0], rtol=0, atol=1e-9)
     np.testing.assert_allclose(column("value"), compiled["value"][0], rtol=0, atol=1e-9)

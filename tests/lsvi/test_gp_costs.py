@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import stepping
 
 import everystep as es
 from everystep.errors import EverystepError
@@ -158,7 +159,7 @@ def test_a_reacting_agent_steps_as_it_scans(pond):
     built = recipe.resolve(pond, 25).build()
     carry = loop.start(built.agent, pond.sizes, built.share_values, built.share_costs)
     world = jax.tree.map(jnp.asarray, pond.world)
-    stepped = [metrics for _, metrics, _ in loop.stepping(built.agent, world, pond.sizes, carry, 5, 25)]
+    stepped = [metrics for _, metrics, _ in stepping.episodes(built.agent, world, pond.sizes, carry, 5, 25)]
     np.testing.assert_allclose([float(each.earned) for each in stepped], compiled["return"][0], atol=1e-9)
     np.testing.assert_allclose([float(each.violation.sum()) for each in stepped], compiled["violation"][0], atol=1e-9)
     np.testing.assert_allclose([float(each.value) for each in stepped], compiled["value"][0], atol=1e-9)

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import stepping
 
 from everystep import agents
 from everystep.lsvi import algorithm, loop
@@ -32,7 +33,7 @@ def build(problem, recipe, episodes=50):
 def trajectory(problem, recipe, seed, episodes):
     built, carry = build(problem, recipe, episodes)
     world = jax.tree.map(jnp.asarray, problem.world)
-    return list(loop.stepping(built.agent, world, problem.sizes, carry, seed, episodes))
+    return list(stepping.episodes(built.agent, world, problem.sizes, carry, seed, episodes))
 
 
 def ghat_of(built, state):
@@ -75,7 +76,7 @@ def test_without_a_price_the_algorithm_is_lsvi_exactly(pond):
     agent = built.agent._replace(penalty=NoPenalty())  # the penalised choice stays, its price stays at Z = 0
     free = carry._replace(agent=carry.agent._replace(price=jnp.zeros_like(carry.agent.price)))
     world = jax.tree.map(jnp.asarray, pond.world)
-    ours = loop.stepping(agent, world, pond.sizes, free, 3, 40)
+    ours = stepping.episodes(agent, world, pond.sizes, free, 3, 40)
     for (_, metrics, episode), (_, other, same) in zip(ours, trajectory(pond, agents.lsvi(), 3, 40), strict=True):
         np.testing.assert_array_equal(episode.x, same.x)
         np.testing.assert_array_equal(episode.a, same.a)

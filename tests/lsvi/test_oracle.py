@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import stepping
 from oracles import lsvi as oracle
 from oracles.cases import (
     CASES,
@@ -56,7 +57,7 @@ def test_stepping_through_episodes_follows_algorithm_1_belief_by_belief(case):
     world = jax.tree.map(jnp.asarray, p.world)
     built = recipe(case).resolve(p, EPISODES).build()
     before = loop.start(built.agent, p.sizes, built.share_values, built.share_costs)
-    episodes = loop.stepping(built.agent, world, p.sizes, before, SEED, EPISODES)
+    episodes = stepping.episodes(built.agent, world, p.sizes, before, SEED, EPISODES)
     for k, (after, _, episode) in enumerate(episodes):
         policy, V1, Q, ghat, after_step, C = beliefs(built.agent, before.agent, words[k])
         np.testing.assert_allclose(before.agent.price, want["price"][k], **EXACT)

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import stepping
 from oracles.cases import DEAD_ENDS
 from oracles.cases import problem as case_problem
 
@@ -119,7 +120,7 @@ def test_a_plan_as_if_no_harm_were_to_go_is_used_only_where_it_is_right(mode):
         job, carry, seed = pair.job(), jax.tree.map(lambda leaf: leaf[0], pair.start_seeds(1)), 3
         inside = reachable.job_in_order(job, job.reach)
         seen = set()
-        for after, _, _ in loop.stepping(job.agent, job.world, job.sizes, carry, seed, 25):
+        for after, _, _ in stepping.episodes(job.agent, job.world, job.sizes, carry, seed, 25):
             state = reachable.carry_in_order(after, job.reach.states).agent
             short, valid, whole = planned_if_harmless(inside, state, jnp.uint32(5))
             seen.add((bool(valid), bool((short == whole).all())))

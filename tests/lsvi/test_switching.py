@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import stepping
 
 import everystep as es
 from everystep import agents, problems
@@ -56,7 +57,7 @@ def rarely(request):
         built = recipe.resolve(problem, K).build()
         carry = loop.start(built.agent, problem.sizes, built.share_values, built.share_costs)
         world = jax.tree.map(jnp.asarray, problem.world)
-        episodes = [each[:2] for each in loop.stepping(built.agent, world, problem.sizes, carry, 5, K)]
+        episodes = [each[:2] for each in stepping.episodes(built.agent, world, problem.sizes, carry, 5, K)]
     return Stepped(problem, recipe, built.agent, episodes)
 
 

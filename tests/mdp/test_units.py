@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import stepping
 
 import everystep as es
 from everystep.experiments.engines import gpu
@@ -301,7 +302,7 @@ def test_stepping_and_the_gpu_kernel_record_the_same_units():
     after, want = loop.scan_seeds(job, carries, seeds, count, 4, False)
     interpreted = gpu.scan_in_kernel(job, carries, seeds, count, 4, gpu.Layout(width=2, interpret=True))
     carry = loop.start(built.agent, scaled.sizes, True, True)
-    stepped = [metrics for _, metrics, _ in loop.stepping(built.agent, job.world, scaled.sizes, carry, 6, 4)]
+    stepped = [metrics for _, metrics, _ in stepping.episodes(built.agent, job.world, scaled.sizes, carry, 6, 4)]
     for field in ("earned", "value", "expected_violation", "violation", "soft_violation"):
         expected = np.asarray(getattr(want, field))[0]
         np.testing.assert_allclose(np.asarray(getattr(interpreted[1], field))[0], expected, atol=1e-9, err_msg=field)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import stepping
 
 import everystep as es
 from everystep.lsvi import loop
@@ -59,7 +60,7 @@ def test_stepping_is_the_compiled_run():
     built = es.agents.lsvi_ae().resolve(problem, 10).build()
     before = loop.start(built.agent, problem.sizes, built.share_values, built.share_costs)
     stepped = [
-        metrics.earned for _, metrics, _ in loop.stepping(built.agent, problem.world, problem.sizes, before, 0, 10)
+        metrics.earned for _, metrics, _ in stepping.episodes(built.agent, problem.world, problem.sizes, before, 0, 10)
     ]
     (curves,) = es.run(problem, es.agents.lsvi_ae(), 10, 1).curves.values()
     np.testing.assert_allclose(stepped, curves["return"][0], atol=1e-9)

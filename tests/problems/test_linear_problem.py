@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import stepping
 
 import everystep as es
 from everystep import agents, problems
@@ -101,7 +102,7 @@ def test_both_drivers_live_the_same_episodes_by_factors():
     built = agents.lsvi_ae().resolve(problem, 20).build()
     carry = loop.start(built.agent, problem.sizes, built.share_values, built.share_costs)
     world = jax.tree.map(jnp.asarray, problem.world)
-    stepped = [metrics for _, metrics, _ in loop.stepping(built.agent, world, problem.sizes, carry, 5, 20)]
+    stepped = [metrics for _, metrics, _ in stepping.episodes(built.agent, world, problem.sizes, carry, 5, 20)]
     np.testing.assert_allclose([each.earned for each in stepped], compiled["return"][0], rtol=0, atol=1e-9)
     np.testing.assert_allclose([each.value for each in stepped], compiled["value"][0], rtol=0, atol=1e-9)
 

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import stepping
 from oracles.cases import problem as dead_ends
 
 import everystep as es
@@ -58,7 +59,7 @@ def played_on(problem, recipe):
     carry = loop.start(built.agent, problem.sizes, built.share_values, built.share_costs)
     world = jax.tree.map(jnp.asarray, problem.world)
     states, episodes = [carry.agent], []
-    for after, _, episode in loop.stepping(built.agent, world, problem.sizes, carry, 3, EPISODES):
+    for after, _, episode in stepping.episodes(built.agent, world, problem.sizes, carry, 3, EPISODES):
         states.append(after.agent)
         episodes.append(episode)
     return built.agent, states, episodes

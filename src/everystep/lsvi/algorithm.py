@@ -209,7 +209,7 @@ def react(
 def act(policy: AnyArray, u: AnyArray) -> AnyArray:
     """The action at one (h, x), drawn from its distribution (A,) by a uniform u, which a one-hot policy ignores.
 
-    For NumPy and JAX arrays: the compiled loop and the stepping loop share it.
+    For NumPy and JAX arrays.
     """
     return (u >= policy.astype(u.dtype).cumsum()[:-1]).sum(dtype=np.int32)
 
