@@ -14,20 +14,9 @@ from everystep.errors import LARGEST, as_number, shown
 from everystep.lsvi.costs.gp import BETA_GP, LAM_GP
 from everystep.lsvi.costs.spec import BETA_COST, LAM_COST
 
-# Chosen by `benchmarks/sweep.py` over the lake and generated maps, on seeds that no report uses: docs/sweep.md.
-# In units of the range of rewards (`mdp/units.py`).
-BETA, LAM = 0.025, 0.003
-TOLERANCE = 0.05  # avoidable harm of one decision on environments, where estimates of it are never exactly 0
-# Without it an action that was tried mostly just before harm is never tried again, such as braking.
-BETA_HARM = 0.03  # width of the harm after a step on environments
 UNCLIPPED = 1e9  # a cap that never binds, in units of the range of rewards
-LAM_TRAINING = 0.01  # ridge of the value model on environments
 SWITCH = 2.0  # the factor of rare switching in the literature
-
-# Of LSVI-NEW, chosen on synthetic problems (seeds 1000 and 1001); its printed formulas exceed any feasible K.
-SEED_EPISODES, SAFETY_BONUS, LAM_TRIPLES = 20, 0.3, 0.01
 PRINTED = "printed"
-
 RADII = ("tuned", "paper", "coordinate")
 PRECISIONS = ("float64", "float32")
 
@@ -208,13 +197,51 @@ def _threshold(value: Any) -> Any:
     return np.array([_number()(number) for number in array])
 
 
+class Auto(NamedTuple):
+    """What `auto` becomes on a problem given as a table, and on an environment.
+
+    printed   where the radius is not tuned: the factor on the paper's formulas, or their ridge; None: the same
+    """
+
+    table: float | str
+    environment: float | str
+    printed: float | None = None
+    environment_printed: float | None = None
+
+
+# Widths and ridges of tables were chosen by `benchmarks/sweep.py` over the lake and generated maps, on seeds that no
+# report uses: docs/sweep.md. In units of the range of rewards (`mdp/units.py`). What depends on a problem besides (its
+# noise, horizon, kernel) is decided where it is resolved: `resolve/`, `training/agent/resolve.py`.
+DEFAULTS = {
+    "beta": Auto(0.025, math.nan, 1.0, 1.0),  # a table: 2 sigma if that is more; an environment: sqrt(lam) cap
+    "lam": Auto(0.003, 0.01, 1.0, 1.0),
+    "lam_cost": Auto(LAM_COST, LAM_COST, 1.0, 1.0),
+    "beta_cost": Auto(BETA_COST, BETA_COST, 1.0, 1.0),
+    "mode": Auto("least", "plan"),
+    "harm": Auto("mean", "events"),
+    # Estimates of harm on environments are never exactly 0. Without a width an action that was tried mostly just before
+    # harm, such as braking, is never tried again.
+    "tolerance": Auto(0.0, 0.05),
+    "beta_harm": Auto(0.0, 0.03, 1.0),
+}
+# Of LSVI-NEW, chosen on synthetic problems (seeds 1000 and 1001); its printed formulas exceed any feasible K.
+SEED_EPISODES, SAFETY_BONUS, LAM_TRIPLES = 20, 0.3, 0.01
+
+
 class SettingValues(dict[str, Any]):
     """All settings of one agent while each `auto` is being decided, on a problem or on an environment."""
 
-    def decide(self, setting: str, value: Any) -> None:
+    def decide(self, setting: str, value: object) -> None:
         """Set a setting that was left at `auto`."""
         if isinstance(self[setting], str) and self[setting] == AUTO:
             self[setting] = value
+
+    def default(self, setting: str, environment: bool) -> float | str:
+        """What `auto` becomes, by the table."""
+        row = DEFAULTS[setting]
+        tuned = self["radius_cost" if setting.endswith("_cost") else "radius"] == "tuned"
+        printed = row.environment_printed if environment else row.printed
+        return (row.environment if environment else row.table) if tuned or printed is None else printed
 
 
 SETTINGS: dict[str, Setting] = {
@@ -222,12 +249,14 @@ SETTINGS: dict[str, Setting] = {
         _or(AUTO, _number(at_least=0)),
         AUTO,
         "width of Q in units of the range of rewards, or a factor on the formula if radius is not tuned "
-        f"(auto: {BETA} tuned, 2 sigma of the rewards if more; else 1; on environments sqrt(lam) times the cap)",
+        f"(auto: {DEFAULTS['beta'].table} tuned, 2 sigma of the rewards if more; else 1; on environments sqrt(lam) "
+        "times the cap)",
     ),
     "lam": Setting(
         _or(AUTO, _number(above=0)),
         AUTO,
-        f"ridge of the value model (auto: {LAM} tuned, {LAM_TRAINING} on environments, else 1)",
+        "ridge of the value model "
+        f"(auto: {DEFAULTS['lam'].table} tuned, {DEFAULTS['lam'].environment} on environments, else 1)",
     ),
     "radius": Setting(
         _one_of(*RADII), "tuned", "widths of Q: tuned, paper (printed formulas) or coordinate (valid for each (x, a))"
@@ -343,13 +372,13 @@ SETTINGS: dict[str, Setting] = {
         _or(AUTO, _number(at_least=0)),
         AUTO,
         "avoidable harm of one decision that is not priced, in the units of g, on environments of the largest |g| "
-        f"(auto: 0; {TOLERANCE:g} on environments)",
+        f"(auto: 0; {DEFAULTS['tolerance'].environment} on environments)",
     ),
     "beta_harm": Setting(
         _or(AUTO, _number(at_least=0)),
         AUTO,
         "width by which the harm after a step is lowered, in the same units, or a factor on the formula if radius is "
-        f"not tuned (auto: 0 tuned, {BETA_HARM} on environments, else 1)",
+        f"not tuned (auto: 0 tuned, {DEFAULTS['beta_harm'].environment} on environments, else 1)",
     ),
     "harm_price": Setting(
         _number(at_least=0), 1.0, "what a harm of 1 is deducted from the reward, in units of the range of rewards"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from everystep import agents
-from everystep.agents.settings import BETA, LAM
+from everystep.agents.settings import DEFAULTS
 from everystep.experiments import figures, needs, tables
 from everystep.experiments.experiment import Experiment, prepare
 from everystep.experiments.folder import run_folder
@@ -20,6 +20,7 @@ from everystep.experiments.result import Result
 from everystep.problems import frozen_lake
 
 AGENTS = ("lsvi-ae", "lsvi", "lsvi-primal")
+DEFAULT_BONUS = float(DEFAULTS["beta"].table) / float(DEFAULTS["lam"].table) ** 0.5
 LEARNED = 0.97  # the share of the safe optimum that counts as learned
 STEP_INDEXED: dict[str, Any] = {"share_values": False, "share_costs": False}
 LITERAL = {
@@ -112,7 +113,7 @@ class Findings(NamedTuple):
             f"in {K} episodes: it ends at {short[0]:.2f} with the same widths, {short[1]:.2f} with a wider bonus and "
             f"{short[2]:.2f} with the printed radii, because {why}. In {long} episodes it ends at {later[1]:.2f} with "
             f"the wider bonus, but at {later[0]:.2f} with the same widths, whose bonus (at most beta / sqrt(lam) = "
-            f"{BETA / LAM**0.5:.2f} of the range of rewards per step) was tuned for shared estimators, and at "
+            f"{DEFAULT_BONUS:.2f} of the range of rewards per step) was tuned for shared estimators, and at "
             f"{later[2]:.2f} with the printed radii, which exceed every reward and cost at d = 400."
         )
 

@@ -17,16 +17,15 @@ from everystep.agents.resolve.context import Context, fingerprint
 from everystep.agents.resolve.costs import ResolvedCosts
 from everystep.agents.resolve.known_safe import KnownSafeCosts
 from everystep.agents.resolve.mixture import ResolvedMixtureValues, ResolvedTripleCosts, resolve_mixture
+from everystep.agents.resolve.parts import SharedParts
 from everystep.agents.resolve.values import ResolvedValues
-from everystep.agents.settings import BETA, LAM, PRECISIONS, UNCLIPPED, share
+from everystep.agents.settings import AHEAD_SETTINGS, PRECISIONS, UNCLIPPED, share
 from everystep.errors import EverystepError
 from everystep.lsvi import radii
 from everystep.lsvi.ahead import HarmToGo, Marked
 from everystep.lsvi.algorithm import Agent
-from everystep.lsvi.choices.basic import Penalised, Reacting
 from everystep.lsvi.choices.safe import SafeMixture
 from everystep.lsvi.choices.safe_graph import SafeGraph
-from everystep.lsvi.penalties import Floor
 from everystep.lsvi.protocols import FiniteCostModel, FiniteValueModel
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.mdp.units import RewardRange
@@ -42,7 +41,7 @@ class BuiltAgent(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Resolved:
+class Resolved(SharedParts):
     """Settings with every `auto` decided. Its methods make the parts (`registry.Parts`).
 
     The settings are as the user sets them; `cap` is in the units that the agent learns in (`FiniteCMDP.in_units`).
@@ -63,14 +62,11 @@ class Resolved:
         s = recipe.all_settings(definition.suited(problem))
         # An agent that requires a known safe action promises safety: its cost intervals are valid by default.
         s.decide("radius_cost", "paper" if definition.requires_safe_action else s["radius"])
-        tuned = s["radius"] == "tuned"
         # As for costs, a width below two standard deviations of the noise may rule out a good action for good.
-        s.decide("beta", max(BETA, 2 * float(problem.in_units.noise.reward_sigma)) if tuned else 1.0)
-        s.decide("lam", LAM if tuned else 1.0)
-        s.decide("mode", "least")
-        s.decide("harm", "mean")
-        s.decide("tolerance", 0.0)
-        s.decide("beta_harm", 0.0 if tuned else 1.0)
+        noise = 2 * float(problem.in_units.noise.reward_sigma) if s["radius"] == "tuned" else 0.0
+        s.decide("beta", max(float(s.default("beta", environment=False)), noise))
+        for key in ("lam", *AHEAD_SETTINGS):
+            s.decide(key, s.default(key, environment=False))
         if share(s["switch"]) is not None:
             raise EverystepError(
                 f"setting switch of {recipe.name} is {s['switch']}; a percentage is for environments: give a factor."
@@ -109,9 +105,6 @@ class Resolved:
             )
         return cls(problem, episodes, recipe, s | cost.to_json() | value.to_json(), phi, cost, value, cap)
 
-    def __getitem__(self, setting: str) -> Any:
-        return self.values[setting]
-
     def to_json(self) -> dict[str, Any]:
         """The settings of this agent, resolved."""
         return {key: self.values[key] for key in self.recipe.definition.settings}
@@ -136,29 +129,16 @@ class Resolved:
         assert isinstance(self.cost, ResolvedTripleCosts)
         return self.cost.choice()
 
-    def penalised(self, rectify: bool) -> Penalised | Reacting:
-        return Reacting(Penalised(rectify)) if self["react"] else Penalised(rectify)
-
     def harm_to_go(self) -> HarmToGo:
         """Harm is counted in units of the largest scale of a constraint, as agents learn from g / scale."""
-        unit, m = float(self._scale.max()), self.problem.constraints
-        cap = float(self.problem.horizon * m)
-        factor = self["beta_harm"]
+        unit, factor, H = float(self._scale.max()), self["beta_harm"], self.problem.horizon
         radius: radii.Radius | None = None
         if factor and self["radius"] == "tuned":
             radius = radii.Tuned(factor / unit)
         elif factor:
             assert isinstance(self.value, ResolvedValues)
-            radius = self.value.radius(factor, cap)
-        return HarmToGo(
-            of_plan=self["mode"] == "plan",
-            events=self["harm"] == "events",
-            tolerance=self["tolerance"] / unit,
-            weights=self._scale / unit,
-            cap=cap,
-            radius=radius,
-            p=self["p"],
-        )
+            radius = self.value.radius(factor, float(H * self.problem.constraints))
+        return self.harm_in_units(unit, self._scale / unit, H, radius)
 
     def marked(self) -> Marked:
         return Marked(self._scale / self._scale.max())
@@ -168,9 +148,6 @@ class Resolved:
         """What each constraint was divided by, (m,)."""
         return np.ones(self.problem.constraints) if self.problem.scale is None else np.asarray(self.problem.scale)
 
-    def floor(self) -> Floor:
-        return Floor.from_setting(self["floor"])
-
     @property
     def known_safe(self) -> np.ndarray | None:
         return self.cost.known_safe
@@ -179,10 +156,6 @@ class Resolved:
     def switch(self) -> float | None:
         """The factor by which det(Lambda) must grow before a new plan; None for a plan in every episode."""
         return None if self["switch"] == "none" else float(self["switch"])
-
-    @property
-    def options(self) -> dict[str, Any]:
-        return {"optimism": self["optimism"], "known_safe": self.known_safe, "switch": self.switch}
 
     # --- for readers of the results ----------------------------------------------------------------------------------
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -9,12 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from everystep.agents.resolve.parts import SharedParts
 from everystep.errors import EverystepError
 from everystep.lsvi import radii
 from everystep.lsvi.ahead import HarmToGo
 from everystep.lsvi.algorithm import Agent, State
-from everystep.lsvi.choices.basic import Penalised, Reacting
-from everystep.lsvi.penalties import Floor
 from everystep.training.agent.models.linear import NoCosts
 from everystep.training.agent.models.protocols import StoredCostModel, StoredSizes, StoredValueModel
 
@@ -23,14 +23,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class StoredParts:
+class StoredParts(SharedParts):
     """The parts of an agent on stored data, once the number of constraints is known."""
 
     resolved: ResolvedForTraining
     constraints: int
 
-    def __getitem__(self, setting: str) -> Any:
-        return self.resolved[setting]
+    @property
+    def values(self) -> Mapping[str, Any]:  # type: ignore[override]
+        return self.resolved.values
 
     def value_model(self) -> StoredValueModel:
         encoder, H = self.resolved.value, float(self.resolved.horizon)
@@ -54,20 +55,9 @@ class StoredParts:
             radius = radii.PaperCost(self["beta_cost"], d, lam, rows, estimators, self["p"])
         return encoder.cost_model(radius, lam)
 
-    def penalised(self, rectify: bool) -> Penalised | Reacting:
-        return Reacting(Penalised(rectify)) if self["react"] else Penalised(rectify)
-
     def harm_to_go(self) -> HarmToGo:
-        m = self.constraints
         radius = None if self["beta_harm"] == 0 else radii.Tuned(self["beta_harm"])
-        return HarmToGo(
-            of_plan=self["mode"] == "plan",
-            events=self["harm"] == "events",
-            tolerance=self["tolerance"],
-            weights=np.ones(m),
-            cap=float(self.resolved.horizon * m),
-            radius=radius,
-        )
+        return self.harm_in_units(1.0, np.ones(self.constraints), self.resolved.horizon, radius)
 
     def marked(self) -> NoReturn:
         raise EverystepError("agents that mark unsafe states need a problem given as a FiniteCMDP.")
@@ -82,16 +72,9 @@ class StoredParts:
         """No actions are known to be safe: the states of an environment are not listed."""
         return None
 
-    def floor(self) -> Floor:
-        return Floor.from_setting(self["floor"])
-
     @property
     def switch(self) -> float | None:
         return self.resolved.switch
-
-    @property
-    def options(self) -> dict[str, Any]:
-        return {"optimism": self["optimism"], "known_safe": self.known_safe, "switch": self.switch}
 
     def build(self) -> Agent:
         """The composition, as JAX arrays; call it with 64-bit numbers enabled."""

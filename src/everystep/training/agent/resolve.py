@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 
 from everystep.agents.model_syntax import AUTO, InKernel
 from everystep.agents.registry import REGISTERED, Recipe
-from everystep.agents.settings import BETA_HARM, LAM_TRAINING, SETTINGS, TOLERANCE, UNCLIPPED, share
+from everystep.agents.settings import AHEAD_SETTINGS, SETTINGS, UNCLIPPED, share
 from everystep.errors import EverystepError
 from everystep.features.maps import Features
 from everystep.kernels import ALL, Kernel, looks_at
 from everystep.lsvi.costs.gp import BETA_GP, GP, LAM_GP
-from everystep.lsvi.costs.spec import BETA_COST, LAM_COST
 from everystep.training.agent.countdown import Countdown
 from everystep.training.agent.encoders import COORDINATES, Encoder, FeatureEncoder, KernelEncoder
 from everystep.training.agent.size import check_size
@@ -78,18 +77,16 @@ class ResolvedForTraining:
             raise EverystepError(
                 f"setting cap of {name} is {s['cap']}; give a return above 0: the bonus raises untried actions to it."
             )
-        s.decide("lam", LAM_TRAINING if tuned else 1.0)
+        for key in ("lam", *AHEAD_SETTINGS):
+            s.decide(key, s.default(key, environment=True))
         # The estimate of an untried direction shrinks to 0; the bonus raises it to the cap: beta / sqrt(lam) = cap.
         s.decide("beta", math.sqrt(s["lam"]) * s["cap"] if tuned else 1.0)
-        in_kernel = cost.keeps_points
-        s.decide("lam_cost", LAM_GP if in_kernel else (environment.cost_ridge or LAM_COST) if tuned_cost else 1.0)
-        # Width of an untried direction: beta_cost / sqrt(lam_cost), the same for every ridge.
-        tuned_beta = BETA_COST * math.sqrt((environment.cost_ridge or LAM_COST) / LAM_COST)
-        s.decide("beta_cost", BETA_GP if in_kernel else tuned_beta if tuned_cost else 1.0)
-        s.decide("mode", "plan")
-        s.decide("harm", "events")
-        s.decide("tolerance", TOLERANCE)
-        s.decide("beta_harm", BETA_HARM)
+        in_kernel, ridge = cost.keeps_points, environment.cost_ridge
+        lam_cost, beta_cost = (float(s.default(key, environment=True)) for key in ("lam_cost", "beta_cost"))
+        if ridge and tuned_cost:  # the width of an untried direction, beta_cost / sqrt(lam_cost), stays
+            lam_cost, beta_cost = ridge, beta_cost * math.sqrt(ridge / lam_cost)
+        s.decide("lam_cost", LAM_GP if in_kernel else lam_cost)
+        s.decide("beta_cost", BETA_GP if in_kernel else beta_cost)
         s.update(_sharing(name, s, H, L))
         if s["react"] and (in_kernel or not s["share_costs"]):
             raise EverystepError(
