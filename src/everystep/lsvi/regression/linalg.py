@@ -46,13 +46,21 @@ def unwatched(d: int, lam: Float[Array, ""] | float) -> Gram:
     return Gram(jnp.eye(d) / lam, None, jnp.zeros(()))
 
 
+def with_rows(
+    inverse: Float[Array, "d d"], X: Float[Array, "n d"]
+) -> tuple[Float[Array, "d d"], Float[Array, "n d"], Float[Array, ""]]:
+    """The inverse of Lambda + X^T X, with U and the logarithm of the factor by which det(Lambda) grows."""
+    XL = X @ inverse
+    L = jnp.linalg.cholesky(jnp.eye(len(X), dtype=X.dtype) + XL @ X.T)
+    U = forward(L, XL)
+    return inverse - U.T @ U, U, 2 * jnp.log(jnp.diagonal(L)).sum()
+
+
 def add(gram: Gram, phi: Float[Array, "A S d"] | None, X: Float[Array, "n d"]) -> Gram:
     """Lambda <- Lambda + X^T X."""
-    XL = X @ gram.inverse
-    L = jnp.linalg.cholesky(jnp.eye(X.shape[0], dtype=X.dtype) + XL @ X.T)
-    U = jax.scipy.linalg.solve_triangular(L, XL, lower=True)
+    inverse, U, grown = with_rows(gram.inverse, X)
     norm2 = None if gram.norm2 is None or phi is None else jnp.maximum(gram.norm2 - ((phi @ U.T) ** 2).sum(-1), 0)
-    return Gram(gram.inverse - U.T @ U, norm2, gram.log_det + 2 * jnp.log(jnp.diagonal(L)).sum())
+    return Gram(inverse, norm2, gram.log_det + grown)
 
 
 def squared_norms(gram: Gram, phi: Float[Array, "A S d"]) -> Float[Array, "A S"]:

@@ -42,7 +42,7 @@ from jaxtyping import Array, Float, Int
 
 from everystep.lsvi.costs.estimate import CostEstimate
 from everystep.lsvi.radii import Radius, Scalar, with_bonus
-from everystep.lsvi.regression.linalg import forward
+from everystep.lsvi.regression import linalg
 from everystep.lsvi.regression.per_step import by_estimator
 from everystep.mdp.world import at_step
 from everystep.training.agent.models.mixing import Mixing
@@ -121,10 +121,8 @@ def with_rows(blocks: Blocks, X: Float[Array, "T B n e"]) -> tuple[Blocks, Float
 
     def one(each: tuple[Array, ...]) -> tuple[Array, ...]:
         matrix, inverse, log_det, X = each
-        XL = X @ inverse
-        L = jnp.linalg.cholesky(jnp.eye(len(X)) + XL @ X.T)
-        U = forward(L, XL)
-        return matrix + X.T @ X, inverse - U.T @ U, log_det + 2 * jnp.log(jnp.diagonal(L)).sum(), U
+        inverse, U, grown = linalg.with_rows(inverse, X)
+        return matrix + X.T @ X, inverse, log_det + grown, U
 
     flat = lambda array: array.reshape(-1, *array.shape[2:])
     *new, U = lax.map(one, (*map(flat, blocks), flat(X)))  # one at a time: see lsvi/regression/per_step.py
@@ -136,7 +134,7 @@ def with_fresh_inverse(blocks: Blocks) -> Blocks:
     """The inverse computed from Lambda again, without the rounding errors of many updates."""
 
     def one(matrix: Array) -> Array:
-        half = forward(jnp.linalg.cholesky(matrix), jnp.eye(len(matrix)))
+        half = linalg.forward(jnp.linalg.cholesky(matrix), jnp.eye(len(matrix)))
         return half.T @ half
 
     T, B, e, _ = blocks.matrix.shape
@@ -408,7 +406,7 @@ class StoredLinearValues(NamedTuple):
             return None
         psi = state_features(state.slots.phi[0])
         factor = jnp.linalg.cholesky(psi @ psi.T + self.lam * jnp.eye(len(psi)))
-        half = forward(factor, jnp.eye(len(psi)))
+        half = linalg.forward(factor, jnp.eye(len(psi)))
         return state.moved[0] @ (half.T @ half)
 
     def _sum_over_data(self, fit: LinearValueFit, h: Int[Array, ""], V: Float[Array, " C"]) -> Float[Array, "B e"]:
