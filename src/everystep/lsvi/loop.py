@@ -6,7 +6,7 @@ Randomness. The run of seed s depends on (problem, agent, s) alone. The draws of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from everystep.lsvi import algorithm, rowwise
 from everystep.lsvi.algorithm import Agent, Plan, State
 from everystep.lsvi.choices.ties import ties
 from everystep.lsvi.episode import Episode
-from everystep.lsvi.protocols import FiniteCostModel
+from everystep.lsvi.protocols import CostModel, GrowingCostModel, PartState
 from everystep.mdp import certificates, planner
 from everystep.mdp.reach import Reach, Span
 from everystep.mdp.world import AnyArray, Sizes, World, start_state, step
@@ -310,19 +310,27 @@ def scan(
 
 def with_room(agent: Agent, sizes: Sizes, carries: Carry, episodes: int) -> Carry:
     """Room for `episodes` more episodes in a cost model that grows, for many seeds at once. Not for compiled code."""
-    assert isinstance(agent.costs, FiniteCostModel)
-    costs = agent.costs.with_room(carries.agent.costs, episodes, sizes.horizon)
-    return carries._replace(agent=carries.agent._replace(costs=costs))
+    return _grown(agent, carries, lambda model, state: model.with_room(state, episodes, sizes.horizon))
 
 
 def shaped(agent: Agent, sizes: Sizes, carries: Carry, chunks: Sequence[int]) -> Carry:
     """A fresh carry in the shape it would have after chunks of these numbers of episodes. Not for compiled code."""
-    assert isinstance(agent.costs, FiniteCostModel)
     for episodes in chunks:
         carries = with_room(agent, sizes, carries, episodes)
-        costs = agent.costs.as_if_seen(carries.agent.costs, episodes, sizes.horizon)
-        carries = carries._replace(agent=carries.agent._replace(costs=costs))
+        carries = _grown(agent, carries, lambda model, state: model.as_if_seen(state, episodes, sizes.horizon))  # noqa: B023
     return carries
+
+
+def _grown(agent: Agent, carries: Carry, grow: Callable[[GrowingCostModel, PartState], PartState]) -> Carry:
+    """The states of cost models that grow, changed; there may be one model for each constraint."""
+
+    def grown(model: CostModel, state: PartState) -> PartState:
+        if isinstance(model, GrowingCostModel):
+            return grow(model, state)
+        models = getattr(model, "models", None)
+        return state if models is None else tuple(map(grown, models, state))
+
+    return carries._replace(agent=carries.agent._replace(costs=grown(agent.costs, carries.agent.costs)))
 
 
 @partial(jax.jit, static_argnames=("capacity", "together"))

@@ -11,13 +11,10 @@ S states. Episodes k and steps h count from 1 in equations; the arrays `h` below
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt32
-
-if TYPE_CHECKING:
-    from everystep.lsvi.costs.lemmas import LemmaModel
 
 PartState: TypeAlias = Any  # what one part has learnt
 Fit: TypeAlias = Any  # what a value model prepares for one plan
@@ -93,24 +90,17 @@ class CostModel(Protocol):
 
 
 @runtime_checkable
-class FiniteCostModel(CostModel, Protocol):
-    """A cost model on a finite problem, as an engine runs it."""
+class GrowingCostModel(CostModel, Protocol):
+    """A cost model whose state grows with the data, and must have room for the episodes of a compiled call."""
 
     def with_room(self, state: PartState, episodes: int, horizon: int) -> PartState:
-        """The state with room for `episodes` more episodes: the same state, unless its arrays grow with the data.
+        """The state with room for `episodes` more episodes. Not for compiled code.
 
-        Not for compiled code. The states of many seeds may be stacked along leading axes.
+        The states of many seeds may be stacked along leading axes.
         """
 
     def as_if_seen(self, state: PartState, episodes: int, horizon: int) -> PartState:
         """A state of the shape it has after `episodes` more episodes, which it must have room for."""
-
-    @property
-    def lemma_models(self) -> tuple[LemmaModel, ...]:
-        """The regressions that the lemmas of the paper cover, for `everystep theory`: see `costs/lemmas.py`."""
-
-    def lemma_states(self, state: PartState) -> tuple[PartState, ...]:
-        """The states of `lemma_models`."""
 
 
 @runtime_checkable

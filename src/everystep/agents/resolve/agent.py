@@ -26,7 +26,7 @@ from everystep.lsvi.ahead import HarmToGo, Marked
 from everystep.lsvi.algorithm import Agent
 from everystep.lsvi.choices.safe import SafeMixture
 from everystep.lsvi.choices.safe_graph import SafeGraph
-from everystep.lsvi.protocols import FiniteCostModel, FiniteValueModel
+from everystep.lsvi.protocols import CostModel, FiniteValueModel
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.mdp.units import RewardRange
 
@@ -118,7 +118,7 @@ class Resolved(SharedParts):
     def value_model(self) -> FiniteValueModel:
         return self.value.model()
 
-    def cost_model(self) -> FiniteCostModel:
+    def cost_model(self) -> CostModel:
         return self.cost.model()
 
     def safe_mixture(self) -> SafeMixture:

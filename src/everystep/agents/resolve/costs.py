@@ -14,7 +14,7 @@ from everystep.lsvi.costs.counts import CountSpec
 from everystep.lsvi.costs.each_constraint import EachCost
 from everystep.lsvi.costs.linear import LinearSpec
 from everystep.lsvi.costs.spec import CostContext, CostSpec
-from everystep.lsvi.protocols import FiniteCostModel
+from everystep.lsvi.protocols import CostModel
 from everystep.mdp.cmdp import FiniteCMDP
 
 
@@ -91,7 +91,7 @@ class ResolvedCosts:
             lam=context.number("lam_cost", spec.default_lam(undecided)),
         )
 
-    def model(self) -> FiniteCostModel:
+    def model(self) -> CostModel:
         models = tuple(spec.model(self.of_model(i)) for i, spec in enumerate(self.specs))
         return models[0] if len(models) == 1 else EachCost(models)
 

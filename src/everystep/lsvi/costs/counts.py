@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from everystep.lsvi.costs.estimate import CostEstimate
-from everystep.lsvi.costs.lemmas import Capacity, LemmaModel
+from everystep.lsvi.costs.lemmas import Capacity
 from everystep.lsvi.costs.spec import CostContext, CostSpec, ridge_radius
 from everystep.lsvi.episode import Episode, step_index
 from everystep.lsvi.radii import Norms, Radius, Scalar, factor_of_norm
@@ -51,13 +51,6 @@ class CountCosts(NamedTuple):
         return total * norm2, self.radius.width(norm2, k)
 
     # --- for the lemmas (see lemmas.py) ------------------------------------------------------------------------------
-    @property
-    def lemma_models(self) -> tuple[LemmaModel, ...]:
-        return (self,)
-
-    def lemma_states(self, state: CountCostState) -> tuple[CountCostState, ...]:
-        return (state,)
-
     def squared_norms(self, state: CountCostState) -> Float[Array, "T A S"]:
         return 1 / (state.visits + self.lam)
 
@@ -69,12 +62,6 @@ class CountCosts(NamedTuple):
 
     def capacity(self, sizes: Sizes) -> Capacity:
         return Capacity(float(sizes.states * sizes.actions))
-
-    def with_room(self, state: CountCostState, episodes: int, horizon: int) -> CountCostState:
-        return state
-
-    def as_if_seen(self, state: CountCostState, episodes: int, horizon: int) -> CountCostState:
-        return state
 
 
 @dataclass(frozen=True)

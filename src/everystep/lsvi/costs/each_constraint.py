@@ -8,16 +8,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from everystep.lsvi.costs.estimate import CostEstimate
-from everystep.lsvi.costs.lemmas import LemmaModel
 from everystep.lsvi.episode import Episode
-from everystep.lsvi.protocols import FiniteCostModel
+from everystep.lsvi.protocols import CostModel
 from everystep.mdp.world import Sizes
 
 
 class EachCost(NamedTuple):
     """A separate model for each constraint: counts for one, a Gaussian process for another, for example."""
 
-    models: tuple[FiniteCostModel, ...]
+    models: tuple[CostModel, ...]
 
     def init(self, sizes: Sizes, steps: int) -> tuple[Any, ...]:
         return tuple(model.init(sizes._replace(constraints=1), steps) for model in self.models)
@@ -29,19 +28,3 @@ class EachCost(NamedTuple):
     def estimate(self, state: tuple[Any, ...], k: Int[Array, ""]) -> CostEstimate:
         estimates = [model.estimate(own, k) for model, own in zip(self.models, state, strict=True)]
         return CostEstimate(*(jnp.concatenate(part, axis=1) for part in zip(*estimates, strict=True)))
-
-    @property
-    def lemma_models(self) -> tuple[LemmaModel, ...]:
-        return tuple(covered for model in self.models for covered in model.lemma_models)
-
-    def lemma_states(self, state: tuple[Any, ...]) -> tuple[Any, ...]:
-        pairs = zip(self.models, state, strict=True)
-        return tuple(covered for model, own in pairs for covered in model.lemma_states(own))
-
-    def with_room(self, state: tuple[Any, ...], episodes: int, horizon: int) -> tuple[Any, ...]:
-        pairs = zip(self.models, state, strict=True)
-        return tuple(model.with_room(own, episodes, horizon) for model, own in pairs)
-
-    def as_if_seen(self, state: tuple[Any, ...], episodes: int, horizon: int) -> tuple[Any, ...]:
-        pairs = zip(self.models, state, strict=True)
-        return tuple(model.as_if_seen(own, episodes, horizon) for model, own in pairs)

@@ -23,7 +23,7 @@ from everystep.errors import EverystepError
 from everystep.kernels import Kernel, Point
 from everystep.lsvi import radii
 from everystep.lsvi.costs.estimate import CostEstimate
-from everystep.lsvi.costs.lemmas import Capacity, LemmaModel
+from everystep.lsvi.costs.lemmas import Capacity
 from everystep.lsvi.costs.spec import CostContext, CostSpec, norm_in_kernel
 from everystep.lsvi.episode import Episode
 from everystep.lsvi.radii import GPRadius, Scalar, factor_of_norm
@@ -62,13 +62,6 @@ class GridGP(NamedTuple):
         return jnp.maximum(jnp.diagonal(state.cov, axis1=1, axis2=2), 0)[:, self.point]
 
     # --- for the lemmas (see lemmas.py) ------------------------------------------------------------------------------
-    @property
-    def lemma_models(self) -> tuple[LemmaModel, ...]:
-        return (self,)
-
-    def lemma_states(self, state: gp_posterior.Posterior) -> tuple[gp_posterior.Posterior, ...]:
-        return (state,)
-
     def squared_norms(self, state: gp_posterior.Posterior) -> Float[Array, "T A S"]:
         return self.variance(state) / self.lam
 
@@ -81,12 +74,6 @@ class GridGP(NamedTuple):
     def capacity(self, sizes: Sizes) -> Capacity:
         gram = np.asarray(self.gram)
         return Capacity(None, np.linalg.eigvalsh(gram), float(gram.diagonal().max()))
-
-    def with_room(self, state: gp_posterior.Posterior, episodes: int, horizon: int) -> gp_posterior.Posterior:
-        return state
-
-    def as_if_seen(self, state: gp_posterior.Posterior, episodes: int, horizon: int) -> gp_posterior.Posterior:
-        return state
 
 
 class GrowingGP(NamedTuple):
@@ -124,13 +111,6 @@ class GrowingGP(NamedTuple):
         return jnp.maximum(state.var, 0).reshape(-1, *shape)
 
     # --- for the lemmas (see lemmas.py) ------------------------------------------------------------------------------
-    @property
-    def lemma_models(self) -> tuple[LemmaModel, ...]:
-        return (self,)
-
-    def lemma_states(self, state: gp_posterior.Growing) -> tuple[gp_posterior.Growing, ...]:
-        return (state,)
-
     def squared_norms(self, state: gp_posterior.Growing) -> Float[Array, "T A S"]:
         return self.variance(state) / self.lam
 

@@ -24,13 +24,12 @@ a0 itself differs from plain counts.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from everystep.lsvi.costs.counts import CountCosts, CountCostState
-from everystep.lsvi.costs.lemmas import LemmaModel
 from everystep.lsvi.costs.linear import LinearCosts, LinearCostState
 from everystep.lsvi.episode import Episode
 from everystep.lsvi.regression.per_step import for_each
@@ -80,20 +79,6 @@ class ProjectedCounts(NamedTuple):
         mean, width = self.ridge.estimate(state, k)
         return SafeEstimate(self.known.lowered(mean), jnp.where(self.known.safe[None, None], 0.0, width), None)
 
-    @property
-    def lemma_models(self) -> tuple[LemmaModel, ...]:
-        """None: the lemmas do not cover estimates corrected by a known cost."""
-        return ()
-
-    def lemma_states(self, state: CountCostState) -> tuple[Any, ...]:
-        return ()
-
-    def with_room(self, state: CountCostState, episodes: int, horizon: int) -> CountCostState:
-        return state
-
-    def as_if_seen(self, state: CountCostState, episodes: int, horizon: int) -> CountCostState:
-        return state
-
 
 class ProjectedCosts(NamedTuple):
     """Dense features: ridge regression of c, corrected at every state by its known cost. See the module.
@@ -128,17 +113,3 @@ class ProjectedCosts(NamedTuple):
         scale = self.ridge.radius.width(jnp.ones(()), k)
         U = scale * U
         return SafeEstimate(self.known.lowered(mean), jnp.sqrt((U**2).sum(1))[:, None], U)
-
-    @property
-    def lemma_models(self) -> tuple[LemmaModel, ...]:
-        """None: the lemmas do not cover estimates corrected by a known cost."""
-        return ()
-
-    def lemma_states(self, state: LinearCostState) -> tuple[Any, ...]:
-        return ()
-
-    def with_room(self, state: LinearCostState, episodes: int, horizon: int) -> LinearCostState:
-        return state
-
-    def as_if_seen(self, state: LinearCostState, episodes: int, horizon: int) -> LinearCostState:
-        return state

@@ -1,7 +1,6 @@
 """What the paper's lemmas on sum e need from a cost model: norms, information gain, radius, capacity.
 
-A cost model names in `lemma_models` the regressions that the lemmas cover: itself, one for each constraint, or none.
-Each of those satisfies `LemmaModel`. Only `everystep theory` uses these members.
+The lemmas cover the cost models that are a `LemmaModel`. Only `everystep theory` uses these members.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from everystep.lsvi.protocols import CostModel, PartState
 from everystep.lsvi.radii import Scalar
 from everystep.mdp.world import Sizes
 
@@ -42,3 +42,12 @@ class LemmaModel(Protocol):
 
     def capacity(self, sizes: Sizes) -> Capacity:
         """The limits on the information of one estimator on a problem of these sizes."""
+
+
+def covered(model: CostModel, state: PartState = None) -> tuple[tuple[LemmaModel, PartState], ...]:
+    """The regressions that the lemmas cover, with their states: the model itself, one for each constraint, or none."""
+    if isinstance(model, LemmaModel):
+        return ((model, state),)
+    models: tuple[CostModel, ...] = getattr(model, "models", ())
+    states = state if state is not None else [None] * len(models)
+    return tuple(pair for each, own in zip(models, states, strict=bool(models)) for pair in covered(each, own))

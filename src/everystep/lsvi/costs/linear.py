@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from everystep.lsvi.costs.estimate import CostEstimate
-from everystep.lsvi.costs.lemmas import Capacity, LemmaModel
+from everystep.lsvi.costs.lemmas import Capacity
 from everystep.lsvi.costs.spec import CostContext, CostSpec, no_features, ridge_radius
 from everystep.lsvi.episode import Episode
 from everystep.lsvi.radii import Radius, Scalar, factor_of_norm
@@ -62,13 +62,6 @@ class LinearCosts(NamedTuple):
         return CostEstimate(jnp.einsum("tmd,asd->tmas", theta, self.phi), width[:, None])
 
     # --- for the lemmas (see lemmas.py) ------------------------------------------------------------------------------
-    @property
-    def lemma_models(self) -> tuple[LemmaModel, ...]:
-        return (self,)
-
-    def lemma_states(self, state: LinearCostState) -> tuple[LinearCostState, ...]:
-        return (state,)
-
     def squared_norms(self, state: LinearCostState) -> Float[Array, "T A S"]:
         return jax.vmap(lambda gram: linalg.squared_norms(gram, self.phi))(state.gram)
 
@@ -80,12 +73,6 @@ class LinearCosts(NamedTuple):
 
     def capacity(self, sizes: Sizes) -> Capacity:
         return Capacity(float(self.phi.shape[-1]))
-
-    def with_room(self, state: LinearCostState, episodes: int, horizon: int) -> LinearCostState:
-        return state
-
-    def as_if_seen(self, state: LinearCostState, episodes: int, horizon: int) -> LinearCostState:
-        return state
 
 
 @dataclass(frozen=True)

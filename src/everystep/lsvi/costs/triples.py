@@ -22,12 +22,11 @@ actions. An agent that plans rarely does so until the first plan after them.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from everystep.lsvi.costs.lemmas import LemmaModel
 from everystep.lsvi.episode import Episode
 from everystep.lsvi.radii import Radius, Scalar
 from everystep.lsvi.regression import linalg
@@ -103,17 +102,3 @@ class TripleCosts(NamedTuple):
         stacked = (state.gram.inverse, state.moment, *self.known, self.support)
         mean, width, doubt = for_each(estimated, *map(at_all_steps, stacked))
         return TripleEstimate(mean, width, doubt, k.astype(mean.dtype) > self.seed_episodes)
-
-    @property
-    def lemma_models(self) -> tuple[LemmaModel, ...]:
-        """None: the lemmas do not cover features of triples."""
-        return ()
-
-    def lemma_states(self, state: TripleCostState) -> tuple[Any, ...]:
-        return ()
-
-    def with_room(self, state: TripleCostState, episodes: int, horizon: int) -> TripleCostState:
-        return state
-
-    def as_if_seen(self, state: TripleCostState, episodes: int, horizon: int) -> TripleCostState:
-        return state

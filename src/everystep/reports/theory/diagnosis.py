@@ -34,9 +34,10 @@ from everystep.experiments.engines import local
 from everystep.experiments.experiment import Experiment
 from everystep.lsvi import algorithm
 from everystep.lsvi.algorithm import Agent, Plan, State
+from everystep.lsvi.costs.lemmas import covered
 from everystep.lsvi.episode import Episode
 from everystep.lsvi.loop import Metrics
-from everystep.lsvi.protocols import FiniteCostModel, FiniteValueModel
+from everystep.lsvi.protocols import FiniteValueModel
 from everystep.mdp import planner
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.mdp.world import World
@@ -85,11 +86,8 @@ class ProofProbe(NamedTuple):
         cost = agent.costs.estimate(before.costs, before.k)
         width = jnp.broadcast_to(cost.width, cost.mean.shape)
         assert isinstance(agent.values, FiniteValueModel)
-        assert isinstance(agent.costs, FiniteCostModel)
         value_norms = agent.values.squared_norms(before.values, plan.V_next)
-        models = agent.costs.lemma_models
-        earlier = list(zip(models, agent.costs.lemma_states(before.costs), strict=True))
-        later = list(zip(models, agent.costs.lemma_states(after.costs), strict=True))
+        earlier, later = (covered(agent.costs, each.costs) for each in (before, after))
         stacked = lambda rows: jnp.stack(rows) if rows else None
         potential = lambda norms: jnp.minimum(visited(norms), 1).sum()
         return ProofQuantities(

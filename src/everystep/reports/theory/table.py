@@ -23,7 +23,7 @@ from everystep.agents.resolve.agent import Resolved
 from everystep.experiments import statistics, tables
 from everystep.experiments.folder import rerun
 from everystep.lsvi import radii
-from everystep.lsvi.costs.lemmas import Capacity, LemmaModel
+from everystep.lsvi.costs.lemmas import Capacity, LemmaModel, covered
 from everystep.lsvi.penalties import Rectified
 from everystep.mdp.cmdp import Factored, FiniteCMDP
 from everystep.reports.theory import bounds, diagnosis
@@ -88,7 +88,7 @@ def value_inputs(resolved: Resolved) -> LemmaInputs:
 
 def cost_inputs(resolved: Resolved) -> tuple[tuple[LemmaModel, LemmaInputs], ...]:
     """The cost models that the lemmas cover, each with its inputs; empty if they do not cover this kind of model."""
-    problem, models = resolved.problem, resolved.cost_model().lemma_models
+    problem, models = resolved.problem, [model for model, _ in covered(resolved.cost_model())]
     arranged = _estimators_and_rows(resolved["share_costs"], problem.horizon)
     return tuple(
         (
