@@ -91,7 +91,7 @@ def same_shapes(before, after) -> bool:
     ("contract", "parts"),
     [
         (protocols.FiniteValueModel, VALUE_MODELS),
-        (protocols.CostModel, COST_MODELS),
+        (protocols.FiniteCostModel, COST_MODELS),
         (protocols.Penalty, PENALTIES),
         (protocols.Choice, CHOICES),
     ],
@@ -201,7 +201,7 @@ def test_an_agent_is_a_pytree_of_arrays_that_plans_and_learns(name, features, sm
     built = agents.Recipe(name, settings).resolve(small, 10).build()
     assert isinstance(built.agent, Agent)
     assert isinstance(built.agent.values, protocols.FiniteValueModel)
-    assert isinstance(built.agent.costs, protocols.CostModel)
+    assert isinstance(built.agent.costs, protocols.FiniteCostModel)
     assert isinstance(built.agent.penalty, protocols.Penalty)
     assert isinstance(built.agent.choice, protocols.Choice)
     assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(built.agent))

@@ -17,13 +17,15 @@ from functools import wraps
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+import numpy as np
+
 from everystep.agents.arguments import unknown_keyword
 from everystep.agents.resolve.context import setting_as_text
 from everystep.agents.settings import SETTINGS, UNCLIPPED, SettingValues
 from everystep.errors import EverystepError, check_type, quoted, unknown, whole_number
 from everystep.lsvi.algorithm import Agent
 from everystep.lsvi.penalties import Floor
-from everystep.lsvi.protocols import Choice, CostModel, LookAhead, ValueModel
+from everystep.lsvi.protocols import Choice, CostModel, LookAhead, Pytree, ValueModel
 from everystep.mdp.cmdp import FiniteCMDP
 
 if TYPE_CHECKING:
@@ -54,10 +56,10 @@ class Parts(Protocol):
     def __getitem__(self, setting: str) -> Any:
         """The value of a setting, with `auto` decided."""
 
-    def value_model(self) -> ValueModel: ...
-    def cost_model(self) -> CostModel: ...
+    def value_model(self) -> ValueModel[Pytree, Pytree]: ...
+    def cost_model(self) -> CostModel[Pytree]: ...
     def floor(self) -> Floor: ...
-    def penalised(self, rectify: bool) -> Choice:
+    def penalised(self, rectify: bool) -> Choice[Pytree]:
         """The choice of eq. (11), made again at every step if the setting `react` is true."""
 
     def harm_to_go(self) -> LookAhead:
@@ -66,10 +68,10 @@ class Parts(Protocol):
     def marked(self) -> LookAhead:
         """The potentially unsafe states of SUCBVI."""
 
-    def safe_mixture(self) -> Choice: ...
-    def safe_graph(self) -> Choice: ...
+    def safe_mixture(self) -> Choice[Pytree]: ...
+    def safe_graph(self) -> Choice[Pytree]: ...
     @property
-    def known_safe(self) -> Any:
+    def known_safe(self) -> np.ndarray | None:
         """Actions known to be safe, booleans (A, S), or None."""
 
     @property

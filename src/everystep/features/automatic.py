@@ -122,7 +122,7 @@ def share_seen(
     """
     low, high = np.percentile(observations, BETWEEN, axis=0)
     span = np.where(high > low, (1 + 2 * WIDER) * (high - low), np.inf)
-    return np.minimum(span / np.maximum(bounds[1] - bounds[0], 1e-300), 1.0)
+    return np.asarray(np.minimum(span / np.maximum(bounds[1] - bounds[0], 1e-300), 1.0))
 
 
 def check_space(space: Any) -> None:

@@ -67,10 +67,10 @@ class StateTable(StateFeatures):
 
     @property
     def size(self) -> int:
-        return self.values.shape[1]
+        return int(self.values.shape[1])
 
     def __call__(self, obs: np.ndarray) -> Float[np.ndarray, "n e"]:
-        return self.values[spaces.listed(obs, self.sizes, self.first)]
+        return np.asarray(self.values[spaces.listed(obs, self.sizes, self.first)])
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -129,7 +129,7 @@ class Centres(StateFeatures):
         c = self.centres / self.lengthscale
         exponent = (self.scale(obs) / self.lengthscale) @ c.T - (c**2).sum(1) / 2
         psi = np.exp(exponent - exponent.max(1, keepdims=True))
-        return psi / np.linalg.norm(psi, axis=1, keepdims=True)
+        return np.asarray(psi / np.linalg.norm(psi, axis=1, keepdims=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,7 +247,7 @@ class Features:
 
     def rows(self, obs: np.ndarray, actions: Int[np.ndarray, " n"]) -> Float[np.ndarray, "n d"]:
         """phi(x, a) of one action for each observation, by its number."""
-        return self(obs)[np.arange(len(actions)), actions]
+        return np.asarray(self(obs)[np.arange(len(actions)), actions])
 
     def __call__(self, obs: np.ndarray) -> Float[np.ndarray, "n A d"]:
         raise NotImplementedError
@@ -330,14 +330,14 @@ class Joint(Features):
 
     def __call__(self, obs: np.ndarray) -> Float[np.ndarray, "n A d"]:
         psi = self.state(obs)[:, None]
-        return self.factor * psi + self.cross * psi[..., self.other]
+        return np.asarray(self.factor * psi + self.cross * psi[..., self.other])
 
     def state(self, obs: np.ndarray) -> Float[np.ndarray, "n d"]:
         return self.own(obs)[:, self.pick]
 
     def rows(self, obs: np.ndarray, actions: Int[np.ndarray, " n"]) -> Float[np.ndarray, "n d"]:
         psi = self.state(obs)
-        return self.factor[actions] * psi + self.cross[actions] * psi[:, self.other]
+        return np.asarray(self.factor[actions] * psi + self.cross[actions] * psi[:, self.other])
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -369,7 +369,7 @@ class Mirrored(Features):
     @property
     def _first(self) -> Int[np.ndarray, " A"]:
         """The first action of each one's pair."""
-        return np.minimum(self.image, np.arange(len(self.image)))
+        return np.asarray(np.minimum(self.image, np.arange(len(self.image))))
 
     def __call__(self, obs: np.ndarray) -> Float[np.ndarray, "n A d"]:
         x = spaces.rows(obs, len(self.signs))
@@ -396,14 +396,14 @@ class Table(Features):
 
     @property
     def actions(self) -> int:  # type: ignore[override]
-        return self.phi.shape[1]
+        return int(self.phi.shape[1])
 
     @property
     def d(self) -> int:
-        return self.phi.shape[2]
+        return int(self.phi.shape[2])
 
     def __call__(self, obs: np.ndarray) -> Float[np.ndarray, "n A d"]:
-        return self.phi[spaces.listed(obs, self.sizes, self.first)]
+        return np.asarray(self.phi[spaces.listed(obs, self.sizes, self.first)])
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -456,7 +456,7 @@ def values_at(function: Callable[[Any], Any], obs: np.ndarray, shape: tuple[int,
     size = max(float(np.abs(out).max(initial=0)), 1.0)  # so that squares stay finite
     norms = size * np.linalg.norm(out / size, axis=-1, keepdims=True)
     if cut:
-        return out / np.maximum(norms, 1)
+        return np.asarray(out / np.maximum(norms, 1))
     if norms.max(initial=0) > 1 + ROUNDING:
         raise EverystepError(
             f"feature function {name_of(function)} returned a norm of {norms.max():.6g}; it must be at most 1: divide "

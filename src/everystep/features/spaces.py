@@ -200,7 +200,7 @@ def listed(obs: np.ndarray, sizes: tuple[int, ...], first: tuple[int, ...]) -> n
             f"an observation is {x[row, column] + low:g} at coordinate {column}; "
             f"it must be a whole number from {low} to {low + sizes[column] - 1}."
         )
-    return np.ravel_multi_index(tuple(x.astype(np.int64).T), sizes)
+    return np.asarray(np.ravel_multi_index(tuple(x.astype(np.int64).T), sizes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,7 +213,8 @@ class Scale:
     def __call__(self, obs: np.ndarray) -> Float[np.ndarray, "n o"]:
         span = self.high - self.low
         middle = (self.low + self.high) / 2
-        return np.clip((rows(obs, len(span)) - middle) * np.where(span > 0, 2 / np.where(span > 0, span, 1), 0), -1, 1)
+        factor = np.where(span > 0, 2 / np.where(span > 0, span, 1), 0)
+        return np.asarray(np.clip((rows(obs, len(span)) - middle) * factor, -1, 1))
 
     @property
     def remark(self) -> str:

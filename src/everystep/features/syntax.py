@@ -65,8 +65,11 @@ def _made(tree: ast.AST, field: str, named: Mapping[str, Callable[..., Made]], h
     name = tree.func.id
     if name not in named:
         raise unknown(field.removeprefix("cost_"), name, named, f"{how[0].upper()}{how[1:]}.")
-    features = lambda inner: isinstance(inner, ast.Call | ast.Name) and name in TAKES_FEATURES
-    read_one = lambda inner: _made(inner, field, named, how) if features(inner) else _value(inner)
+
+    def read_one(inner: ast.AST) -> object:
+        is_features = isinstance(inner, ast.Call | ast.Name) and name in TAKES_FEATURES
+        return _made(inner, field, named, how) if is_features else _value(inner)
+
     words = {each.arg: read_one(each.value) for each in tree.keywords if each.arg is not None}
     if len(words) < len(tree.keywords):
         raise _NotReadError

@@ -18,14 +18,14 @@ An agent looks ahead if it has one of these parts (`Agent.ahead`); `protocols.Lo
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from everystep.lsvi import rowwise
-from everystep.lsvi.protocols import Fit, PartState, Policy, ValueModel
+from everystep.lsvi.protocols import Fit, Policy, State, ValueModel
 from everystep.lsvi.radii import Radius, Scalar
 from everystep.mdp.world import AnyArray
 
@@ -64,12 +64,12 @@ class HarmToGo(NamedTuple):
     def harm(self, cost: AnyArray) -> AnyArray:
         return weighted_harm(self.weights, cost)
 
-    def width(self, values: Any, state: PartState, k: Int[Array, ""]) -> Float[Array, "T A S"] | None:
+    def width(self, values: ValueModel[State, Fit], state: State, k: Int[Array, ""]) -> Float[Array, "T A S"] | None:
         return None if self.radius is None else self.radius.width(values.squared_norms(state, None), k)
 
     def after(
         self,
-        values: ValueModel,
+        values: ValueModel[State, Fit],
         fit: Fit,
         h: Int[Array, ""],
         C_next: Float[Array, " S"],
@@ -113,11 +113,16 @@ class Marked(NamedTuple):
     def harm(self, cost: AnyArray) -> AnyArray:
         return weighted_harm(self.weights, cost)
 
-    def width(self, values: Any, state: PartState, k: Int[Array, ""]) -> None:
+    def width(self, values: ValueModel[State, Fit], state: State, k: Int[Array, ""]) -> None:
         return None
 
     def after(
-        self, values: ValueModel, fit: Fit, h: Int[Array, ""], C_next: Float[Array, " S"], width: None
+        self,
+        values: ValueModel[State, Fit],
+        fit: Fit,
+        h: Int[Array, ""],
+        C_next: Float[Array, " S"],
+        width: Float[Array, "A S"] | None,
     ) -> Float[Array, "A S"]:
         """Whether a marked state was seen to follow: the mean of marks over what followed is positive."""
         return (values.expect(fit, h, C_next) > 0).astype(C_next.dtype)

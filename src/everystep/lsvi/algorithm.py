@@ -37,6 +37,7 @@ from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from everystep.lsvi import protocols, rowwise
 from everystep.lsvi.episode import Episode
+from everystep.lsvi.protocols import Pytree
 from everystep.mdp.world import AnyArray, Sizes, at_step
 
 
@@ -52,12 +53,12 @@ class Agent(NamedTuple):
     harm_price  rewards are learnt less this times the harm of the step; None for agents that do not mix the two
     """
 
-    values: protocols.ValueModel
-    costs: protocols.CostModel
+    values: protocols.ValueModel[Pytree, Pytree]
+    costs: protocols.CostModel[Pytree]
     penalty: protocols.Penalty
-    choice: protocols.Choice
+    choice: protocols.Choice[Pytree]
     optimism: Float[Array, ""] | float
-    known_safe: Bool[Array, "A S"] | None = None
+    known_safe: Bool[Array, "A S"] | np.ndarray | None = None
     switch: Float[Array, ""] | float | None = None
     ahead: protocols.LookAhead | None = None
     harm_price: Float[Array, ""] | float | None = None
@@ -83,8 +84,8 @@ class Agent(NamedTuple):
 class State(NamedTuple):
     """What an agent carries from episode to episode; `k` is the number of the next episode, from 1."""
 
-    values: protocols.PartState
-    costs: protocols.PartState
+    values: Pytree
+    costs: Pytree
     price: Float[Array, "m H"]
     k: Int[Array, ""]
 
@@ -112,18 +113,27 @@ class PlanInfo(NamedTuple):
     C: Float[Array, "H S"] | None = None
 
 
+def finite_models(
+    agent: Agent,
+) -> tuple[protocols.FiniteValueModel[Pytree, Pytree], protocols.FiniteCostModel[Pytree]]:
+    """The two models of an agent on a finite problem."""
+    assert isinstance(agent.values, protocols.FiniteValueModel)
+    assert isinstance(agent.costs, protocols.FiniteCostModel)
+    return agent.values, agent.costs
+
+
 def init(agent: Agent, sizes: Sizes, share_values: bool, share_costs: bool) -> State:
     """The state before the first episode. Shared estimators have a step axis of length 1 instead of H."""
-    H = sizes.horizon
+    H, (values, costs) = sizes.horizon, finite_models(agent)
     return State(
-        agent.values.init(sizes, 1 if share_values else H),
-        agent.costs.init(sizes, 1 if share_costs else H),
+        values.init(sizes, 1 if share_values else H),
+        costs.init(sizes, 1 if share_costs else H),
         agent.penalty.init(agent.prices(sizes.constraints), H),
         jnp.asarray(1, jnp.int32),
     )
 
 
-def cost_belief(agent: Agent, costs: protocols.PartState, k: Int[Array, ""]) -> protocols.Belief:
+def cost_belief(agent: Agent, costs: Pytree, k: Int[Array, ""]) -> Pytree:
     """What the choice uses of the cost estimate, at all steps: for most choices ghat.
 
     ghat = mean - optimism * width, and at most 0 where an action is known to be safe.
@@ -135,7 +145,7 @@ def cost_belief(agent: Agent, costs: protocols.PartState, k: Int[Array, ""]) -> 
     return agent.choice.belief(ghat, cost)
 
 
-def fit_models(agent: Agent, state: State) -> tuple[protocols.Fit, protocols.Belief]:
+def fit_models(agent: Agent, state: State) -> tuple[Pytree, Pytree]:
     """The inputs of a plan: the fit of the value model, and the belief about costs."""
     belief = cost_belief(agent, state.costs, state.k)
     return agent.values.fit(state.values, state.k, agent.choice.value_bonus(belief)), belief
@@ -156,7 +166,7 @@ def plan(agent: Agent, state: State, ties: UInt32[Array, "H S"]) -> tuple[Plan, 
         V_next, _ = rowwise.unpack(planned[h + 1])
         Q = agent.values.estimate(fit, h, V_next)  # lines 5 to 7
         estimated, after = belief_at(h), None
-        if ahead is not None:
+        if ahead is not None and C is not None:
             after = ahead.after(agent.values, fit, h, C, None if width is None else at_step(width, h))
             G = ahead.led_to(estimated, after)
             estimated = ahead.avoidable(G)
@@ -192,7 +202,7 @@ def react(
     agent: Agent,
     state: State,
     plan: Plan,
-    costs: protocols.PartState,
+    costs: Pytree,
     h: Int[Array, ""],
     x: Int[Array, ""],
     tie: UInt32[Array, ""],
@@ -214,16 +224,17 @@ def act(policy: AnyArray, u: AnyArray) -> AnyArray:
     return (u >= policy.astype(u.dtype).cumsum()[:-1]).sum(dtype=np.int32)
 
 
-def learn(agent: Agent, state: State, episode: Episode, costs: protocols.PartState | None = None) -> State:
+def learn(agent: Agent, state: State, episode: Episode, costs: Pytree | None = None) -> State:
     """The update after an episode as it was observed: both estimators, then the price.
 
     `costs` is the state of the cost model if the agent has updated it during the episode.
     """
     reward, cost = agent.learnt(episode.reward, episode.cost)
     learnt = episode._replace(reward=reward, cost=cost)
+    value_model, cost_model = finite_models(agent)
     return State(
-        agent.values.update(state.values, learnt),
-        agent.costs.update(state.costs, learnt) if costs is None else costs,
+        value_model.update(state.values, learnt),
+        cost_model.update(state.costs, learnt) if costs is None else costs,
         agent.penalty.update(state.price, agent.priced(episode.cost.T), state.k),  # eq. (13)
         state.k + 1,
     )

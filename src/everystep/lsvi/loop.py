@@ -21,7 +21,7 @@ from everystep.lsvi import algorithm, rowwise
 from everystep.lsvi.algorithm import Agent, Plan, State
 from everystep.lsvi.choices.ties import ties
 from everystep.lsvi.episode import Episode
-from everystep.lsvi.protocols import CostModel, GrowingCostModel, PartState
+from everystep.lsvi.protocols import CostModel, GrowingCostModel, Pytree
 from everystep.mdp import certificates, planner
 from everystep.mdp.reach import Reach, Span
 from everystep.mdp.world import AnyArray, Sizes, World, start_state, step
@@ -93,7 +93,7 @@ def evaluate(world: World, plan: Plan) -> tuple[Float[Array, " S"], Float[Array,
     H, _, S = plan.policy.shape
     policy, actions = plan.policy, plan.actions
 
-    def backward(packed, h):
+    def backward(packed: Array, h: Array) -> tuple[Array, None]:
         under_pi = partial(planner.mean_under, policy[h]) if actions is None else partial(rowwise.picked, actions[h])
         V, C = rowwise.unpack(packed)
         return rowwise.pack(*planner.policy_backup(world, h, under_pi, V, C)), None
@@ -148,7 +148,7 @@ def play(
     nothing = jnp.zeros(())
     reacts = agent.choice.reacts
 
-    def forward(carry, h):
+    def forward(carry: tuple[Array, Pytree], h: Array) -> tuple[tuple[Array, Pytree], tuple[Episode, Array, Pytree]]:
         x, costs = carry
         if plan.actions is None or reacts:
             pi = (
@@ -174,7 +174,7 @@ def play(
 def observe_one(agent: Agent, costs: Any, seen: Episode) -> Any:
     """The state of the cost model after one step of an episode."""
     row = seen._replace(cost=agent.learnt(seen.reward, seen.cost)[1])
-    return agent.costs.update(costs, jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], row))
+    return algorithm.finite_models(agent)[1].update(costs, jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], row))
 
 
 def tally(x: AnyArray, V: AnyArray, C: AnyArray, reward: AnyArray, g: AnyArray) -> Metrics:
@@ -300,7 +300,7 @@ def scan(
     shape = jax.eval_shape(lambda: episode(carry, row(0))[1])
     book = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), shape)
 
-    def body(i, loop):
+    def body(i: Array, loop: tuple[Carry, Metrics]) -> tuple[Carry, Metrics]:
         carry, book = loop
         carry, metrics = episode(carry, row(i))
         return carry, jax.tree.map(lambda rows, new: rows.at[i].set(new), book, metrics)
@@ -321,10 +321,10 @@ def shaped(agent: Agent, sizes: Sizes, carries: Carry, chunks: Sequence[int]) ->
     return carries
 
 
-def _grown(agent: Agent, carries: Carry, grow: Callable[[GrowingCostModel, PartState], PartState]) -> Carry:
+def _grown(agent: Agent, carries: Carry, grow: Callable[[GrowingCostModel[Pytree], Pytree], Pytree]) -> Carry:
     """The states of cost models that grow, changed; there may be one model for each constraint."""
 
-    def grown(model: CostModel, state: PartState) -> PartState:
+    def grown(model: CostModel[Pytree], state: Pytree) -> Pytree:
         if isinstance(model, GrowingCostModel):
             return grow(model, state)
         models = getattr(model, "models", None)

@@ -26,7 +26,7 @@ from everystep.lsvi.ahead import HarmToGo, Marked
 from everystep.lsvi.algorithm import Agent
 from everystep.lsvi.choices.safe import SafeMixture
 from everystep.lsvi.choices.safe_graph import SafeGraph
-from everystep.lsvi.protocols import CostModel, FiniteValueModel
+from everystep.lsvi.protocols import FiniteCostModel, FiniteValueModel, Pytree
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.mdp.units import RewardRange
 
@@ -115,10 +115,10 @@ class Resolved(SharedParts):
         return BuiltAgent(agent, self["share_values"], self["share_costs"], self["precision"])
 
     # --- parts -------------------------------------------------------------------------------------------------------
-    def value_model(self) -> FiniteValueModel:
+    def value_model(self) -> FiniteValueModel[Pytree, Pytree]:
         return self.value.model()
 
-    def cost_model(self) -> CostModel:
+    def cost_model(self) -> FiniteCostModel[Pytree]:
         return self.cost.model()
 
     def safe_mixture(self) -> SafeMixture:

@@ -14,7 +14,7 @@ from everystep.lsvi.costs.counts import CountSpec
 from everystep.lsvi.costs.each_constraint import EachCost
 from everystep.lsvi.costs.linear import LinearSpec
 from everystep.lsvi.costs.spec import CostContext, CostSpec
-from everystep.lsvi.protocols import CostModel
+from everystep.lsvi.protocols import FiniteCostModel, Pytree
 from everystep.mdp.cmdp import FiniteCMDP
 
 
@@ -91,7 +91,7 @@ class ResolvedCosts:
             lam=context.number("lam_cost", spec.default_lam(undecided)),
         )
 
-    def model(self) -> CostModel:
+    def model(self) -> FiniteCostModel[Pytree]:
         models = tuple(spec.model(self.of_model(i)) for i, spec in enumerate(self.specs))
         return models[0] if len(models) == 1 else EachCost(models)
 
@@ -134,12 +134,12 @@ def _known_safe(problem: FiniteCMDP, agent: str, given: Any) -> np.ndarray | Non
         if given == "none":
             return None
         worst = problem.g.max((0, 1))  # over constraints and steps
-        return np.eye(A, dtype=bool)[worst.argmin(1)].T & (worst.min(1) <= 0)
+        return np.asarray(np.eye(A, dtype=bool)[worst.argmin(1)].T & (worst.min(1) <= 0))
     known = np.asarray(given)
     if known.dtype == bool and known.shape == (S, A):
         return known.T
     if known.dtype.kind in "iu" and known.shape == (S,) and (known >= 0).all() and (known < A).all():
-        return np.eye(A, dtype=bool)[known].T
+        return np.asarray(np.eye(A, dtype=bool)[known].T)
     raise EverystepError(
         f"setting known_safe of {agent} has shape {known.shape}; "
         f"give {S} actions below {A}, or booleans of shape ({S}, {A})."

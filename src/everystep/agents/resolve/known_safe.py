@@ -100,7 +100,7 @@ class KnownSafeCosts:
     @property
     def safe(self) -> np.ndarray:
         """a0, one-hot (A, S)."""
-        return np.eye(self.context.problem.actions, dtype=bool)[self.safe_action].T
+        return np.asarray(np.eye(self.context.problem.actions, dtype=bool)[self.safe_action].T)
 
     @property
     def _g(self) -> np.ndarray:
@@ -195,7 +195,7 @@ def known_threshold(context: Context) -> np.ndarray:
             f"setting threshold of {context.agent} has {len(threshold)} numbers for {problem.constraints} constraints; "
             "give one for each, or one for all."
         )
-    return np.broadcast_to(threshold, (problem.constraints,)) / context.scale
+    return np.asarray(np.broadcast_to(threshold, (problem.constraints,)) / context.scale)
 
 
 def known_safe_action(context: Context) -> np.ndarray:

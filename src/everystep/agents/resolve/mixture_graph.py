@@ -84,7 +84,7 @@ class TripleGraph:
     @property
     def safe(self) -> np.ndarray:
         """The known safe actions, one-hot, (A, S)."""
-        return np.eye(self.context.problem.actions, dtype=bool)[self.safe_action].T
+        return np.asarray(np.eye(self.context.problem.actions, dtype=bool)[self.safe_action].T)
 
     @cached_property
     def seed_states(self) -> np.ndarray:
@@ -103,7 +103,7 @@ class TripleGraph:
     @property
     def seed(self) -> np.ndarray:
         """The known safe actions of the seed's states, (A, S)."""
-        return self.safe & self.seed_states
+        return np.asarray(self.safe & self.seed_states)
 
     @cached_property
     def _usable(self) -> np.ndarray:

@@ -7,7 +7,7 @@ choices is ghat itself. `protocols.Choice` is the contract.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Float, UInt32
 
 from everystep.lsvi import rowwise
 from everystep.lsvi.choices.ties import best
+from everystep.lsvi.protocols import CostEstimate
 from everystep.mdp.world import AnyArray
 
 
@@ -25,10 +26,10 @@ class Greedy(NamedTuple):
     def reacts(self) -> bool:
         return False
 
-    def belief(self, ghat: Float[Array, "T m A S"], cost: Any) -> Float[Array, "T m A S"]:
+    def belief(self, ghat: Float[Array, "T m A S"], cost: CostEstimate) -> Float[Array, "T m A S"]:
         return ghat
 
-    def value_bonus(self, belief: Any) -> None:
+    def value_bonus(self, belief: Array) -> None:
         return None
 
     def priced_cost(self, ghat: AnyArray) -> AnyArray:
@@ -60,10 +61,10 @@ class Penalised(NamedTuple):
     def reacts(self) -> bool:
         return False
 
-    def belief(self, ghat: Float[Array, "T m A S"], cost: Any) -> Float[Array, "T m A S"]:
+    def belief(self, ghat: Float[Array, "T m A S"], cost: CostEstimate) -> Float[Array, "T m A S"]:
         return ghat
 
-    def value_bonus(self, belief: Any) -> None:
+    def value_bonus(self, belief: Array) -> None:
         return None
 
     def priced_cost(self, ghat: AnyArray) -> AnyArray:
@@ -92,10 +93,10 @@ class Uniform(NamedTuple):
     def reacts(self) -> bool:
         return False
 
-    def belief(self, ghat: Float[Array, "T m A S"], cost: Any) -> Float[Array, "T m A S"]:
+    def belief(self, ghat: Float[Array, "T m A S"], cost: CostEstimate) -> Float[Array, "T m A S"]:
         return ghat
 
-    def value_bonus(self, belief: Any) -> None:
+    def value_bonus(self, belief: Array) -> None:
         return None
 
     def __call__(
@@ -120,10 +121,10 @@ class Reacting(NamedTuple):
     def reacts(self) -> bool:
         return True
 
-    def belief(self, ghat: Float[Array, "T m A S"], cost: Any) -> Any:
+    def belief(self, ghat: Float[Array, "T m A S"], cost: CostEstimate) -> Float[Array, "T m A S"]:
         return self.choice.belief(ghat, cost)
 
-    def value_bonus(self, belief: Any) -> None:
+    def value_bonus(self, belief: Array) -> None:
         return None
 
     def __call__(

@@ -6,7 +6,7 @@ have no effect. The conventions are those of `basic.py`.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, UInt32
@@ -15,6 +15,7 @@ from everystep.lsvi import rowwise
 from everystep.lsvi.choices import cone_program
 from everystep.lsvi.choices.ties import best
 from everystep.lsvi.costs.known_safe import SafeEstimate
+from everystep.lsvi.protocols import CostEstimate
 
 
 class SafeSet(NamedTuple):
@@ -27,10 +28,10 @@ class SafeSet(NamedTuple):
     def reacts(self) -> bool:
         return False
 
-    def belief(self, ghat: Float[Array, "T m A S"], cost: SafeEstimate) -> Float[Array, "T m A S"]:
+    def belief(self, ghat: Float[Array, "T m A S"], cost: CostEstimate) -> Float[Array, "T m A S"]:
         return ghat
 
-    def value_bonus(self, belief: Any) -> None:
+    def value_bonus(self, belief: Array) -> None:
         return None
 
     def __call__(
@@ -59,10 +60,11 @@ class SafeMixture(NamedTuple):
     def reacts(self) -> bool:
         return False
 
-    def belief(self, ghat: Float[Array, "T m A S"], cost: SafeEstimate) -> MixtureBelief:
+    def belief(self, ghat: Float[Array, "T m A S"], cost: CostEstimate) -> MixtureBelief:
+        assert isinstance(cost, SafeEstimate)
         return MixtureBelief(cost.mean, cost.width[:, 0] if cost.U is None else cost.U)
 
-    def value_bonus(self, belief: Any) -> None:
+    def value_bonus(self, belief: MixtureBelief) -> None:
         return None
 
     def __call__(

@@ -27,6 +27,8 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from everystep.lsvi.choices.ties import best
+from everystep.lsvi.costs.triples import TripleEstimate
+from everystep.lsvi.protocols import CostEstimate
 from everystep.mdp.world import at_step
 
 
@@ -61,13 +63,14 @@ class SafeGraph(NamedTuple):
     def reacts(self) -> bool:
         return False
 
-    def belief(self, ghat: Float[Array, "T m A S"], cost: Any) -> Admitted:
+    def belief(self, ghat: Float[Array, "T m A S"], cost: CostEstimate) -> Admitted:
         """The closure, backward. `ghat` is the upper end of the cost interval, and at most 0 in the seed."""
+        assert isinstance(cost, TripleEstimate)
         certified = jnp.where(cost.trusted, (ghat <= 0).all(1), self.seed[None])
         e = self.bonuses
         H, S = len(e.here), ghat.shape[-1]
 
-        def backward(after, h):
+        def backward(after: tuple[Array, Array], h: Array) -> tuple[tuple[Array, Array], Admitted]:
             safe, doubt_after = after
             support, doubt = at_step(self.support, h), at_step(cost.doubt, h)
             admitted = at_step(certified, h) & (self._at_successors(safe) | ~support).all(1)

@@ -5,12 +5,12 @@ The lemmas cover the cost models that are a `LemmaModel`. Only `everystep theory
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from everystep.lsvi.protocols import CostModel, PartState
+from everystep.lsvi.protocols import CostModel, Pytree
 from everystep.lsvi.radii import Scalar
 from everystep.mdp.world import Sizes
 
@@ -31,10 +31,10 @@ class LemmaModel(Protocol):
     def lam(self) -> Scalar:
         """The ridge, or the noise variance of a Gaussian process."""
 
-    def squared_norms(self, state: Any) -> Float[Array, "T A S"]:
+    def squared_norms(self, state: Pytree) -> Float[Array, "T A S"]:
         """||phi||^2_{Lambda^-1} at all (x, a); the posterior variance over lam of a Gaussian process."""
 
-    def information_gain(self, state: Any) -> Float[Array, " T"]:
+    def information_gain(self, state: Pytree) -> Float[Array, " T"]:
         """1/2 log det(Lambda / lam) of each estimator: the realised information gain."""
 
     def radius_at(self, k: Int[Array, ""], gain: Float[Array, "*T"]) -> Float[Array, "*T"]:
@@ -44,10 +44,10 @@ class LemmaModel(Protocol):
         """The limits on the information of one estimator on a problem of these sizes."""
 
 
-def covered(model: CostModel, state: PartState = None) -> tuple[tuple[LemmaModel, PartState], ...]:
+def covered(model: CostModel[Pytree], state: Pytree = None) -> tuple[tuple[LemmaModel, Pytree], ...]:
     """The regressions that the lemmas cover, with their states: the model itself, one for each constraint, or none."""
     if isinstance(model, LemmaModel):
         return ((model, state),)
-    models: tuple[CostModel, ...] = getattr(model, "models", ())
+    models: tuple[CostModel[Pytree], ...] = getattr(model, "models", ())
     states = state if state is not None else [None] * len(models)
     return tuple(pair for each, own in zip(models, states, strict=bool(models)) for pair in covered(each, own))

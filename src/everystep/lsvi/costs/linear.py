@@ -51,7 +51,7 @@ class LinearCosts(NamedTuple):
         X = phi.reshape(steps, -1, phi.shape[-1])
         y = episode.cost.reshape(steps, -1, episode.cost.shape[-1])
 
-        def updated(gram, moment, X, y):
+        def updated(gram: linalg.Gram, moment: Array, X: Array, y: Array) -> LinearCostState:
             return LinearCostState(linalg.add(gram, self.phi, X), moment + y.T @ X)
 
         return jax.vmap(updated)(*state, X, y)

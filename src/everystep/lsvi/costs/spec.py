@@ -15,7 +15,7 @@ import numpy as np
 from everystep.errors import EverystepError
 from everystep.kernels import Kernel
 from everystep.lsvi import radii
-from everystep.lsvi.protocols import CostModel
+from everystep.lsvi.protocols import FiniteCostModel, Pytree
 from everystep.lsvi.regression.kernel_points import Points
 from everystep.mdp.cmdp import FiniteCMDP
 
@@ -94,7 +94,7 @@ class CostSpec:
         """`lam_cost`: a ridge."""
         return {"tuned": LAM_COST, "coordinate": 0.5, "paper": 1.0}[context.radius]
 
-    def model(self, context: CostContext) -> CostModel:
+    def model(self, context: CostContext) -> FiniteCostModel[Pytree]:
         """The cost model itself, as JAX arrays; requires 64-bit numbers to be enabled."""
         raise NotImplementedError(f"{type(self).__name__} makes no model")
 

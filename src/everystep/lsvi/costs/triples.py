@@ -79,7 +79,7 @@ class TripleCosts(NamedTuple):
         X = self.known.perp[h, episode.a, :, episode.slot, episode.x]
         y = episode.cost - self.known.cost[h, :, episode.a, episode.slot, episode.x]  # = c - along c0
 
-        def updated(gram, moment, X, y):
+        def updated(gram: linalg.Gram, moment: Array, X: Array, y: Array) -> TripleCostState:
             return TripleCostState(linalg.add(gram, None, X), moment + y.T @ X)
 
         return for_each(updated, *state, by_estimator(steps, X), by_estimator(steps, y))
@@ -89,7 +89,9 @@ class TripleCosts(NamedTuple):
         T = max(len(state.moment), len(self.known.perp), len(self.support))
         at_all_steps = lambda array: jnp.broadcast_to(array, (T, *array.shape[1:]))
 
-        def estimated(inverse, moment, perp, known, support):
+        def estimated(
+            inverse: Array, moment: Array, perp: Array, known: Array, support: Array
+        ) -> tuple[Array, Array, Array]:
             flat = perp.reshape(A, d, J * S)
             gamma = moment @ inverse
             norm2 = linalg.quadratic(inverse, flat).reshape(A, J, S)

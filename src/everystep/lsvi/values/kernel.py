@@ -76,7 +76,7 @@ class KernelValues(NamedTuple):
     def update(self, state: KernelState, episode: Episode) -> KernelState:
         i = by_estimator(len(state.gain), self.point[episode.a, episode.x])
 
-        def updated(cov, gain, i):
+        def updated(cov: Array, gain: Array, i: Array) -> tuple[Array, Array]:
             _, U, gained = gp_posterior.seen_at(cov, i, self.lam)
             return cov - U.T @ U, gain + gained
 

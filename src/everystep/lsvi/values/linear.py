@@ -64,7 +64,9 @@ class Linear(NamedTuple):
         y = episode.reward.reshape(steps, -1)
         x_next = episode.x_next.reshape(steps, -1)
 
-        def updated(gram, rewards, arrivals, X, y, x_next):
+        def updated(
+            gram: linalg.Gram, rewards: Array, arrivals: Array, X: Array, y: Array, x_next: Array
+        ) -> LinearState:
             return LinearState(linalg.add(gram, self.phi, X), rewards + X.T @ y, arrivals.at[:, x_next].add(X.T))
 
         return jax.vmap(updated)(*state, X, y, x_next)

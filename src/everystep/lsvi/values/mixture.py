@@ -79,7 +79,7 @@ class MixtureValues(NamedTuple):
         y = jnp.take_along_axis(episode.V_next, episode.x_next[:, None], 1)
         steps = state.moment.shape[0]
 
-        def updated(gram, moment, X, y):
+        def updated(gram: linalg.Gram, moment: Array, X: Array, y: Array) -> MixtureState:
             return MixtureState(linalg.add(gram, None, X), moment + X.T @ y[:, 0])
 
         return for_each(updated, *state, by_estimator(steps, X), by_estimator(steps, y))

@@ -21,7 +21,7 @@ from everystep.lsvi.protocols import ScoringChoice
 from everystep.mdp import certificates
 from everystep.training.agent.encoders import Encoder
 from everystep.training.agent.models.linear import LinearPredictor
-from everystep.training.agent.models.protocols import Predictor
+from everystep.training.agent.models.protocols import AnyPredictor
 from everystep.training.agent.slot_table import PlannedActions
 
 
@@ -86,8 +86,8 @@ class ActingPlan:
                         quotients; None: nothing was divided
     """
 
-    values: Predictor
-    costs: Predictor | None
+    values: AnyPredictor
+    costs: AnyPredictor | None
     value_encoder: Encoder
     cost_encoder: Encoder
     price: np.ndarray
@@ -96,13 +96,13 @@ class ActingPlan:
     cap: float
     look_up: PlannedActions | None = None
     ahead: HarmToGo | None = None
-    harm_ahead: Predictor | None = None
+    harm_ahead: AnyPredictor | None = None
     cost_scale: np.ndarray | None = None
     lowest: float = 0.0
 
     @property
     def horizon(self) -> int:
-        return self.price.shape[1]
+        return int(self.price.shape[1])
 
     @property
     def actions(self) -> int:
@@ -147,14 +147,14 @@ class ActingPlan:
                 return np.array(actions)
         tied = self.best(h, observations)
         if (tied.sum(0) == 1).all():
-            return tied.argmax(0)
-        return np.where(tied, rng.random(tied.shape), -1).argmax(0)
+            return np.asarray(tied.argmax(0))
+        return np.asarray(np.where(tied, rng.random(tied.shape), -1).argmax(0))
 
     def best(self, h: int, observations: np.ndarray) -> np.ndarray:
         """(A, n): which actions have the highest score, up to rounding."""
         scores = self.scores(h, observations)
         top = scores.max(0)
-        return scores >= top - TIE * np.maximum(np.abs(top), 1)
+        return np.asarray(scores >= top - TIE * np.maximum(np.abs(top), 1))
 
     def labels(self, h: int, observations: np.ndarray) -> np.ndarray:
         """(n, A): 1 for actions certified safe by the cost intervals, -1 for certified unsafe, 0 for unknown.
@@ -162,7 +162,7 @@ class ActingPlan:
         Of an agent that looks ahead: whether the harm that an action leads to is at most the tolerance.
         """
         lower, upper = self.bounds(h, observations)
-        return certificates.labels(lower[None], upper[None])[0].T
+        return np.asarray(certificates.labels(lower[None], upper[None])[0].T)
 
     def bounds(self, h: int, observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The ends of every cost interval (m, A, n); of an agent that looks ahead, of harm less tolerance (1, A, n)."""
@@ -180,8 +180,8 @@ class ActingPlan:
         """(A, n): the worst cost of each action, or the harm that it leads to if the agent looks ahead."""
         cost = found.mean - optimism * found.width
         if self.ahead is None:
-            return self.in_units(cost).max(0)
-        return self.in_units(self.ahead.led_to(cost, found.after_harm(optimism))[None])[0]
+            return np.asarray(self.in_units(cost).max(0))
+        return np.asarray(self.in_units(self.ahead.led_to(cost, found.after_harm(optimism))[None])[0])
 
     def cost_intervals(self, h: int, observations: np.ndarray, widths: bool = True) -> tuple[np.ndarray, np.ndarray]:
         """Centre and half width of every cost interval (m, A, n), in the units of the constraints.
@@ -200,7 +200,9 @@ class ActingPlan:
         if self.ahead is not None and self.ahead.events:
             cost = np.maximum(cost, 0)
         assert isinstance(plan.costs, LinearPredictor)  # `react` needs linear costs
-        costs = plan.costs.updated(h, self.cost_encoder.encode(observation), a, cost)
+        phi = self.cost_encoder.encode(observation)
+        assert isinstance(phi, np.ndarray)
+        costs = plan.costs.updated(h, phi, a, cost)
         return replace(plan, costs=costs, look_up=None)
 
     def to_json(self) -> PlanJson:

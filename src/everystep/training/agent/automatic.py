@@ -65,16 +65,16 @@ class AutomaticFeatures:
         cls, recipe: Recipe, space: Any, actions: Any, features: Any, cost_features: Any, seed: int
     ) -> AutomaticFeatures | None:
         """Features to be chosen for an agent; None where the user gave them, or kernels need none."""
-        is_auto = lambda given: isinstance(given, str) and given == AUTO
         in_kernels = all(isinstance(recipe.settings.get(key), InKernel | GP) for key in ("value", "cost"))
-        if not (is_auto(features) or is_auto(cost_features) or (features is None and not in_kernels)):
+        asked = _is_auto(features) or _is_auto(cost_features) or (features is None and not in_kernels)
+        if not asked:
             return None
         given = {}
-        if features is not None and not is_auto(features):
+        if features is not None and not _is_auto(features):
             given["features"] = bind(features, space, actions)
             if cost_features is None:
                 given["cost_features"] = given["features"]
-        if cost_features is not None and not is_auto(cost_features):
+        if cost_features is not None and not _is_auto(cost_features):
             given["cost_features"] = bind(cost_features, space, actions)
         events = "harm" in recipe.definition.settings and recipe.settings.get("harm", AUTO) in (AUTO, "events")
         return cls(space, actions, seed, given, events)
@@ -122,10 +122,10 @@ class AutomaticFeatures:
         kept, self.chosen_after = self.kept, self.count
         if self.count >= MOMENTS[-1]:
             self.kept = []
-        column = lambda name: np.concatenate([getattr(batch, name) for batch in kept])
-        x, after, actions, costs = map(column, ("observations", "next_observations", "actions", "costs"))
+        names = ("observations", "next_observations", "actions", "costs", "rewards")
+        x, after, actions, costs, rewards = (np.concatenate([getattr(each, name) for each in kept]) for name in names)
         costs = np.maximum(costs, 0) if self.events else costs
-        of_values = np.concatenate([after - x, column("rewards")[:, None], *([costs] if self.events else [])], 1)
+        of_values = np.concatenate([after - x, rewards[:, None], *([costs] if self.events else [])], 1)
         bounds = automatic.look(self.space, np.concatenate([x, after]))
         targets = {"features": of_values, "cost_features": costs}
         for name in self.chooses:
@@ -159,3 +159,7 @@ class AutomaticFeatures:
         for name, each in state["choices"].items():
             self.choices[name] = Choice(automatic.from_plain(each, self.seed), each["ridge"])
         return self.chosen
+
+
+def _is_auto(given: object) -> bool:
+    return isinstance(given, str) and given == AUTO

@@ -35,8 +35,9 @@ from everystep.training.agent.models.linear import (
     StoredLinearValues,
 )
 from everystep.training.agent.models.mixing import Mixing
-from everystep.training.agent.models.protocols import Predictor, StoredCostModel, StoredValueModel
+from everystep.training.agent.models.protocols import AnyCostModel, AnyPredictor, AnyValueModel
 
+Points = dict[str, np.ndarray]  # named, (A, n, d) each
 Place = Callable[[np.ndarray], np.ndarray]  # (n, ...) to (L, ...); the other rows are zeros
 COORDINATES = ("observation", "action")  # what a kernel may be on
 
@@ -55,7 +56,7 @@ class Encoder(Protocol):
         ...
 
     @property
-    def shape(self) -> Any:
+    def shape(self) -> FeatureShape | PointShape:
         """The sizes of its inputs, as the model's `init` takes them."""
         ...
 
@@ -84,25 +85,25 @@ class Encoder(Protocol):
         """What was scaled, divided or cut, one sentence each."""
         ...
 
-    def encode(self, observations: np.ndarray) -> Any:
+    def encode(self, observations: np.ndarray) -> np.ndarray | Points:
         """What the model's predictor takes, for n observations and every action."""
         ...
 
     def encode_transitions(
         self, observations: np.ndarray, actions: np.ndarray, next_observations: np.ndarray, place: Place
-    ) -> Any:
+    ) -> EpisodeFeatures | EpisodePoints:
         """What the model's `update` takes, for n transitions, each in its row."""
         ...
 
-    def value_model(self, radius: Radius, lam: float, cap: float, lowest: float, horizon: float) -> StoredValueModel:
+    def value_model(self, radius: Radius, lam: float, cap: float, lowest: float, horizon: float) -> AnyValueModel:
         """The value model on these inputs."""
         ...
 
-    def cost_model(self, radius: Radius, lam: float) -> StoredCostModel:
+    def cost_model(self, radius: Radius, lam: float) -> AnyCostModel:
         """The cost model on these inputs."""
         ...
 
-    def predictor(self, arrays: Mapping[str, np.ndarray]) -> Predictor:
+    def predictor(self, arrays: Mapping[str, np.ndarray]) -> AnyPredictor:
         """A predictor of the model from the arrays that it was saved as."""
         ...
 
@@ -156,7 +157,7 @@ class FeatureEncoder:
     def remarks(self) -> tuple[str, ...]:
         return self.phi.remarks
 
-    def encode(self, observations: np.ndarray) -> Any:
+    def encode(self, observations: np.ndarray) -> np.ndarray:
         """(e, F, n)."""
         return self._vectors(observations).transpose(2, 1, 0)
 
@@ -209,7 +210,7 @@ class KernelEncoder:
     def shape(self) -> PointShape:
         return PointShape(self.actions, {"observation": self.coordinates, "action": 1})
 
-    def encode(self, observations: np.ndarray) -> dict[str, np.ndarray]:
+    def encode(self, observations: np.ndarray) -> Points:
         """(A, n, d) each."""
         x = rows(observations, self.coordinates)
         every = np.arange(float(self.actions))[:, None, None]

@@ -16,7 +16,7 @@ from everystep.lsvi import radii
 from everystep.lsvi.ahead import HarmToGo
 from everystep.lsvi.algorithm import Agent, State
 from everystep.training.agent.models.linear import NoCosts
-from everystep.training.agent.models.protocols import StoredCostModel, StoredSizes, StoredValueModel
+from everystep.training.agent.models.protocols import AnyCostModel, AnyValueModel, StoredSizes, stored_models
 
 if TYPE_CHECKING:
     from everystep.training.agent.resolve import ResolvedForTraining
@@ -33,7 +33,7 @@ class StoredParts(SharedParts):
     def values(self) -> Mapping[str, Any]:  # type: ignore[override]
         return self.resolved.values
 
-    def value_model(self) -> StoredValueModel:
+    def value_model(self) -> AnyValueModel:
         encoder, H = self.resolved.value, float(self.resolved.horizon)
         radius: radii.Radius = radii.Tuned(self["beta"])
         if self["radius"] == "paper":
@@ -41,7 +41,7 @@ class StoredParts(SharedParts):
             radius = radii.PaperValue(self["beta"], float(encoder.d), H, None, self["p"])
         return encoder.value_model(radius, self["lam"], self["cap"], self.resolved.lowest_value, H)
 
-    def cost_model(self) -> StoredCostModel:
+    def cost_model(self) -> AnyCostModel:
         resolved = self.resolved
         if not resolved.has_costs:
             return NoCosts()
@@ -78,15 +78,17 @@ class StoredParts(SharedParts):
 
     def build(self) -> Agent:
         """The composition, as JAX arrays; call it with 64-bit numbers enabled."""
-        return jax.tree.map(jnp.asarray, self.resolved.recipe.definition.compose(self))
+        made: Agent = jax.tree.map(jnp.asarray, self.resolved.recipe.definition.compose(self))
+        return made
 
     def start(self, agent: Agent, capacity: int) -> State:
         """The state before the first episode."""
         resolved, m = self.resolved, self.constraints
         sizes = StoredSizes(resolved.steps, m, capacity, resolved.length, plans_every_episode=self["switch"] == "none")
+        values, costs = stored_models(agent)
         return State(
-            agent.values.init(resolved.value.shape, sizes, resolved.environment.reward_range or (0.0, 1.0)),
-            agent.costs.init(resolved.cost.shape, sizes),
+            values.init(resolved.value.shape, sizes, resolved.environment.reward_range or (0.0, 1.0)),
+            costs.init(resolved.cost.shape, sizes),
             agent.penalty.init(agent.prices(m), resolved.horizon),
             jnp.asarray(1, jnp.int32),
         )

@@ -102,8 +102,8 @@ class ResolvedForTraining:
     def to_json(self) -> dict[str, Any]:
         """The settings of this agent, ready for JSON."""
         kept = [key for key in self.recipe.definition.settings if key not in TABLES_ONLY]
-        plain = lambda value: value if isinstance(value, bool | int | float | str | None) else str(value)
-        return {key: plain(self.values[key]) for key in kept}
+        found = ((key, self.values[key]) for key in kept)
+        return {key: each if isinstance(each, bool | int | float | str | None) else str(each) for key, each in found}
 
     @property
     def lowest_value(self) -> float:

@@ -214,4 +214,4 @@ def _leaders(points: np.ndarray, delta: float) -> np.ndarray:
             if not here[i]:
                 leaders.append(first + i)
                 here |= close[i]
-    return np.array(leaders)[_nearest(points[leaders], points)[0]]
+    return np.asarray(np.array(leaders)[_nearest(points[leaders], points)[0]])

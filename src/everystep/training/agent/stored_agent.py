@@ -29,7 +29,7 @@ from everystep.lsvi import algorithm, radii
 from everystep.lsvi.ahead import HarmToGo
 from everystep.lsvi.algorithm import Agent, State
 from everystep.lsvi.choices.ties import ties
-from everystep.lsvi.protocols import LookAhead
+from everystep.lsvi.protocols import LookAhead, Pytree
 from everystep.training.agent import plan_files
 from everystep.training.agent.acting import SIDE, ActingPlan, divisor, largest_size
 from everystep.training.agent.models.protocols import NO_SLOT, TransitionRows, stored_models
@@ -57,7 +57,8 @@ def _learn(agent: Agent, state: State, rows: TransitionRows) -> State:
     """
     reward, cost = agent.learnt(rows.reward, rows.cost)
     learnt = rows._replace(reward=reward, cost=cost)
-    values, costs = agent.values.update(state.values, learnt), agent.costs.update(state.costs, learnt)
+    value_model, cost_model = stored_models(agent)
+    values, costs = value_model.update(state.values, learnt), cost_model.update(state.costs, learnt)
     nothing = jnp.zeros_like(state.price)
     priced = agent.priced(rows.cost.T)
     if len(rows.h) == state.price.shape[1]:  # every step has its own price, used once
@@ -80,7 +81,7 @@ def _plan(agent: Agent, state: State, word: Any, shape: tuple[int, int]) -> tupl
     value_model, cost_model = stored_models(agent)
     values, costs = value_model.predictor(fit, info.V, state.k), cost_model.predictor(state.costs, state.k)
     harm = None
-    if isinstance(agent.ahead, HarmToGo):
+    if isinstance(agent.ahead, HarmToGo) and info.C is not None:
         harm = value_model.harm_predictor(fit, info.C, state.k, agent.ahead.radius)
     return _copied((plan.actions, values, costs, harm, state.price))
 
@@ -136,7 +137,9 @@ class StoredAgent:
         """(n, e): the features of states that both models see."""
         resolved = self.resolved
         encoders = [resolved.value] if resolved.cost is resolved.value else [resolved.value, resolved.cost]
-        return np.concatenate([each.encode(observations).reshape(-1, len(observations)).T for each in encoders], 1)
+        return np.concatenate(
+            [np.asarray(each.encode(observations)).reshape(-1, len(observations)).T for each in encoders], 1
+        )
 
     # --- learning ----------------------------------------------------------------------------------------------------
     def learn(self, batch: Batch) -> None:
@@ -217,8 +220,13 @@ class StoredAgent:
         """Each transition in one of L rows: that of its step, or the next one where estimators are shared."""
         resolved, L = self.resolved, self.resolved.length
         place = piece.steps if self._stepped else np.arange(len(piece))
-        padded = lambda array, fill=0: _placed(np.asarray(array), place, L, fill)
+
+        def padded(array: np.ndarray, fill: float = 0) -> Pytree:
+            """An array of NumPy, which compiled code takes as its own."""
+            return _placed(np.asarray(array), place, L, fill)
+
         transitions = (piece.observations, piece.actions, piece.next_observations, padded)
+        cost_inputs: Pytree
         value_inputs = cost_inputs = resolved.value.encode_transitions(*transitions)
         if not resolved.has_costs:
             cost_inputs = None
@@ -422,7 +430,7 @@ def _in_numpy(ahead: LookAhead | None) -> HarmToGo | None:
     )
 
 
-def _placed(array: np.ndarray, place: np.ndarray, length: int, fill: Any) -> np.ndarray:
+def _placed(array: np.ndarray, place: np.ndarray, length: int, fill: float) -> np.ndarray:
     """`array` (n, ...) spread over `length` rows, row i at place[i]; the others are `fill`."""
     out = np.full((length, *array.shape[1:]), fill, array.dtype)
     out[place] = array

@@ -6,38 +6,42 @@ list of all states. `lsvi.algorithm` uses them like every other model; what foll
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Bool, Float, Int
 
 from everystep.lsvi.algorithm import Agent
-from everystep.lsvi.protocols import CostModel, ValueModel
+from everystep.lsvi.protocols import CostModel, Fit, Pytree, State, ValueModel
+from everystep.lsvi.radii import Radius
 
+Encoded = TypeVar("Encoded", contravariant=True)  # observations as an encoder encodes them
+Shape = TypeVar("Shape", contravariant=True)  # the sizes of an encoder's inputs
 NO_SLOT = np.iinfo(np.int32).max  # the slot of a next state that is not kept; beyond every capacity
 
 
 class TransitionRows(NamedTuple):
     """One episode as L rows, padded: for each step its step in the plan, action, outcome, and slot of the next state.
 
-    A next state without a slot (the episode ended there, or the row is padding) has a slot of C or more. `own` says
-    which slots hold the next state itself, not one nearby; None: all of them.
+    A next state without a slot (the episode ended there, or the row is padding) has a slot of C or more. `live` is
+    False for padding. The inputs are as the encoder of a model makes them: EpisodeFeatures or EpisodePoints; None for a
+    model that does not learn. `own` says which slots hold the next state itself, not one nearby; None: all of them.
     """
 
-    h: Any  # (L,)
-    a: Any
-    reward: Any
-    cost: Any  # (L, m)
-    slot: Any
-    ended: Any
-    live: Any  # False for padding
-    value_inputs: Any  # of the value model: EpisodeFeatures or EpisodePoints
-    cost_inputs: Any  # of the cost model; None if it does not learn
-    own: Any = None
+    h: Int[Array, " L"]
+    a: Int[Array, " L"]
+    reward: Float[Array, " L"]
+    cost: Float[Array, "L m"]
+    slot: Int[Array, " L"]
+    ended: Bool[Array, " L"]
+    live: Bool[Array, " L"]
+    value_inputs: Pytree
+    cost_inputs: Pytree
+    own: Bool[Array, " L"] | None = None
 
     @property
-    def own_slot(self) -> Any:
+    def own_slot(self) -> Int[Array, " L"]:
         """The slots in which the features of the next states are written: those that are their own."""
         return self.slot if self.own is None else jnp.where(self.own, self.slot, NO_SLOT)
 
@@ -52,18 +56,19 @@ class StoredSizes(NamedTuple):
     plans_every_episode: bool
 
 
-class Predictor(Protocol):
+@runtime_checkable
+class Predictor(Protocol[Encoded, Shape]):
     """A fitted model as NumPy arrays, evaluated at observations that have no slot."""
 
-    def predict(self, h: int, encoded: Any) -> tuple[np.ndarray, np.ndarray]:
+    def predict(self, h: int, encoded: Encoded, /) -> tuple[np.ndarray, np.ndarray]:
         """Mean (..., A, n) and width (A, n) at step h, of n observations as the model's encoder encodes them."""
         ...
 
-    def without_width(self) -> Predictor:
+    def without_width(self) -> Predictor[Encoded, Shape]:
         """The same, for a caller that does not use the widths: they may be 0."""
         ...
 
-    def rescaled(self, factor: Any) -> Predictor:
+    def rescaled(self, factor: float | np.ndarray) -> Predictor[Encoded, Shape]:
         """The same as if every target had been multiplied by `factor`, with axes for those of the mean, or none."""
         ...
 
@@ -71,63 +76,79 @@ class Predictor(Protocol):
         """Everything that a file must hold."""
         ...
 
-    def fits(self, shape: Any, horizon: int, outputs: tuple[int, ...]) -> bool:
+    def fits(self, shape: Shape, horizon: int, outputs: tuple[int, ...]) -> bool:
         """Whether the arrays have the shapes of an encoder's inputs, of H steps, and of (m,) or () outputs."""
         ...
 
 
-class StoredModel(Protocol):
-    """What value and cost models on stored data share. `State` is a pytree, updated in place."""
+@runtime_checkable
+class StoredModel(Protocol[State]):
+    """What value and cost models on stored data share. The state is a pytree that is updated in place."""
 
-    def update(self, state: Any, rows: TransitionRows) -> Any:
+    def update(self, state: State, rows: TransitionRows) -> State:
         """The state after one more episode."""
         ...
 
-    def enlarged(self, state: Any, capacity: int) -> Any:
+    def enlarged(self, state: State, capacity: int) -> State:
         """The same state with `capacity` slots."""
         ...
 
-    def refreshed(self, state: Any) -> Any:
+    def refreshed(self, state: State) -> State:
         """The same state without the rounding errors of many updates."""
         ...
 
-    def merged(self, state: Any, keep: np.ndarray, into: np.ndarray) -> Any:
+    def merged(self, state: State, keep: np.ndarray, into: np.ndarray) -> State:
         """The same state with the slots `keep` alone, where slot i is now slot into[i] (`SlotTable.merge`)."""
         ...
 
 
 @runtime_checkable
-class StoredValueModel(StoredModel, ValueModel, Protocol):
-    """A value model on stored data: `init(shape, sizes, reward_scale)`, where `shape` is the encoder's."""
+class StoredValueModel(StoredModel[State], ValueModel[State, Fit], Protocol[State, Fit, Shape]):
+    """A value model on stored data."""
 
     @property
-    def radius(self) -> Any: ...
+    def radius(self) -> Radius: ...
 
-    def predictor(self, fit: Any, V: Any, k: Any) -> Any:
-        """The predictor of a plan that ended with V (H, C)."""
+    def init(self, shape: Shape, sizes: StoredSizes, reward_scale: tuple[float, float]) -> State:
+        """The state before any data; `shape` is the encoder's."""
         ...
 
-    def harm_predictor(self, fit: Any, C: Any, k: Any, radius: Any) -> Any:
-        """The predictor of the mean of C (H, C) at the next state, for agents that look ahead."""
+    def predictor(self, fit: Fit, V: Float[Array, "H C"], k: Int[Array, ""]) -> Predictor[Pytree, Shape]:
+        """The predictor of a plan that ended with V."""
         ...
 
-    def _replace(self, *, radius: Any) -> Any: ...
+    def harm_predictor(
+        self, fit: Fit, C: Float[Array, "H C"], k: Int[Array, ""], radius: Radius | None
+    ) -> Predictor[Pytree, Shape]:
+        """The predictor of the mean of C at the next state, for agents that look ahead."""
+        ...
+
+    def _replace(self, *, radius: Radius) -> StoredValueModel[State, Fit, Shape]: ...
 
 
 @runtime_checkable
-class StoredCostModel(StoredModel, CostModel, Protocol):
-    """A cost model on stored data: `init(shape, sizes)`, where `shape` is the encoder's."""
+class StoredCostModel(StoredModel[State], CostModel[State], Protocol[State, Shape]):
+    """A cost model on stored data."""
 
-    def predictor(self, state: Any, k: Any) -> Any:
+    def init(self, shape: Shape, sizes: StoredSizes) -> State:
+        """The state before any data; `shape` is the encoder's."""
+        ...
+
+    def predictor(self, state: State, k: Int[Array, ""]) -> Predictor[Pytree, Shape] | None:
         """The predictor of the constraints; None for a model that never looks at costs."""
         ...
 
-    def rescaled(self, state: Any, factor: np.ndarray) -> Any:
+    def rescaled(self, state: State, factor: np.ndarray) -> State:
         """The state as if every cost so far had been multiplied by `factor` (m,)."""
         ...
 
 
-def stored_models(agent: Agent) -> tuple[StoredValueModel, StoredCostModel]:
+AnyPredictor: TypeAlias = Predictor[Pytree, Pytree]
+AnyValueModel: TypeAlias = StoredValueModel[Pytree, Pytree, Pytree]
+AnyCostModel: TypeAlias = StoredCostModel[Pytree, Pytree]
+
+
+def stored_models(agent: Agent) -> tuple[AnyValueModel, AnyCostModel]:
     """The two models of an agent on stored data."""
     assert isinstance(agent.values, StoredValueModel)
     assert isinstance(agent.costs, StoredCostModel)
