@@ -22,6 +22,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from everystep.errors import EverystepError, as_number, check_type, quoted, shown, unknown
 
@@ -49,7 +50,7 @@ def static(default: Any) -> Any:
     return field(default=default, metadata={"static": True})
 
 
-def _check_argument(kernel: Kernel, name: str, value: Any) -> None:
+def _check_argument(kernel: Kernel, name: str, value: object) -> None:
     """Raise if a number or a kernel that a kernel was made of is not one."""
     where = f"{name} of {type(kernel).__name__} is"
     if name in ("field", "kernel", "one", "other"):
@@ -85,7 +86,7 @@ class Kernel:
             elif callable(value) or (isinstance(value, PLAIN) and not isinstance(value, np.floating)):
                 _check_argument(self, each.name, value)
 
-    def __call__(self, y: Point, z: Point) -> Any:
+    def __call__(self, y: Point, z: Point) -> Number:
         raise NotImplementedError
 
     def __add__(self, other: Kernel) -> Kernel:
@@ -120,7 +121,7 @@ class Kernel:
         return f"{type(self).__name__.lower()}({', '.join(arguments)})"
 
 
-def part(y: Point, on: str | None) -> Any:
+def part(y: Point, on: str | None) -> Point:
     """The coordinate that a kernel depends on; the whole point if it names none."""
     if isinstance(y, Mapping) and on is not None:
         if on not in y:
@@ -137,7 +138,7 @@ def pair(y: Point, z: Point, on: str | None) -> tuple[Any, Any]:
     return one, other
 
 
-def _vector(given: Any) -> np.ndarray:
+def _vector(given: object) -> np.ndarray:
     try:
         array = np.asarray(given)
     except Exception:  # lists of different lengths, or an object that fails while it is read
@@ -147,12 +148,12 @@ def _vector(given: Any) -> np.ndarray:
     return array
 
 
-def distance2(y: Point, z: Point, on: str | None) -> Any:
+def distance2(y: Point, z: Point, on: str | None) -> Number:
     one, other = pair(y, z, on)
     return ((one - other) ** 2).sum()
 
 
-def distance(y: Point, z: Point, on: str | None) -> Any:
+def distance(y: Point, z: Point, on: str | None) -> Number:
     """||y - z||, with a gradient of 0 instead of NaN where the two are the same."""
     square = distance2(y, z, on)
     return jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1.0)), 0.0)
@@ -170,7 +171,7 @@ class RBF(Kernel):
     length: Number = 1.0
     on: str | None = static(None)
 
-    def __call__(self, y: Point, z: Point) -> Any:
+    def __call__(self, y: Point, z: Point) -> Number:
         return jnp.exp(-distance2(y, z, self.on) / (2 * self.length**2))
 
 
@@ -186,7 +187,7 @@ class Matern32(Kernel):
     length: Number = 1.0
     on: str | None = static(None)
 
-    def __call__(self, y: Point, z: Point) -> Any:
+    def __call__(self, y: Point, z: Point) -> Number:
         s = math.sqrt(3) * distance(y, z, self.on) / self.length
         return (1 + s) * jnp.exp(-s)
 
@@ -203,7 +204,7 @@ class Matern52(Kernel):
     length: Number = 1.0
     on: str | None = static(None)
 
-    def __call__(self, y: Point, z: Point) -> Any:
+    def __call__(self, y: Point, z: Point) -> Number:
         s = math.sqrt(5) * distance(y, z, self.on) / self.length
         return (1 + s + s**2 / 3) * jnp.exp(-s)
 
@@ -220,7 +221,7 @@ class Linear(Kernel):
     weight: Number = 1.0
     on: str | None = static(None)
 
-    def __call__(self, y: Point, z: Point) -> Any:
+    def __call__(self, y: Point, z: Point) -> Number:
         one, other = pair(y, z, self.on)
         return self.weight * (one * other).sum()
 
@@ -238,7 +239,7 @@ class Categorical(Kernel):
     alike: Number = 0.0
     on: str | None = static("action")
 
-    def __call__(self, y: Point, z: Point) -> Any:
+    def __call__(self, y: Point, z: Point) -> Number:
         one, other = pair(y, z, self.on)
         return jnp.where((one == other).all(), 1.0, self.alike)
 
@@ -254,7 +255,7 @@ class Constant(Kernel):
 
     value: Number = 1.0
 
-    def __call__(self, y: Point, z: Point) -> Any:
+    def __call__(self, y: Point, z: Point) -> Number:
         return jnp.asarray(self.value, jnp.result_type(float))
 
 
@@ -276,7 +277,7 @@ class Difference(Kernel):
     field: Kernel
     on: str | None = static(None)
 
-    def __call__(self, y: Point, z: Point) -> Any:
+    def __call__(self, y: Point, z: Point) -> Number:
         one, other = pair(y, z, self.on)
         p, q = jnp.split(one, 2)
         p2, q2 = jnp.split(other, 2)
@@ -291,7 +292,7 @@ class Scaled(Kernel):
     weight: Number
     kernel: Kernel
 
-    def __call__(self, y: Point, z: Point) -> Any:
+    def __call__(self, y: Point, z: Point) -> Number:
         return self.weight * self.kernel(y, z)
 
     def __str__(self) -> str:
@@ -306,7 +307,7 @@ class Sum(Kernel):
     one: Kernel
     other: Kernel
 
-    def __call__(self, y: Point, z: Point) -> Any:
+    def __call__(self, y: Point, z: Point) -> Number:
         return self.one(y, z) + self.other(y, z)
 
     def __str__(self) -> str:
@@ -321,7 +322,7 @@ class Product(Kernel):
     one: Kernel
     other: Kernel
 
-    def __call__(self, y: Point, z: Point) -> Any:
+    def __call__(self, y: Point, z: Point) -> Number:
         return self.one(y, z) * self.other(y, z)
 
     def __str__(self) -> str:
@@ -342,7 +343,7 @@ class Custom(Kernel):
     function: Callable[[Point, Point], Any] = field(metadata={"static": True})
     on: str | None = static(None)
 
-    def __call__(self, y: Point, z: Point) -> Any:
+    def __call__(self, y: Point, z: Point) -> Number:
         try:
             value = self.function(part(y, self.on), part(z, self.on))
             shape, kind = jnp.shape(value), jnp.result_type(value).kind
@@ -368,14 +369,16 @@ def _in_product(kernel: Kernel) -> str:
 
 
 # --- all pairs -------------------------------------------------------------------------------------------------------
-def gram(kernel: Kernel, Y: Point, Z: Point) -> Any:
+def gram(kernel: Kernel, Y: Point, Z: Point) -> Array:
     """k(y_i, z_j) for all pairs: (n, d) and (k, d), or named ones, to (n, k)."""
-    return jax.vmap(lambda y: jax.vmap(lambda z: kernel(y, z))(Z))(Y)
+    K: Array = jax.vmap(lambda y: jax.vmap(lambda z: kernel(y, z))(Z))(Y)
+    return K
 
 
-def diagonal(kernel: Kernel, Y: Point) -> Any:
+def diagonal(kernel: Kernel, Y: Point) -> Array:
     """k(y_i, y_i)."""
-    return jax.vmap(lambda y: kernel(y, y))(Y)
+    k: Array = jax.vmap(lambda y: kernel(y, y))(Y)
+    return k
 
 
 def check_gram(K: np.ndarray, kernel: object) -> None:

@@ -101,7 +101,7 @@ def register_cost_model(name: str, make: Callable[..., CostSpec]) -> None:
     COST_MODELS[name] = make
 
 
-def read(value: Any) -> Cost:
+def read(value: object) -> Cost:
     """A cost model from what the user gave. Raises ValueError with what to write instead."""
     if isinstance(value, CostSpec) or (isinstance(value, str) and value == AUTO):
         return value
@@ -121,7 +121,7 @@ def _how() -> str:
     return f"write auto, {', '.join(COST_MODELS)}, or gp with a kernel such as gp(rbf(2, on=position))"
 
 
-def read_value(value: Any) -> Value:
+def read_value(value: object) -> Value:
     """A value model from what the user gave. Raises ValueError with what to write instead."""
     if isinstance(value, InKernel) or (isinstance(value, str) and value in PLAIN):
         return value
@@ -150,7 +150,7 @@ def _single(cost: Cost) -> str | CostSpec:
     return cost
 
 
-def _parsed(value: Any, how: str) -> ast.AST:
+def _parsed(value: object, how: str) -> ast.AST:
     if not isinstance(value, str):
         raise ValueError(how)
     try:

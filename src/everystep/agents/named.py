@@ -31,8 +31,8 @@ from everystep.lsvi.costs.gp import GP
 from everystep.lsvi.penalties import Fixed, NoPenalty, Rectified, VirtualQueue
 from everystep.mdp.cmdp import FiniteCMDP
 
-OVERRIDING: Any = 1e6  # a price that no Q outweighs, for harm of at least the tie margin of scores
-UPPER_END: Any = -1.0  # optimism of agents that admit an action only if the upper end of its cost interval is safe
+OVERRIDING: float = 1e6  # a price that no Q outweighs, for harm of at least the tie margin of scores
+UPPER_END: float = -1.0  # optimism of agents that admit an action only if the upper end of its cost interval is safe
 
 
 @register(

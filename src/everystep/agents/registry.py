@@ -108,7 +108,7 @@ class AgentDefinition(NamedTuple):
     summary: str
     title: str
     colour: str | None = None
-    dashes: Any = "-"
+    dashes: object = "-"
     defaults: Mapping[str, Any] = MappingProxyType({})
     suited: Callable[[FiniteCMDP], dict[str, Any]] = lambda problem: {}
     uses_costs: bool = True
@@ -161,7 +161,7 @@ def register(
         REGISTERED[name] = AgentDefinition(compose, settings, needs, summary, title or name, **facts)
 
         @wraps(compose)
-        def make(*given: Any, **settings: Any) -> Recipe:
+        def make(*given: object, **settings: object) -> Recipe:
             if given:
                 raise EverystepError(f"{make.__name__} has no arguments by position; give settings by name: beta=0.3.")
             return Recipe(name, settings)

@@ -24,11 +24,11 @@ PRECISIONS = ("float64", "float32")
 class Reader(NamedTuple):
     """How a setting is read from a text or a value, and what it may be in Python: types, and words."""
 
-    read: Callable[[Any], Any]
+    read: Callable[[object], Any]
     types: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
 
-    def __call__(self, value: Any) -> Any:
+    def __call__(self, value: object) -> object:
         return self.read(value)
 
     @property
@@ -42,7 +42,7 @@ class Setting(NamedTuple):
     """One setting: how it is read, its default, and what it does."""
 
     read: Reader
-    default: Any
+    default: object
     help: str
 
 
@@ -51,7 +51,7 @@ def _number(at_least: float = -math.inf, at_most: float = math.inf, above: float
     high = f"at most {at_most:g}" if at_most < math.inf else ""
     wanted = " and ".join(part for part in (low, high) if part)
 
-    def read(value: Any) -> float:
+    def read(value: object) -> float:
         given = as_number(value)
         try:
             number = math.nan if given is None else float(given)
@@ -65,7 +65,7 @@ def _number(at_least: float = -math.inf, at_most: float = math.inf, above: float
 
 
 def _one_of(*options: str) -> Reader:
-    def read(value: Any) -> str:
+    def read(value: object) -> str:
         if not isinstance(value, str) or value not in options:
             raise ValueError(f"choose {', '.join(options[:-1])} or {options[-1]}")
         return value
@@ -73,7 +73,7 @@ def _one_of(*options: str) -> Reader:
     return Reader(read, words=options)
 
 
-def _read_yes_no(value: Any) -> bool:
+def _read_yes_no(value: object) -> bool:
     words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
     if isinstance(value, bool | np.bool_):
         return bool(value)
@@ -88,7 +88,7 @@ _yes_no = Reader(_read_yes_no, ("bool",))
 def _or(word: str, read: Reader) -> Reader:
     """`read`, or the word that is also allowed."""
 
-    def either(value: Any) -> Any:
+    def either(value: object) -> object:
         if value is None or (isinstance(value, str) and value == word):
             return word
         try:
@@ -100,8 +100,10 @@ def _or(word: str, read: Reader) -> Reader:
 
 
 def _whole(at_least: int) -> Reader:
-    def read(value: Any) -> int:
-        number = _number(at_least=at_least)(value)
+    number_of: Callable[[object], float] = _number(at_least=at_least).read
+
+    def read(value: object) -> int:
+        number = number_of(value)
         if number != int(number):
             raise ValueError(f"give a whole number of at least {at_least}")
         if number > LARGEST:
@@ -111,14 +113,14 @@ def _whole(at_least: int) -> Reader:
     return Reader(read, ("int",))
 
 
-def _cap(value: Any) -> Any:
+def _cap(value: object) -> object:
     try:
         return "none" if isinstance(value, str) and value == "none" else _or(AUTO, _number())(value)
     except ValueError as error:
         raise ValueError(f"{error} or none") from None
 
 
-def _floor(value: Any) -> Any:
+def _floor(value: object) -> object:
     if isinstance(value, str) and value in ("k", "sqrt"):
         return value
     try:
@@ -127,7 +129,7 @@ def _floor(value: Any) -> Any:
         raise ValueError("choose k, sqrt or a number of at least 0") from None
 
 
-def _switch(value: Any) -> Any:
+def _switch(value: object) -> object:
     if value is None or value is False or (isinstance(value, str) and value in ("none", "false")):
         return "none"
     if value is True or (isinstance(value, str) and value == "true"):
@@ -142,7 +144,7 @@ def _switch(value: Any) -> Any:
         ) from None
 
 
-def share(switch: Any) -> float | None:
+def share(switch: object) -> float | None:
     """The share of new transitions that `switch` asks for if it is a percentage above 0, such as "5%"; else None."""
     if not isinstance(switch, str) or not switch.endswith("%"):
         return None
@@ -153,7 +155,7 @@ def share(switch: Any) -> float | None:
     return percent / 100 if 0 < percent < math.inf else None
 
 
-def _array(value: Any) -> np.ndarray:
+def _array(value: object) -> np.ndarray:
     """`value` as an array; an array of one object where it has no regular shape."""
     try:
         return np.asarray(value)
@@ -161,7 +163,7 @@ def _array(value: Any) -> np.ndarray:
         return np.asarray(None)
 
 
-def _features(value: Any) -> Any:
+def _features(value: object) -> object:
     if isinstance(value, str) or value is None:
         return _one_of(AUTO, "one-hot")(AUTO if value is None else value)
     array = _array(value)
@@ -170,7 +172,7 @@ def _features(value: Any) -> Any:
     return array.astype(np.float64)
 
 
-def _known_safe(value: Any) -> Any:
+def _known_safe(value: object) -> object:
     if value is None or isinstance(value, str):
         return _one_of("none", "safest")("none" if value is None else value)
     array = _array(value)
@@ -179,7 +181,7 @@ def _known_safe(value: Any) -> Any:
     return array
 
 
-def _safe_action(value: Any) -> Any:
+def _safe_action(value: object) -> object:
     if value is None or isinstance(value, str):
         return _one_of(AUTO, "safest")(AUTO if value is None else value)
     array = _array(value)
@@ -188,7 +190,7 @@ def _safe_action(value: Any) -> Any:
     return array
 
 
-def _threshold(value: Any) -> Any:
+def _threshold(value: object) -> object:
     array = _array(value)
     if array.ndim == 0:
         return _or(AUTO, _number())(value)

@@ -28,7 +28,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from everystep.errors import EverystepError
-from everystep.features.spaces import Coordinates
+from everystep.features.spaces import Coordinates, Space
 from everystep.features.specs import Spec, bind, fourier, polynomial
 
 AUTO = "auto"
@@ -94,7 +94,7 @@ def log_evidence(
     return found.max(0), RIDGES[found.argmax(0)]
 
 
-def look(space: Any, observations: Float[np.ndarray, "n o"]) -> tuple[np.ndarray, np.ndarray]:
+def look(space: Space, observations: Float[np.ndarray, "n o"]) -> tuple[np.ndarray, np.ndarray]:
     """Bounds of every coordinate: as declared, else the range of what was seen and half of it more on each side.
 
     Declared bounds of which less than `LEAST_SHARE` was seen say little, and count as none. Before anything was seen,
@@ -125,7 +125,7 @@ def share_seen(
     return np.asarray(np.minimum(span / np.maximum(bounds[1] - bounds[0], 1e-300), 1.0))
 
 
-def check_space(space: Any) -> None:
+def check_space(space: Space) -> None:
     """Refuse spaces for which no features are chosen: images and dictionaries."""
     if hasattr(space, "spaces"):
         raise EverystepError(
@@ -149,14 +149,14 @@ def standard(
     return fourier(size, lengths, seed, _plain(low), _plain(high), constant=True)
 
 
-def coordinates_of(actions: Any) -> int:
+def coordinates_of(actions: int | np.ndarray) -> int:
     """k, for actions given by their coordinates (A, k); 0 for a number of actions."""
     return actions.shape[1] if isinstance(actions, np.ndarray) and actions.ndim == 2 else 0
 
 
 def choose(
-    space: Any,
-    actions: Any,
+    space: Space,
+    actions: int | np.ndarray,
     seen: Seen,
     bounds: tuple[np.ndarray, np.ndarray],
     seed: int,
@@ -205,7 +205,9 @@ def _by_lengths(tried: Callable[[tuple[float, ...]], Choice], o: int, tolerated:
         other = (*place[:j], place[j] + step, *place[j + 1 :])
         return other if 0 <= other[j] <= last and (other in known or len(known) < MOST_EVALUATIONS) else None
 
-    def walked(place: tuple[int, ...], steps: Sequence[int], better: Callable[[Choice, Choice], bool]) -> Any:
+    def walked(
+        place: tuple[int, ...], steps: Sequence[int], better: Callable[[Choice, Choice], bool]
+    ) -> tuple[int, ...]:
         before = None
         while place != before:
             before = place

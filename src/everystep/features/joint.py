@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from everystep.errors import EverystepError
 from everystep.features import spaces
 from everystep.features.layout import few, fits, grid, offsets, powers
 from everystep.features.maps import Centres, Fourier, Intercept, Joined, Joint, Polynomial, StateFeatures, Tiles
-from everystep.features.spaces import Coordinates, Scale
+from everystep.features.spaces import Bound, Coordinates, Scale
 
 if TYPE_CHECKING:
     from everystep.features.specs import Spec
@@ -83,7 +83,9 @@ def _constant(at: Coordinates, points: np.ndarray) -> _Part:
     return _Part.product(Intercept(), np.zeros(1, np.int64), np.ones((len(points), 1)))
 
 
-def _fourier(at: Coordinates, points: np.ndarray, size: int, lengthscale: Any, seed: int, low: Any, high: Any) -> _Part:
+def _fourier(
+    at: Coordinates, points: np.ndarray, size: int, lengthscale: object, seed: int, low: Bound, high: Bound
+) -> _Part:
     scale, o = spaces.scale(at, low, high, "fourier"), len(at.low)
     _few_for_all("fourier", 2 * size, points, "choose a smaller size")
     lengths = np.array(fits("fourier", "lengthscale", lengthscale, o + points.shape[1]))
@@ -100,7 +102,7 @@ def _fourier(at: Coordinates, points: np.ndarray, size: int, lengthscale: Any, s
     )
 
 
-def _polynomial(at: Coordinates, points: np.ndarray, degree: int, low: Any, high: Any) -> _Part:
+def _polynomial(at: Coordinates, points: np.ndarray, degree: int, low: Bound, high: Bound) -> _Part:
     scale, o = spaces.scale(at, low, high, "polynomial"), len(at.low)
     coordinates = o + points.shape[1]
     _few_for_all("polynomial", math.comb(coordinates + degree, degree), points, "choose a lower degree")
@@ -109,7 +111,9 @@ def _polynomial(at: Coordinates, points: np.ndarray, degree: int, low: Any, high
     return _Part.product(Polynomial(scale, p[:, :o]), np.arange(len(p)), factor)
 
 
-def _centres(at: Coordinates, points: np.ndarray, centres: Any, lengthscale: Any, low: Any, high: Any) -> _Part:
+def _centres(
+    at: Coordinates, points: np.ndarray, centres: object, lengthscale: object, low: Bound, high: Bound
+) -> _Part:
     """exp(-|x - c|^2 / 2 - |a - b|^2 / 2) on a grid is a product, and so is its norm."""
     scale, o = spaces.scale(at, low, high, "centres"), len(at.low)
     if isinstance(centres, np.ndarray):
@@ -127,7 +131,7 @@ def _centres(at: Coordinates, points: np.ndarray, centres: Any, lengthscale: Any
     return _Part.product(own, np.repeat(np.arange(own.size), of_action.shape[1]), np.tile(of_action, (1, own.size)))
 
 
-def _tiles(at: Coordinates, points: np.ndarray, tilings: int, bins: Any, low: Any, high: Any) -> _Part:
+def _tiles(at: Coordinates, points: np.ndarray, tilings: int, bins: object, low: Bound, high: Bound) -> _Part:
     """The tile of (x, a) in a tiling is the tile of x and that of a."""
     scale, o = spaces.scale(at, low, high, "tiles"), len(at.low)
     counts = fits("tiles", "bins", bins, o + points.shape[1])

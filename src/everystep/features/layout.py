@@ -12,7 +12,7 @@ from everystep.errors import EverystepError
 LARGEST = 20_000  # features of a state; matrices of more do not fit into memory, and a mistake is likely
 
 
-def fits(kind: str, name: str, value: Any, o: int) -> tuple[Any, ...]:
+def fits(kind: str, name: str, value: object, o: int) -> tuple[Any, ...]:
     """One entry for each of o coordinates, from one or o."""
     many = tuple(np.atleast_1d(np.asarray(value)).tolist())
     if len(many) not in (1, o):

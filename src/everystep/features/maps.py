@@ -465,7 +465,7 @@ def values_at(function: Callable[[Any], Any], obs: np.ndarray, shape: tuple[int,
     return out
 
 
-def value_at(function: Callable[[Any], Any], x: Any) -> np.ndarray:
+def value_at(function: Callable[[Any], Any], x: np.ndarray | int) -> np.ndarray:
     """The function at one observation (o,), or at an integer."""
     x = int(x) if np.ndim(x) == 0 else x
     try:
@@ -559,7 +559,7 @@ def rebuild(
     return made
 
 
-def _is_nested(annotation: Any) -> bool:
+def _is_nested(annotation: object) -> bool:
     """Whether a field holds features, or another part of this module, and no plain value."""
     found = globals().get(str(annotation))
     return isinstance(found, type) and found.__module__ == __name__

@@ -31,7 +31,9 @@ class Space(Protocol):
 
 # The shape of an observation as a list; {"dict": {name: layout}} or {"tuple": [layout]} of a space with parts.
 Layout = list[int] | dict[str, dict[str, "Layout"]] | dict[str, list["Layout"]]
-Bound = float | Sequence[float | None] | np.ndarray | None  # of a range: one number, or one for each coordinate
+Bound = (
+    float | int | Sequence[float | int | None] | np.ndarray | None
+)  # of a range: one number, or one for each coordinate
 UNBOUNDED = 1e30  # some spaces have the largest float32 in place of infinity
 
 

@@ -16,7 +16,7 @@ Observations outside the bounds are clipped to them, because features beyond the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,7 +54,7 @@ from everystep.features.maps import (
     name_of,
     value_at,
 )
-from everystep.features.spaces import Coordinates
+from everystep.features.spaces import Bound, Coordinates
 
 
 # --- specifications --------------------------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ class Spec:
         return f"{self.kind}({given})"
 
 
-def _as_text(value: Any) -> str:
+def _as_text(value: object) -> str:
     if isinstance(value, np.ndarray):
         return f"array{value.shape}"
     if isinstance(value, Spec):
@@ -98,7 +98,7 @@ def one_hot() -> Spec:
     return Spec("one_hot")
 
 
-def table(phi: Any, normalise: bool = False) -> Spec:
+def table(phi: object, normalise: bool = False) -> Spec:
     """Features from a table: (S, A, d), or (S, e) crossed with actions. `normalise` divides by the largest norm.
 
     >>> import gymnasium
@@ -123,7 +123,12 @@ def table(phi: Any, normalise: bool = False) -> Spec:
 
 
 def fourier(
-    size: int = 200, lengthscale: Any = 1.0, seed: int = 0, low: Any = None, high: Any = None, constant: bool = False
+    size: int = 200,
+    lengthscale: float | Sequence[float] = 1.0,
+    seed: int = 0,
+    low: Bound = None,
+    high: Bound = None,
+    constant: bool = False,
 ) -> Spec:
     """Random Fourier features of the RBF kernel: `size` frequencies, so 2 size features of a state.
 
@@ -143,7 +148,11 @@ def fourier(
 
 
 def centres(
-    centres: Any = 5, lengthscale: Any = None, low: Any = None, high: Any = None, constant: bool = False
+    centres: int | Sequence[int] | np.ndarray = 5,
+    lengthscale: float | Sequence[float] | None = None,
+    low: Bound = None,
+    high: Bound = None,
+    constant: bool = False,
 ) -> Spec:
     """Radial basis functions around centres.
 
@@ -170,7 +179,7 @@ def centres(
     return _with(constant, Spec("centres", {"centres": centres, "lengthscale": lengths, "low": low, "high": high}))
 
 
-def polynomial(degree: int = 2, low: Any = None, high: Any = None) -> Spec:
+def polynomial(degree: int = 2, low: Bound = None, high: Bound = None) -> Spec:
     """All products of at most `degree` coordinates (scaled to [-1, 1]), including the constant 1.
 
     >>> import gymnasium
@@ -181,7 +190,9 @@ def polynomial(degree: int = 2, low: Any = None, high: Any = None) -> Spec:
     return Spec("polynomial", {"degree": whole_number("degree of polynomial", degree), "low": low, "high": high})
 
 
-def tiles(tilings: int = 8, bins: Any = 8, low: Any = None, high: Any = None, constant: bool = False) -> Spec:
+def tiles(
+    tilings: int = 8, bins: int | Sequence[int] = 8, low: Bound = None, high: Bound = None, constant: bool = False
+) -> Spec:
     """Tile coding: `tilings` grids of `bins` tiles along each coordinate (a number, or one for each).
 
     >>> import gymnasium
@@ -236,7 +247,7 @@ def joined(*specs: Spec) -> Spec:
     return Spec("joined", {"parts": specs})
 
 
-def mirrored(spec: Any, actions: Any, signs: Any = -1) -> Spec:
+def mirrored(spec: Spec, actions: Sequence[int], signs: float | Sequence[float] = -1) -> Spec:
     """Features of a problem that is its own mirror image: what is learnt on one side holds on the other.
 
     spec      features of the observation, such as fourier(100)
@@ -262,7 +273,7 @@ def mirrored(spec: Any, actions: Any, signs: Any = -1) -> Spec:
     return Spec("mirrored", {"spec": spec, "actions": _images(actions), "signs": chosen})
 
 
-def landing(spec: Any, lead: Any) -> Spec:
+def landing(spec: Spec, lead: Callable[[Any], Any]) -> Spec:
     """Features of where an action leads, phi(x, a) = psi(lead(x)[a]): all actions learn one function of it.
 
     spec   features of what lead returns, with bounds of their own: fourier(50, low=[...], high=[...])
@@ -303,7 +314,7 @@ class _Landing:
         return self._psi(led)
 
 
-def _images(actions: Any) -> tuple[int, ...]:
+def _images(actions: object) -> tuple[int, ...]:
     """The mirror image of each action, checked: the image of an image is the action itself."""
     given = spaces.as_floats(actions)
     if given is None or given.ndim != 1 or not given.size or not np.isin(given, np.arange(len(given))).all():
@@ -325,7 +336,7 @@ def _with(constant: bool, spec: Spec) -> Spec:
     return joined(spec, Spec("constant")) if true_or_false("constant", constant) else spec
 
 
-def _lengths(kind: str, value: Any) -> Any:
+def _lengths(kind: str, value: object) -> float | tuple[float, ...]:
     """A length scale above 0, or one for each coordinate."""
     array = spaces.as_floats(value)
     if array is None or array.ndim > 1 or not (np.isfinite(array) & (array > 0)).all():
@@ -420,7 +431,7 @@ def _mirrored(at: Coordinates, actions: int, settings: Mapping[str, Any]) -> Mir
     return Mirrored(psi, signs, np.array(image))
 
 
-def _not_of_a_state(at: Coordinates, **settings: Any) -> StateFeatures:
+def _not_of_a_state(at: Coordinates, **settings: object) -> StateFeatures:
     raise EverystepError("mirrored features are of (x, a); write mirrored(joined(...)) instead of joining them.")
 
 
@@ -443,14 +454,14 @@ def _constant(at: Coordinates) -> Intercept:
     return Intercept()
 
 
-def _fourier(at: Coordinates, size: int, lengthscale: Any, seed: int, low: Any, high: Any) -> Fourier:
+def _fourier(at: Coordinates, size: int, lengthscale: object, seed: int, low: Bound, high: Bound) -> Fourier:
     scale = spaces.scale(at, low, high, "fourier")
     few("fourier", 2 * size, "choose a smaller size")
     lengths = np.array(fits("fourier", "lengthscale", lengthscale, len(at.low)))
     return Fourier(scale, np.random.default_rng(seed).normal(size=(size, len(lengths))) / lengths)
 
 
-def _centres(at: Coordinates, centres: Any, lengthscale: Any, low: Any, high: Any) -> Centres:
+def _centres(at: Coordinates, centres: object, lengthscale: object, low: Bound, high: Bound) -> Centres:
     scale, o = spaces.scale(at, low, high, "centres"), len(at.low)
     if isinstance(centres, np.ndarray):
         if centres.shape[1] != o:
@@ -467,13 +478,13 @@ def _centres(at: Coordinates, centres: Any, lengthscale: Any, low: Any, high: An
     return Centres(scale, points, lengths)
 
 
-def _polynomial(at: Coordinates, degree: int, low: Any, high: Any) -> Polynomial:
+def _polynomial(at: Coordinates, degree: int, low: Bound, high: Bound) -> Polynomial:
     scale, o = spaces.scale(at, low, high, "polynomial"), len(at.low)
     few("polynomial", math.comb(o + degree, degree), "choose a lower degree")
     return Polynomial(scale, powers(o, degree))
 
 
-def _tiles(at: Coordinates, tilings: int, bins: Any, low: Any, high: Any) -> Tiles:
+def _tiles(at: Coordinates, tilings: int, bins: object, low: Bound, high: Bound) -> Tiles:
     scale, o = spaces.scale(at, low, high, "tiles"), len(at.low)
     counts = fits("tiles", "bins", bins, o)
     few("tiles", tilings * math.prod(b + 1 for b in counts), "ask for fewer bins or tilings")
@@ -519,21 +530,25 @@ def _state_table(at: Coordinates, phi: np.ndarray, normalise: bool, kind: str = 
     return StateTable(values, sizes, at.first, divided_by)
 
 
-def _function(at: Coordinates, actions: int, f: Any, d: int | None, crossed: bool, normalise: bool) -> Features:
+def _function(
+    at: Coordinates, actions: int, f: Callable[[Any], Any], d: int | None, crossed: bool, normalise: bool
+) -> Features:
     shape = _shape(at, f, (actions, d))
     if at.single:
         return _table(at, actions, _everywhere(at, f, shape), normalise, f"feature function {name_of(f)}")
     return CustomFeatures(f, actions, shape[1], normalise)
 
 
-def _state_function(at: Coordinates, f: Any, d: int | None, crossed: bool, normalise: bool) -> StateFeatures:
+def _state_function(
+    at: Coordinates, f: Callable[[Any], Any], d: int | None, crossed: bool, normalise: bool
+) -> StateFeatures:
     shape = _shape(at, f, (d,))
     if at.single:
         return _state_table(at, _everywhere(at, f, shape), normalise, f"feature function {name_of(f)}")
     return CustomStateFeatures(f, shape[0], normalise)
 
 
-def _shape(at: Coordinates, f: Any, wanted: tuple[int | None, ...]) -> tuple[int, ...]:
+def _shape(at: Coordinates, f: Callable[[Any], Any], wanted: tuple[int | None, ...]) -> tuple[int, ...]:
     """The shape that the function returns in the middle of the space, unless it is given; it must match `wanted`."""
     if None not in wanted:
         return wanted  # type: ignore[return-value]
@@ -548,11 +563,11 @@ def _shape(at: Coordinates, f: Any, wanted: tuple[int | None, ...]) -> tuple[int
     return given
 
 
-def _everywhere(at: Coordinates, f: Any, shape: tuple[int, ...]) -> np.ndarray:
+def _everywhere(at: Coordinates, f: Callable[[Any], Any], shape: tuple[int, ...]) -> np.ndarray:
     every = np.arange(at.first[0], at.first[0] + _whole(at, "function")[0])
     out = np.zeros((len(every), *shape))
     for i, x in enumerate(every):
-        value = value_at(f, x)
+        value = value_at(f, int(x))
         if value.shape != shape:
             raise EverystepError(f"feature function {name_of(f)} returned shape {value.shape} at {x}; return {shape}.")
         out[i] = value

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from everystep.errors import EverystepError, quoted, shown, unknown
 from everystep.features import specs
@@ -30,12 +30,12 @@ TAKES_FEATURES = ("joined", "mirrored")
 HOW = "write auto, one-hot, or fourier(100), centres(5), polynomial(2), tiles(8), joined(fourier(50), polynomial(1))"
 
 
-def read(text: Any, field: str = "features") -> Spec | str:
+def read(text: object, field: str = "features") -> Spec | str:
     """Features from their text; "auto" stays itself. The error names `field`."""
     return AUTO if isinstance(text, str) and text.strip() == AUTO else called(text, field, NAMED, HOW)
 
 
-def called(text: Any, field: str, named: Mapping[str, Callable[..., Made]], how: str) -> Made:
+def called(text: object, field: str, named: Mapping[str, Callable[..., Made]], how: str) -> Made:
     """What a function of the list returns for the arguments in a text; `how` is the remedy of an error."""
     if not isinstance(text, str) or len(text) > LONGEST:
         raise EverystepError(f"{field} is {quoted(text)}; {how}.")
@@ -76,7 +76,7 @@ def _made(tree: ast.AST, field: str, named: Mapping[str, Callable[..., Made]], h
     return named[name](*map(read_one, tree.args), **words)
 
 
-def _value(tree: ast.AST) -> Any:
+def _value(tree: ast.AST) -> object:
     """A number, a boolean, none, or a list of numbers."""
     if isinstance(tree, ast.Name) and tree.id in ("true", "false", "none"):
         return {"true": True, "false": False, "none": None}[tree.id]

@@ -23,7 +23,7 @@ used, which carries no probability.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
@@ -123,7 +123,7 @@ def chernoff_up(u: Array, level: Array) -> Array:
 def chernoff_low(u: Array, level: Array) -> Array:
     """The smallest mu with kl(u, mu) <= level, from below."""
 
-    def halved(_: Any, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+    def halved(_: Array, ends: tuple[Array, Array]) -> tuple[Array, Array]:
         middle = (ends[0] + ends[1]) / 2
         outside = kl(u, middle) > level
         return jnp.where(outside, middle, ends[0]), jnp.where(outside, ends[1], middle)

@@ -53,7 +53,7 @@ class Metrics(NamedTuple):
     labels: certificates.LabelCounts | None = None  # what the cost intervals certify before the episode
     planned: Bool[Array, ""] | None = None  # whether a plan was made, for agents that plan rarely
     mixture_violation: Float[Array, ""] | None = None  # of the mean over each draw, for agents that mix actions
-    probed: Any = None  # what the probe of the job returned
+    probed: Pytree = None  # what the probe of the job returned
 
 
 class Planned(NamedTuple):
@@ -171,7 +171,7 @@ def play(
     return episode._replace(V_next=plan.V_next), recorded, costs
 
 
-def observe_one(agent: Agent, costs: Any, seen: Episode) -> Any:
+def observe_one(agent: Agent, costs: Pytree, seen: Episode) -> Pytree:
     """The state of the cost model after one step of an episode."""
     row = seen._replace(cost=agent.learnt(seen.reward, seen.cost)[1])
     return algorithm.finite_models(agent)[1].update(costs, jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], row))
@@ -223,7 +223,7 @@ class Job:
     sizes: Sizes = field(metadata={"static": True})
     share_values: bool = field(default=True, metadata={"static": True})
     share_costs: bool = field(default=True, metadata={"static": True})
-    certified: Any = None
+    certified: Bool[Array, " S"] | np.ndarray | None = None
     probe: Any = None
     reach: Reach | None = None
     spans: tuple[Span, ...] = field(default=(), metadata={"static": True})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
@@ -19,9 +19,9 @@ class Floor(NamedTuple):
     power: Scalar
 
     @classmethod
-    def from_setting(cls, floor: Any) -> Floor:
+    def from_setting(cls, floor: float | str) -> Floor:
         """k, sqrt, or a number."""
-        return cls(1.0, 1.0) if floor == "k" else cls(1.0, 0.5) if floor == "sqrt" else cls(floor, 0.0)
+        return cls(1.0, 1.0) if floor == "k" else cls(1.0, 0.5) if floor == "sqrt" else cls(float(floor), 0.0)
 
     def __call__(self, k: Int[Array, ""]) -> Float[Array, ""]:
         return self.scale * k.astype(jnp.result_type(float)) ** self.power

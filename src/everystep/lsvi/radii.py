@@ -14,7 +14,7 @@ Every quantity is an array leaf, so changing a number compiles nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
@@ -23,7 +23,7 @@ Scalar = Float[Array, ""] | float  # a number until the agent is built, an array
 Norms = Float[Array, "..."]
 
 
-def iota(d: Any, horizon: Any, episodes: Any, p: Any, log: Callable[[Any], Any] = jnp.log) -> Any:
+def iota(d: Scalar, horizon: Scalar, episodes: Scalar, p: Scalar, log: Callable[[Scalar], Scalar] = jnp.log) -> Scalar:
     """iota = log(2 d H K / p) of Theorem 1; `log` is that of plain numbers or of arrays."""
     return log(2 * d * horizon * episodes / p)
 
@@ -172,7 +172,7 @@ class PaperGP(NamedTuple):
         return self.beta * (self.bound + self.sigma * jnp.sqrt(2 * (gain + 1 + self.log_union))) * jnp.sqrt(variance)
 
 
-def factor_of_norm(radius: Any, k: Int[Array, ""], like: Norms, *gain: Norms) -> Norms:
+def factor_of_norm(radius: AnyRadius, k: Int[Array, ""], like: Norms, *gain: Norms) -> Norms:
     """The factor by which a radius multiplies norms in episode k, in the shape of `like`.
 
     NaN for radii whose widths are not proportional to norms. `gain` is passed on to radii of Gaussian processes.
@@ -182,10 +182,11 @@ def factor_of_norm(radius: Any, k: Int[Array, ""], like: Norms, *gain: Norms) ->
     return jnp.broadcast_to(radius.width(jnp.ones_like(like), k, *gain), like.shape)
 
 
-def with_episodes(radius: Any, episodes: float) -> Any:
+def with_episodes(radius: Radius, episodes: float) -> Radius:
     """The radius that a run of `episodes` episodes would use: the printed radius of values depends on their number."""
     return radius._replace(episodes=episodes) if isinstance(radius, PaperValue) else radius
 
 
 Radius = Tuned | PaperValue | PaperCost | KnownSafeCost | CoordinateCost | CoordinateValue | Multiplied
 GPRadius = Tuned | PaperGP
+AnyRadius = Radius | GPRadius

@@ -210,14 +210,14 @@ class Resolved(SharedParts):
         return words, self.value.d * estimators * math.log1p(self.episodes)
 
 
-def _cap(cap: Any, rewards: RewardRange, horizon: int) -> float:
+def _cap(cap: float | str, rewards: RewardRange, horizon: int) -> float:
     """The setting `cap` in units of the range of rewards: H, as in the paper, unless the user sets another return."""
     if isinstance(cap, str):
         return UNCLIPPED if cap == "none" else float(horizon)
     return rewards.scaled_cap(float(cap), horizon)
 
 
-def _features(problem: FiniteCMDP, agent: str, features: Any) -> np.ndarray | None:
+def _features(problem: FiniteCMDP, agent: str, features: object) -> np.ndarray | None:
     """The features (S, A, d) that the setting selects, checked; None for one-hot features."""
     phi = features if isinstance(features, np.ndarray) else problem.features if features == AUTO else None
     if phi is not None and phi.shape[:2] != (problem.states, problem.actions):

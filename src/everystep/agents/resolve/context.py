@@ -62,7 +62,7 @@ class Context:
         return not (isinstance(value, str) and value == AUTO)
 
 
-def setting_as_text(value: Any) -> str:
+def setting_as_text(value: object) -> str:
     """A setting in a label: short for an array, as the user writes it for a cost model."""
     if isinstance(value, np.ndarray):
         return fingerprint(value)

@@ -127,7 +127,7 @@ def _specs(problem: FiniteCMDP, agent: str, cost: model_syntax.Cost, phi: np.nda
     return tuple(spec.decided(problem, phi, where) for spec in specs)
 
 
-def _known_safe(problem: FiniteCMDP, agent: str, given: Any) -> np.ndarray | None:
+def _known_safe(problem: FiniteCMDP, agent: str, given: object) -> np.ndarray | None:
     """Actions that are known to be safe, (A, S), or None."""
     S, A = problem.states, problem.actions
     if isinstance(given, str):

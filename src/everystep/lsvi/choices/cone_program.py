@@ -22,7 +22,7 @@ small systems side by side, one number per state, are solved as fast.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -121,7 +121,7 @@ def by_root(data: Scaled, width: Rows, safe: Bool[Array, "A S"]) -> tuple[Rows, 
     idle = ~wanted.any(0)
     s = jnp.where(idle, 0.0, alone)
 
-    def newton(_: Any, s: Array) -> Array:
+    def newton(_: Array, s: Array) -> Array:
         v = part(s)
         psi = jnp.sqrt((v**2).sum(0))
         slope = (v * q / w).sum(0) / jnp.maximum(psi, TINY)
@@ -315,12 +315,12 @@ def times(U: Float[Array, "r A S"], x: Rows) -> Float[Array, "r S"]:
     return (U * x[None]).sum(1)
 
 
-def plus(u: Cone, v: Cone, length: Any) -> Cone:
+def plus(u: Cone, v: Cone, length: Array | float) -> Cone:
     """u + length v."""
     return jax.tree.map(lambda a, b: a + like(length, b) * b, u, v)
 
 
-def like(number: Any, array: Array) -> Array:
+def like(number: Array | float, array: Array) -> Array:
     """One number per state, or one for all, with as many axes as `array`."""
     return jnp.asarray(number).reshape((1,) * (array.ndim - 1) + (-1,))
 

@@ -20,7 +20,7 @@ Readings of the paper: e3 covers what is reachable from (x, a), and e4 uses the 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
@@ -92,7 +92,7 @@ class SafeGraph(NamedTuple):
         return jnp.broadcast_to(states[:, None], (len(states), len(states)))[None]
 
     def __call__(
-        self, Q: Float[Array, "A *S"], belief: Any, price: Float[Array, " m"], tie: UInt32[Array, "*S"]
+        self, Q: Float[Array, "A *S"], belief: Admitted, price: Float[Array, " m"], tie: UInt32[Array, "*S"]
     ) -> Bool[Array, "A *S"]:
         admitted = belief.actions
         allowed = jnp.where(admitted.any(0)[None], admitted, self.fallback)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -85,7 +85,7 @@ class GrowingGP(NamedTuple):
     radius: GPRadius
     lam: Scalar
     kernel: Kernel
-    points: Any
+    points: Point
 
     def init(self, sizes: Sizes, steps: int) -> gp_posterior.Growing:
         return repeat(gp_posterior.nothing_yet(self.kernel, _flat(self.points), sizes.constraints), steps)
@@ -135,7 +135,7 @@ def _observations(state: gp_posterior.Growing, episodes: int, horizon: int) -> i
     return episodes * (horizon if state.gain.shape[-1] == 1 else 1)
 
 
-def _flat(points: Any) -> Any:
+def _flat(points: Point) -> Point:
     """(A, S, d) to (A * S, d)."""
     return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), points)
 

@@ -71,7 +71,7 @@ class Block(NamedTuple):
     z = L^-1 c and W = L^-1 K(points, watched), in these rows.
     """
 
-    points: Any  # (b, d), or named ones
+    points: Point  # (b, d), or named ones
     before: Float[Array, "b s"]
     own: Float[Array, "b b"]
     z: Float[Array, "b m"]
@@ -151,7 +151,7 @@ def whiten(kernel: Kernel, blocks: tuple[Block, ...], new: Point) -> list[Float[
 class Rows(NamedTuple):
     """The rows that n new points add: [B^T, M] of L, with their z and W."""
 
-    points: Any
+    points: Point
     B: list[Float[Array, "b n"]]
     M: Float[Array, "n n"]
     z: Float[Array, "n m"]

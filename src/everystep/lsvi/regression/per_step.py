@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from everystep.lsvi.protocols import Pytree
 
-def for_each(function: Callable[..., Any], *stacked: Any) -> Any:
+
+def for_each(function: Callable[..., Pytree], *stacked: Pytree) -> Pytree:
     """`function` of every estimator, one after another.
 
     Not side by side: two programs that factor batches of matrices at the same time deadlock in XLA's thread pool on a
@@ -19,7 +20,7 @@ def for_each(function: Callable[..., Any], *stacked: Any) -> Any:
     return jax.lax.map(lambda row: function(*row), stacked)
 
 
-def repeat(tree: Any, steps: int) -> Any:
+def repeat(tree: Pytree, steps: int) -> Pytree:
     return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (steps, *leaf.shape)), tree)
 
 

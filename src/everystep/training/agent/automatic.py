@@ -28,7 +28,7 @@ from everystep.environments.play.batch import Batch
 from everystep.features import automatic, spaces
 from everystep.features.automatic import AUTO, Choice, Seen
 from everystep.features.maps import Features
-from everystep.features.spaces import Coordinates
+from everystep.features.spaces import Coordinates, Space
 from everystep.features.specs import bind
 from everystep.lsvi.costs.gp import GP
 
@@ -52,7 +52,9 @@ class AutomaticFeatures:
     events   whether the cost model learns max(g, 0)
     """
 
-    def __init__(self, space: Any, actions: Any, seed: int, given: dict[str, Features], events: bool) -> None:
+    def __init__(
+        self, space: Space, actions: int | np.ndarray, seed: int, given: dict[str, Features], events: bool
+    ) -> None:
         automatic.check_space(space)
         self.space, self.actions, self.seed, self.given, self.events = space, actions, seed, given, events
         self.kept: list[Batch] = []
@@ -62,7 +64,7 @@ class AutomaticFeatures:
 
     @classmethod
     def asked(
-        cls, recipe: Recipe, space: Any, actions: Any, features: Any, cost_features: Any, seed: int
+        cls, recipe: Recipe, space: Space, actions: int | np.ndarray, features: object, cost_features: object, seed: int
     ) -> AutomaticFeatures | None:
         """Features to be chosen for an agent; None where the user gave them, or kernels need none."""
         in_kernels = all(isinstance(recipe.settings.get(key), InKernel | GP) for key in ("value", "cost"))

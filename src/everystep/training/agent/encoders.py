@@ -255,7 +255,7 @@ def encoder_from_json(content: Mapping[str, Any], arrays: Mapping[str, np.ndarra
     return FeatureEncoder(rebuild(content, arrays, given))
 
 
-def _has_function(content: Any) -> bool:
+def _has_function(content: object) -> bool:
     """Whether saved features contain a custom function."""
     if isinstance(content, list):
         return any(map(_has_function, content))

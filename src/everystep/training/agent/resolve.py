@@ -206,7 +206,7 @@ def _sharing(name: str, s: Mapping[str, Any], horizon: int, length: int) -> dict
     return dict.fromkeys(keys, shared)
 
 
-def _encoder(agent: str, key: str, given: Any, features: Features | None, environment: EnvironmentInfo) -> Encoder:
+def _encoder(agent: str, key: str, given: object, features: Features | None, environment: EnvironmentInfo) -> Encoder:
     """The encoder of a model, from the setting that names the model."""
     where = f"setting {key} of {agent} is {given}"
     if isinstance(given, InKernel | GP):

@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jaxtyping import Array
 
 from everystep.environments.play.batch import Batch
 from everystep.errors import EverystepError
@@ -65,7 +66,7 @@ def _learn(agent: Agent, state: State, rows: TransitionRows) -> State:
         price = agent.penalty.update(state.price, nothing.at[:, rows.h].add(priced), state.k)
         return State(values, costs, price, state.k + 1)
 
-    def after_row(price: Any, row: Any) -> Any:
+    def after_row(price: Array, row: tuple[Array, Array]) -> tuple[Array, None]:
         h, cost = row
         return price.at[:, h].set(agent.penalty.update(price, nothing.at[:, h].set(cost), state.k)[:, h]), None
 
@@ -74,7 +75,7 @@ def _learn(agent: Agent, state: State, rows: TransitionRows) -> State:
 
 
 @partial(jax.jit, static_argnames="shape")
-def _plan(agent: Agent, state: State, word: Any, shape: tuple[int, int]) -> tuple[Any, Any, Any, Any, Any]:
+def _plan(agent: Agent, state: State, word: Array, shape: tuple[int, int]) -> tuple[Pytree, ...]:
     """The backward pass over all slots: their actions (H, C), the predictors of both models and of harm, the prices."""
     plan, info = algorithm.plan(agent, state, ties(word, *shape))
     fit = agent.values.fit(state.values, state.k)
@@ -86,7 +87,7 @@ def _plan(agent: Agent, state: State, word: Any, shape: tuple[int, int]) -> tupl
     return _copied((plan.actions, values, costs, harm, state.price))
 
 
-def _copied(tree: Any) -> Any:
+def _copied(tree: Pytree) -> Pytree:
     """Copies: the state is updated in place, so that an array of it would change, or be deleted, later."""
     return jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), tree)
 

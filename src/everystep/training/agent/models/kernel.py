@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,10 +25,11 @@ from jaxtyping import Array, Bool, Float, Int
 
 from everystep.kernels import Kernel, Point, diagonal, gram
 from everystep.lsvi.costs.estimate import CostEstimate
+from everystep.lsvi.protocols import Pytree
 from everystep.lsvi.radii import Radius, Scalar, with_bonus
 from everystep.lsvi.regression.linalg import forward
 from everystep.lsvi.regression.per_step import by_estimator
-from everystep.mdp.world import at_step
+from everystep.mdp.world import AnyArray, at_step
 from everystep.training.agent.models.protocols import StoredSizes, TransitionRows, arrivals_by_step
 
 
@@ -114,7 +115,7 @@ def with_episode(
     slot = moved[names[0]][0]
     there = {name: jnp.moveaxis(each, 2, -1) for name, (_, each) in moved.items()}  # (T, A, n, d)
 
-    def one(each: Any) -> Any:
+    def one(each: Pytree) -> Pytree:
         points, L, slots, W, var, used, log_det, new, live, slot, there = each
         n, A = len(live), var.shape[0]
         fresh_points = live.sum(dtype=jnp.int32)
@@ -148,12 +149,12 @@ def with_episode(
 class KernelPredictor(NamedTuple):
     """The kernel model of a plan, evaluated at any point: targets whitened by L, (T or H, C, m), and the radius."""
 
-    kernel: Any
-    points: Any
-    L: Any
-    z: Any
-    used: Any
-    radius: Any
+    kernel: Kernel
+    points: Point
+    L: AnyArray
+    z: AnyArray
+    used: AnyArray
+    radius: AnyArray
 
     def predict(self, h: int, points: Point) -> tuple[np.ndarray, np.ndarray]:
         """Mean (m, A, n), or (A, n) where z has no m, and width (A, n), of named points (A, n, d)."""
@@ -166,7 +167,7 @@ class KernelPredictor(NamedTuple):
     def without_width(self) -> KernelPredictor:
         return self  # mean and width come from one product
 
-    def rescaled(self, factor: Any) -> KernelPredictor:
+    def rescaled(self, factor: float | np.ndarray) -> KernelPredictor:
         """The same as if every target had been multiplied by `factor`, one number."""
         return self._replace(z=self.z * factor)
 
@@ -241,7 +242,7 @@ class StoredKernelValues(NamedTuple):
     cap: Scalar
     lowest: Scalar
     horizon: Scalar
-    kernel: Any
+    kernel: Kernel
 
     @property
     def learns_from_plans(self) -> bool:
@@ -284,7 +285,7 @@ class StoredKernelValues(NamedTuple):
     def refreshed(self, state: KernelValueState) -> KernelValueState:
         return state
 
-    def merged(self, state: KernelValueState, keep: Any, into: Any) -> KernelValueState:
+    def merged(self, state: KernelValueState, keep: np.ndarray, into: np.ndarray) -> KernelValueState:
         raise NotImplementedError("a kernel keeps every state")
 
     def log_det(self, state: KernelValueState) -> Float[Array, " T"]:
@@ -338,7 +339,7 @@ class StoredKernelValues(NamedTuple):
         width = jnp.zeros(()) if radius is None else radius.width(1 / jnp.asarray(self.lam), k)
         return KernelPredictor(self.kernel, core.points, core.L, z, core.used, width)
 
-    def squared_norms(self, state: KernelValueState, V_next: Any = None) -> Float[Array, "T A C"]:
+    def squared_norms(self, state: KernelValueState, V_next: Array | None = None) -> Float[Array, "T A C"]:
         """diag C / lam at all slots, ||phi||^2_{Lambda^-1} where k = <phi, phi'>."""
         return jnp.maximum(state.core.var, 0) / self.lam
 
@@ -353,7 +354,7 @@ class StoredKernelCosts(NamedTuple):
 
     radius: Radius
     lam: Scalar
-    kernel: Any
+    kernel: Kernel
 
     def init(self, shape: PointShape, sizes: StoredSizes) -> KernelCostState:
         return KernelCostState(empty_core(shape, sizes), jnp.zeros((sizes.steps, sizes.capacity, sizes.constraints)))
@@ -363,7 +364,7 @@ class StoredKernelCosts(NamedTuple):
         cost = jnp.where(rows.live[:, None], rows.cost, 0.0)
         y = by_estimator(len(state.z), cost)
 
-        def one(each: Any) -> Any:
+        def one(each: Pytree) -> Pytree:
             z, y, B, M, used = each
             return lax.dynamic_update_slice_in_dim(z, forward(M, y - B.T @ z), used, 0)
 
@@ -376,7 +377,7 @@ class StoredKernelCosts(NamedTuple):
     def refreshed(self, state: KernelCostState) -> KernelCostState:
         return state
 
-    def merged(self, state: KernelCostState, keep: Any, into: Any) -> KernelCostState:
+    def merged(self, state: KernelCostState, keep: np.ndarray, into: np.ndarray) -> KernelCostState:
         raise NotImplementedError("a kernel keeps every state")
 
     def rescaled(self, state: KernelCostState, factor: np.ndarray) -> KernelCostState:

@@ -32,7 +32,7 @@ that is linear in psi, and equal to M V while nothing was merged.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -41,10 +41,11 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from everystep.lsvi.costs.estimate import CostEstimate
+from everystep.lsvi.protocols import Pytree
 from everystep.lsvi.radii import Radius, Scalar, with_bonus
 from everystep.lsvi.regression import linalg
 from everystep.lsvi.regression.per_step import by_estimator
-from everystep.mdp.world import at_step
+from everystep.mdp.world import AnyArray, at_step
 from everystep.training.agent.models.mixing import Mixing
 from everystep.training.agent.models.protocols import NO_SLOT, StoredSizes, TransitionRows, arrivals_by_step
 
@@ -186,7 +187,7 @@ def with_arrivals(
     return Slots(phi, into_slots(norm2, slot, squared_norms(blocks, new, mixing), "set"))
 
 
-def with_capacity(tree: Any, capacity: int) -> Any:
+def with_capacity(tree: Pytree, capacity: int) -> Pytree:
     """The same with `capacity` slots along the last axis of every array."""
     more = lambda leaf: jnp.pad(leaf, [(0, 0)] * (leaf.ndim - 1) + [(0, capacity - leaf.shape[-1])])
     return jax.tree.map(more, tree)
@@ -210,7 +211,7 @@ def _chosen(leaf: Array, keep: np.ndarray) -> Array:
     return jnp.asarray(new)
 
 
-def inner_products(w: Any, phi: Any, mixing: Mixing | None = None) -> Any:
+def inner_products(w: AnyArray, phi: AnyArray, mixing: Mixing | None = None) -> AnyArray:
     """<w, phi(x, a)>: (..., B, e) and (e, F, N) to (..., A, N), for NumPy and JAX arrays alike."""
     e, _, N = phi.shape
     w = w if mixing is None else mixing.weights(w)
@@ -226,9 +227,9 @@ class LinearPredictor(NamedTuple):
     weights (H, ..., B, e), inverse (T, B, e, e), and the radius, by which norms are multiplied.
     """
 
-    weights: Any
-    inverse: Any
-    radius: Any
+    weights: AnyArray
+    inverse: AnyArray
+    radius: AnyArray
     mixing: Mixing | None = None
 
     def predict(self, h: int, phi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -257,7 +258,7 @@ class LinearPredictor(NamedTuple):
     def without_width(self) -> LinearPredictor:
         return self._replace(radius=0.0)
 
-    def rescaled(self, factor: Any) -> LinearPredictor:
+    def rescaled(self, factor: float | np.ndarray) -> LinearPredictor:
         """The same as if every target had been multiplied by `factor`, which has the axes of (..., B, e) or none."""
         return self._replace(weights=self.weights * factor)
 
@@ -454,15 +455,23 @@ class StoredLinearValues(NamedTuple):
         width = jnp.zeros(()) if radius is None else radius.width(jnp.ones(()), k)
         return LinearPredictor(w, fit.state.blocks.inverse, width, self.mixing)
 
-    def squared_norms(self, state: LinearValueState, V_next: Any = None) -> Float[Array, "T A C"]:
+    def squared_norms(self, state: LinearValueState, V_next: Array | None = None) -> Float[Array, "T A C"]:
         """||phi||^2_{Lambda^-1} at all slots."""
         return _slot_norms(state, self.mixing)
+
+
+@runtime_checkable
+class HasActions(Protocol):
+    """The sizes of any encoder's inputs."""
+
+    @property
+    def actions(self) -> int: ...
 
 
 class NoCosts(NamedTuple):
     """The cost model of an agent that never looks at costs."""
 
-    def init(self, shape: Any, sizes: StoredSizes) -> Float[Array, "1 1 A C"]:
+    def init(self, shape: HasActions, sizes: StoredSizes) -> Float[Array, "1 1 A C"]:
         return jnp.zeros((1, 1, shape.actions, sizes.capacity))
 
     def update(self, state: Array, rows: TransitionRows) -> Array:
@@ -544,13 +553,16 @@ class StoredLinearCosts(NamedTuple):
         return LinearPredictor(self.theta(state), state.blocks.inverse, radius, self.mixing)
 
 
-def _slot_norms(state: Any, mixing: Mixing | None) -> Float[Array, "T A C"]:
+Learnt = TypeVar("Learnt", LinearValueState, LinearCostState)
+
+
+def _slot_norms(state: LinearValueState | LinearCostState, mixing: Mixing | None) -> Float[Array, "T A C"]:
     """Squared norms at all slots, kept or computed now."""
     kept = state.slots.norm2
     return jnp.maximum(squared_norms(state.blocks, state.slots.phi, mixing), 0) if kept is None else kept
 
 
-def _with_fresh_inverses(state: Any, mixing: Mixing | None) -> Any:
+def _with_fresh_inverses(state: Learnt, mixing: Mixing | None) -> Learnt:
     """The same with inverses computed again, and the norms that follow from them."""
     blocks, slots = with_fresh_inverse(state.blocks), state.slots
     norm2 = None if slots.norm2 is None else squared_norms(blocks, slots.phi, mixing)

@@ -11,13 +11,14 @@ so that a state keeps one vector psi(x), whatever the number of actions, and
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
 from everystep.features.maps import Joint
+from everystep.mdp.world import AnyArray
 
 MOST_NUMBERS = 2**21  # of features that are made at once while acting
 
@@ -25,20 +26,20 @@ MOST_NUMBERS = 2**21  # of features that are made at once while acting
 class Mixing(NamedTuple):
     """The fields of `Joint` that depend on actions; NumPy or JAX arrays."""
 
-    other: Any  # (e,)
-    factor: Any  # (A, e)
-    cross: Any  # (A, e)
+    other: AnyArray  # (e,)
+    factor: AnyArray  # (A, e)
+    cross: AnyArray  # (A, e)
 
     @classmethod
     def of(cls, phi: Joint) -> Mixing:
         return cls(phi.other, phi.factor, phi.cross)
 
-    def weights(self, w: Any) -> Any:
+    def weights(self, w: AnyArray) -> AnyArray:
         """w_a (..., A, e) for every action, of w (..., 1, e)."""
         factor, cross = (each.reshape(*(1,) * (w.ndim - 2), *each.shape) for each in (self.factor, self.cross))
         return factor * w + (cross * w)[..., self.other]
 
-    def of_action(self, psi: Any, a: int) -> Any:
+    def of_action(self, psi: AnyArray, a: int) -> AnyArray:
         """phi(x, a) (e, N) of one action."""
         return self.factor[a][:, None] * psi + self.cross[a][:, None] * psi[self.other]
 
@@ -64,6 +65,6 @@ class Mixing(NamedTuple):
             mean[..., first : first + at_once] = np.moveaxis(phi @ flat.T, -1, 0)
             if inverse is not None:
                 by_row = phi.reshape(-1, e)
-                found: Any = ((by_row @ inverse) * by_row).sum(1)
+                found = ((by_row @ inverse) * by_row).sum(1)
                 norm2[:, first : first + at_once] = found.reshape(A, -1)
         return mean.reshape(*w.shape[:-2], A, n), np.maximum(norm2, 0)
