@@ -37,7 +37,7 @@ sys.path.insert(0, str(HERE / "extensions"))
 
 from generated import expanded  # noqa: E402
 
-START = ("README.md", "docs/start.md", "docs/reproduce.md")
+START = ("README.md", "docs/start.md")
 NEVER_RUN = {"pip": "installs packages", "make": "installs packages, and takes minutes", "ray": "needs a cluster"}
 PROGRAMS = ("everystep", "python", "pytest", "tensorboard", *NEVER_RUN)
 COPIED = ("examples", "benchmarks", "studies")
