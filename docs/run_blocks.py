@@ -111,7 +111,8 @@ def installed(module: str) -> bool:
 
 
 def blocks(text: str) -> list[Block]:
-    """The blocks of a page in their order."""
+    """The blocks of a page in their order; a line that ends in a backslash continues on the next one."""
+    text = re.sub(r" *\\\n\s+", " ", text)
     found: list[tuple[int, Block]] = []
     fenced = re.compile(r"^```([^`\n]*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
     for match in fenced.finditer(text):
