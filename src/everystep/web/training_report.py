@@ -192,7 +192,7 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-# --- findings ---------------------------------------------------------------------------------------------------------
+# --- how it is doing --------------------------------------------------------------------------------------------------
 def _remarks(made: Contents) -> list[dict[str, str]]:
     """Every remark once, with the seeds it is of unless it is of all."""
     of: dict[str, list[int]] = {}
