@@ -11,7 +11,7 @@ from everystep.mdp.arrays import read_problem as from_arrays
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.problems.grids import read_map
 from everystep.problems.registry import REGISTERED, Comparison, import_entry_points, register
-from everystep.runtime.announce import patiently
+from everystep.runtime.progress import patiently
 
 # isort: off
 # Importing a problem registers it; `everystep list` shows problems in this order.
@@ -90,7 +90,7 @@ def _registered(name: str, horizon: int | None) -> FiniteCMDP:
     return definition.make(horizon=horizon)
 
 
-# Called from Python, a problem that takes long to make says so. The command has its own words, and calls `make`.
+# Called from Python, a problem that takes long to make reports it. The command has its own words, and calls `make`.
 for _definition in REGISTERED.values():
     globals()[_definition.make.__name__] = patiently(_definition.make)
 

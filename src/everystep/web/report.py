@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +23,7 @@ from everystep.experiments.experiment import Experiment
 from everystep.experiments.folder import rerun
 from everystep.mdp import planner
 from everystep.mdp.cmdp import FiniteCMDP
+from everystep.runtime.progress import counting
 from everystep.web import assets, charts, harm, watch
 from everystep.web.drawing import Drawing
 
@@ -41,8 +41,6 @@ FEWEST_FRAMES = 12
 MOST_BYTES = 4 * BYTES_OF_FRAMES  # if the fewest frames take more, the page has none
 VIOLATIONS = 5_000  # the largest number of unsafe steps that the player marks for one agent
 
-Bar = Callable[[int], AbstractContextManager[Callable[[int], None]]]
-
 
 class FirstSeed(NamedTuple):
     """The first seed, run again: a film of each agent, and remarks on what they leave out or why there are none."""
@@ -51,11 +49,11 @@ class FirstSeed(NamedTuple):
     remarks: list[str]
 
 
-def write(folder: Path, bar: Bar, out: Path | None = None, player: bool = True, force: bool = False) -> Path:
-    """Write the report of a run folder (DIR/report.html) and return its path. `bar(total)` is a progress bar."""
+def write(folder: Path, out: Path | None = None, player: bool = True, force: bool = False) -> Path:
+    """Write the report of a run folder (DIR/report.html) and return its path."""
     run = rerun.read(folder, COLUMNS)
     out = check_place(folder, out, force)
-    first_seed = run_first_seed(run, bar) if player else FirstSeed({}, ["The player was left out (--no-player)."])
+    first_seed = run_first_seed(run) if player else FirstSeed({}, ["The player was left out (--no-player)."])
     return write_page(out, page(run, first_seed), force)
 
 
@@ -248,7 +246,7 @@ def _certificate_rows(summary: Mapping[str, Any], looks: list[dict[str, str]]) -
 
 
 # --- the first seed, run again ---------------------------------------------------------------------------------------
-def run_first_seed(run: rerun.Run, bar: Bar) -> FirstSeed:
+def run_first_seed(run: rerun.Run) -> FirstSeed:
     """Run the first seed of every agent again and record frames."""
     K, labels = run.spec["episodes"], [agent["label"] for agent in run.spec["agents"]]
     if (takes := FEWEST_FRAMES * len(labels) * _bytes_of_a_frame(run.problem)) > MOST_BYTES:
@@ -256,7 +254,7 @@ def run_first_seed(run: rerun.Run, bar: Bar) -> FirstSeed:
     try:
         again = run.again(1)
         when = watch.moments(K, _frames_at_most(run.problem, len(labels)))
-        with bar(K * len(labels)) as advanced:
+        with counting(K * len(labels), "episodes") as advanced:
             films = {label: _film(run, again, label, when, advanced) for label in labels}
     except EverystepError as error:
         return FirstSeed({}, [f"There is no player and no price chart, because the run could not be repeated: {error}"])

@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
-HERE = os.path.dirname(__file__)
+COMMANDS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "cli")
 HASTE = 0.2  # seconds in which a command may stop without a word about it
 RETRY = 0.1  # seconds between attempts to raise the exception
 LIMIT = 6.0  # seconds after which a command that does not stop is ended
@@ -152,7 +152,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
     if not _received:
         _received.append(number)
     importer = _importer(frame)
-    if importer is not None and os.path.dirname(importer) == HERE:
+    if importer is not None and os.path.dirname(importer) == COMMANDS:
         _end("stopped", number)
     if importer is None and not _raised:
         _raised = True
