@@ -125,22 +125,46 @@ def interrupt():
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_an_interrupt_in_a_callback_prints_no_traceback_and_is_raised_again(capsys):
-    def end_another():
-        Leaving(interrupt)
-        time.sleep(60)
+def test_an_error_in_a_callback_prints_no_traceback_after_a_signal(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)
 
     def fail():
         raise RuntimeError("other")
 
-    with signals._without_tracebacks():
-        sys.unraisablehook = signals._noting_interrupts(sys.__unraisablehook__)
+    def run():
         Leaving(fail)
-    assert "RuntimeError: other" in capsys.readouterr().err
+        assert "RuntimeError: other" in capsys.readouterr().err
+        try:
+            interrupt()
+            time.sleep(60)
+        finally:
+            Leaving(fail)
+
     with pytest.raises(KeyboardInterrupt), signals.listening():
-        end_another()
+        run()
     assert capsys.readouterr().err == ""
-    assert signals.received()
+    assert signals.status() == 130
+
+
+# The exception is raised in a callback, from which it goes no further.
+SWALLOWED = """
+import os, signal, time
+from everystep.runtime import signals
+signals.LIMIT = 0.5
+class Leaving:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
+with signals.listening():
+    Leaving()
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_command_that_swallows_the_exception_is_ended():
+    _, said = (child := begun(SWALLOWED)).communicate(timeout=60)
+    assert (child.returncode, said) == (143, f"{signals.STOPPING}\neverystep: stopped.\n")
 
 
 def test_an_import_is_not_interrupted(tmp_path, monkeypatch):
@@ -196,7 +220,7 @@ def test_a_signal_during_an_import_is_one_sentence(module, number, status, tmp_p
     program = f"MODULE, NUMBER = {module!r}, {int(number)}\n{IMPORTING}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == status
-    assert without_notes(done.stderr) == "everystep: stopped.\n"
+    assert without_notes(done.stderr).removeprefix(f"{signals.STOPPING}\n") == "everystep: stopped.\n"
 
 
 def test_a_command_that_does_not_stop_is_ended(tmp_path):

@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with printable():
         status = _main(sys.argv[1:] if arguments is None else arguments)
         computing = any(thread.name.startswith(POOL) for thread in threading.enumerate())
-        if arguments is None and status and (computing or signals.received()):
+        if arguments is None and status and (computing or status > 128):
             for stream in (sys.stdout, sys.stderr):
                 with suppress(OSError, ValueError):
                     stream.flush()

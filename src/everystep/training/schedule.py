@@ -50,3 +50,13 @@ class Schedule(NamedTuple):
         if self.steps is not None:
             return learner.so_far.steps >= self.steps
         return learner.number > self.total
+
+
+def interrupt_remark(episodes: int, of: int | None, unfinished: list[int]) -> str:
+    """How far training got: `episodes` of `of` were played, among them `unfinished` ones of these lengths."""
+    remark = f"stopped by Ctrl-C after {episodes - len(unfinished)} {'' if of is None else f'of {of} '}episodes"
+    if not unfinished:
+        return remark
+    what = "an unfinished one" if len(unfinished) == 1 else f"{len(unfinished)} unfinished ones"
+    verb = "is" if len(unfinished) == 1 else "are"
+    return f"{remark}; {what} of {', '.join(map(str, unfinished))} steps {verb} kept"
