@@ -3,8 +3,8 @@
     memory.check("the problem", {"states": states}, lambda states: 8 * states**2, usual={"states": 8})
 
 raises an error that names the size to blame, what it would take, what is free, and the largest number that would fit.
-Free memory is what the system reports as available, less if a control group (a container) or a limit of the process allows
-less.
+Free memory is what the system reports as available, or less if a control group (a container) or a limit of the
+process allows less.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def _of_the_system(proc: Path) -> Iterator[float]:
         return
     with suppress(
         AttributeError, OSError, ValueError
-    ):  # not Linux: all memory, because the system does not report more
+    ):  # not Linux: all memory, as no more is reported
         yield float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
 
 
