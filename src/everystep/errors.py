@@ -49,7 +49,7 @@ class EverystepError(ValueError):
     no agent 'lsvi-a'. Did you mean lsvi-ae, lsvi, lsvi-ahead? `everystep list` shows all.
     """
 
-    kept: Any = None
+    kept: object = None
 
     def __init__(self, sentence: object = "") -> None:
         line = LONG_WORD.sub(lambda word: _shortened(word[0], LONGEST_VALUE), _on_one_line(str(sentence)))
@@ -68,7 +68,7 @@ class user_code:  # noqa: N801  used like a function
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if error is not None and not isinstance(error, KeyboardInterrupt | EverystepError):
             raise EverystepError(self._sentence(*raised(error))) from error
 
@@ -200,10 +200,10 @@ def number_below(field: str, value: object, count: int) -> int:
 
 
 # --- other arguments --------------------------------------------------------------------------------------------------
-def listed(field: str, given: Any, most: int = 10**6) -> list[Any]:
+def listed(field: str, given: object, most: int = 10**6) -> list[Any]:
     """The entries of `given` as a list, or the error that names `field`; it may be a generator without an end."""
     try:
-        values = list(islice(iter(given), most + 1))
+        values = list(islice(iter(given), most + 1))  # type: ignore[call-overload]
     except Exception:  # no sequence, or one that fails while it is read
         raise EverystepError(f"{field} is {quoted(given)}; give a list.") from None
     if len(values) > most:

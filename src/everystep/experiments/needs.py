@@ -125,9 +125,8 @@ def check_in_folders(runs: Mapping[Path, Experiment]) -> None:
         memory.check("this run", counts(prepared), need.in_folder, USUAL)
         free = memory.free_disk(out) + _written(out)
         written = disk.get(free, 0.0)
-        on_disk = lambda need=need, written=written, **counts: written + need.on_disk(**counts)
-        memory.check("this run", counts(prepared), on_disk, USUAL, free, f"disk space at '{out}'")
-        disk[free] = on_disk(**counts(prepared))
+        memory.check("this run", counts(prepared), need.on_disk, USUAL, free - written, f"disk space at '{out}'")
+        disk[free] = written + need.on_disk(**counts(prepared))
 
 
 def _written(out: Path) -> float:
@@ -156,7 +155,7 @@ def of(prepared: Experiment) -> Needs:
             grown = max(grown, local.growth(fresh, H))
             largest = 16.0 * H * S * prepared.problem.actions * (2 + m)
             if local.workers() * largest > SMALL * memory.free_memory():  # which is worth a closer look
-                word = jax.ShapeDtypeStruct((), np.uint32)
+                word = jax.ShapeDtypeStruct((), np.uint32)  # type: ignore[no-untyped-call]
                 planned = lambda agent, world, state, word: loop.new_plan(agent, world, state, ties(word, H, S))
                 largest = 2.0 * _size(jax.eval_shape(planned, job.agent, job.world, fresh.agent, word)) + 4.0 * H * S
             counts = isinstance(job.agent.values, Counts) and isinstance(job.agent.costs, CountCosts)
@@ -180,8 +179,11 @@ def counts(prepared: Experiment) -> dict[str, int]:
 def _check_working(prepared: Experiment, need: Needs) -> None:
     """Raise if even one seed would not fit: the horizon, the states or the model is the cause."""
     H, K, free = prepared.problem.horizon, prepared.spec["episodes"], memory.free_memory()
-    shorter = lambda share: need._replace(plan=need.plan * share, update=need.update * share**2)
-    bytes_with = lambda horizon, episodes: shorter(horizon / H).working(episodes, 1)
+
+    def bytes_with(horizon: int, episodes: int = K) -> float:
+        share = horizon / H
+        return need._replace(plan=need.plan * share, update=need.update * share**2).working(episodes, 1)
+
     if bytes_with(1, 1) > free:
         raise EverystepError(
             f"the problem has {prepared.problem.states} states and {prepared.problem.actions} actions: one seed of an "
@@ -189,5 +191,4 @@ def _check_working(prepared: Experiment, need: Needs) -> None:
             "smaller problem, or cost=counts where a Gaussian process or features are used."
         )
     sizes = {"horizon": H, "episodes": K} if need.grown[2] else {"horizon": H}
-    at_least = lambda horizon, episodes=K: bytes_with(horizon, episodes)
-    memory.check("one seed of an agent", sizes, at_least, {"horizon": 15, "episodes": 1000}, free)
+    memory.check("one seed of an agent", sizes, bytes_with, {"horizon": 15, "episodes": 1000}, free)

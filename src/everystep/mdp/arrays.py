@@ -9,20 +9,22 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from everystep.errors import EverystepError, check_openable, path_from, shown, whole_number
 from everystep.files import name_from, read_npz, write_npz
 from everystep.mdp.cmdp import Factored, FiniteCMDP, Grid, Known, Noise, Successors
 from everystep.mdp.validation import numbers
 
+T = TypeVar("T")
 COORDINATE = "coordinate_"  # prefix of a named coordinate in a file
 DESCRIPTIVE = ("state_names", "action_names", "remarks", "_stepped")  # fields that are not saved
 
 
-def _unchanged(value: Any) -> Any:
+def _unchanged(value: T) -> T:
     return value
 
 
@@ -33,7 +35,7 @@ def _without_step_axis(array: np.ndarray) -> np.ndarray:
 def _sigma(name: str) -> Callable[[np.ndarray], Any]:
     """Reads a standard deviation: one number, or one per constraint."""
 
-    def from_file(array: np.ndarray) -> Any:
+    def from_file(array: np.ndarray) -> float | np.ndarray:
         value = numbers(name, array)
         return value if value.ndim else float(value)
 
@@ -62,7 +64,7 @@ def _flag(name: str) -> Callable[[np.ndarray], bool]:
     return from_file
 
 
-def _scale(array: np.ndarray) -> Any:
+def _scale(array: np.ndarray) -> bool | np.ndarray:
     """Reads the scale of constraints: true, a number, or one per constraint."""
     return bool(array) if array.dtype == bool and array.ndim == 0 else array
 
@@ -157,7 +159,7 @@ def save_problem(problem: FiniteCMDP, path: str | Path) -> None:
     write_npz(path, arrays.items(), compressed=True)
 
 
-def read_problem(path: str | Path, horizon: int | None = None, scale: Any = None) -> FiniteCMDP:
+def read_problem(path: str | Path, horizon: int | None = None, scale: ArrayLike | None = None) -> FiniteCMDP:
     """A problem from an .npz file with P, r, g, start and horizon. Nothing is unpickled.
 
     P is a table `P`, lists `successors` and `probabilities`, or factors `phi` and `mu`.

@@ -402,7 +402,7 @@ def start_distribution(problem: FiniteCMDP) -> np.ndarray:
     _check(problem)
     if np.issubdtype(problem.start.dtype, np.integer):
         return np.bincount(problem.start, minlength=problem.states) / len(problem.start)
-    return problem.start
+    return np.asarray(problem.start)
 
 
 def _check(problem: object) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+
+from numpy.typing import ArrayLike
 
 from everystep.errors import EverystepError, check_openable, path_from, unknown
 from everystep.files import name_from
@@ -57,7 +58,7 @@ __all__ = [
 ]
 
 
-def load(name: str, horizon: int | None = None, scale: Any = None) -> FiniteCMDP:
+def load(name: str, horizon: int | None = None, scale: ArrayLike | None = None) -> FiniteCMDP:
     """A registered problem by its name, or a problem from a file, whose ending selects the format.
 
     >>> es.problems.load("frozen-lake", horizon=20).sizes

@@ -100,7 +100,7 @@ def inventory(
 def _numbers(capacity: float, delay: float, order: float, demands: float) -> float:
     """Numbers of 8 bytes that an inventory takes while it is made and checked."""
     states = (capacity + 1) * (order + 1) ** delay
-    return states * (order + 1) * (40 + 25 * demands + 6 * (order + 1) * demands)
+    return float(states * (order + 1) * (40 + 25 * demands + 6 * (order + 1) * demands))
 
 
 def _probabilities(given: Sequence[float]) -> np.ndarray:
@@ -119,7 +119,7 @@ def _start(capacity: int, delay: int, order: int, chances: np.ndarray) -> int:
     usual = min(order, round(float(chances @ np.arange(len(chances)))))
     most = int(np.flatnonzero(chances)[-1])
     stock = min(capacity, most + delay * (most - usual))
-    return stock * (order + 1) ** delay + sum(usual * (order + 1) ** i for i in range(delay))
+    return int(stock * (order + 1) ** delay + sum(usual * (order + 1) ** i for i in range(delay)))
 
 
 def _name(stock: int, transit: tuple[int, ...]) -> str:

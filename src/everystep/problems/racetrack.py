@@ -7,9 +7,9 @@ too fast for the wall ahead cannot avoid it: to be safe, an agent must brake bef
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -79,7 +79,7 @@ MAPS = {
 
 @register("racetrack", gym_id="everystep/Racetrack-v0", compared=Comparison(episodes=1000))
 def racetrack(
-    map: Any = "small",
+    map: str | Path | Sequence[str] = "small",
     top_speed: int | None = None,
     failure: float = 0.0,
     horizon: int | None = None,
@@ -117,7 +117,7 @@ def racetrack(
     >>> track.states, track.dead_ends.states, es.planner.solve(track).value
     (725, 107, 1.0)
     """
-    track, name, rows, file = MAPS["small"], "racetrack", map, None
+    track, name, rows, file = MAPS["small"], "racetrack", cast(Sequence[str], map), None
     if isinstance(map, str) and map in MAPS:
         track, name = MAPS[map], "racetrack" if map == "small" else f"racetrack-{map}"
         rows = track.rows
@@ -253,7 +253,7 @@ def _problem(moves: Moves, failure: float, horizon: int, name: str) -> FiniteCMD
     place = np.broadcast_to(moves.place[:, None, None], (F, V, A, 2)).reshape(S, A, 2)
     velocity = np.broadcast_to(moves.velocities[new], (F, V, A, 2)).copy()
     velocity[moves.goal] = 0
-    path = lambda new: np.where(
+    path: Callable[[np.ndarray], np.ndarray] = lambda new: np.where(
         at_goal[:, None, None, None], place[:, :, None], moves.path[:, new].reshape(S, A, -1, 2)
     )
     coordinates = {

@@ -114,7 +114,7 @@ def synthetic(
 def _risk_classes(d: int) -> np.ndarray:
     """M (d - 2, d): factors lie evenly between the safest class and the most dangerous; each mixes its neighbours."""
     place = np.linspace(0, d - 3, d)
-    return np.maximum(0, 1 - np.abs(place - np.arange(d - 2)[:, None]))
+    return np.asarray(np.maximum(0, 1 - np.abs(place - np.arange(d - 2)[:, None])))
 
 
 def _drawn(rng: np.random.Generator, costs: np.ndarray, least: float, most: float) -> np.ndarray:

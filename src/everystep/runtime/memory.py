@@ -143,9 +143,7 @@ def _of_the_system(proc: Path) -> Iterator[float]:
     if available is not None:
         yield 1024.0 * available
         return
-    with suppress(
-        AttributeError, OSError, ValueError
-    ):  # not Linux: all memory, as no more is reported
+    with suppress(AttributeError, OSError, ValueError):  # not Linux: all memory, as no more is reported
         yield float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
 
 

@@ -42,8 +42,8 @@ class Schedule(NamedTuple):
             raise EverystepError(
                 f"without_exploration is {last}, and episodes {episodes}; explore in at least one: give less."
             )
-        full = lambda n: -(-n // copies) * copies
-        return cls(full(episodes - last), full(episodes - last) + full(last))
+        exploring, others = (-(-n // copies) * copies for n in (episodes - last, last))
+        return cls(exploring, exploring + others)
 
     def is_over(self, learner: Learner) -> bool:
         """Whether a learner has played all of it."""

@@ -32,5 +32,9 @@ def shown(
         return f"{other}, violation {done.violation:.4g}"
 
     with counting(steps or episodes, "episodes" if steps is None else "steps", words) as count:
-        done = lambda: learner.number - first if steps is None else learner.so_far.steps - before
-        yield lambda _: count(done() - count.done)
+
+        def report(_: int) -> None:
+            done = learner.number - first if steps is None else learner.so_far.steps - before
+            count(done - count.done)
+
+        yield report

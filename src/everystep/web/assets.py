@@ -37,7 +37,7 @@ def one_module(names: Sequence[str]) -> str:
     return re.sub(r"^export (?=class|function|const|async)", "", text, flags=re.MULTILINE)
 
 
-def as_json(content: Any) -> Markup:
+def as_json(content: object) -> Markup:
     """Content for <script type="application/json">, escaped so that no text in it can end the element."""
     text = json.dumps(content, separators=(",", ":"), allow_nan=False)
     return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
@@ -71,7 +71,7 @@ def looks(labels: Sequence[str]) -> list[dict[str, str]]:
     ]
 
 
-def _dash(dash: Any) -> str:
+def _dash(dash: str | tuple[int, Sequence[float]]) -> str:
     """A dash of matplotlib in Plotly's notation."""
     if isinstance(dash, str):
         return {"-": "solid", "-.": "dashdot", ":": "dot", "--": "dash"}[dash]

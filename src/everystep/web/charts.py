@@ -355,7 +355,9 @@ def for_page(
             shown = {**about, **axes, **panel.content}
             panels.append({**{key: shown[key] for key in about}, "caption": chart.caption, "look": look})
             content.append(shown)
-    panels_of = lambda name: [panel for panel in panels if panel["section"] == name]
+    panels_of: Callable[[str], list[dict[str, Any]]] = lambda name: [
+        panel for panel in panels if panel["section"] == name
+    ]
     sections = [
         section._asdict() | {"name": name, "remarks": section.remarks(inputs), "panels": panels_of(name)}
         for name, section in (SECTIONS if headed is None else headed).items()

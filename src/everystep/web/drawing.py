@@ -8,7 +8,7 @@ visited most.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -155,7 +155,9 @@ class Drawing:
         if self.grid.moves is None:
             return [Move("", 0, 0)]
         coasting = np.median(self.grid.moves, axis=1).astype(int)  # (S, 2); 0 in goals, which are never left
-        fastest = lambda states: coasting[states[np.abs(coasting[states]).sum(-1).argmax()]]
+        fastest: Callable[[np.ndarray], np.ndarray] = lambda states: coasting[
+            states[np.abs(coasting[states]).sum(-1).argmax()]
+        ]
         found = [fastest(states[states >= 0]).tolist() for states in self.states]
         return [Move(_name(down, right) if down or right else "at rest", down, right) for down, right in found]
 
@@ -188,7 +190,7 @@ def _name(down: int, right: int) -> str:
 def _steps(problem: FiniteCMDP, grid: Grid) -> list[tuple[int, int]]:
     """The direction of each action, (down, right): its most frequent move among the cells where it moves."""
     here = np.arange(problem.states)
-    place = lambda x: np.stack([x // grid.width, x % grid.width], -1)
+    place: Callable[[np.ndarray], np.ndarray] = lambda x: np.stack([x // grid.width, x % grid.width], -1)
     if "landing" in problem.coordinates:
         aims = np.asarray(problem.coordinates["landing"])
     else:

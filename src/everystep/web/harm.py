@@ -100,11 +100,13 @@ def traced_belief(agent: Agent, state: State, info: PlanInfo) -> Float[Array, "H
 
     def of_step(h: Array, C_next: Array) -> Array:
         after = ahead.after(agent.values, fit, h, C_next, None if width is None else at_step(width, h))
-        return ahead.led_to(jax.tree.map(lambda leaf: at_step(leaf, h), belief), after).T
+        G: Array = ahead.led_to(jax.tree.map(lambda leaf: at_step(leaf, h), belief), after)
+        return G.T
 
     H = len(C)
     C_after = jnp.concatenate([C[1:], jnp.zeros_like(C[:1])])
-    return jax.lax.map(lambda step: of_step(*step), (jnp.arange(H, dtype=jnp.int32), C_after))
+    G: Array = jax.lax.map(lambda step: of_step(*step), (jnp.arange(H, dtype=jnp.int32), C_after))
+    return G
 
 
 def belief_of(agent: Agent, G: np.ndarray | None, problem: FiniteCMDP) -> Belief | None:

@@ -135,10 +135,12 @@ def page(run: rerun.Run, first_seed: FirstSeed) -> str:
 # --- what was run -----------------------------------------------------------------------------------------------------
 def _run_line(spec: Mapping[str, Any]) -> str:
     seeds, agents = spec["seeds"], spec["agents"]
-    number_of = lambda n, noun: f"{n:,} {noun}{'' if n == 1 else 's'}"
-    return ", ".join(
-        [number_of(len(agents), "agent"), number_of(len(seeds), "seed"), number_of(spec["episodes"], "episode")]
-    )
+    return counted(agent=len(agents), seed=len(seeds), episode=spec["episodes"])
+
+
+def counted(**numbers: int) -> str:
+    """Numbers of things: 2 agents, 1 seed."""
+    return ", ".join(f"{n:,} {noun}{'' if n == 1 else 's'}" for noun, n in numbers.items())
 
 
 def seeds_in_words(seeds: Sequence[int]) -> str:
@@ -207,7 +209,9 @@ def _picture(problem: FiniteCMDP) -> str:
 
 
 def _agent(agent: Mapping[str, Any], look: Mapping[str, str]) -> dict[str, Any]:
-    as_text = lambda value: ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    as_text: Callable[[object], str] = lambda value: (
+        ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    )
     p = agent.get("confidence")
     return {
         "look": look,
@@ -221,7 +225,7 @@ def _agent(agent: Mapping[str, Any], look: Mapping[str, str]) -> dict[str, Any]:
 
 # --- tables -----------------------------------------------------------------------------------------------------------
 def _summary_rows(summary: Mapping[str, Any], looks: list[dict[str, str]]) -> list[dict[str, Any]]:
-    cell = lambda numbers: {
+    cell: Callable[[Mapping[str, float]], dict[str, str]] = lambda numbers: {
         "mean": tables.number(numbers["mean"]),
         "interval": f"{tables.number(numbers['low'])} to {tables.number(numbers['high'])}",
     }

@@ -61,13 +61,13 @@ def curve(of: Callable[[TrainingResults], list[Curve]], inputs: TrainingInputs) 
     ends = {"mean": interval.mean} | ({"low": interval.low, "high": interval.high} if len(curves) > 1 else {})
     first = curves[:SEEDS_DRAWN]
     shown = np.linspace(0, training_curves.end(curves), training_curves.POINTS)
-    inside = lambda each: np.where((shown >= each.steps[0]) & (shown <= each.steps[-1]), each.at(shown), np.nan)
+    inside = [np.where((shown >= each.steps[0]) & (shown <= each.steps[-1]), each.at(shown), np.nan) for each in first]
     content = {
         "references": [],
         "episodes": np.round(steps, 2).tolist(),
         "bands": {label: {name: base64_floats(values) for name, values in ends.items()}},
         "seedX": np.round(shown, 2).tolist(),
-        "seeds": {label: base64_floats(np.stack([inside(each) for each in first]), "<f4")} if len(curves) > 1 else {},
+        "seeds": {label: base64_floats(np.stack(inside), "<f4")} if len(curves) > 1 else {},
         "faint": float(np.clip(2 / len(first), 0.12, 0.6)),
     }
     return [Panel(None, content)]

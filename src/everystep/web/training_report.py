@@ -9,7 +9,7 @@ be shown is replaced by a sentence.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ from everystep.training.seeds.filmstrip import Film
 from everystep.training.seeds.request import TrainingRequest
 from everystep.training.seeds.run import AGAIN
 from everystep.web import assets, charts, coordinate_names, training_charts
-from everystep.web.report import check_place, seeds_in_words, write_page
+from everystep.web.report import check_place, counted, seeds_in_words, write_page
 from everystep.web.training_charts import TrainingInputs
 
 STYLES = ("page.css", "report.css", "training.css")
@@ -124,10 +124,8 @@ def page(made: Contents) -> str:
 
 
 def _line(results: TrainingResults) -> str:
-    n = len(results.seeds)
     episodes, steps = (sum(getattr(each, name) for each in results.seeds) for name in ("episodes", "steps"))
-    number_of = lambda count, noun: f"{count:,} {noun}{'' if count == 1 else 's'}"
-    return ", ".join([number_of(n, "seed"), number_of(episodes, "episode"), number_of(steps, "step")])
+    return counted(seed=len(results.seeds), episode=episodes, step=steps)
 
 
 def _unfinished(results: TrainingResults) -> Markup | str:
@@ -177,7 +175,7 @@ def _features(request: TrainingRequest | None, spec: Mapping[str, Any], asked_as
     return f"{policy_card.features_in_words(spec[saved_as])}{', chosen by what was seen' if asked else ''}"
 
 
-def _plain(value: Any) -> str:
+def _plain(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
@@ -200,7 +198,9 @@ def _remarks(made: Contents) -> list[dict[str, str]]:
         for remark in found.remarks:
             of.setdefault(remark, []).append(seed)
     everywhere = [seed for seed, found in made.all_learnt.items() if found.remarks]
-    which = lambda seeds: "" if len(everywhere) == 1 or seeds == everywhere else _named(seeds)
+    which: Callable[[list[int]], str] = lambda seeds: (
+        "" if len(everywhere) == 1 or seeds == everywhere else _named(seeds)
+    )
     return [{"text": _capital(remark), "seeds": which(seeds)} for remark, seeds in of.items()]
 
 
@@ -210,7 +210,9 @@ def _named(seeds: Sequence[int]) -> str:
 
 def _fits(made: Contents) -> list[list[str]]:
     """How the cost estimates of each seed did, in the second half of its episodes."""
-    share = lambda part, whole: f"{part:,.0f} ({part / whole:.1%})" if whole else f"{part:,.0f}"
+    share: Callable[[float, float], str] = lambda part, whole: (
+        f"{part:,.0f} ({part / whole:.1%})" if whole else f"{part:,.0f}"
+    )
     return [
         [
             f"{seed}",

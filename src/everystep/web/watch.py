@@ -46,7 +46,7 @@ def scene(problem: FiniteCMDP) -> dict[str, Any] | None:
     if problem.grid is None:
         return None
     best, letters, drawing = planner.solve(problem), "".join(problem.grid.rows), Drawing(problem)
-    cells_with = lambda letter: [x for x, found in enumerate(letters) if found == letter]
+    cells_with: Callable[[str], list[int]] = lambda letter: [x for x, found in enumerate(letters) if found == letter]
     heights = problem.grid.heights
     with_harm = {"harm": found} if (found := _harm(problem, drawing)) is not None else {}
     return {
@@ -241,7 +241,9 @@ def _plan_ahead(
 ) -> tuple[Plan, PlanInfo]:
     """The plan of the coming episode. With rare plans, the info is that of the plan which could be made now."""
     word = loop.draws(world, sizes, seed, carry.agent.k).tie_word
-    plan_now = lambda: algorithm.plan(agent, carry.agent, ties(word, sizes.horizon, sizes.states))
+    plan_now: Callable[[], tuple[Plan, PlanInfo]] = lambda: algorithm.plan(
+        agent, carry.agent, ties(word, sizes.horizon, sizes.states)
+    )
     if carry.planned is None:
         return plan_now()
     plan = lax.cond(loop.is_due(agent, carry), lambda: plan_now()[0], lambda: carry.planned.plan)  # type: ignore[union-attr]
@@ -254,7 +256,7 @@ def _traced_plan_and_labels(
     """The coming plan of the only seed in `carries`: its actions, the worst label of each pair over steps, and Ghat."""
     carry = jax.tree.map(lambda leaf: leaf[0], carries)
     plan, info = _plan_ahead(agent, world, sizes, carry, seed)
-    likeliest = lambda: jnp.where(plan.policy.max(1) > 0.5, plan.policy.argmax(1), MIXED)
+    likeliest: Callable[[], Array] = lambda: jnp.where(plan.policy.max(1) > 0.5, plan.policy.argmax(1), MIXED)
     actions = likeliest() if plan.actions is None else plan.actions
     label = certificates.labels(*loop.bounds(agent, carry.agent))  # (T, A, S)
     unsafe, safe = (label == certificates.UNSAFE).any(0), (label == certificates.SAFE).all(0)

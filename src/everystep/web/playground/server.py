@@ -17,8 +17,8 @@ import socket
 import sys
 import threading
 import webbrowser
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 from everystep.errors import EverystepError, shown
 
@@ -29,7 +29,7 @@ try:
     from starlette.requests import Request
     from starlette.responses import PlainTextResponse, Response
     from starlette.routing import Route, WebSocketRoute
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
     from starlette.websockets import WebSocket, WebSocketDisconnect
     from uvicorn.protocols.http.h11_impl import H11Protocol
 except ImportError as error:
@@ -135,7 +135,7 @@ class RequestFilter:
 
 
 def _with_headers(send: Send) -> Send:
-    async def sending(message: Any) -> None:
+    async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
             ours = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
             message = {**message, "headers": [*message["headers"], *ours]}
@@ -171,7 +171,7 @@ class BoundedConnection(H11Protocol):
         super().on_response_complete()
         self._update_limit()
 
-    def handle_websocket_upgrade(self, event: Any) -> None:
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
         self._clear_limit()  # pings limit how long a visitor is silent
         super().handle_websocket_upgrade(event)
 
@@ -310,7 +310,7 @@ def application(hosts: Hosts, warm: bool = True) -> ASGIApp:
     return RequestFilter(app, hosts)
 
 
-def _answer(content: bytes, kind: str) -> Any:
+def _answer(content: bytes, kind: str) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         return Response(content, media_type=kind)
 
@@ -372,7 +372,7 @@ class _Server(uvicorn.Server):
         if self.started:
             self.when_started()
 
-    when_started: Any = staticmethod(lambda: None)
+    when_started: Callable[[], None] = staticmethod(lambda: None)
 
 
 def serve(host: str, port: int | None, browser: bool) -> None:
