@@ -84,6 +84,17 @@ def _steps_to_one(goal: np.ndarray, landing: np.ndarray, at_most: float) -> np.n
     return steps
 
 
+def remarks_on_route(steps: float, horizon: int) -> tuple[str, ...]:
+    """Whether the goal cannot be reached, by the length of a shortest route from S."""
+    if steps == np.inf:
+        return ("no path leads from S to G: the goal can never be reached.",)
+    if steps > horizon:
+        return (
+            f"the horizon {horizon} is shorter than the {steps:.0f} steps from S to G: the goal can never be reached.",
+        )
+    return ()
+
+
 def grid_coordinates(landing: np.ndarray, width: int) -> dict[str, np.ndarray]:
     """Rows and columns of the cell of each (x, a) (`position`), of the cell it aims at (`landing`), and both (`move`).
 

@@ -16,7 +16,7 @@ import numpy as np
 from everystep.errors import EverystepError, one_of, real_number, shown, whole_number
 from everystep.files import name_from
 from everystep.mdp.cmdp import FiniteCMDP, Grid, Noise, Successors
-from everystep.problems.grids import cell_name, check_letters, map_rows, read_map, steps_to
+from everystep.problems.grids import cell_name, check_letters, map_rows, read_map, remarks_on_route, steps_to
 from everystep.problems.registry import Comparison, register
 from everystep.runtime import memory
 
@@ -282,23 +282,12 @@ def _problem(moves: Moves, failure: float, horizon: int, name: str) -> FiniteCMD
             cells=np.repeat(moves.cells, V),
             moves=velocity.reshape(S, A, 2),
         ),
-        remarks=_remarks(at_goal, states[..., 0], starts, horizon) if failure < 1 else (),
+        remarks=remarks_on_route(steps_to(at_goal, states[..., 0])[starts].min(), horizon) if failure < 1 else (),
         coordinates=coordinates,
         kernel="categorical(on=path)*categorical(on=drift)" if fails else "categorical(on=path)",
     )
     track.check()
     return track
-
-
-def _remarks(goal: np.ndarray, arrived: np.ndarray, starts: np.ndarray, horizon: int) -> tuple[str, ...]:
-    steps = steps_to(goal, arrived)[starts].min()
-    if steps == np.inf:
-        return ("no path leads from S to G: the goal can never be reached.",)
-    if steps > horizon:
-        return (
-            f"the horizon {horizon} is shorter than the {steps:.0f} steps from S to G: the goal can never be reached.",
-        )
-    return ()
 
 
 def _state_names(moves: Moves) -> tuple[str, ...]:

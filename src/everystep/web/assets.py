@@ -7,6 +7,7 @@ between modules that share a page.
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from importlib import resources
 from typing import Any
 
 import jinja2
+import numpy as np
 import plotly
 from markupsafe import Markup
 
@@ -41,6 +43,11 @@ def as_json(content: object) -> Markup:
     """Content for <script type="application/json">, escaped so that no text in it can end the element."""
     text = json.dumps(content, separators=(",", ":"), allow_nan=False)
     return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
+
+
+def as_base64(array: np.ndarray, dtype: str = "<f4") -> str:
+    """Numbers as base64 of their bytes, in order: `<f4` and `<f8` floats, `<u4` and `u1` whole numbers."""
+    return base64.b64encode(np.ascontiguousarray(array, np.dtype(dtype)).tobytes()).decode("ascii")
 
 
 def page(template: str, context: Mapping[str, Any]) -> str:

@@ -11,7 +11,6 @@ page iterates over sections and panels. `style` names the function of report.js 
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -26,6 +25,7 @@ from everystep.mdp import arrays, planner
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.problems.registry import REGISTERED
 from everystep.web import harm, watch
+from everystep.web.assets import as_base64
 from everystep.web.drawing import Drawing
 
 MOST_IN_STRIPS = 40_000  # (h, x): more tiles than pixels
@@ -87,11 +87,6 @@ class Section(NamedTuple):
 
 
 # --- data -------------------------------------------------------------------------------------------------------------
-def base64_floats(array: np.ndarray, dtype: str = "<f8") -> str:
-    """Numbers as base64 of little-endian floats."""
-    return base64.b64encode(np.ascontiguousarray(array, np.dtype(dtype)).tobytes()).decode("ascii")
-
-
 def evenly_spread(K: int, points: int) -> np.ndarray:
     """At most `points` of K episodes, evenly spread, counted from 0."""
     return np.unique(np.linspace(0, K - 1, min(points, K)).round().astype(int))
@@ -109,13 +104,12 @@ def learning_curve(column: str, inputs: ChartInputs) -> list[Panel]:
         "references": [],
         "episodes": (reductions.shown_episodes(inputs.episodes) + 1).tolist(),
         "bands": {
-            label: {end: base64_floats(getattr(band, end)) for end in ("mean", "low", "high")}
+            label: {end: as_base64(getattr(band, end), "<f8") for end in ("mean", "low", "high")}
             for label, band in bands.items()
         },
         "seedX": (thinned + 1).tolist(),
         "seeds": {
-            label: base64_floats(reductions.DRAWN[column](curves)[:, thinned], "<f4")
-            for label, curves in first_seeds.items()
+            label: as_base64(reductions.DRAWN[column](curves)[:, thinned]) for label, curves in first_seeds.items()
         },
     }
     return [Panel(None, content)]
@@ -154,7 +148,7 @@ def prices(inputs: ChartInputs) -> list[Panel]:
         if not film.prices.any():
             continue
         thinned = evenly_spread(K, PRICE_POINTS)
-        lines = [[base64_floats(film.prices[thinned, i, h]) for h in range(H)] for i in range(m)]
+        lines = [[as_base64(film.prices[thinned, i, h], "<f8") for h in range(H)] for i in range(m)]
         panels.append(Panel(label, {"agent": label, "episodes": (thinned + 1).tolist(), "z": lines}))
     return panels
 
@@ -185,7 +179,7 @@ def harm_strips(inputs: ChartInputs) -> list[Panel]:
         "states": list(named.state_names or [f"state {x}" for x in range(problem.states)]),
         "actions": list(named.action_names or [f"action {a}" for a in range(problem.actions)]),
         "top": float(max([exact.max(), *(C.max() for C, _ in found.values())])),
-        "exact": base64_floats(exact, "<f4"),
+        "exact": as_base64(exact),
     }
     of_agents = [
         Panel(
@@ -193,9 +187,9 @@ def harm_strips(inputs: ChartInputs) -> list[Panel]:
             common
             | {
                 "agent": label,
-                "believed": base64_floats(C, "<f4"),
-                "chosen": base64_floats(chosen, "<f4"),
-                "plan": base64_floats(inputs.films[label].frames[-1].policy, "<f4"),
+                "believed": as_base64(C),
+                "chosen": as_base64(chosen),
+                "plan": as_base64(inputs.films[label].frames[-1].policy),
             },
         )
         for label, (C, chosen) in found.items()

@@ -13,23 +13,13 @@ OBSERVATIONS = {
     "CartPole": ("cart position (m)", "cart velocity (m/s)", "pole angle (rad)", "pole angular velocity (rad/s)"),
     "MountainCar": ("position", "velocity (per step)"),
     "Acrobot": (
-        "cos of angle 1",
-        "sin of angle 1",
-        "cos of angle 2",
-        "sin of angle 2",
-        "angular velocity 1 (rad/s)",
-        "angular velocity 2 (rad/s)",
+        *("cos of angle 1", "sin of angle 1", "cos of angle 2", "sin of angle 2"),
+        *("angular velocity 1 (rad/s)", "angular velocity 2 (rad/s)"),
     ),
     "Pendulum": ("x (cos of the angle)", "y (sin of the angle)", "angular velocity (rad/s)"),
     "LunarLander": (
-        "x",
-        "y",
-        "velocity in x",
-        "velocity in y",
-        "angle (rad)",
-        "angular velocity",
-        "left leg touches",
-        "right leg touches",
+        *("x", "y", "velocity in x", "velocity in y", "angle (rad)", "angular velocity"),
+        *("left leg touches", "right leg touches"),
     ),
 }
 ACTIONS = {

@@ -22,7 +22,8 @@ from everystep.reports.training.learnt import Learnt
 from everystep.reports.training.results import TrainingResults
 from everystep.training.policy.policy import Policy
 from everystep.web import coordinate_names
-from everystep.web.charts import SEEDS_DRAWN, Chart, Panel, Section, base64_floats
+from everystep.web.assets import as_base64
+from everystep.web.charts import SEEDS_DRAWN, Chart, Panel, Section
 
 MOST_ACTIONS = 6  # that have a panel
 MOST_DOTS = 250  # transitions marked in all panels together
@@ -65,9 +66,9 @@ def curve(of: Callable[[TrainingResults], list[Curve]], inputs: TrainingInputs) 
     content = {
         "references": [],
         "episodes": np.round(steps, 2).tolist(),
-        "bands": {label: {name: base64_floats(values) for name, values in ends.items()}},
+        "bands": {label: {name: as_base64(values, "<f8") for name, values in ends.items()}},
         "seedX": np.round(shown, 2).tolist(),
-        "seeds": {label: base64_floats(np.stack(inside), "<f4")} if len(curves) > 1 else {},
+        "seeds": {label: as_base64(np.stack(inside))} if len(curves) > 1 else {},
         "faint": float(np.clip(2 / len(first), 0.12, 0.6)),
     }
     return [Panel(None, content)]
@@ -133,8 +134,8 @@ def slices(inputs: TrainingInputs) -> list[Panel]:
     about = _by_state(inputs) if found.sliced is None else _by_coordinates(inputs, found.sliced)
     panels = []
     for a in shown_actions(policy):
-        floats = {key: base64_floats(getattr(beliefs, key)[a], "<f4") for key in ("lower", "upper", "estimate")}
-        labels = base64_floats(beliefs.labels[a], "<f4")
+        floats = {key: as_base64(getattr(beliefs, key)[a]) for key in ("lower", "upper", "estimate")}
+        labels = as_base64(beliefs.labels[a])
         own = {"name": f"slice-{a}", "title": names[a], "labels": labels, **floats, "dots": _dots(inputs, a)}
         panels.append(Panel(None, about | own))
     return panels

@@ -10,7 +10,6 @@ agent uses in episode k + 1; and the unsafe steps since the previous frame.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -32,6 +31,7 @@ from everystep.mdp import certificates, planner
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.mdp.world import Sizes, World
 from everystep.web import harm
+from everystep.web.assets import as_base64
 from everystep.web.drawing import MIXED, SAFE, UNKNOWN, UNSAFE, Drawing
 
 SUMMED = ("return", "regret", "violation", "unsafe_steps")
@@ -62,7 +62,7 @@ def scene(problem: FiniteCMDP) -> dict[str, Any] | None:
         "heights": None if heights is None else np.asarray(heights, float).ravel().tolist(),
         "actions": [move._asdict() for move in drawing.moves],
         "top_speed": drawing.top_speed,
-        "safe": base64_bytes(drawing.safe(truly_safe(problem))),
+        "safe": as_base64(drawing.safe(truly_safe(problem)), "u1"),
         "route": drawing.cells(planner.most_likely_states(problem, best)),
         "optimal_value": best.value,
         **with_harm,
@@ -80,18 +80,13 @@ def _harm(problem: FiniteCMDP, drawing: Drawing) -> dict[str, Any] | None:
         "at_start": int((drawing.states == start).any(1).argmax()),
         "states": drawing.states.reshape(-1).tolist(),
         "actions": problem.actions,
-        "moves": base64_bytes(drawing.move_of_action),
+        "moves": as_base64(drawing.move_of_action, "u1"),
     }
 
 
 def truly_safe(problem: FiniteCMDP) -> np.ndarray:
     """(S, A): 1 where g <= 0 at every step for every constraint, else 0."""
     return np.asarray((problem.g <= 0).all((0, 1)), np.uint8)
-
-
-def base64_bytes(array: np.ndarray) -> str:
-    """Small whole numbers as base64 of bytes, in order."""
-    return base64.b64encode(np.ascontiguousarray(array, np.uint8).tobytes()).decode("ascii")
 
 
 # --- one agent --------------------------------------------------------------------------------------------------------
@@ -118,15 +113,15 @@ class Frame(NamedTuple):
         Where harm-to-go is shown, also the plan (H, S) by states, and the state of each cell whose plan is drawn.
         """
         by_state = {
-            "actions": base64_bytes(self.policy),
+            "actions": as_base64(self.policy, "u1"),
             "typical": drawing.typical(self.visits).tolist(),
             "harm": None if self.harm is None else self.harm.to_json(),
         }
         return {
             "episode": self.episode,
             "visits": drawing.visits(self.visits).tolist(),
-            "policy": base64_bytes(drawing.policy(self.policy, self.visits)),
-            "labels": None if self.labels is None else base64_bytes(drawing.labels(self.labels)),
+            "policy": as_base64(drawing.policy(self.policy, self.visits), "u1"),
+            "labels": None if self.labels is None else as_base64(drawing.labels(self.labels), "u1"),
             "path": drawing.path(self.policy),
             "violations": [list(violation) for violation in drawing.violations(self.violations)],
             "totals": self.totals,
