@@ -36,7 +36,7 @@ BYTES_OF_A_ROW = 90  # of a part; in the finished file less than half of it
 ROW_IN_MEMORY = 180  # of a result in memory while it is put together
 OF_A_SEED = 33_000  # of a folder: its place in lists and in the bootstrap, where 2,000 resamples have a weight for it
 OF_A_UNIT = 4_000  # of one agent on a batch of seeds: what waits, and the list of what is stored
-SMALL = 0.01  # of what is free: less than this needs no closer look
+SMALL = 0.01  # of what is free: less than this needs no tracing
 
 
 class Needs(NamedTuple):
@@ -154,7 +154,7 @@ def of(prepared: Experiment) -> Needs:
             final = max(final, _size(ends) + 8.0 * S + ahead)
             grown = max(grown, local.growth(fresh, H))
             largest = 16.0 * H * S * prepared.problem.actions * (2 + m)
-            if local.workers() * largest > SMALL * memory.free_memory():  # which is worth a closer look
+            if local.workers() * largest > SMALL * memory.free_memory():  # then the shapes are traced
                 word = jax.ShapeDtypeStruct((), np.uint32)  # type: ignore[no-untyped-call]
                 planned = lambda agent, world, state, word: loop.new_plan(agent, world, state, ties(word, H, S))
                 largest = 2.0 * _size(jax.eval_shape(planned, job.agent, job.world, fresh.agent, word)) + 4.0 * H * S

@@ -139,7 +139,7 @@ def final_counts(problem: FiniteCMDP, agent: str, bounds: Mapping[str, np.ndarra
 
 
 # --- what labels ahead are compared with ---------------------------------------------------------------------------
-def harm_of_step(problem: FiniteCMDP, events: bool = False) -> np.ndarray:
+def violation_of_step(problem: FiniteCMDP, events: bool = False) -> np.ndarray:
     """c (T, A, S), in the units of g: sum_i max(E g_i, 0), or with `events` sum_i E max(g_i, 0) of observed costs."""
     world = problem.world
     if not events or (world.cost_seen is None and world.cost_sigma is None):
@@ -161,7 +161,7 @@ def _mean_above_zero(mean: np.ndarray, sigma: np.ndarray) -> np.ndarray:
 
 def led_to(problem: FiniteCMDP, events: bool = False) -> np.ndarray:
     """G* (H, A, S), in the units of g: the harm that each action makes unavoidable. It is 0 at exempt states."""
-    c, world = harm_of_step(problem, events), problem.world
+    c, world = violation_of_step(problem, events), problem.world
     G = np.zeros((problem.horizon, problem.actions, problem.states))
     C = np.zeros(problem.states)
     for h in reversed(range(problem.horizon)):

@@ -1,7 +1,7 @@
 """Which states an episode can be in at each step: a state that no policy can reach by step h needs no plan for step h.
 
-States are put in the order in which they can first be entered. At step h an episode is then among the first n_h of
-them, whatever the policy is, and a plan for step h reads V_{h+1} at the first n_{h+1} only. Steps are grouped into a
+States are put in the order in which they can first be entered. At step h an episode is then in one of the first n_h of
+them under every policy, and a plan for step h reads V_{h+1} at the first n_{h+1} only. Steps are grouped into a
 few `Span`s, each with one number of states, because every span is compiled separately.
 """
 

@@ -4,8 +4,8 @@
     g~_i = g_i / scale_i                  only where the problem has a `scale`; the sign of g decides safety and stays
 
 Bonuses and prices are numbers in these units, so the unit of reward does not change what an agent does: an episode has
-H steps, and H low is the same for every policy. Everything that is reported (values, regret, violations, the columns
-of a run) stays in the units of the user. This module is the only place that converts:
+H steps, and H low is the same for every policy. All reported quantities (values, regret, violations, the columns
+of a run) stay in the units of the user. This module is the only place that converts:
 
     problem.in_units      the problem as an agent sees it: settings are resolved on it, models are made for it
     problem.world.units   what the agent observes in one step, beside what is recorded

@@ -1,4 +1,4 @@
-"""The validation of a problem: arrays brought into their shapes, and mistakes reported by name and place.
+"""The validation of a problem: arrays are brought into their shapes, and errors name the field and the place.
 
 `normalise` runs when a problem is made and raises errors about shapes. `check` is `FiniteCMDP.check`: it raises errors
 about values (probabilities, the range of g, noise) and remarks on states without a safe action.
@@ -466,7 +466,7 @@ def _check_noise(problem: FiniteCMDP) -> None:
 
 
 def _remarks_on_dead_ends(problem: FiniteCMDP) -> tuple[str, ...]:
-    """Assumption 1, a safe action for every state that is not exempt at every step, does not hold; what that means."""
+    """Remarks for a problem without Assumption 1 (a safe action at every step in every state that is not exempt)."""
     ends = problem.dead_ends
     if ends is None:
         return ()

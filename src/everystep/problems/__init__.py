@@ -1,4 +1,4 @@
-"""Problems by name, and problems from a user's files. `registry` says how to register more."""
+"""Problems by name, and problems from a user's files. `registry` explains how to register more."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from everystep.problems.thermostat import thermostat
 # isort: on
 
 FILES = f"a map (.txt), a racetrack (.track), arrays (.npz) or heights ({', '.join(READERS)})"
-# What makes a problem of a file, by its ending; the first parameter is the path.
+# The function that reads a problem from a file, by its ending; the first parameter is the path.
 FROM_FILES: dict[str, Callable[..., FiniteCMDP]] = {".track": racetrack} | dict.fromkeys(READERS, terrain_from)
 
 __all__ = [

@@ -85,7 +85,7 @@ def _steps_to_one(goal: np.ndarray, landing: np.ndarray, at_most: float) -> np.n
 
 
 def remarks_on_route(steps: float, horizon: int) -> tuple[str, ...]:
-    """Whether the goal cannot be reached, by the length of a shortest route from S."""
+    """A remark if the goal cannot be reached, by the length of a shortest route from S."""
     if steps == np.inf:
         return ("no path leads from S to G: the goal can never be reached.",)
     if steps > horizon:

@@ -1,4 +1,4 @@
-"""An inventory whose orders arrive later: what is ordered today decides whether the stock lasts in some days."""
+"""An inventory whose orders arrive later: orders placed today decide whether the stock lasts days later."""
 
 from __future__ import annotations
 

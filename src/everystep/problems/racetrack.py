@@ -1,7 +1,7 @@
-"""Racetracks: a car with inertia, walls, and states in which no action is safe any more.
+"""Racetracks: a car with inertia, walls, and states in which no action is safe.
 
-A state is a cell and a velocity. One decision changes the velocity by at most one cell per step, so that a car which is
-too fast for the wall ahead cannot avoid it: to be safe, an agent must brake before.
+A state is a cell and a velocity. One decision changes the velocity by at most one cell per step, so a car that is
+too fast for the wall ahead cannot avoid it: to be safe, an agent must brake earlier.
 """
 
 from __future__ import annotations

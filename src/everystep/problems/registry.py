@@ -1,4 +1,4 @@
-"""The registry of problems: one decorated function carries all that the package knows about a problem.
+"""The registry of problems: one decorated function defines everything the package knows about a problem.
 
     @es.problems.register("pond", gym_id="mine/Pond-v0", compared=True)
     def pond(horizon: int = 8) -> es.FiniteCMDP:

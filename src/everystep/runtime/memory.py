@@ -2,7 +2,7 @@
 
     memory.check("the problem", {"states": states}, lambda states: 8 * states**2, usual={"states": 8})
 
-raises an error that names the size to blame, what it would take, what is free, and the largest number that would fit.
+raises an error that names the size at fault, what it would take, what is free, and the largest number that would fit.
 Free memory is what the system reports as available, or less if a control group (a container) or a limit of the
 process allows less.
 """

@@ -43,7 +43,7 @@ class Task:
     in_place: bool = False
     at_once: bool = False
     began: float = 0.0
-    told: bool = False
+    printed: bool = False
 
 
 class Printer:
@@ -100,10 +100,10 @@ class Printer:
         """When the next line of a task is printed."""
         if self._silent:
             return self._last + PATIENCE
-        return self._last + task.again if task.told else max(self._last, task.began) + PATIENCE
+        return self._last + task.again if task.printed else max(self._last, task.began) + PATIENCE
 
     def _print(self, task: Task) -> None:
-        self._last, self._silent, task.told = time.monotonic(), False, True
+        self._last, self._silent, task.printed = time.monotonic(), False, True
         line = task.line(self._last - task.began)
         if task.in_place:
             line = line[: shutil.get_terminal_size().columns - 1]
@@ -140,7 +140,7 @@ def note(sentence: str) -> None:
 
 @contextmanager
 def working() -> Iterator[None]:
-    """A whole command: it is said to be working wherever no other task has words for what is done."""
+    """A whole command, which is reported as working while no other task is."""
     line = lambda seconds: f"note: working ({seconds:.0f} s so far)"
     with _printer.during(Task(line, OFTEN if _on_a_terminal() else AGAIN)):
         yield

@@ -25,7 +25,7 @@ from types import FrameType
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM)
 Handler = Callable[[int, FrameType | None], object] | int | None
-HASTE = 0.2  # seconds in which a command may stop without a word about it
+HASTE = 0.2  # seconds in which a command may stop without a message
 RETRY = 0.1  # seconds between attempts to raise the exception
 LIMIT = 6.0  # seconds after which a command that does not stop is ended
 STOPPING = "everystep: stopping; a second Ctrl-C stops at once."
@@ -48,7 +48,7 @@ def status() -> int:
 
 @contextmanager
 def keeping(words: Callable[[], str]) -> Iterator[None]:
-    """What is kept if the process ends at once, in words that are looked up only then."""
+    """Describe what is kept if the process ends at once; `words` is called only then."""
     global _kept
     before, _kept = _kept, words
     try:
@@ -210,5 +210,5 @@ def _end(how: str, number: int) -> None:
 
 def say(sentence: str) -> None:
     """A line on standard error, below what is drawn there."""
-    with suppress(OSError, ValueError):  # nobody may be reading
+    with suppress(OSError, ValueError):  # standard error may be closed
         print(f"\n{sentence}" if sys.stderr.isatty() else sentence, file=sys.stderr, flush=True)

@@ -70,7 +70,7 @@ class Chart(NamedTuple):
     caption: str
     x: str
     y: str
-    data: Callable[[Any], list[Panel]]  # of ChartInputs, or what another page gives it
+    data: Callable[[Any], list[Panel]]  # of ChartInputs, or of the inputs of another page
     style: str = "curves"
     from_zero: bool = False
 
@@ -165,7 +165,7 @@ def has_strips(problem: FiniteCMDP) -> bool:
 
 
 def harm_strips(inputs: ChartInputs) -> list[Panel]:
-    """C*_h(x), and what agents that look ahead believe at the end of the run: C_h(x), and Ghat of the chosen action."""
+    """C*_h(x), and the final estimates of agents that look ahead: C_h(x), and Ghat of the chosen action."""
     problem = inputs.result.problem
     if not has_strips(problem):
         return []
@@ -216,7 +216,7 @@ def harm_remarks(inputs: ChartInputs) -> list[str]:
 
 
 def unsafe_steps(inputs: ChartInputs) -> list[Panel]:
-    """Nothing but the labels: the frames of the player hold the unsafe steps already."""
+    """An empty panel: the frames of the player hold the unsafe steps."""
     return [Panel(None, {})] if inputs.films else []
 
 

@@ -1,4 +1,4 @@
-"""What the numbers of an observation, and the actions, of well-known environments are called; others are numbered.
+"""Names of the coordinates of observations and of the actions of well-known environments; others are numbered.
 
 Gymnasium's spaces hold no names; these are those of its documentation, with their units.
 """
@@ -44,7 +44,7 @@ def of_coordinates(environment: str, n: int) -> list[str]:
 
 
 def of_actions(environment: str, actions: Candidates) -> list[str]:
-    """Their names where they are numbered; of a Box, their numbers."""
+    """The names of numbered actions; for a Box, the coordinates of each candidate."""
     n, first, values = len(actions), actions.first, actions.values
     if values is not None:
         return [f"action {', '.join(f'{each:.3g}' for each in row)}" for row in values.reshape(n, -1)]
@@ -53,5 +53,5 @@ def of_actions(environment: str, actions: Candidates) -> list[str]:
 
 
 def columns_of_map(environment: str, states: int) -> int | None:
-    """The width of the map whose cells the states are, row by row; None if they are not known to be."""
+    """The width of the map whose cells are the states, row by row; None if there is no known map."""
     return COLUMNS.get((family(environment), states))

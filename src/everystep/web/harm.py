@@ -2,10 +2,10 @@
 
     exact      G*_h(x, a), the least expected violation from step h on after action a; C*_h(x) = min_a G*_h(x, a), and
                a state is viable at h if C*_h(x) = 0
-    believed   Ghat_h(x, a) and C_h(x) of an agent that looks ahead, from which its coming plan is made
+    estimated  Ghat_h(x, a) and C_h(x) of an agent that looks ahead, from which its next plan is made
 
 Pages derive C, and viability, from G. Steps with equal G* are sent once (many steps before the end of an episode are
-equal), and of Ghat only what is positive, because an agent believes harm where it has seen some.
+equal), and only the positive entries of Ghat, because an agent expects harm only where it has observed some.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The learning curves are those of figures.py: means over seeds of episodes.parquet with their confidence intervals. The
 folder does not hold the trajectories, the plans and the prices Z of single episodes; they come from running the first
 seed again, which is checked against the folder. Where there is too much to show, the page holds fewer points and
-reports it. charts.py lists the charts.
+a remark. charts.py lists the charts.
 """
 
 from __future__ import annotations

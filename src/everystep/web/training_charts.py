@@ -1,4 +1,4 @@
-"""The charts of the report of a training: learning curves over steps, and what the cost model believes.
+"""The charts of the report of a training: learning curves over steps, and the estimates of the cost model.
 
 `curves` is drawn as in the report of a run. One more style, drawn by training.js:
 
@@ -30,7 +30,7 @@ MOST_DOTS = 250  # transitions marked in all panels together
 
 
 class Model(NamedTuple):
-    """What the cost model of one seed believes: along two coordinates, or at every state; or why it is not shown."""
+    """The estimates of the cost model of one seed, along two coordinates or at every state; or why it is not shown."""
 
     sliced: Slice | None = None
     states: np.ndarray | None = None
@@ -39,7 +39,7 @@ class Model(NamedTuple):
 
 
 class TrainingInputs(NamedTuple):
-    """The data of the page: the rows of all seeds, what the first of them has learnt, and its cost model."""
+    """The data of the page: the rows of all seeds, and what the first seed has learnt, with its cost model."""
 
     results: TrainingResults
     learnt: Learnt
@@ -75,7 +75,7 @@ def curve(of: Callable[[TrainingResults], list[Curve]], inputs: TrainingInputs) 
 
 
 def returns(inputs: TrainingInputs) -> list[Panel]:
-    """The return, with what the policies earned alone."""
+    """The return, with the mean return of the evaluated policies."""
     found = [each for each in map(inputs.results.evaluation_of, inputs.results.seeds) if each is not None]
     (panel,) = curve(training_curves.returns, inputs)
     if not found:
@@ -100,7 +100,7 @@ def curve_remarks(inputs: TrainingInputs) -> list[str]:
 
 # --- the cost model ---------------------------------------------------------------------------------------------------
 def model(learnt: Learnt, along: tuple[int, ...] | None) -> Model:
-    """What the cost model of a policy believes, along two coordinates: the given ones, or those with most effect."""
+    """The estimates of a policy's cost model along two coordinates: the given ones, or those with most effect."""
     if learnt.policy is None:
         return Model(why=learnt.why)
     policy = learnt.policy

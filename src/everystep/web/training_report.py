@@ -1,9 +1,9 @@
 """`everystep report DIR` of a training: one page that opens from the disk, without a network.
 
 Curves and tables are those of `everystep figures` and `everystep summary`. The cost model is that of the first seed's
-policy; of a seed that was stopped it is in the last checkpoint. Pictures are of the first episode and of an episode of
-the policy; they were taken when the training ended, because nothing that a folder names is imported here. What cannot
-be shown is replaced by a sentence.
+policy; that of a stopped seed is in the last checkpoint. Pictures show the first episode and an episode of the policy;
+they were taken when the training ended, because modules that a folder names are not imported here. A sentence replaces
+what cannot be shown.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _line(results: TrainingResults) -> str:
 
 
 def _unfinished(results: TrainingResults) -> Markup | str:
-    """That some seeds are unfinished, and how to go on; "" if none is."""
+    """The unfinished seeds, and the command that continues them; "" if there are none."""
     if not (left := results.unfinished):
         return ""
     which = f"Seed {left[0]} is" if len(left) == 1 else f"Seeds {seeds_in_words(left)} are"
@@ -142,7 +142,7 @@ def _unfinished(results: TrainingResults) -> Markup | str:
 
 
 def _with_code(text: str) -> Markup:
-    """A text in which what stands between backticks is code."""
+    """A text whose parts between backticks are shown as code."""
     return Markup(re.sub(r"`([^`]*)`", r"<code>\1</code>", str(escape(text))))
 
 
@@ -160,7 +160,7 @@ def _facts(made: Contents) -> list[tuple[str, str]]:
         ("Length of phi(x, a)", spec.get("d")),
         ("Plans look ahead", f"{spec['horizon']} steps" if "horizon" in spec else None),
         ("Longest episode", f"{spec['length']} steps" if "length" in spec else None),
-        ("Asked for", None if request is None else f"{request.amount} of each seed"),
+        ("Requested", None if request is None else f"{request.amount} of each seed"),
         ("Seeds", seeds_in_words([each.seed for each in results.seeds])),
         ("Versions", ", ".join(f"{name} {number}" for name, number in spec.get("versions", {}).items())),
     ]
@@ -168,11 +168,11 @@ def _facts(made: Contents) -> list[tuple[str, str]]:
 
 
 def _features(request: TrainingRequest | None, spec: Mapping[str, Any], asked_as: str, saved_as: str) -> str | None:
-    """As they were asked for, else as they are."""
+    """The features as requested, else as resolved."""
     asked = None if request is None else getattr(request, asked_as)
     if asked not in (None, "auto") or saved_as not in spec:
         return asked
-    return f"{policy_card.features_in_words(spec[saved_as])}{', chosen by what was seen' if asked else ''}"
+    return f"{policy_card.features_in_words(spec[saved_as])}{', chosen by evidence' if asked else ''}"
 
 
 def _plain(value: object) -> str:
@@ -190,9 +190,9 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-# --- how it is doing --------------------------------------------------------------------------------------------------
+# --- remarks and estimates --------------------------------------------------------------------------------------------
 def _remarks(made: Contents) -> list[dict[str, str]]:
-    """Every remark once, with the seeds it is of unless it is of all."""
+    """Every remark once, with its seeds unless it applies to all."""
     of: dict[str, list[int]] = {}
     for seed, found in made.all_learnt.items():
         for remark in found.remarks:
@@ -209,7 +209,7 @@ def _named(seeds: Sequence[int]) -> str:
 
 
 def _fits(made: Contents) -> list[list[str]]:
-    """How the cost estimates of each seed did, in the second half of its episodes."""
+    """The errors of the cost estimates of each seed, in the second half of its episodes."""
     share: Callable[[float, float], str] = lambda part, whole: (
         f"{part:,.0f} ({part / whole:.1%})" if whole else f"{part:,.0f}"
     )
@@ -228,7 +228,7 @@ def _fits(made: Contents) -> list[list[str]]:
 
 
 def _examples(made: Contents) -> list[str]:
-    """Observations at which no action was believed safe."""
+    """Observations at which no action was estimated to be safe."""
     found = []
     for each in made.all_learnt.values():
         for example in [] if each.fit is None else each.fit["examples"]:
@@ -238,7 +238,7 @@ def _examples(made: Contents) -> list[str]:
 
 
 def _estimates(first: Learnt) -> str:
-    """What the intervals of the cost model are of."""
+    """The quantity that the intervals of the cost model bound."""
     if first.policy is None:
         return ""
     ahead = first.policy.plan.ahead
@@ -249,7 +249,7 @@ def _estimates(first: Learnt) -> str:
 
 
 def _certificates(first: Learnt) -> str:
-    """What its labels are worth; nothing of a seed that cannot be restored."""
+    """What the labels guarantee; "" for a seed that cannot be restored."""
     if first.policy is None:
         return ""
     return policy_card.certificates_in_words(first.spec, first.policy.plan.optimism)

@@ -1,8 +1,8 @@
 """Frames of an agent as it learns: visited states, its plan, its certificates, and its unsafe steps.
 
-A scene is the fixed part (the map); a Frame is one agent after k episodes. Both are ready for JSON and hold all that a
-page needs to draw a problem on a grid. They come from the run itself: the engine is paused (`local.advance`), and a
-probe returns the trajectory of every episode, so the numbers are those of `everystep run`, bit for bit.
+A scene is the fixed part (the map); a Frame is one agent after k episodes. Both are ready for JSON and hold everything
+that a page needs to draw a problem on a grid. They come from the run itself: the engine is paused (`local.advance`),
+and a probe returns the trajectory of every episode, so the numbers are those of `everystep run`, bit for bit.
 
 A frame after k episodes shows the visits of all k episodes; the plan and the labels that follow from them, which the
 agent uses in episode k + 1; and the unsafe steps since the previous frame.
@@ -95,8 +95,8 @@ class Frame(NamedTuple):
 
     visits (S,); policy (H, S): the action of the plan, MIXED where no action has a probability above 1/2; labels
     (S, A), None for agents without a cost model; violations: the unsafe steps since the previous frame, each (episode,
-    h, x, a, sum over constraints of max(g, 0)), episode and h from 1; totals since the first episode; harm: what an
-    agent that looks ahead believes, on problems with states without a safe action.
+    h, x, a, sum over constraints of max(g, 0)), episode and h from 1; totals since the first episode; harm: the
+    estimates of an agent that looks ahead, on problems with states without a safe action.
     """
 
     episode: int
@@ -234,7 +234,7 @@ class Player:
 def _plan_ahead(
     agent: Agent, world: World, sizes: Sizes, carry: Carry, seed: UInt32[Array, ""]
 ) -> tuple[Plan, PlanInfo]:
-    """The plan of the coming episode. With rare plans, the info is that of the plan which could be made now."""
+    """The plan of the next episode. With rare plans, the info is that of the plan which could be made now."""
     word = loop.draws(world, sizes, seed, carry.agent.k).tie_word
     plan_now: Callable[[], tuple[Plan, PlanInfo]] = lambda: algorithm.plan(
         agent, carry.agent, ties(word, sizes.horizon, sizes.states)
@@ -248,7 +248,7 @@ def _plan_ahead(
 def _traced_plan_and_labels(
     agent: Agent, world: World, sizes: Sizes, with_harm: bool, carries: Carry, seed: UInt32[Array, ""]
 ) -> tuple[UInt8[Array, "H S"], UInt8[Array, "S A"], Float[Array, "H S A"] | None]:
-    """The coming plan of the only seed in `carries`: its actions, the worst label of each pair over steps, and Ghat."""
+    """The next plan of the only seed in `carries`: its actions, the worst label of each pair over steps, and Ghat."""
     carry = jax.tree.map(lambda leaf: leaf[0], carries)
     plan, info = _plan_ahead(agent, world, sizes, carry, seed)
     likeliest: Callable[[], Array] = lambda: jnp.where(plan.policy.max(1) > 0.5, plan.policy.argmax(1), MIXED)
