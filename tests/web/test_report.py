@@ -202,7 +202,7 @@ def test_one_record_more_is_one_chart_more(folder, monkeypatch):
     def visited(inputs):
         return [charts.Panel(None, charts.learning_curve("return", inputs)[0].content)]
 
-    record = charts.Chart("mine", "curves", "A chart of <mine>", "Its caption.", "episode", "number", visited)
+    record = charts.Chart("mine", "curves", "A chart of <mine>", "number", visited, "Its caption.")
     monkeypatch.setattr(charts, "CHARTS", (*charts.CHARTS, record))
     text = report.page(rerun.read(folder, report.COLUMNS), report.FirstSeed({}, []))
     assert "A chart of &lt;mine&gt;" in text

@@ -67,7 +67,12 @@ def load(name: str, horizon: int | None = None, scale: ArrayLike | None = None) 
     path = path_from("problem", name)
     name = str(name)
     if name in REGISTERED:
-        return _registered(name, horizon)
+        definition = REGISTERED[name]
+        if horizon is None:
+            return definition.make()
+        if "horizon" not in definition.parameters:
+            raise EverystepError(f"horizon is {horizon}, but the problem '{name}' has a fixed horizon; leave it out.")
+        return definition.make(horizon=horizon)
     if path.suffix in FROM_FILES:
         make = FROM_FILES[path.suffix]
         return make(path) if horizon is None else make(path, horizon=horizon)
@@ -80,15 +85,6 @@ def load(name: str, horizon: int | None = None, scale: ArrayLike | None = None) 
     except EverystepError as error:
         raise EverystepError(f"problem '{name}': {error}") from None
     return from_arrays(path, horizon, scale)
-
-
-def _registered(name: str, horizon: int | None) -> FiniteCMDP:
-    definition = REGISTERED[name]
-    if horizon is None:
-        return definition.make()
-    if "horizon" not in definition.parameters:
-        raise EverystepError(f"horizon is {horizon}, but the problem '{name}' has a fixed horizon; leave it out.")
-    return definition.make(horizon=horizon)
 
 
 # Called from Python, a problem that takes long to make reports it. The command has its own words, and calls `make`.

@@ -67,10 +67,10 @@ class Chart(NamedTuple):
     name: str
     section: str  # a key of SECTIONS
     title: str
-    caption: str
-    x: str
     y: str
     data: Callable[[Any], list[Panel]]  # of ChartInputs, or of the inputs of another page
+    caption: str = ""
+    x: str = "episode"
     style: str = "curves"
     from_zero: bool = False
 
@@ -256,7 +256,6 @@ CHARTS: tuple[Chart, ...] = (
         "curves",
         title="Return per episode",
         caption=f"Moving average over {reductions.WINDOW} episodes. Dotted: optimal values.",
-        x="episode",
         y="return",
         data=return_curve,
     ),
@@ -265,7 +264,6 @@ CHARTS: tuple[Chart, ...] = (
         "curves",
         title="Violations per episode",
         caption=f"Sum of max(g, 0) per episode, moving average over {reductions.WINDOW} episodes.",
-        x="episode",
         y="violations",
         data=partial(learning_curve, "violation"),
         from_zero=True,
@@ -275,7 +273,6 @@ CHARTS: tuple[Chart, ...] = (
         "curves",
         title="Cumulative regret",
         caption="Against the safe optimum; it decreases where unsafe actions earn more.",
-        x="episode",
         y="cumulative regret",
         data=partial(learning_curve, "cumulative_regret"),
     ),
@@ -284,7 +281,6 @@ CHARTS: tuple[Chart, ...] = (
         "curves",
         title="Cumulative violations",
         caption="Sum of max(g, 0) over all steps so far. Violations never cancel.",
-        x="episode",
         y="cumulative violations",
         data=partial(learning_curve, "cumulative_violation"),
         from_zero=True,
@@ -293,7 +289,6 @@ CHARTS: tuple[Chart, ...] = (
         "price",
         "price",
         title="Price Z",
-        caption="",
         x="episode k",
         y="Z",
         data=prices,
@@ -303,7 +298,6 @@ CHARTS: tuple[Chart, ...] = (
         "harm",
         "harm",
         title="Exact: the least of all policies",
-        caption="",
         x="state",
         y="step h",
         data=harm_strips,
@@ -314,7 +308,6 @@ CHARTS: tuple[Chart, ...] = (
         PLAYER,
         title="Unsafe steps by episode and step",
         caption="One row for each agent; within a row, step 1 is at the bottom. Click a mark to go to its episode.",
-        x="episode",
         y="",
         data=unsafe_steps,
         style="timeline",

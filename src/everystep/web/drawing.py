@@ -81,8 +81,6 @@ class Drawing:
 
     def policy(self, policy: np.ndarray, visits: np.ndarray) -> np.ndarray:
         """(H, cells): the move of the plan in the state of each cell that was visited most; the slowest of several."""
-        if not self.shares_cells:
-            return policy
         states = self.typical(visits)
         cells = np.flatnonzero(states >= 0)
         typical = states[cells]
@@ -94,8 +92,6 @@ class Drawing:
 
     def labels(self, labels: np.ndarray) -> np.ndarray:
         """(cells, moves): unsafe if any state and action of this cell and move are, else safe if any are."""
-        if not self.shares_cells:
-            return labels
         rank = np.array([1, 2, 3], np.uint8)[labels]  # 0 is no move, and the largest counts
         best = np.zeros((self.grid.size, len(self.moves)), np.uint8)
         np.maximum.at(best, (self._cells[:, None], self._move), rank)
@@ -103,16 +99,12 @@ class Drawing:
 
     def safe(self, safe: np.ndarray) -> np.ndarray:
         """(cells, moves): 1 where no state and action of this cell and move are unsafe, from 1 or 0 for each (x, a)."""
-        if not self.shares_cells:
-            return safe
         best = np.ones((self.grid.size, len(self.moves)), np.uint8)
         np.minimum.at(best, (self._cells[:, None], self._move), safe)
         return best
 
     def violations(self, violations: Sequence[Violation]) -> list[Violation]:
         """The same with cells and moves in place of states and actions."""
-        if not self.shares_cells:
-            return list(violations)
         return [(k, h, int(self._cells[x]), int(self._move[x, a]), amount) for k, h, x, a, amount in violations]
 
     def path(self, policy: np.ndarray) -> list[int] | None:

@@ -260,5 +260,5 @@ CHARTS: tuple[Chart, ...] = (
         data=partial(curve, training_curves.unsafe_share),
         from_zero=True,
     ),
-    Chart("slice", "model", title="", caption="", x="", y="", data=slices, style="slice"),
+    Chart("slice", "model", title="", x="", y="", data=slices, style="slice"),
 )
