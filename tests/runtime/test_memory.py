@@ -151,4 +151,4 @@ def test_the_horizon_of_any_problem_is_checked(small_machine):
 def test_large_but_possible_problems_are_not_refused(small_machine):
     assert es.problems.linear(states=20_000).states == 20_000  # its one-hot rows once took S x S numbers
     memory.check_horizon(600, 300 * 300)
-    memory.check_problem({"cells": 300 * 300}, memory.of_grid, {})
+    memory.check_problem(memory.of_grid, cells=300 * 300)

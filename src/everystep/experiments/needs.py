@@ -95,7 +95,7 @@ def check_counts(agents: int, seeds: int, episodes: int, problem: FiniteCMDP) ->
 def check_horizon(horizon: int, constraints: int = 1) -> None:
     """Raise if an episode has too many steps to run, whatever the problem is."""
     drawn = lambda horizon: local.workers() * _draws(horizon, constraints)
-    memory.check(f"{CHUNK} episodes", {"horizon": horizon}, drawn, {})
+    memory.check(f"{CHUNK} episodes", {"horizon": horizon}, drawn)
 
 
 def _draws(horizon: float, constraints: int) -> float:
@@ -106,7 +106,7 @@ def _draws(horizon: float, constraints: int) -> float:
 def check_grid(agent: str, combinations: int) -> None:
     """Raise if a grid has too many combinations to list."""
     name = f"the number of combinations in the grid of {agent}"
-    memory.check("their list", {name: combinations}, lambda **one: float(one[name]) * OF_AN_AGENT, {})
+    memory.check("their list", {name: combinations}, lambda **one: float(one[name]) * OF_AN_AGENT)
 
 
 def check_in_memory(prepared: Experiment) -> None:

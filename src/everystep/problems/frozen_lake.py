@@ -97,7 +97,7 @@ def from_map(
     _check_rows(rows)
     one_of("reward", reward, ("once", "at_goal"))
     one_of("cost", cost, ("intended", "realised"))
-    memory.check_problem({"cells": len(rows) * len(rows[0])}, memory.of_grid, {"cells": 100})
+    memory.check_problem(memory.of_grid, cells=len(rows) * len(rows[0]))
     cells = np.array([list(row) for row in rows]).reshape(-1)
     goal, hazard, wall = cells == "G", cells == "H", cells == "#"
     landing = landing_cells(wall.reshape(len(rows), -1))
@@ -149,7 +149,7 @@ def random_lake(seed: int, size: int = 10, hazards: float = 0.12, horizon: int =
     rng = np.random.default_rng(seed_number("seed", seed))
     size, horizon = whole_number("size", size, at_least=2), whole_number("horizon", horizon, at_least=4)
     hazards = real_number("hazards", hazards, most=1.0)
-    memory.check_problem({"size": size}, lambda size: memory.of_grid(size**2), {"size": 10})
+    memory.check_problem(lambda size: memory.of_grid(size**2), size=size)
     for _ in range(10_000):
         cells = np.where(rng.random((size, size)) < hazards, "H", "F")
         start, goal = rng.choice(size * size, 2, replace=False)

@@ -54,11 +54,7 @@ def hard_instance(
     d, H = whole_number("d", d, at_least=2), whole_number("horizon", horizon, at_least=2)
     if d > MOST_D:
         raise EverystepError(f"d is {d}, which makes 2^{d - 1} actions; give {MOST_D} at most.")
-    memory.check_problem(
-        {"horizon": H, "d": d},
-        lambda horizon, d: horizon * memory.of_table(horizon + 2, 2 ** (d - 1)),
-        {"horizon": 3, "d": 4},
-    )
+    memory.check_problem(lambda horizon, d: horizon * memory.of_table(horizon + 2, 2 ** (d - 1)), horizon=H, d=d)
     K = whole_number("episodes", episodes)
     least = math.ceil((d - 1) ** 2 * H / 2)
     if least > K:

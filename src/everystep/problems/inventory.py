@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -54,12 +55,8 @@ def inventory(
     horizon, capacity = whole_number("horizon", horizon), whole_number("capacity", capacity)
     delay, order = whole_number("delay", delay, 0, LONGEST_DELAY), whole_number("order", order)
     chances, holding = _probabilities(demand), real_number("holding", holding, most=1e6)
-    sizes = {"capacity": capacity, "delay": delay, "order": order}
-    memory.check_problem(
-        sizes,
-        lambda capacity, delay, order: _numbers(capacity, delay, order, len(chances)),
-        {"capacity": 6, "delay": 2, "order": 2},
-    )
+    numbers = partial(_numbers, demands=len(chances))
+    memory.check_problem(numbers, capacity=capacity, delay=delay, order=order)
     states = [(stock, transit) for stock in range(capacity + 1) for transit in product(range(order + 1), repeat=delay)]
     S, A, J = len(states), order + 1, len(chances)
     stock, due = np.array([each for each, _ in states]), np.array([each[0] if delay else 0 for _, each in states])

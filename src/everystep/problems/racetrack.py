@@ -157,8 +157,7 @@ def racetrack_from(
     if not any("S" in row for row in rows):
         raise EverystepError("the map has no cell S. Give it a start.")
     free = sum(len(row) - row.count("#") for row in rows)
-    sizes = {"cells": free, "top_speed": top_speed}
-    memory.check_problem(sizes, numbers_of, {"cells": 29, "top_speed": 2})
+    memory.check_problem(numbers_of, cells=free, top_speed=top_speed)
     return _problem(Moves(rows, top_speed, finish), failure, horizon, name)
 
 

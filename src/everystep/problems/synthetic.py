@@ -66,13 +66,12 @@ def synthetic(
     rng = np.random.default_rng(seed_number("seed", seed))
     noise = real_number("noise", noise, 0, 1e6)
     memory.check_problem(
-        {"states": states, "directions": directions, "levels": levels, "d": d},
         lambda states, directions, levels, d: (
             memory.of_table(states, 1 + directions * levels) * (1 + d / 2)
             + 4.0 * states * directions * levels * d
             + 4.0 * d**2
         ),
-        {"states": 8, "directions": 4, "levels": 5, "d": 5},
+        **{"states": states, "directions": directions, "levels": levels, "d": d},
     )
 
     M = _risk_classes(d)

@@ -76,7 +76,7 @@ def terrain(
     size, horizon = whole_number("size", size, at_least=2), whole_number("horizon", horizon, at_least=SPARE + 1)
     if size > WIDEST:
         raise EverystepError(f"size is {size}; give at most {WIDEST}.")
-    memory.check_problem({"size": size}, lambda size: memory.of_grid(size**2), {"size": 12})
+    memory.check_problem(lambda size: memory.of_grid(size**2), size=size)
     length, limit = real_number("length", length, *LENGTHS), None if limit is None else real_number("limit", limit)
     root = covariance_root(size, length)
     for _ in range(2000):
@@ -221,7 +221,7 @@ def _from_heights(
     horizon, length = whole_number("horizon", horizon), real_number("length", length, *LENGTHS)
     hills = Hills(heights, None if limit is None else real_number("limit", limit) / unit)
     first, last = (_cell(field, each, heights.shape) for field, each in (("start", start), ("goal", goal)))
-    memory.check_problem({"cells": heights.size}, memory.of_grid, {"cells": 144})
+    memory.check_problem(memory.of_grid, cells=heights.size)
     if last is None and heights.size > SEARCHED:
         raise EverystepError(
             f"goal is not given, and is searched for on at most {SEARCHED} cells; give it on these {heights.size}."

@@ -57,11 +57,9 @@ def thermostat(horizon: int = 24, band: int = 9, gust: float = 0.2, tariff: Sequ
     n, levels = band + 2 * BEYOND, 2 * LOSS + 1
     pairs: Callable[[int], int] = lambda band: (band + 2 * BEYOND) * levels * len(ACTIONS)
     if len(prices) == 1:
-        memory.check_problem({"band": band}, lambda band: 100 * pairs(band), {"band": 9})
+        memory.check_problem(lambda band: 100 * pairs(band), band=band)
     else:
-        sizes = {"band": band, "horizon": horizon}
-        by_step: Callable[[int, int], int] = lambda band, horizon: (5 * horizon + 90) * pairs(band)
-        memory.check_problem(sizes, by_step, {"band": 9, "horizon": 24})
+        memory.check_problem(lambda band, horizon: (5 * horizon + 90) * pairs(band), band=band, horizon=horizon)
     above = np.repeat(np.arange(n) - BEYOND, levels)  # half degrees above the lower limit
     level = (np.tile(np.arange(levels), n)[:, None] + np.arange(len(ACTIONS)) - 1).clip(0, levels - 1)
     mean = above[:, None] + level - LOSS

@@ -1,6 +1,6 @@
 """Sizes before arrays: what a request would take, compared with what this machine has free before any of it is made.
 
-    memory.check("the problem", {"states": states}, lambda states: 8 * states**2, usual={"states": 8})
+    memory.check("the problem", {"states": states}, lambda states: 8 * states**2)
 
 raises an error that names the size at fault, what it would take, what is free, and the largest number that would fit.
 Free memory is what the system reports as available, or less if a control group (a container) or a limit of the
@@ -16,6 +16,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 
 from everystep.errors import EverystepError
 
@@ -29,7 +30,7 @@ def check(
     what: str,
     sizes: Mapping[str, int],
     needed: Callable[..., float],
-    usual: Mapping[str, int],
+    usual: Mapping[str, int] = MappingProxyType({}),
     free: float | None = None,
     kind: str = "memory",
 ) -> None:
@@ -87,9 +88,9 @@ def shown(number: int) -> str:
 
 
 # --- problems ---------------------------------------------------------------------------------------------------------
-def check_problem(sizes: Mapping[str, int], numbers: Callable[..., float], usual: Mapping[str, int]) -> None:
-    """Raise if the arrays of a problem would not fit: `numbers` of 8 bytes each, from its parameters."""
-    check("the problem", sizes, lambda **given: 8.0 * numbers(**given), usual)
+def check_problem(numbers: Callable[..., float], **sizes: int) -> None:
+    """Raise if the arrays of a problem would not fit: `numbers(**sizes)` of 8 bytes each."""
+    check("the problem", sizes, lambda **given: 8.0 * numbers(**given))
 
 
 def of_table(states: float, actions: float) -> float:
