@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from everystep import files
 from everystep.errors import EverystepError, unknown
@@ -15,6 +16,9 @@ from everystep.experiments import tables
 from everystep.experiments.folder import run_folder
 from everystep.experiments.runner import ChunkReport, OnChunk
 from everystep.runtime import progress
+
+if TYPE_CHECKING:
+    from tensorboardX import SummaryWriter
 
 WARNED_ABOVE = 3600.0  # seconds that are left
 RECENT = 0.9  # the weight of the past in running means, per chunk
@@ -64,17 +68,15 @@ def logged(kind: str | None, out: Path) -> Iterator[OnChunk | None]:
     if kind is None:
         yield None
         return
-    with ExitStack() as closing:
-        writer = closing.enter_context(_writer(kind, out))
-        seen: dict[str, int] = {}
+    with _writer(kind, out) as writer:
+        seen: Counter[str] = Counter()
         lock = threading.Lock()
 
         def show(report: ChunkReport) -> None:
             with lock:
-                seen[report.label] = seen.get(report.label, 0) + report.episodes
+                seen[report.label] += report.episodes
                 if not report.earlier:
-                    means = {"violation": report.violation, "value": report.value}
-                    for name, total in means.items():
+                    for name, total in (("violation", report.violation), ("value", report.value)):
                         writer.add_scalar(f"running/{name}/{report.label}", total / report.episodes, seen[report.label])
 
         yield show
@@ -86,27 +88,21 @@ def check(kind: str | None) -> None:
     """Refuse an unknown kind of log, or one whose package is missing, before any work."""
     if kind is not None and kind not in LOGS:
         raise unknown("log", kind, LOGS, f"--log takes {', '.join(LOGS)}.")
-    if kind is not None:
-        _package()
-
-
-def _package() -> Any:
-    try:
-        import tensorboardX
-    except ImportError:
+    if kind is not None and find_spec("tensorboardX") is None:
         raise EverystepError(
             "--log tensorboard requires the package tensorboardX; install it with `pip install 'everystep[logs]'`."
-        ) from None
-    return tensorboardX
+        )
 
 
 @contextmanager
-def _writer(kind: str, out: Path) -> Iterator[Any]:
+def _writer(kind: str, out: Path) -> Iterator[SummaryWriter]:
     check(kind)
     folder = log_folder(out)
     if folder.is_symlink() or (files.exists(folder) and not folder.is_dir()):
         raise EverystepError(f"log '{folder}' is not a folder; move it away, or choose another --out.")
-    writer = _package().SummaryWriter(logdir=str(folder))
+    from tensorboardX import SummaryWriter
+
+    writer = SummaryWriter(logdir=str(folder))
     try:
         yield writer
     finally:
@@ -118,7 +114,7 @@ def log_folder(out: Path) -> Path:
     return files.real(out).with_name(files.real(out).name + "-logs")
 
 
-def _curves(writer: Any, out: Path) -> None:
+def _curves(writer: SummaryWriter, out: Path) -> None:
     """Write means over seeds by episode, at the episodes that a figure shows."""
     from everystep.experiments import reductions
     from everystep.experiments.folder import finished

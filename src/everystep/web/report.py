@@ -103,7 +103,7 @@ def page(run: rerun.Run, first_seed: FirstSeed) -> str:
         {
             "name": run.problem.name,
             "facts": [*_facts(run.problem, summary), ("Seeds", seeds_in_words(run.spec["seeds"]))],
-            "run_line": _run_line(run.spec),
+            "run_line": counted(agent=len(looks), seed=len(run.spec["seeds"]), episode=run.spec["episodes"]),
             "remarks": [*run.spec["remarks"], *run.problem.check(), *run.opened.remarks, *_no_harm(run.problem, scene)],
             "has_map": scene is not None,
             "map_caption": _map_caption(scene) if scene else "",
@@ -133,11 +133,6 @@ def page(run: rerun.Run, first_seed: FirstSeed) -> str:
 
 
 # --- what was run -----------------------------------------------------------------------------------------------------
-def _run_line(spec: Mapping[str, Any]) -> str:
-    seeds, agents = spec["seeds"], spec["agents"]
-    return counted(agent=len(agents), seed=len(seeds), episode=spec["episodes"])
-
-
 def counted(**numbers: int) -> str:
     """Numbers of things: 2 agents, 1 seed."""
     return ", ".join(f"{n:,} {noun}{'' if n == 1 else 's'}" for noun, n in numbers.items())
