@@ -102,6 +102,15 @@ def test_a_note_on_a_terminal_is_updated_in_place_and_erased(speaking, monkeypat
 
 
 @pytest.mark.quick
+def test_without_standard_error_nothing_is_printed_elsewhere(speaking, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stderr", None)
+    with progress.counting(3, "episodes") as count:
+        count(1)
+        progress.note("more")
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.quick
 def test_one_thread_prints_for_all_and_ends_with_the_last_task(speaking):
     printing = lambda: [each.name for each in threading.enumerate()].count("everystep-progress")
     with progress.working(), progress.announced("thinking"), progress.counting(3, "episodes"):

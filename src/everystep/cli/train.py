@@ -176,9 +176,11 @@ def _progress(request: TrainingRequest) -> Iterator[Callable[[Message], None]]:
     remarks: list[str] = []
 
     def words() -> str:
-        steps, violation = sum(one.steps for one in latest.values()), sum(one.violation for one in latest.values())
-        other = f"{sum(one.episodes for one in latest.values()):,} episodes" if by_steps else f"{steps:,} steps"
-        return f"{other}, violation {violation:.4g}" if latest else "compiling"
+        if not (all_seeds := list(latest.values())):
+            return "compiling"
+        other = sum(one.episodes if by_steps else one.steps for one in all_seeds)
+        violation = sum(one.violation for one in all_seeds)
+        return f"{other:,} {'episodes' if by_steps else 'steps'}, violation {violation:.4g}"
 
     with counting(each * len(request.seeds), "steps" if by_steps else "episodes", words) as count:
 

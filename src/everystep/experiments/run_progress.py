@@ -38,7 +38,7 @@ def shown(spec: Mapping[str, Any]) -> Iterator[OnChunk]:
             return "compiling"
         if count.done == count.total:
             return "writing the results"
-        done = sum(number == seeds for number in ended.values())
+        done = sum(number == seeds for number in list(ended.values()))
         return f"violation {tables.number(violation)} per episode, {done} of {agents} agents"
 
     def show(report: ChunkReport) -> None:

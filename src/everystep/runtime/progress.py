@@ -120,7 +120,8 @@ class Printer:
 
 def _write(text: str) -> None:
     with suppress(OSError, ValueError, AttributeError):  # standard error was closed, or there is none
-        print(text, end="", file=sys.stderr, flush=True)
+        sys.stderr.write(text)
+        sys.stderr.flush()
 
 
 def _on_a_terminal() -> bool:
