@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from everystep.environments.play import coordinate_names
 from everystep.errors import EverystepError
 from everystep.reports.training import cost_slice
 from everystep.reports.training import curves as training_curves
@@ -21,7 +22,6 @@ from everystep.reports.training.curves import Curve
 from everystep.reports.training.learnt import Learnt
 from everystep.reports.training.results import TrainingResults
 from everystep.training.policy.policy import Policy
-from everystep.web import coordinate_names
 from everystep.web.assets import as_base64
 from everystep.web.charts import SEEDS_DRAWN, Chart, Panel, Section
 

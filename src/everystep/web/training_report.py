@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from markupsafe import Markup, escape
 
 from everystep import __version__
+from everystep.environments.play import coordinate_names
 from everystep.experiments import tables
 from everystep.reports.training import learnt
 from everystep.reports.training import results as training_results
@@ -26,7 +27,7 @@ from everystep.training.seeds import filmstrip
 from everystep.training.seeds.filmstrip import Film
 from everystep.training.seeds.request import TrainingRequest
 from everystep.training.seeds.run import AGAIN
-from everystep.web import assets, charts, coordinate_names, training_charts
+from everystep.web import assets, charts, training_charts
 from everystep.web.report import check_place, counted, seeds_in_words, write_page
 from everystep.web.training_charts import TrainingInputs
 
