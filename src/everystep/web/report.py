@@ -102,7 +102,11 @@ def page(run: rerun.Run, first_seed: FirstSeed) -> str:
         "report.html",
         {
             "name": run.problem.name,
-            "facts": [*_facts(run.problem, summary), ("Seeds", seeds_in_words(run.spec["seeds"]))],
+            "facts": [
+                *_facts(run.problem, summary),
+                ("Seeds", seeds_in_words(run.spec["seeds"])),
+                ("Versions", versions_in_words(run.spec)),
+            ],
             "run_line": counted(agent=len(looks), seed=len(run.spec["seeds"]), episode=run.spec["episodes"]),
             "remarks": [*run.spec["remarks"], *run.problem.check(), *run.opened.remarks, *_no_harm(run.problem, scene)],
             "has_map": scene is not None,
@@ -111,7 +115,6 @@ def page(run: rerun.Run, first_seed: FirstSeed) -> str:
             "picture": None if scene else _picture(run.problem),
             "looks": looks,
             "agents": [_agent(agent, look) for agent, look in zip(run.spec["agents"], looks, strict=True)],
-            "versions": run.spec.get("versions", {}),
             "summary": _summary_rows(summary, looks),
             "heads": [HEADS[column] for column in tables.shown_columns(summary)],
             "final": min(reductions.FINAL, run.spec["episodes"]),
@@ -143,6 +146,10 @@ def seeds_in_words(seeds: Sequence[int]) -> str:
     if consecutive:
         return f"{seeds[0]} to {seeds[-1]}"
     return ", ".join(map(str, seeds[:12])) + (f" and {len(seeds) - 12:,} more" if len(seeds) > 12 else "")
+
+
+def versions_in_words(spec: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {number}" for name, number in spec.get("versions", {}).items())
 
 
 def _facts(problem: FiniteCMDP, summary: Mapping[str, Any]) -> list[tuple[str, str]]:

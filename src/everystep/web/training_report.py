@@ -28,7 +28,7 @@ from everystep.training.seeds.filmstrip import Film
 from everystep.training.seeds.request import TrainingRequest
 from everystep.training.seeds.run import AGAIN
 from everystep.web import assets, charts, training_charts
-from everystep.web.report import check_place, counted, seeds_in_words, write_page
+from everystep.web.report import check_place, counted, seeds_in_words, versions_in_words, write_page
 from everystep.web.training_charts import TrainingInputs
 
 STYLES = ("page.css", "report.css", "training.css")
@@ -163,7 +163,7 @@ def _facts(made: Contents) -> list[tuple[str, str]]:
         ("Longest episode", f"{spec['length']} steps" if "length" in spec else None),
         ("Requested", None if request is None else f"{request.amount} of each seed"),
         ("Seeds", seeds_in_words([each.seed for each in results.seeds])),
-        ("Versions", ", ".join(f"{name} {number}" for name, number in spec.get("versions", {}).items())),
+        ("Versions", versions_in_words(spec)),
     ]
     return [(name, str(value)) for name, value in facts if value not in (None, "")]
 
