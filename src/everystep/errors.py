@@ -76,7 +76,7 @@ class user_code:  # noqa: N801  used like a function
 def raised(error: BaseException) -> tuple[str, str]:
     """The name of an exception, and its message."""
     words = "it called sys.exit()" if isinstance(error, SystemExit) else shown(error)
-    return type(error).__name__, words or "without a word"
+    return type(error).__name__, words or "no message"
 
 
 # --- values in a sentence ---------------------------------------------------------------------------------------------
