@@ -118,10 +118,10 @@ def _double_precision():
 @pytest.fixture(autouse=True, scope="session")
 def _patience():
     """A machine that runs many tests is slow: no notes about what takes long, and no chunks in pieces because of it."""
-    from everystep.cli import notes
     from everystep.experiments.engines import local
+    from everystep.runtime import progress
 
-    notes.PATIENCE, local.PIECE, local.FIRST = 600.0, 1e9, 10**9
+    progress.PATIENCE, local.PIECE, local.FIRST = 600.0, 1e9, 10**9
 
 
 @pytest.fixture(autouse=True, scope="module")

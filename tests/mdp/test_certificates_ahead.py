@@ -81,15 +81,17 @@ def test_the_harm_that_an_action_leads_to_is_worked_out_by_hand():
 
 
 def test_harm_of_events_is_what_is_suffered_on_average():
-    on_arrival = certificates.harm_of_step(brink(arrival=True), events=True)[0]
+    on_arrival = certificates.violation_of_step(brink(arrival=True), events=True)[0]
     np.testing.assert_allclose(on_arrival, [[0, 0], [CLIFF, 0]])  # of the mean, 2 * 0.3 - 1 < 0, there is none
-    assert (certificates.harm_of_step(brink(arrival=True)) == 0).all()
-    noisy = certificates.harm_of_step(brink(sigma=0.4), events=True)[0]
+    assert (certificates.violation_of_step(brink(arrival=True)) == 0).all()
+    noisy = certificates.violation_of_step(brink(sigma=0.4), events=True)[0]
     draws = np.random.default_rng(1).normal(size=200_000) * 0.4
     for a, x in np.ndindex(2, 2):
         g = brink().g[0, 0, x, a]
         np.testing.assert_allclose(noisy[a, x], np.maximum(g + draws, 0).mean(), atol=4e-3)
-    np.testing.assert_array_equal(certificates.harm_of_step(brink(), events=True), certificates.harm_of_step(brink()))
+    np.testing.assert_array_equal(
+        certificates.violation_of_step(brink(), events=True), certificates.violation_of_step(brink())
+    )
 
 
 def test_labels_ahead_compare_bounds_with_the_tolerance():

@@ -9,7 +9,7 @@ import pytest
 from gymnasium import spaces
 
 import everystep as es
-from everystep.runtime import announce
+from everystep.runtime import progress
 from everystep.training import training_bar
 from everystep.training.policy.evaluation import FIRST_SEED
 
@@ -177,7 +177,8 @@ def test_a_cost_that_outgrows_the_scale_leaves_what_dividing_from_the_start_give
 
 def test_a_training_tells_of_steps_and_violation_in_a_log_and_on_a_terminal(monkeypatch, capsys):
     each = learner()
-    monkeypatch.setattr(announce, "SOON", 0.01)
+    monkeypatch.setattr(progress, "PATIENCE", 0.01)
+    monkeypatch.setattr(progress, "POLL", 0.001)
     with training_bar.shown(each, 3, None) as report:
         for _ in range(2):
             each.play(1, report)
@@ -185,7 +186,7 @@ def test_a_training_tells_of_steps_and_violation_in_a_log_and_on_a_terminal(monk
         while not written.strip():
             written = capsys.readouterr().err
     assert re.fullmatch(
-        r"everystep: \d+% of 3 episodes; (compiling|24 steps, violation [0-9.]+)", written.splitlines()[0]
+        r"note: \d+% of 3 episodes; (compiling|24 steps, violation [0-9.]+) \(\d+ s so far\)", written.splitlines()[0]
     )
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     each.train(3)

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import everystep as es
+from everystep.runtime.signals import deferred
 from everystep.training.agent import stored_agent
-from everystep.training.folder import interrupts
-from everystep.training.folder.interrupts import deferred
+from everystep.training.schedule import interrupt_remark
 
 HORIZON = 4
 
@@ -173,7 +173,7 @@ def test_deferred_calls_the_handler_that_was_there_once_and_at_the_end():
     [([], "5 of 9 episodes"), ([3], "4 of 9 episodes; an unfinished one of 3 steps is kept")],
 )
 def test_the_remark(unfinished, end):
-    assert interrupts.interrupt_remark(5, 9, unfinished) == f"stopped by Ctrl-C after {end}"
+    assert interrupt_remark(5, 9, unfinished) == f"stopped by Ctrl-C after {end}"
 
 
 def test_a_signal_to_the_process_ends_training_with_its_result():

@@ -14,6 +14,7 @@ from browser import chromium
 import everystep as es
 from everystep import files
 from everystep.cli.main import main
+from everystep.environments.play import coordinate_names
 from everystep.environments.play.action_sets import Candidates
 from everystep.errors import EverystepError
 from everystep.reports.training import cost_slice, learnt
@@ -21,7 +22,7 @@ from everystep.reports.training import curves as training_curves
 from everystep.reports.training import results as training_results
 from everystep.training.seeds import filmstrip
 from everystep.training.seeds import run as training_seeds
-from everystep.web import assets, coordinate_names, training_charts, training_report
+from everystep.web import assets, training_charts, training_report
 
 pytest.importorskip("gymnasium")
 

@@ -28,7 +28,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from everystep.errors import EverystepError
-from everystep.features.spaces import Coordinates, Space
+from everystep.features.spaces import Coordinates
 from everystep.features.specs import Spec, bind, fourier, polynomial
 
 AUTO = "auto"
@@ -94,7 +94,7 @@ def log_evidence(
     return found.max(0), RIDGES[found.argmax(0)]
 
 
-def look(space: Space, observations: Float[np.ndarray, "n o"]) -> tuple[np.ndarray, np.ndarray]:
+def look(space: Any, observations: Float[np.ndarray, "n o"]) -> tuple[np.ndarray, np.ndarray]:
     """Bounds of every coordinate: as declared, else the range of what was seen and half of it more on each side.
 
     Declared bounds of which less than `LEAST_SHARE` was seen say little, and count as none. Before anything was seen,
@@ -125,7 +125,7 @@ def share_seen(
     return np.asarray(np.minimum(span / np.maximum(bounds[1] - bounds[0], 1e-300), 1.0))
 
 
-def check_space(space: Space) -> None:
+def check_space(space: Any) -> None:
     """Refuse spaces for which no features are chosen: images and dictionaries."""
     if hasattr(space, "spaces"):
         raise EverystepError(
@@ -155,7 +155,7 @@ def coordinates_of(actions: int | np.ndarray) -> int:
 
 
 def choose(
-    space: Space,
+    space: Any,
     actions: int | np.ndarray,
     seen: Seen,
     bounds: tuple[np.ndarray, np.ndarray],

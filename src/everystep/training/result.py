@@ -71,7 +71,7 @@ class Trained:
         return pa.table(dict(self.columns))
 
     def save(self, out: str | Path, force: bool = False) -> Path:
-        """Write a run folder: episodes.parquet, spec.json, policy/ (not by regressors). Refuse one in use.
+        """Write a run folder: episodes.parquet, spec.json, policy/. Refuse one in use.
 
         A file that another program wrote or changed is replaced only with `force`.
         """

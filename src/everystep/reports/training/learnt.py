@@ -77,7 +77,7 @@ def _saved(folder: Path, spec: dict[str, Any], learner: Path | None) -> Learnt:
             f"{AGAIN}"
         )
     found = _checked(folder, spec.get(record.KEY, {}))
-    policy, why = None, "The policy was not saved: it was fitted by regressors."
+    policy, why = None, "The folder holds no policy."
     if (folder / "policy").is_dir():
         try:
             policy, why = None if learner is None else Policy.load(folder / "policy"), ""

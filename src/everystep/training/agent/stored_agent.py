@@ -31,12 +31,12 @@ from everystep.lsvi.ahead import HarmToGo
 from everystep.lsvi.algorithm import Agent, State
 from everystep.lsvi.choices.ties import ties
 from everystep.lsvi.protocols import LookAhead, Pytree
+from everystep.runtime.signals import deferred
 from everystep.training.agent import plan_files
 from everystep.training.agent.acting import SIDE, ActingPlan, divisor, largest_size
 from everystep.training.agent.models.protocols import NO_SLOT, TransitionRows, stored_models
 from everystep.training.agent.parts import StoredParts
 from everystep.training.agent.slot_table import PlannedActions, SlotTable
-from everystep.training.folder.interrupts import deferred
 from everystep.training.folder.plain_values import fields_but, from_plain, set_fields, to_plain
 
 if TYPE_CHECKING:

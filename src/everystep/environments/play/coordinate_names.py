@@ -1,4 +1,4 @@
-"""What the numbers of an observation, and the actions, of well-known environments are called; others are numbered.
+"""Names of the coordinates of observations and of the actions of well-known environments; others are numbered.
 
 Gymnasium's spaces hold no names; these are those of its documentation, with their units.
 """
@@ -13,23 +13,13 @@ OBSERVATIONS = {
     "CartPole": ("cart position (m)", "cart velocity (m/s)", "pole angle (rad)", "pole angular velocity (rad/s)"),
     "MountainCar": ("position", "velocity (per step)"),
     "Acrobot": (
-        "cos of angle 1",
-        "sin of angle 1",
-        "cos of angle 2",
-        "sin of angle 2",
-        "angular velocity 1 (rad/s)",
-        "angular velocity 2 (rad/s)",
+        *("cos of angle 1", "sin of angle 1", "cos of angle 2", "sin of angle 2"),
+        *("angular velocity 1 (rad/s)", "angular velocity 2 (rad/s)"),
     ),
     "Pendulum": ("x (cos of the angle)", "y (sin of the angle)", "angular velocity (rad/s)"),
     "LunarLander": (
-        "x",
-        "y",
-        "velocity in x",
-        "velocity in y",
-        "angle (rad)",
-        "angular velocity",
-        "left leg touches",
-        "right leg touches",
+        *("x", "y", "velocity in x", "velocity in y", "angle (rad)", "angular velocity"),
+        *("left leg touches", "right leg touches"),
     ),
 }
 ACTIONS = {
@@ -54,7 +44,7 @@ def of_coordinates(environment: str, n: int) -> list[str]:
 
 
 def of_actions(environment: str, actions: Candidates) -> list[str]:
-    """Their names where they are numbered; of a Box, their numbers."""
+    """The names of numbered actions; for a Box, the coordinates of each candidate."""
     n, first, values = len(actions), actions.first, actions.values
     if values is not None:
         return [f"action {', '.join(f'{each:.3g}' for each in row)}" for row in values.reshape(n, -1)]
@@ -63,5 +53,5 @@ def of_actions(environment: str, actions: Candidates) -> list[str]:
 
 
 def columns_of_map(environment: str, states: int) -> int | None:
-    """The width of the map whose cells the states are, row by row; None if they are not known to be."""
+    """The width of the map whose cells are the states, row by row; None if there is no known map."""
     return COLUMNS.get((family(environment), states))

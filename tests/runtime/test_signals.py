@@ -1,6 +1,5 @@
 """Ctrl-C and SIGTERM, whatever the command is doing."""
 
-import io
 import os
 import re
 import signal
@@ -12,15 +11,15 @@ import time
 import pytest
 
 import everystep as es
-from everystep.cli import interrupts, notes
 from everystep.experiments import experiment
 from everystep.experiments.engines import local
+from everystep.runtime import signals
 
 # The main thread is inside a function that no handler interrupts, as it is while XLA compiles there.
 BUSY = """
 import hashlib, threading
-from everystep.cli import interrupts
-with interrupts.listening(), interrupts.keeping(lambda: "`everystep resume out` continues"):
+from everystep.runtime import signals
+with signals.listening(), signals.keeping(lambda: "`everystep resume out` continues"):
     threading.Timer(0.5, print, ("ready",), {"flush": True}).start()
     hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)
 """
@@ -56,7 +55,7 @@ def without_notes(said):
 def test_a_busy_command_answers_the_first_signal_and_ends_at_the_second(number, status):
     child = begun(BUSY)
     child.send_signal(number)
-    assert child.stderr.readline() == f"{interrupts.STOPPING}\n"
+    assert child.stderr.readline() == f"{signals.STOPPING}\n"
     child.send_signal(number)
     _, said = child.communicate(timeout=60)
     assert (child.returncode, said) == (status, "everystep: stopped at once; `everystep resume out` continues.\n")
@@ -70,7 +69,7 @@ def test_a_command_that_compiles_stops_at_once_and_can_be_resumed(number, status
     _, said = child.communicate(timeout=60)
     assert child.returncode == status
     last = f"everystep: stopped; `everystep resume {out}` continues.\n"
-    assert without_notes(said).removeprefix(f"{interrupts.STOPPING}\n") == last
+    assert without_notes(said).removeprefix(f"{signals.STOPPING}\n") == last
     assert (out / ".work" / "spec.json").is_file()
 
 
@@ -101,96 +100,14 @@ def test_in_a_thread_signals_stay_with_the_program_around_it():
     before, found = signal.getsignal(signal.SIGINT), []
 
     def inside():
-        with interrupts.listening():
+        with signals.listening():
             found.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=inside)
     thread.start()
     thread.join()
     assert found == [before]
-    assert not interrupts.received()
-
-
-@pytest.fixture
-def speaking(monkeypatch):
-    """Notes as soon as they are due, and none again."""
-    monkeypatch.setattr(notes, "PATIENCE", 0.0)
-    monkeypatch.setattr(notes, "POLL", 0.001)
-    for name in ("AGAIN", "OFTEN", "TICK"):
-        monkeypatch.setattr(notes, name, 600.0)
-
-
-def said(capsys, words):
-    """What is on standard error once these words are there."""
-    found = ""
-    while words not in found:
-        time.sleep(0.001)
-        found += capsys.readouterr().err
-    return found
-
-
-@pytest.mark.quick
-def test_a_long_silence_is_broken_and_a_short_one_is_not(speaking, monkeypatch, capsys):
-    with notes.announced("thinking"):
-        assert said(capsys, "so far") == "note: thinking (0 s so far)\n"
-    monkeypatch.setattr(notes, "PATIENCE", 600.0)
-    with notes.announced("thinking"):
-        pass
-    assert capsys.readouterr().err == ""
-
-
-@pytest.mark.quick
-def test_the_silence_of_short_phases_adds_up():
-    reporter = notes.Reporter()
-    try:
-        due = []
-        for _ in range(3):
-            phase = notes.Phase(lambda: "thinking", 30.0)
-            reporter.begin(phase)
-            due.append(reporter._due(phase))
-            reporter.end(phase)
-        assert due == [due[0]] * 3
-    finally:
-        reporter.stop()
-
-
-@pytest.mark.quick
-def test_a_command_that_says_nothing_of_itself_is_said_to_work(speaking, monkeypatch, capsys):
-    from everystep.cli import main, summary
-
-    heard = []
-    monkeypatch.setattr(summary, "run", lambda options: heard.append(said(capsys, "so far")))
-    assert main.main(["summary", "anything"]) == 0
-    assert heard == ["note: working (0 s so far)\n"]
-
-
-@pytest.mark.quick
-def test_nothing_is_noted_where_bars_show_the_progress_or_after_a_signal(speaking, monkeypatch, capsys):
-    with notes.working():
-        said(capsys, "working")
-        with notes.told_elsewhere(), notes.announced("thinking"):
-            assert said(capsys, "so far") == "note: thinking (0 s so far)\n"
-    monkeypatch.setattr(interrupts, "_received", [signal.SIGINT])
-    with notes.announced("thinking"):
-        time.sleep(0.02)
-    assert capsys.readouterr().err == ""
-
-
-@pytest.mark.quick
-def test_a_note_on_a_terminal_is_updated_in_place_and_erased(speaking, monkeypatch):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
-    monkeypatch.setattr(sys, "stderr", Terminal())
-    monkeypatch.setattr(notes, "TICK", 0.0)
-    with notes.announced("thinking"):
-        while sys.stderr.getvalue().count("thinking") < 2:
-            time.sleep(0.001)
-    first, *others = sys.stderr.getvalue().split("\r")
-    assert first == ""
-    assert set(others) == {"note: thinking (0 s so far)", " " * len("note: thinking (0 s so far)"), ""}
-    assert others[-1] == ""
+    assert not signals.received()
 
 
 # --- where the exception is raised ------------------------------------------------------------------------------------
@@ -208,22 +125,46 @@ def interrupt():
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_an_interrupt_in_a_callback_prints_no_traceback_and_is_raised_again(capsys):
-    def end_another():
-        Leaving(interrupt)
-        time.sleep(60)
+def test_an_error_in_a_callback_prints_no_traceback_after_a_signal(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)
 
     def fail():
         raise RuntimeError("other")
 
-    with interrupts._without_tracebacks():
-        sys.unraisablehook = interrupts._noting_interrupts(sys.__unraisablehook__)
+    def run():
         Leaving(fail)
-    assert "RuntimeError: other" in capsys.readouterr().err
-    with pytest.raises(KeyboardInterrupt), interrupts.listening():
-        end_another()
+        assert "RuntimeError: other" in capsys.readouterr().err
+        try:
+            interrupt()
+            time.sleep(60)
+        finally:
+            Leaving(fail)
+
+    with pytest.raises(KeyboardInterrupt), signals.listening():
+        run()
     assert capsys.readouterr().err == ""
-    assert interrupts.received()
+    assert signals.status() == 130
+
+
+# The exception is raised in a callback, from which it goes no further.
+SWALLOWED = """
+import os, signal, time
+from everystep.runtime import signals
+signals.LIMIT = 0.5
+class Leaving:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
+with signals.listening():
+    Leaving()
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_command_that_swallows_the_exception_is_ended():
+    _, said = (child := begun(SWALLOWED)).communicate(timeout=60)
+    assert (child.returncode, said) == (143, f"{signals.STOPPING}\neverystep: stopped.\n")
 
 
 def test_an_import_is_not_interrupted(tmp_path, monkeypatch):
@@ -239,7 +180,7 @@ def test_an_import_is_not_interrupted(tmp_path, monkeypatch):
         assert long_to_import.whole
         time.sleep(60)
 
-    with pytest.raises(KeyboardInterrupt), interrupts.listening():
+    with pytest.raises(KeyboardInterrupt), signals.listening():
         run()
     assert sys.modules.pop("long_to_import").whole
 
@@ -279,15 +220,15 @@ def test_a_signal_during_an_import_is_one_sentence(module, number, status, tmp_p
     program = f"MODULE, NUMBER = {module!r}, {int(number)}\n{IMPORTING}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == status
-    assert without_notes(done.stderr) == "everystep: stopped.\n"
+    assert without_notes(done.stderr).removeprefix(f"{signals.STOPPING}\n") == "everystep: stopped.\n"
 
 
 def test_a_command_that_does_not_stop_is_ended(tmp_path):
-    child = begun(f"from everystep.cli import interrupts; interrupts.LIMIT = 0.5\n{BUSY}")
+    child = begun(f"from everystep.runtime import signals; signals.LIMIT = 0.5\n{BUSY}")
     child.send_signal(signal.SIGTERM)
     _, said = child.communicate(timeout=60)
     last = "everystep: stopped; `everystep resume out` continues.\n"
-    assert (child.returncode, said) == (143, f"{interrupts.STOPPING}\n{last}")
+    assert (child.returncode, said) == (143, f"{signals.STOPPING}\n{last}")
 
 
 def test_the_end_of_the_program_is_not_interrupted():
