@@ -115,9 +115,9 @@ fuzz: .venv/installed
 	$(BIN)/python tests/fuzz --jobs $(JOBS)
 
 soak: .venv/installed
-	$(BIN)/python tests/experiments/soak.py --jobs $(JOBS)
-	$(BIN)/python tests/training/training_soak.py --kills 60
-	$(BIN)/python tests/training/command_soak.py --kills 200 --jobs $(JOBS)
+	$(BIN)/python tests/soak/run_soak.py --jobs $(JOBS)
+	$(BIN)/python tests/soak/training_soak.py --kills 60
+	$(BIN)/python tests/soak/command_soak.py --kills 200 --jobs $(JOBS)
 
 .venv-peers/installed: benchmarks/peers.txt
 	test -x .venv-peers/bin/python || $(PYTHON) -m venv .venv-peers

@@ -6,10 +6,10 @@ import os
 import signal
 import subprocess
 
-import killing
 import pytest
 import seeds
-from killing import Child, contents
+from soak import killing
+from soak.killing import Child, contents
 
 import everystep as es
 from everystep import files as durable

@@ -6,14 +6,14 @@ import os
 import shutil
 import signal
 
-import drifting
 import gymnasium
 import jax
 import numpy as np
 import pytest
 import seeds
-from drifting import EPISODES, Drift, check_same, options, train
 from sklearn.tree import DecisionTreeRegressor
+from soak import drifting
+from soak.drifting import EPISODES, Drift, check_same, options, train
 
 import everystep as es
 from everystep import agents, files
@@ -487,7 +487,7 @@ def test_twenty_kills_at_random_moments_lose_nothing(tmp_path, whole, monkeypatc
 
 
 def test_two_processes_killed_with_sigkill(tmp_path, whole):
-    multiprocessing.set_forkserver_preload(["everystep.training.folder.training_folder", "drifting"])
+    multiprocessing.set_forkserver_preload(["everystep.training.folder.training_folder", "soak.drifting"])
     rng = seeds.generator()
     for most in (20, 30):
         assert drifting.kill_after(int(rng.integers(1, most)), tmp_path / "out", EPISODES) is not None

@@ -1,4 +1,4 @@
-"""Hundreds of kills: `python tests/experiments/soak.py --kills 500 --jobs 2`, or `make soak`. Not a test.
+"""Hundreds of kills: `python tests/soak/run_soak.py --kills 500 --jobs 2`, or `make soak`. Not a test.
 
 Each job kills runs of its own at random moments with SIGKILL, damages a checkpoint now and then, lets the runs finish
 and compares their files byte for byte with those of an undisturbed run. Draws depend on the seed (EVERYSTEP_TEST_SEED)
@@ -16,14 +16,14 @@ import traceback
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(TESTS), str(TESTS / "experiments"), str(TESTS.parent / "src")]
-os.environ["PYTHONPATH"] = os.pathsep.join([*sys.path[:3], os.environ.get("PYTHONPATH", "")])
+sys.path[:0] = [str(TESTS), str(TESTS.parent / "src")]
+os.environ["PYTHONPATH"] = os.pathsep.join([*sys.path[:2], os.environ.get("PYTHONPATH", "")])
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_backend_optimization_level=0"
 
-import killing  # noqa: E402
 import numpy as np  # noqa: E402
 import seeds  # noqa: E402
+from soak import killing  # noqa: E402
 
 DAMAGE = 0.2  # probability that a checkpoint is damaged after a kill
 

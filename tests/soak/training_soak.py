@@ -1,4 +1,4 @@
-"""Many kills of a training: `python tests/training/training_soak.py --kills 20`. Not a test.
+"""Many kills of a training: `python tests/soak/training_soak.py --kills 20`. Not a test.
 
 Each kill is a SIGKILL of a process that trains with out=, at a random moment: before the first step, at a step, or
 while a checkpoint or the finished folder is written. When a training gets to its end, its result and its files are
@@ -15,13 +15,13 @@ import time
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(TESTS), str(TESTS / "environments"), str(TESTS.parent / "src")]
-os.environ["PYTHONPATH"] = os.pathsep.join([*sys.path[:3], os.environ.get("PYTHONPATH", "")])
+sys.path[:0] = [str(TESTS), str(TESTS.parent / "src")]
+os.environ["PYTHONPATH"] = os.pathsep.join([*sys.path[:2], os.environ.get("PYTHONPATH", "")])
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_backend_optimization_level=0"
 
-import drifting  # noqa: E402
 import seeds  # noqa: E402
+from soak import drifting  # noqa: E402
 
 EPISODES = 30
 
@@ -35,7 +35,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=20)
     options = parser.parse_args()
     print(seeds.HOW, flush=True)
-    multiprocessing.set_forkserver_preload(["everystep.training.folder.training_folder", "drifting"])
+    multiprocessing.set_forkserver_preload(["everystep.training.folder.training_folder", "soak.drifting"])
     place, rng, began = Path(tempfile.mkdtemp(prefix="everystep-soak-")), seeds.generator(), time.monotonic()
     fell = {"before the first step": 0, "between or at steps": 0, "while writing": 0}
     finished, different = 0, []

@@ -1,4 +1,4 @@
-"""Many kills of `everystep train`: `python tests/training/command_soak.py --kills 200 --jobs 2`. Not a test.
+"""Many kills of `everystep train`: `python tests/soak/command_soak.py --kills 200 --jobs 2`. Not a test.
 
 Every process writes a checkpoint each 0.2 s at most, and is killed (SIGKILL) at a random moment after the first one of
 its own; the same command then goes on. When a training gets to its end, all files of its folder are compared, byte for
@@ -17,13 +17,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(TESTS), str(TESTS / "environments"), str(TESTS.parent / "src")]
+sys.path[:0] = [str(TESTS), str(TESTS.parent / "src")]
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_backend_optimization_level=0"
 
-import drifting  # noqa: E402
 import numpy as np  # noqa: E402
 import seeds  # noqa: E402
+from soak import drifting  # noqa: E402
 
 from everystep.cli.main import main as command  # noqa: E402
 from everystep.reports.training import results as training_results  # noqa: E402, F401  imported before the forks

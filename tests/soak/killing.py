@@ -1,6 +1,6 @@
 """Killing the run of killed.py at random moments, resuming it, and comparing what it wrote. Not a test.
 
-Used by test_kill.py, for a few kills in every test session, and by soak.py, for hundreds.
+Used by test_kill.py, for a few kills in every test session, and by run_soak.py, for hundreds.
 """
 
 import multiprocessing
@@ -13,8 +13,8 @@ import uuid
 from pathlib import Path
 from typing import NamedTuple
 
-import killed
 import numpy as np
+from soak import killed
 
 from everystep import files as durable
 from everystep.experiments.folder import run_folder
