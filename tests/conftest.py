@@ -14,10 +14,7 @@ import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
-# `make test-as-shipped` runs the code as users do: without the changes below that make the suite quicker or stricter.
-AS_SHIPPED = os.environ.get("EVERYSTEP_TESTS_AS_SHIPPED", "") not in ("", "0")
-
-if not AS_SHIPPED:
+if os.environ.get("EVERYSTEP_TESTS_AS_SHIPPED") in (None, "", "0"):
     # Tests compile hundreds of small programs and run each for a moment: that is quicker without LLVM's optimisations,
     # and without the newer emitters of fused loops, which prepare a whole compiler for each loop (0.11 has no others),
     # and in one piece: a program cut into 32 for as many threads takes a quarter more to compile, and more memory maps.
@@ -40,6 +37,8 @@ import seeds
 from jax.extend.core.primitives import broadcast_in_dim_p
 from jaxtyping import install_import_hook
 
+# `make test-as-shipped` runs the code as users do: without the changes that make the suite quicker or stricter.
+AS_SHIPPED = os.environ.get("EVERYSTEP_TESTS_AS_SHIPPED") not in (None, "", "0")
 # Where arrays are annotated with shapes. Functions that validate what a user passes are not checked: they get anything.
 FEATURES = ("automatic", "joint", "layout", "maps")
 CHECKED = [

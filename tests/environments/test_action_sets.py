@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from environments_for_tests.walks import UNIT, PushedPoint
 from gymnasium import spaces
 
 import everystep as es
@@ -17,36 +18,9 @@ from everystep.training.arguments import most_states
 from everystep.training.seeds.request import TrainingRequest
 
 BOX = spaces.Box(np.array([-1.0, 0.0], np.float32), np.array([1.0, 4.0], np.float32))
-UNIT = spaces.Box(-1, 1, (1,))
 FEATURES = es.features.fourier(4)  # d = 8
 THREE = es.actions.listed([[-1.0], [0.0], [1.0]])
 SHORT = {"features": FEATURES, "horizon": 3, "length": 9}
-
-
-class Walk(gymnasium.Env):
-    """x moves by a fifth of the action and a little noise; reward x, and x may not exceed 0.4."""
-
-    def __init__(self, action_space=UNIT, listed=False):
-        self.action_space, self.listed = action_space, listed
-        self.observation_space = spaces.Discrete(5) if listed else spaces.Box(-1, 1, (1,))
-        self.actions = []
-
-    def _seen(self):
-        return int(np.clip(np.round(2 * self.x + 2), 0, 4)) if self.listed else np.array([self.x], np.float32)
-
-    def reset(self, seed=None, options=None):
-        super().reset(seed=seed)
-        self.x, self.t = self.np_random.uniform(-0.5, 0.5), 0
-        return self._seen(), {}
-
-    def step(self, action):
-        force = action - 1 if isinstance(self.action_space, spaces.Discrete) else float(np.ravel(action)[0])
-        self.actions.append(np.copy(action))
-        if isinstance(action, np.ndarray):
-            action[...] = 9  # candidates must not be changed by this
-        self.x = float(np.clip(self.x + 0.2 * force + 0.05 * self.np_random.normal(), -1, 1))
-        self.t += 1
-        return self._seen(), self.x, False, self.t == 9, {"constraint": self.x - 0.4}
 
 
 def columns(result):
@@ -202,7 +176,7 @@ def _predicted(mixing, w, inverse, psi, at_once):
 @pytest.mark.parametrize("switch", ["none", "1%"])  # norms kept, and computed for each plan
 def test_an_agent_is_the_same_with_its_features_written_out(switch):
     agent = es.agents.lsvi_ahead(switch=switch)
-    env = lambda: Walk()
+    env = lambda: PushedPoint()
     short = es.train(env(), agent, actions=THREE, episodes=6, features=FEATURES, horizon=3, length=5)
     phi = short.policy.plan.value_encoder.phi
     written = es.features.function(lambda x: phi(x[None])[0], d=8)
@@ -217,13 +191,13 @@ def test_an_agent_is_the_same_with_its_features_written_out(switch):
 def test_three_vectors_are_learnt_like_three_numbers():
     """Tiles of the position crossed with three actions, and tiles of both in which each action has its own."""
     make = es.features.tiles
-    numbers = es.train(Walk(spaces.Discrete(3)), "lsvi-ae", features=make(1, 4), horizon=3, episodes=8)
-    vectors = es.train(Walk(), "lsvi-ae", actions=THREE, features=make(1, (4, 3)), horizon=3, episodes=8)
+    numbers = es.train(PushedPoint(spaces.Discrete(3)), "lsvi-ae", features=make(1, 4), horizon=3, episodes=8)
+    vectors = es.train(PushedPoint(), "lsvi-ae", actions=THREE, features=make(1, (4, 3)), horizon=3, episodes=8)
     assert_same(numbers, vectors)
 
 
 def test_listed_states_are_learnt_in_the_same_way_whatever_the_actions_are():
-    numbers, vectors = Walk(spaces.Discrete(3), listed=True), Walk(listed=True)
+    numbers, vectors = PushedPoint(spaces.Discrete(3), listed=True), PushedPoint(listed=True)
     one = es.train(numbers, "lsvi-ae", horizon=3, episodes=8)
     other = es.train(vectors, "lsvi-ae", actions=THREE, horizon=3, episodes=8)
     assert all((column == other.columns[name]).all() for name, column in one.columns.items())
@@ -234,7 +208,7 @@ def test_listed_states_are_learnt_in_the_same_way_whatever_the_actions_are():
 # --- what keeps actions -----------------------------------------------------------------------------------------------
 @pytest.fixture(scope="module")
 def learner():
-    made = es.Learner(Walk(), "lsvi-ae", actions=es.actions.grid(4), **SHORT)
+    made = es.Learner(PushedPoint(), "lsvi-ae", actions=es.actions.grid(4), **SHORT)
     made.play(4)
     return made
 
@@ -246,7 +220,7 @@ def test_environment_and_constraint_get_the_action_itself():
         given.append(action)
         return -1.0
 
-    env = Walk()
+    env = PushedPoint()
     made = es.Learner(env, "lsvi-ae", constraint=constraint, actions=es.actions.grid(4), **SHORT)
     made.play(2)
     assert all(a.shape == (1,) and a.dtype == np.float32 for a in given)
@@ -255,7 +229,7 @@ def test_environment_and_constraint_get_the_action_itself():
 
 
 def test_copies_get_one_vector_each():
-    vector = gymnasium.vector.SyncVectorEnv([Walk, Walk])
+    vector = gymnasium.vector.SyncVectorEnv([PushedPoint, PushedPoint])
     made = es.Learner(vector, "lsvi-ae", actions=es.actions.grid(4), **SHORT)
     made.play(2)
     assert [each.actions[0].shape for each in vector.envs] == [(1,), (1,)]
@@ -270,17 +244,17 @@ def test_a_saved_policy_acts_the_same(learner, tmp_path):
     assert again.batch(x).shape == (7, 1)
     assert again(x[0]).dtype == np.float32
     assert (again.certify(x[0]) == policy.certify(x[0])).all()
-    found = es.evaluate(again, Walk(), episodes=2)
-    assert (found.columns["return"] == es.evaluate(policy, Walk(), episodes=2).columns["return"]).all()
+    found = es.evaluate(again, PushedPoint(), episodes=2)
+    assert (found.columns["return"] == es.evaluate(policy, PushedPoint(), episodes=2).columns["return"]).all()
     with pytest.raises(EverystepError, match="does not hold the actions of the policy"):
-        es.evaluate(again, Walk(spaces.Box(0, 1, (1,))), episodes=1)
+        es.evaluate(again, PushedPoint(spaces.Box(0, 1, (1,))), episodes=1)
     with pytest.raises(EverystepError):
-        es.evaluate(again, Walk(spaces.Discrete(4)), episodes=1)
+        es.evaluate(again, PushedPoint(spaces.Discrete(4)), episodes=1)
 
 
 def test_a_learner_goes_on_bit_for_bit(learner, tmp_path):
     learner.save(tmp_path / "learner")
-    again = es.Learner.load(tmp_path / "learner", Walk())
+    again = es.Learner.load(tmp_path / "learner", PushedPoint())
     assert (again.actions.values == learner.actions.values).all()
     learner.play(3)
     again.play(3)
@@ -289,7 +263,7 @@ def test_a_learner_goes_on_bit_for_bit(learner, tmp_path):
 
 def test_a_training_goes_on_with_the_same_actions_alone(tmp_path):
     train = lambda actions, episodes: es.train(
-        Walk(), "lsvi-ae", actions=actions, episodes=episodes, out=tmp_path / "t", **SHORT
+        PushedPoint(), "lsvi-ae", actions=actions, episodes=episodes, out=tmp_path / "t", **SHORT
     )
     train(es.actions.grid(4), 2)
     with pytest.raises(EverystepError, match="was trained with number of actions 4, not 3"):
@@ -300,21 +274,21 @@ def test_a_training_goes_on_with_the_same_actions_alone(tmp_path):
 
 
 def test_logged_vectors_become_numbers(learner):
-    batch = es.logged.from_env(Walk(), lambda obs: np.array([0.2]), 1, horizon=3, actions=es.actions.grid(4))
+    batch = es.logged.from_env(PushedPoint(), lambda obs: np.array([0.2]), 1, horizon=3, actions=es.actions.grid(4))
     assert batch.actions.tolist() == [2, 2, 2]
     assert learner.actions.nearest([[0.2], [-0.9]]).tolist() == [2, 0]
-    made = es.Learner(Walk(), "lsvi-ae", actions=es.actions.grid(4), **SHORT)
+    made = es.Learner(PushedPoint(), "lsvi-ae", actions=es.actions.grid(4), **SHORT)
     made.learn(batch)
     assert made.policy()(np.zeros(1)).shape == (1,)
     with pytest.raises(EverystepError, match="already"):
-        es.Learner(Walk(spaces.Discrete(3)), "lsvi-ae", **SHORT).actions.nearest([0])
+        es.Learner(PushedPoint(spaces.Discrete(3)), "lsvi-ae", **SHORT).actions.nearest([0])
 
 
 def test_a_shield_judges_a_vector_by_the_nearest_candidate(learner):
     shield = es.shield(learner.policy(), tolerance=np.inf)
     asked = np.array([0.3], np.float32)
     assert shield(np.zeros(1), asked) is asked
-    env = es.shield(learner.policy(), tolerance=0.0).wrap(Walk())  # little is known: the least harmful is played
+    env = es.shield(learner.policy(), tolerance=0.0).wrap(PushedPoint())  # little is known: the least harmful is played
     env.reset(seed=0)
     mask = env.action_masks()
     assert mask.shape == (4,)
@@ -325,11 +299,11 @@ def test_a_shield_judges_a_vector_by_the_nearest_candidate(learner):
     assert info["asked"] == asked
     assert mask[learner.actions.number_of(info["played"])]
     with pytest.raises(EverystepError, match="does not hold the actions"):
-        es.shield(learner).wrap(Walk(spaces.Box(0, 1, (1,))))
+        es.shield(learner).wrap(PushedPoint(spaces.Box(0, 1, (1,))))
 
 
 def test_a_constraint_is_checked_with_the_candidates():
-    found = es.check_constraint(Walk(), episodes=2, actions=THREE)
+    found = es.check_constraint(PushedPoint(), episodes=2, actions=THREE)
     assert found.verdict in ("one decision", "look ahead")
 
 
@@ -337,7 +311,7 @@ def test_features_are_chosen_for_vectors(monkeypatch):
     from everystep.features import automatic
 
     monkeypatch.setattr(automatic, "FREQUENCIES_OF_BOTH", 3)
-    result = es.train(Walk(), "lsvi-ae", horizon=3, episodes=2)
+    result = es.train(PushedPoint(), "lsvi-ae", horizon=3, episodes=2)
     plan = result.policy.plan
     assert plan.value_encoder.phi.joint
     assert plan.value_encoder.d == 7

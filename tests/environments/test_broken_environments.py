@@ -2,9 +2,9 @@
 
 import json
 
-import gymnasium
 import numpy as np
 import pytest
+from environments_for_tests.broken import Corridor, OpenCorridor
 from gymnasium import spaces
 
 import everystep as es
@@ -15,46 +15,8 @@ from everystep.training.result import BrokenError
 
 pytestmark = pytest.mark.quick
 
-EPISODES_BEFORE = 2
-LENGTH = 3
-
-
-class Corridor(gymnasium.Env):
-    """Five cells in a row. From episode 3 on, `broken` replaces parts of what a step returns."""
-
-    observation_space, action_space = spaces.Discrete(5), spaces.Discrete(2)
-
-    def __init__(self, **broken):
-        self.broken, self.episode = broken, 0
-
-    def see(self):
-        return self.x
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.x = self.t = 0
-        self.episode += 1
-        return self.see(), {}
-
-    def step(self, action):
-        self.x, self.t = min(self.x + int(action), 4), self.t + 1
-        parts = {
-            "observation": self.see(),
-            "reward": float(action),
-            "terminated": False,
-            "truncated": self.t >= LENGTH,
-            "info": {"cost": -1.0},
-        }
-        return tuple((parts | (self.broken if self.episode > EPISODES_BEFORE else {})).values())
-
-
-class OpenCorridor(Corridor):
-    """The same, with a vector as observation."""
-
-    observation_space = spaces.Box(0, 1, (1,), np.float64)
-
-    def see(self):
-        return np.array([self.x / 4])
+EPISODES_BEFORE = Corridor.sound
+LENGTH = Corridor.length
 
 
 def train(env, **more):

@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+from environments_for_tests.wrappers import CostOfSixValues
 
 gymnasium = pytest.importorskip("gymnasium", reason="gymnasium is not installed: environments are not tested")
 from gymnasium.utils.env_checker import check_env  # noqa: E402
@@ -394,16 +395,8 @@ def test_the_third_of_six_values_is_the_cost():
     assert (terminated, truncated) == (False, False)
 
 
-class Costly(gymnasium.Wrapper):
-    """Like an environment of Safety-Gymnasium: a cost among six values, nothing in info."""
-
-    def step(self, action):
-        obs, reward, terminated, truncated, _ = self.env.step(action)
-        return obs, reward, float(action), terminated, truncated, {}
-
-
 def test_the_cost_of_six_values_becomes_a_signed_constraint():
-    env = es.gym.FromSixValueStep(Costly(es.gym.make_env(random_problem())), limit=1.5)
+    env = es.gym.FromSixValueStep(CostOfSixValues(es.gym.make_env(random_problem())), limit=1.5)
     env.reset(seed=0)
     infos = [env.step(action)[-1] for action in (0, 1, 2)]
     assert [info["constraint"].tolist() for info in infos] == [[-1.5], [-0.5], [0.5]]

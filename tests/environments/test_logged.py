@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from environments_for_tests.wrappers import Altered, Fragile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -247,28 +248,6 @@ def test_episodes_end_when_the_environment_does_or_at_the_horizon():
     assert short.costs[:, 0].tolist() == [TILT(None, 0, obs, {}) for obs in short.next_observations.astype(np.float32)]
 
 
-class Quiet(gymnasium.Wrapper):
-    def __init__(self, env, change):
-        super().__init__(env)
-        self.change = change
-
-    def step(self, action):
-        return tuple(self.change(list(self.env.step(action))))
-
-
-class Fragile(gymnasium.Wrapper):
-    """Works for five steps, then fails as given."""
-
-    def __init__(self, then):
-        super().__init__(gymnasium.make("CartPole-v1"))
-        self.then, self.count = then, 0
-
-    def step(self, action):
-        self.count += 1
-        values = list(self.env.step(action))
-        return tuple(self.then(values) if self.count > 5 else values)
-
-
 def fails(values):
     raise RuntimeError("the motor is hot")
 
@@ -298,7 +277,7 @@ def fails(values):
 def test_when_an_environment_breaks_the_steps_before_are_kept(then, message):
     quiet = lambda values: [*values[:4], {"cost": 0.0}]
     env = Fragile(then)
-    env.env = Quiet(env.env, quiet)
+    env.env = Altered(env.env, quiet)
     with pytest.raises(EverystepError, match=message) as caught:
         es.logged.from_env(env, CAUTIOUS, episodes=3)
     assert len(caught.value.kept) == 5

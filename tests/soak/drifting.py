@@ -7,35 +7,14 @@ import multiprocessing
 import os
 import signal
 
-import gymnasium
 import numpy as np
-from gymnasium import spaces
+from environments_for_tests.walks import Drift
 
 import everystep as es
 from everystep.training.folder import training_folder
 
 LENGTH = 4
 EPISODES = 8
-
-
-class Drift(gymnasium.Env):
-    """A point that drifts at random: action 1 pushes it to the right, for a reward; too far right is unsafe."""
-
-    observation_space, action_space = spaces.Box(-1, 1, (2,), np.float64), spaces.Discrete(2)
-
-    def __init__(self, on_step=lambda: None):
-        self.on_step = on_step
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.x = self.np_random.uniform(-0.5, 0.5, 2)
-        return self.x.copy(), {}
-
-    def step(self, action):
-        self.on_step()
-        push = [0.3 * int(action), 0.0]
-        self.x = np.clip(self.x + push + self.np_random.normal(0, 0.1, 2), -1, 1)
-        return self.x.copy(), float(action), bool(self.x[0] > 0.9), False, {"constraint": self.x[0] - 0.5}
 
 
 def options(**changed):

@@ -6,6 +6,7 @@ import gymnasium
 import jax
 import numpy as np
 import pytest
+from environments_for_tests.walks import Point
 from gymnasium import spaces
 
 import everystep as es
@@ -16,21 +17,6 @@ from everystep.training.agent.encoders import FeatureEncoder
 from everystep.training.agent.size import bytes_of
 
 STEPS = 8
-
-
-class Point(gymnasium.Env):
-    """A point without declared bounds: action 1 moves it right for a reward; beyond 1 is unsafe."""
-
-    observation_space, action_space = spaces.Box(-np.inf, np.inf, (2,), np.float64), spaces.Discrete(2)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.x = self.np_random.uniform(-1, 0, 2)
-        return self.x.copy(), {}
-
-    def step(self, action):
-        self.x = self.x + [0.2 * int(action), 0.0] + self.np_random.normal(0, 0.05, 2)
-        return self.x.copy(), float(action), False, False, {"constraint": self.x[0] - 1}
 
 
 @pytest.fixture

@@ -3,10 +3,9 @@
 import re
 import sys
 
-import gymnasium
 import numpy as np
 import pytest
-from gymnasium import spaces
+from environments_for_tests.walks import OtherSpaces, SlowWalk, VectorWalk
 
 import everystep as es
 from everystep.runtime import announce
@@ -14,22 +13,6 @@ from everystep.training import training_bar
 from everystep.training.policy.evaluation import FIRST_SEED
 
 pytestmark = pytest.mark.quick
-
-
-class Walk(gymnasium.Env):
-    """A walk on a line of nine places, which slips at random; the reward is the place, the limit is place 6."""
-
-    observation_space, action_space = spaces.Discrete(9), spaces.Discrete(2)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.x = int(self.np_random.integers(3))
-        return self.x, {}
-
-    def step(self, action):
-        move = (1 if action else -1) if self.np_random.random() < 0.8 else 0
-        self.x = int(np.clip(self.x + move, 0, 8))
-        return self.x, self.x / 8, False, False, {}
 
 
 def limit(scale=1.0):
@@ -41,13 +24,13 @@ OPTIONS = {"horizon": 6, "length": 12}
 
 
 def learner(scale=1.0, agent="lsvi-ae", **options):
-    return es.Learner(Walk(), agent, constraint=limit(scale), **OPTIONS, **options)
+    return es.Learner(SlowWalk(), agent, constraint=limit(scale), **OPTIONS, **options)
 
 
 def test_an_evaluation_is_the_policy_played_by_hand_from_the_same_seeds():
     result = learner().train(6)
-    found = es.evaluate(result.policy, Walk(), constraint=limit(), episodes=3).columns
-    env = Walk()
+    found = es.evaluate(result.policy, SlowWalk(), constraint=limit(), episodes=3).columns
+    env = SlowWalk()
     for i in range(3):
         x, _ = env.reset(seed=FIRST_SEED + i)
         earned = harm = unsafe = 0.0
@@ -62,40 +45,19 @@ def test_an_evaluation_is_the_policy_played_by_hand_from_the_same_seeds():
 
 def test_train_evaluates_the_policy_when_asked_and_says_when_it_was_not():
     given = {"constraint": limit(), **OPTIONS}
-    result = es.train(Walk(), "lsvi-ae", episodes=3, evaluate=2, **given)
+    result = es.train(SlowWalk(), "lsvi-ae", episodes=3, evaluate=2, **given)
     assert len(result.evaluation.columns["return"]) == 2
     assert result.episodes.column("return").to_pylist() == result.columns["return"].tolist()
     assert "the policy without exploration, 2 episodes: return" in str(result)
-    assert "was not evaluated" in str(es.train(Walk(), "lsvi-ae", episodes=3, **given))
+    assert "was not evaluated" in str(es.train(SlowWalk(), "lsvi-ae", episodes=3, **given))
     with pytest.raises(es.EverystepError, match=r"evaluate is -1"):
-        es.train(Walk(), "lsvi-ae", episodes=3, evaluate=-1, **given)
+        es.train(SlowWalk(), "lsvi-ae", episodes=3, evaluate=-1, **given)
 
 
 def test_an_environment_with_other_actions_is_refused():
-    class Wide(Walk):
-        action_space = spaces.Discrete(3)
-
     policy = learner().train(2).policy
     with pytest.raises(es.EverystepError, match=r"env has 3 actions from 0, and the policy 2 from 0; give the environ"):
-        es.evaluate(policy, Wide(), constraint=limit())
-
-
-class Line(Walk):
-    """The same walk without chance, on observations that are vectors; it keeps the actions that it was given."""
-
-    observation_space = spaces.Box(0.0, 8.0, (1,))
-
-    def __init__(self):
-        self.actions = []
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        return np.array([self.x], np.float32), {}
-
-    def step(self, action):
-        self.actions.append(int(action))
-        self.x = int(np.clip(self.x + (1 if action else -1), 0, 8))
-        return np.array([self.x], np.float32), self.x / 8, False, False, {}
+        es.evaluate(policy, OtherSpaces(actions=3), constraint=limit())
 
 
 @pytest.mark.parametrize(
@@ -112,7 +74,7 @@ def test_the_unit_of_a_constraint_does_not_matter(agent):
     """From the first step on, with features that are chosen by what is seen."""
     played = []
     for unit in (1.0, 1e-6, 1e6):
-        env = Line()
+        env = VectorWalk()
         g = lambda seen, action, after, info, unit=unit: unit * np.array([after[0] - 6.5, 2.5 - after[0]]) / 9
         each = es.Learner(env, agent, constraint=g, seed=4, **OPTIONS)
         each.play(12)
@@ -144,7 +106,7 @@ def test_a_guarantee_is_about_the_constraint_as_it_is():
 
 
 def test_a_constraint_that_was_always_zero_has_no_unit_yet():
-    each = es.Learner(Walk(), "lsvi-ahead", constraint=lambda seen, action, after, info: 0.0, **OPTIONS)
+    each = es.Learner(SlowWalk(), "lsvi-ahead", constraint=lambda seen, action, after, info: 0.0, **OPTIONS)
     assert each.train(2).policy.certify(0).shape == (2,)
     assert each.agent.cost_scale == 0.0
 
@@ -204,6 +166,6 @@ def test_ctrl_c_ends_an_evaluation_with_the_episodes_that_were_finished():
         if len(done) == 2:
             raise KeyboardInterrupt
 
-    found = es.evaluate(policy, Walk(), constraint=limit(), episodes=5, progress=stop)
-    whole = es.evaluate(policy, Walk(), constraint=limit(), episodes=5)
+    found = es.evaluate(policy, SlowWalk(), constraint=limit(), episodes=5, progress=stop)
+    whole = es.evaluate(policy, SlowWalk(), constraint=limit(), episodes=5)
     assert found.columns["return"].tolist() == whole.columns["return"].tolist()[:2]

@@ -1,8 +1,8 @@
 """A policy on several observations at once chooses as it does on each of them."""
 
-import gymnasium
 import numpy as np
 import pytest
+from environments_for_tests.walks import Anywhere
 from gymnasium import spaces
 
 import everystep as es
@@ -10,23 +10,6 @@ from everystep.errors import EverystepError
 from everystep.training.policy import policy as module
 
 pytestmark = pytest.mark.quick
-
-
-class Anywhere(gymnasium.Env):
-    """Every observation is drawn from its space; actions count from 2, and have the same reward in some places."""
-
-    def __init__(self, space):
-        self.observation_space, self.action_space = space, spaces.Discrete(3, start=2)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        if seed is not None:
-            self.observation_space.seed(seed)
-        return self.observation_space.sample(), {}
-
-    def step(self, action):
-        constraint = self.np_random.uniform(-1, 1)
-        return self.observation_space.sample(), float(action == 3), False, False, {"constraint": constraint}
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ import json
 import gymnasium
 import numpy as np
 import pytest
+from environments_for_tests.walks import SlippingWalk
+from environments_for_tests.wrappers import ReturnRecorder
 from gymnasium import spaces
 
 import everystep as es
@@ -15,57 +17,6 @@ from everystep.training.policy.evaluation import FIRST_SEED
 
 pytestmark = pytest.mark.quick
 EPISODES = 3
-
-
-class Walk(gymnasium.Env):
-    """A walk on a line, which slips; towards the end it pays to leave the middle, so that the countdown matters."""
-
-    def __init__(self, kind="states", length=12):
-        self.kind, self.length = kind, length
-        self.observation_space = {
-            "states": spaces.Discrete(9),
-            "vectors": spaces.Box(-1, 1, (2,), np.float32),
-            "parts": spaces.Dict(place=spaces.Box(-1, 1, (1,), np.float32), wind=spaces.Box(-1, 1, (1,), np.float32)),
-        }[kind]
-        self.action_space = spaces.Discrete(3, start=1) if kind == "states" else spaces.Box(-1, 1, (1,), np.float32)
-
-    def observation(self):
-        x, wind = np.float32(self.x / 4 - 1), np.float32(self.np_random.uniform(-1, 1))
-        if self.kind == "parts":
-            return {"place": np.array([x]), "wind": np.array([wind])}
-        return self.x if self.kind == "states" else np.array([x, wind])
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.x, self.t = int(self.np_random.integers(3, 6)), 0
-        return self.observation(), {}
-
-    def step(self, action):
-        move = int(action) - 2 if self.kind == "states" else int(np.sign(action[0]))
-        self.x = int(np.clip(self.x + (move if self.np_random.random() < 0.8 else 0), 0, 8))
-        self.t += 1
-        reward = 0.1 * (self.x == 4) + 0.3 * (self.x == 8) + 0.01 * self.np_random.random()
-        return self.observation(), reward, False, self.t >= self.length, {"constraint": (self.x - 6.5) / 3}
-
-
-class Recorder(gymnasium.Wrapper):
-    """Keeps the return of every episode as the environment gave it: vector environments round rewards to 32 bits."""
-
-    def __init__(self, env):
-        super().__init__(env)
-        self.returns = []
-
-    def reset(self, **given):
-        self.earned = 0
-        return self.env.reset(**given)
-
-    def step(self, action):
-        assert self.action_space.contains(action if self.action_space.shape else int(action))
-        x, reward, terminated, truncated, info = self.env.step(action)
-        self.earned += reward
-        if terminated or truncated:
-            self.returns.append(self.earned)
-        return x, reward, terminated, truncated, info
 
 
 class Copies:
@@ -116,10 +67,10 @@ def tilt(obs, action, obs_next, info):
 
 
 CASES = {
-    "states": (Walk, None, {"horizon": 6, "length": 12}),
+    "states": (SlippingWalk, None, {"horizon": 6, "length": 12}),
     "cartpole": (cartpole, tilt, {"horizon": 10, "features": es.features.polynomial(2, low=-3, high=3)}),
     "box": (
-        lambda: Walk("vectors"),
+        lambda: SlippingWalk("vectors"),
         None,
         {"horizon": 5, "length": 12, "features": es.features.polynomial(2), "actions": es.actions.grid(3)},
     ),
@@ -152,14 +103,14 @@ def in_copies(evaluate, make_copies):
     """A function that plays one episode in each of some copies, and one that plays a single copy."""
 
     def together(policy, make):
-        recorders = [Recorder(make()) for _ in range(EPISODES)]
+        recorders = [ReturnRecorder(make()) for _ in range(EPISODES)]
         env = make_copies([lambda each=each: each for each in recorders])
         env.seed(FIRST_SEED)
         evaluate(policy, env, n_eval_episodes=EPISODES)
         return [each.returns[0] for each in recorders]
 
     def alone(policy, make):
-        recorder = Recorder(make())
+        recorder = ReturnRecorder(make())
         for i in range(EPISODES):
             env = make_copies([lambda: recorder])
             env.seed(FIRST_SEED + i)
@@ -173,7 +124,7 @@ def test_every_loop_earns_what_the_evaluation_says_to_the_last_bit(trained):
     make, constraint, policy = trained
     found = es.evaluate(policy, make(), constraint=constraint, episodes=EPISODES).columns["return"].tolist()
     for loop in (by_step, by_predict):
-        recorder = Recorder(make())
+        recorder = ReturnRecorder(make())
         for i in range(EPISODES):
             loop(policy, recorder, FIRST_SEED + i)
         assert recorder.returns == found
@@ -203,7 +154,7 @@ def _observations(policy):
 
 
 def test_a_policy_of_observations_in_parts_predicts_one_and_many():
-    env = Walk("parts")
+    env = SlippingWalk("parts")
     options = {"features": es.features.polynomial(1), "actions": es.actions.grid(3), "horizon": 3, "length": 12}
     policy = es.train(env, "lsvi-ae", episodes=2, **options).policy
     some = [env.reset(seed=i)[0] for i in range(4)]
@@ -242,7 +193,7 @@ def test_what_predict_cannot_take_is_refused_in_a_sentence(box_policy, given, wo
 
 @pytest.fixture(scope="module")
 def states_policy():
-    return es.train(Walk(), "lsvi-ae", episodes=2, horizon=6, length=12).policy
+    return es.train(SlippingWalk(), "lsvi-ae", episodes=2, horizon=6, length=12).policy
 
 
 # --- labels -----------------------------------------------------------------------------------------------------------
@@ -250,7 +201,7 @@ def states_policy():
 def box_policy():
     """Where every observed step was safe, so that the model calls everything safe."""
     options = {"features": es.features.polynomial(1), "actions": es.actions.grid(3), "horizon": 3, "length": 12}
-    return es.train(Walk("vectors"), "lsvi-ae", constraint=lambda *step: -1.0, episodes=20, **options).policy
+    return es.train(SlippingWalk("vectors"), "lsvi-ae", constraint=lambda *step: -1.0, episodes=20, **options).policy
 
 
 def test_outside_of_what_was_seen_labels_are_unknown_and_bounds_infinite(box_policy, tmp_path):
@@ -272,7 +223,7 @@ def test_outside_of_what_was_seen_labels_are_unknown_and_bounds_infinite(box_pol
 
 def test_a_state_in_which_it_never_acted_is_unknown_even_without_widths():
     agent = es.agents.lsvi_ae(beta_cost=0.0)
-    policy = es.train(Walk(), agent, constraint=lambda *step: -1.0, episodes=1, horizon=3, length=3).policy
+    policy = es.train(SlippingWalk(), agent, constraint=lambda *step: -1.0, episodes=1, horizon=3, length=3).policy
     visited = policy.observed.visited
     assert 0 < visited.sum() < 9
     for x in range(9):
@@ -319,7 +270,7 @@ def test_a_policy_whose_steps_or_states_cannot_be_is_refused(change, states_poli
 # --- the shipped policy -----------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("agent", ["lsvi-ae", "lsvi-ahead"])
 def test_the_policy_uses_the_estimates_themselves_as_episodes_without_exploration_do(agent):
-    learner = es.Learner(Walk(), agent, horizon=6, length=12, seed=1)
+    learner = es.Learner(SlippingWalk(), agent, horizon=6, length=12, seed=1)
     learner.play(2)
     assert learner.agent.plan().optimism == 1.0
     shipped, same = learner.policy(), learner.agent.plan_without_exploration()
@@ -336,7 +287,7 @@ def test_a_batch_collected_by_a_policy_is_what_it_plays_when_it_is_evaluated():
         def action(self, action):
             return int(action) + 1
 
-    env = FromZero(Walk())
+    env = FromZero(SlippingWalk())
     policy = es.train(env, "lsvi-ae", episodes=6, horizon=6, length=12).policy
     batch = es.logged.from_env(env, policy, episodes=1, seed=FIRST_SEED)
     assert batch.rewards.sum() == pytest.approx(es.evaluate(policy, env, episodes=1).columns["return"][0])

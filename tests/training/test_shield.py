@@ -4,6 +4,7 @@ import gymnasium
 import jax
 import numpy as np
 import pytest
+from environments_for_tests.walks import OtherSpaces, PushedBack, Walk
 from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
 
@@ -15,24 +16,6 @@ from everystep.training.policy.shield import judged
 from everystep.training.policy.shield_record import ShieldWarning
 
 pytestmark = pytest.mark.quick
-
-
-class Walk(gymnasium.Env):
-    """A walk on a line of nine places: action 1 (or `first`) goes left, the next one right, where the reward is."""
-
-    observation_space = spaces.Discrete(9)
-
-    def __init__(self, first=0, limit=20):
-        self.action_space, self.limit = spaces.Discrete(2, start=first), limit
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.x, self.t = int(self.np_random.integers(4)), 0
-        return self.x, {}
-
-    def step(self, action):
-        self.x, self.t = int(np.clip(self.x + (1 if action > self.action_space.start else -1), 0, 8)), self.t + 1
-        return self.x, self.x / 8, False, self.t >= self.limit, {}
 
 
 def beyond_five(seen, action, after, info):
@@ -353,22 +336,8 @@ def test_replacing_without_effect_is_warned_about_once_and_kept_as_a_finding():
 def test_an_agent_whose_actions_are_nearly_all_replaced_is_warned_about(policy):
     shield = es.shield(policy, optimism=0)
     with pytest.warns(ShieldWarning, match="actions were replaced, so that the other agent decides almost nothing"):
-        played(shield, Pushed(), 1.0)
+        played(shield, PushedBack(), 1.0)
     assert [each.about for each in shield.diagnose().findings] == ["replaced"]
-
-
-class Pushed(Walk):
-    """Starts at the limit, and comes back to it."""
-
-    def step(self, action):
-        _, *rest = super().step(action)
-        self.x = 5
-        return 5, *rest
-
-    def reset(self, **given):
-        _, info = super().reset(**given)
-        self.x = 5
-        return 5, info
 
 
 def test_a_shield_that_helps_says_nothing():
@@ -378,20 +347,16 @@ def test_a_shield_that_helps_says_nothing():
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------
-class Other(Walk):
-    def __init__(self, actions=2, places=9, space=None):
-        super().__init__()
-        self.action_space, self.observation_space = spaces.Discrete(actions), space or spaces.Discrete(places)
 
 
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda p: es.shield(p).wrap(Other(actions=3)), "env has 3 actions from 0, and the shield 2 from 0"),
+        (lambda p: es.shield(p).wrap(OtherSpaces(actions=3)), "env has 3 actions from 0, and the shield 2 from 0"),
         (lambda p: es.shield(p).wrap(Walk(first=1)), "env has 2 actions from 1, and the shield 2 from 0"),
-        (lambda p: es.shield(p).wrap(Other(places=12)), "which are not those of the shield"),
-        (lambda p: es.shield(p).wrap(Other(space=spaces.Box(0, 1, (3,)))), "which are not those of the shield"),
-        (lambda p: es.shield(learner()).wrap(Other(places=12)), "which are not those of the shield"),
+        (lambda p: es.shield(p).wrap(OtherSpaces(places=12)), "which are not those of the shield"),
+        (lambda p: es.shield(p).wrap(OtherSpaces(space=spaces.Box(0, 1, (3,)))), "which are not those of the shield"),
+        (lambda p: es.shield(learner()).wrap(OtherSpaces(places=12)), "which are not those of the shield"),
         (lambda p: es.shield(p).wrap(gymnasium.vector.SyncVectorEnv([Walk, Walk])), "before they are put into"),
         (lambda p: es.shield(p).wrap("Nothing-v0"), "cannot be made"),
         (lambda p: es.shield(p).wrap(Walk(), learn="yes"), "learn is yes"),

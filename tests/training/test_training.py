@@ -6,6 +6,7 @@ import pickle
 import gymnasium
 import numpy as np
 import pytest
+from environments_for_tests.rings import Levers, Ring, VectorRing
 from gymnasium import spaces
 from sklearn.tree import DecisionTreeRegressor
 
@@ -18,49 +19,6 @@ from everystep.mdp import planner
 from everystep.training.agent import stored_agent
 from everystep.training.policy.policy import Policy
 from everystep.training.result import BrokenError
-
-RING = 4  # states of the little world
-
-
-class Ring(gymnasium.Env):
-    """A walk on a ring of four states: action 1 moves on for a reward, unsafe into state 3; action 0 stays."""
-
-    observation_space, action_space = spaces.Discrete(RING), spaces.Discrete(2)
-
-    def __init__(self, length=5, breaks_at=None, ends=False):
-        self.length, self.breaks_at, self.ends = length, breaks_at, ends
-        self.steps = 0
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.x = self.t = 0
-        return self.x, {}
-
-    def step(self, action):
-        self.steps += 1
-        if self.steps == self.breaks_at:
-            raise RuntimeError("a wheel came off")
-        self.x, self.t = (self.x + int(action)) % RING, self.t + 1
-        ended = self.ends and self.x == 2
-        return self.x, float(action), ended, self.t >= self.length, {}
-
-
-class Line(Ring):
-    """The same with a vector as observation."""
-
-    observation_space = spaces.Box(-1, 1, (2,))
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        return self.see(), {}
-
-    def see(self):
-        angle = np.pi / 2 * self.x
-        return np.array([np.cos(angle), np.sin(angle)], np.float32)
-
-    def step(self, action):
-        _, *rest = super().step(action)
-        return self.see(), *rest
 
 
 def harm(obs, action, obs_next, info):
@@ -149,7 +107,7 @@ def test_the_action_looked_up_for_a_state_met_before_is_the_best_by_the_plan_ask
     learner.play(8)
     acting, looked_up = learner.agent.plan(), 0
     for h in range(5):
-        for x in np.arange(RING)[:, None]:
+        for x in np.arange(4)[:, None]:
             action = acting.look_up(h, x[0])
             scores = acting.scores(h, x)[:, 0]
             looked_up += action is not None
@@ -196,7 +154,7 @@ def test_values_and_costs_may_live_in_the_space_of_a_kernel(monkeypatch):
     monkeypatch.setattr(stored_agent, "CAPACITY", 128)
     kernel = "rbf(0.3, on=observation)*categorical(on=action)"
     agent = agents.lsvi_ae(value=es.kernel_values(kernel), cost=es.gp(kernel))
-    result = es.train(Line(), agent, constraint=harm_on_the_line, horizon=5, episodes=15)
+    result = es.train(VectorRing(), agent, constraint=harm_on_the_line, horizon=5, episodes=15)
     assert result.columns["violation"].sum() <= 3
     assert (result.columns["return"][-3:] == 2).all()
 
@@ -212,12 +170,12 @@ def test_a_policy_comes_back_from_its_folder_and_acts_and_certifies_as_before(ki
         "lsvi": agents.lsvi(),
     }[kind]
     phi = features.centres(3)
-    result = es.train(Line(), agent, constraint=harm_on_the_line, features=phi, horizon=5, episodes=8)
+    result = es.train(VectorRing(), agent, constraint=harm_on_the_line, features=phi, horizon=5, episodes=8)
     result.save(tmp_path / "run")
     again = Policy.load(tmp_path / "run" / "policy")
-    line = Line()
+    line = VectorRing()
     line.reset()
-    for x in range(RING):
+    for x in range(4):
         line.x = x
         obs = line.see()
         assert again(obs) == result.policy(obs)
@@ -226,7 +184,7 @@ def test_a_policy_comes_back_from_its_folder_and_acts_and_certifies_as_before(ki
         for one, other in zip(again.bounds(obs), result.policy.bounds(obs), strict=True):
             np.testing.assert_allclose(one, other, rtol=0, atol=1e-12)
     assert again.confidence == result.policy.confidence
-    assert json.loads((tmp_path / "run" / "spec.json").read_text(encoding="utf-8"))["environment"] == "Line"
+    assert json.loads((tmp_path / "run" / "spec.json").read_text(encoding="utf-8"))["environment"] == "VectorRing"
 
 
 def test_a_policy_certifies_what_it_has_seen_and_nothing_else():
@@ -298,7 +256,7 @@ def test_sharing_is_the_same_for_values_and_costs():
 
 
 def test_the_constraint_sees_both_observations_and_the_action_as_the_environment_counts_them():
-    class Reusing(Line):
+    class Reusing(VectorRing):
         """Uses one array for all its observations, and counts actions from 3."""
 
         action_space = spaces.Discrete(2, start=3)
@@ -344,13 +302,19 @@ def test_a_function_as_features_is_given_again_and_touches_nothing_else(tmp_path
     shape = lambda x: np.array([x[0], x[1], 1.0]) / 2
     phi, phi_cost = features.function(shape, d=3, crossed=True), features.polynomial(1)
     result = es.train(
-        Line(), "lsvi-ae", constraint=harm_on_the_line, features=phi, cost_features=phi_cost, horizon=5, episodes=6
+        VectorRing(),
+        "lsvi-ae",
+        constraint=harm_on_the_line,
+        features=phi,
+        cost_features=phi_cost,
+        horizon=5,
+        episodes=6,
     )
     result.policy.save(tmp_path)
     with pytest.raises(EverystepError, match=r"a custom function"):
         Policy.load(tmp_path)
     obs = np.array([0.6, 0.8])
-    for given in (shape, features.bind(phi, Line.observation_space, 2)):
+    for given in (shape, features.bind(phi, VectorRing.observation_space, 2)):
         again = Policy.load(tmp_path, features=given)
         assert again(obs) == result.policy(obs)
         for one, other in zip(again.bounds(obs), result.policy.bounds(obs), strict=True):
@@ -378,7 +342,7 @@ def test_copies_that_start_again_at_once_lose_nothing_of_their_last_step():
 
 
 # --- what goes wrong --------------------------------------------------------------------------------------------------
-class Faulty(Line):
+class Faulty(VectorRing):
     """Shows something else from some step on."""
 
     def __init__(self, wrong, at):
@@ -404,20 +368,6 @@ def test_an_observation_that_does_not_fit_ends_in_a_sentence_with_what_was_seen(
     assert (str(travelled), travelled.result) == (str(caught.value), None)
 
 
-class Levers(gymnasium.Env):
-    """Five levers, of which only the last is safe; an episode has 20 pulls."""
-
-    observation_space, action_space = gymnasium.spaces.Discrete(1), gymnasium.spaces.Discrete(5)
-
-    def reset(self, *, seed=None, options=None):
-        self.t = 0
-        return 0, {}
-
-    def step(self, action):
-        self.t += 1
-        return 0, 0.0, False, self.t == 20, {"constraint": -1.0 if action == 4 else 1.0}
-
-
 def test_it_reacts_within_the_very_first_episode():
     unsafe = {}
     for react in (False, True):
@@ -431,7 +381,7 @@ def test_a_kernel_that_outgrows_memory_ends_in_a_sentence_and_the_learner_stays_
     monkeypatch.setattr(stored_agent, "CAPACITY", 32)
     kernel = es.kernel_values("rbf(0.3, on=observation)*categorical(on=action)")
     learner = es.Learner(
-        Line(), agents.lsvi_ae(value=kernel), constraint=harm_on_the_line, features=features.centres(3), horizon=5
+        VectorRing(), agents.lsvi_ae(value=kernel), constraint=harm_on_the_line, features=features.centres(3), horizon=5
     )
     with pytest.raises(BrokenError, match=r"a kernel on \d+ transitions would take .* GB; use features") as caught:
         learner.train(200)

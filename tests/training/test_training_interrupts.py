@@ -10,6 +10,7 @@ import gymnasium
 import jax
 import numpy as np
 import pytest
+from environments_for_tests.rings import CallingRing
 
 import everystep as es
 from everystep.training.agent import stored_agent
@@ -17,26 +18,6 @@ from everystep.training.folder import interrupts
 from everystep.training.folder.interrupts import deferred
 
 HORIZON = 4
-
-
-class Walk(gymnasium.Env):
-    """Three states in a ring; `stop` is called before every step with its number."""
-
-    observation_space, action_space = gymnasium.spaces.Discrete(3), gymnasium.spaces.Discrete(2)
-
-    def __init__(self, stop=lambda step: None):
-        self.stop, self.steps = stop, 0
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.x = 0
-        return self.x, {}
-
-    def step(self, action):
-        self.steps += 1
-        self.stop(self.steps)
-        self.x = (self.x + int(action)) % 3
-        return self.x, float(action), False, False, {"constraint": 1.0 if self.x == 2 else -1.0}
 
 
 @pytest.fixture
@@ -60,7 +41,7 @@ def learner(env, **options):
 
 def trained_on(steps):
     """What an uninterrupted learner knows after so many whole and broken episodes."""
-    made = learner(Walk())
+    made = learner(CallingRing())
     for length in steps:
         made.length = length
         made.play(1)
@@ -73,7 +54,7 @@ def same(one, other):
 
 
 def test_the_finished_steps_of_an_interrupted_episode_are_kept():
-    env = Walk(interrupt_at(11))  # the third step of the third episode
+    env = CallingRing(interrupt_at(11))  # the third step of the third episode
     made = learner(env)
     result = made.train(100)
     assert list(result.columns["length"]) == [4, 4, 2]
@@ -90,13 +71,13 @@ def test_an_interrupt_in_the_constraint_function_is_not_taken_for_an_error_of_it
         stop(next(calls))
         return -1.0
 
-    result = learner(Walk(), constraint=constraint).train(5)
+    result = learner(CallingRing(), constraint=constraint).train(5)
     assert list(result.columns["length"]) == [4, 4]
     assert "stopped by Ctrl-C after 2 of 5 episodes" in result.remarks
 
 
 def test_an_interrupted_plan_leaves_the_last_one_in_force(monkeypatch):
-    made, plans, original = learner(Walk()), iter(range(100)), stored_agent._plan
+    made, plans, original = learner(CallingRing()), iter(range(100)), stored_agent._plan
 
     def plan(*given):
         if next(plans) == 3:
@@ -112,25 +93,25 @@ def test_an_interrupted_plan_leaves_the_last_one_in_force(monkeypatch):
 
 def test_an_interrupt_before_the_first_step_is_raised():
     with pytest.raises(KeyboardInterrupt):
-        learner(Walk(interrupt_at(1))).train(3)
+        learner(CallingRing(interrupt_at(1))).train(3)
 
 
 def test_a_second_interrupt_is_raised(monkeypatch):
-    made = learner(Walk(interrupt_at(6)))
+    made = learner(CallingRing(interrupt_at(6)))
     monkeypatch.setattr(made, "result", lambda: interrupt_at(0)(0))
     with pytest.raises(KeyboardInterrupt):
         made.train(3)
 
 
 def test_play_learns_what_was_played_and_raises_the_interrupt():
-    made = learner(Walk(interrupt_at(7)))
+    made = learner(CallingRing(interrupt_at(7)))
     with pytest.raises(KeyboardInterrupt):
         made.play(3)
     assert list(made.result().columns["length"]) == [4, 2]
 
 
 def test_copies_keep_every_finished_step():
-    envs = gymnasium.vector.SyncVectorEnv([Walk, lambda: Walk(interrupt_at(7))])
+    envs = gymnasium.vector.SyncVectorEnv([CallingRing, lambda: CallingRing(interrupt_at(7))])
     result = es.train(envs, "lsvi-ae", horizon=HORIZON, episodes=20)
     assert list(result.columns["length"]) == [4, 4, 2, 2]
     assert "after 2 of 20 episodes; 2 unfinished ones of 2, 2 steps are kept" in str(result)
@@ -138,7 +119,7 @@ def test_copies_keep_every_finished_step():
 
 def test_a_signal_while_learning_waits_until_the_episode_is_learnt(monkeypatch, python_handles_signals):
     """The signal arrives when the old state is given away and the new one is not assigned yet."""
-    made, original = learner(Walk()), stored_agent._learn
+    made, original = learner(CallingRing()), stored_agent._learn
 
     def learn(*given):
         learnt = original(*given)
@@ -180,12 +161,13 @@ def test_a_signal_to_the_process_ends_training_with_its_result():
     program = f"""
         import signal, sys
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        sys.path.insert(0, {os.path.dirname(__file__)!r})
-        from test_training_interrupts import Walk, learner
+        sys.path.insert(0, {os.path.dirname(os.path.dirname(__file__))!r})
+        import everystep as es
+        from environments_for_tests.rings import CallingRing
         def tell(step):
             if step == 9:
                 print("two episodes done", flush=True)
-        print(learner(Walk(tell)).train(10**6))
+        print(es.Learner(CallingRing(tell), "lsvi-ae", horizon={HORIZON}).train(10**6))
     """
     child = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, text=True)
     try:

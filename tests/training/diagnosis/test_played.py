@@ -2,9 +2,9 @@
 
 import random
 
-import gymnasium
 import numpy as np
 import pytest
+from environments_for_tests.falls import DrawnSlide, Fall
 
 import everystep as es
 from everystep.environments.play.rollout import Stage
@@ -29,23 +29,6 @@ pytestmark = pytest.mark.quick
 def test_the_lowest_reward_against_the_others(rewards, words):
     found = played.reward_outlier(np.array(rewards))
     assert found is None if words is None else words in found.remark
-
-
-class Fall(gymnasium.Env):
-    """Earns 1 a step; every fourth episode ends with -100."""
-
-    observation_space, action_space = gymnasium.spaces.Discrete(2), gymnasium.spaces.Discrete(2)
-    episode = 0
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.episode, self.t = self.episode + 1, 0
-        return 0, {}
-
-    def step(self, action):
-        self.t += 1
-        fell = self.episode % 4 == 0 and self.t == 6
-        return 1, -100.0 if fell else 1.0, fell, False, {"constraint": 1.0 if fell else -1.0}
 
 
 @pytest.mark.parametrize(("reward_range", "said"), [(None, True), ((0, 1), False)])
@@ -99,24 +82,6 @@ def test_few_false_alarms_of_trainings_whose_violations_fall_to_a_third():
 
 
 # --- seeds ------------------------------------------------------------------------------------------------------------
-class Drawn(gymnasium.Env):
-    """Draws its start by one of several generators."""
-
-    observation_space, action_space = gymnasium.spaces.Discrete(2), gymnasium.spaces.Discrete(2)
-
-    def __init__(self, draw):
-        self.draw = draw
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        if self.draw == "seeded" and seed is not None:
-            np.random.seed(seed)  # noqa: NPY002
-            random.seed(seed)
-        if self.draw == "own":
-            self.x = int(self.np_random.integers(2))
-        else:
-            self.x = int(np.random.randint(2) if self.draw != "python" else random.randrange(2))  # noqa: NPY002
-        return self.x, {}
 
 
 @pytest.mark.parametrize("drawn_before", [0, 1, 5000])
@@ -125,7 +90,7 @@ def test_an_environment_that_draws_from_a_global_generator_is_reported(draw, sai
     np.random.seed(1)  # noqa: NPY002
     random.seed(1)
     np.random.random(drawn_before), [random.random() for _ in range(drawn_before)]  # noqa: NPY002
-    stage = Stage(Drawn(draw), None, 0)
+    stage = Stage(DrawnSlide(draw), None, 0)
     for _ in range(3):
         stage.reset(0)
     found = played.global_draws(stage.global_draws)
