@@ -118,16 +118,6 @@ def test_a_kernel_that_tells_too_many_points_apart_is_refused_before_its_covaria
 
 
 @pytest.mark.quick
-def test_the_estimate_of_a_state_is_the_size_of_its_arrays(pond):
-    prepared = experiment.prepare(pond, ["lsvi-ae"], 200, 2)
-    import jax
-
-    with jax.enable_x64(True):
-        leaves = jax.tree.leaves(prepared.pairs[0].start_seeds(1))
-    assert needs.of(prepared).state == sum(leaf.nbytes for leaf in leaves)
-
-
-@pytest.mark.quick
 def test_the_chunks_of_a_long_run_are_found_without_listing_them():
     built = es.agents.lsvi_ae().resolve(es.problems.from_map(POND, horizon=4), 10**9).build()
     assert next(local.chunk_spans(built, 10**9, done=5 * 10**8 + 7)) == (5 * 10**8, 5 * 10**8 + 500)

@@ -3,14 +3,13 @@
 import json
 import shutil
 
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 import everystep as es
 from everystep import files
 from everystep.cli import main
-from everystep.experiments import experiment, reductions, runner, summary
+from everystep.experiments import experiment, runner, summary
 from everystep.experiments.folder import checkpoints, finished, run_folder
 from everystep.experiments.folder import rows as stream
 
@@ -53,18 +52,6 @@ def test_row_groups_hold_whole_seeds_and_any_batches_give_the_same_file(folder, 
     groups = pq.ParquetFile(tmp_path / "one.parquet").metadata
     assert [groups.row_group(i).num_rows for i in range(groups.num_row_groups)] == [1400, 700] * 2
     assert pq.read_table(tmp_path / "one.parquet").equals(result.episodes)
-
-
-def test_batches_of_seeds_reduce_to_what_all_seeds_at_once_do():
-    rng = np.random.default_rng(0)
-    curves = {name: rng.random((5, 2300)) for name in ("return", "value", "regret", "violation")}
-    whole = reductions.reduced([curves])
-    parts = reductions.reduced({k: v[i : i + 2] for k, v in curves.items()} for i in range(0, 5, 2))
-    for name, numbers in whole.samples.items():
-        np.testing.assert_array_equal(parts.samples[name], numbers)
-    assert len(whole.bands.episodes) <= reductions.POINTS
-    for name, band in whole.bands.curves.items():
-        np.testing.assert_array_equal(parts.bands.curves[name].mean, band.mean)
 
 
 def test_an_unfinished_run_says_how_far_it_is_while_somebody_works_on_it(prepared, tmp_path, monkeypatch, capsys):

@@ -1,13 +1,10 @@
-"""Checks of what was played: violations that do not decline, outliers of rewards, draws of global generators."""
-
-import random
+"""Checks of what was played: violations that do not decline, outliers of rewards."""
 
 import numpy as np
 import pytest
-from environments_for_tests.falls import DrawnSlide, Fall
+from environments_for_tests.falls import Fall
 
 import everystep as es
-from everystep.environments.play.rollout import Stage
 from everystep.training.diagnosis import played
 
 pytestmark = pytest.mark.quick
@@ -37,7 +34,6 @@ def test_training_reports_it_unless_the_range_is_declared(reward_range, said):
     assert ("leave what it punishes to the constraint, or set reward_range" in text) is said
 
 
-# --- violations that do not decline -----------------------------------------------------------------------------------
 def columns(unsafe, length=20, size=1.0):
     unsafe = np.asarray(unsafe, float)
     return {"length": np.full(len(unsafe), length), "unsafe_steps": unsafe, "violation": size * unsafe}
@@ -79,20 +75,3 @@ def test_few_false_alarms_of_trainings_whose_violations_fall_to_a_third():
         found += played.violation_trend(columns(constant), "") is not None
     assert alarms <= 4
     assert found >= 120
-
-
-# --- seeds ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("drawn_before", [0, 1, 5000])
-@pytest.mark.parametrize(("draw", "said"), [("global", "np.random"), ("python", "random"), ("own", ""), ("seeded", "")])
-def test_an_environment_that_draws_from_a_global_generator_is_reported(draw, said, drawn_before):
-    np.random.seed(1)  # noqa: NPY002
-    random.seed(1)
-    np.random.random(drawn_before), [random.random() for _ in range(drawn_before)]  # noqa: NPY002
-    stage = Stage(DrawnSlide(draw), None, 0)
-    for _ in range(3):
-        stage.reset(0)
-    found = played.global_draws(stage.global_draws)
-    assert (found is not None) is bool(said)
-    assert found is None or f"global generator ({said}), which its seed does not set" in found.sentence
