@@ -162,7 +162,7 @@ def test_a_kernel_that_is_not_positive_semi_definite_is_refused_before_a_run(lak
     import everystep as es
 
     indefinite = Custom(lambda y, z: jnp.where((y == z).all(), 1.0, jnp.sin(7.0 * (y - z).sum() ** 2)), on="landing")
-    with pytest.raises(EverystepError, match=r"custom\(<lambda>, on=landing\) is not positive semi-definite"):
+    with pytest.raises(EverystepError, match=r"<lambda>, on=landing.* positive semi-definite"):
         es.run(lake, es.agents.lsvi_ae(cost=es.gp(indefinite)), episodes=1, seeds=1)
 
 

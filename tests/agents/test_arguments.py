@@ -51,9 +51,9 @@ def test_a_keyword_that_does_not_exist_is_refused_with_the_one_to_use(call, give
 
 
 def test_what_is_given_by_position_and_has_no_place_is_refused_in_a_sentence():
-    with pytest.raises(EverystepError, match="train takes env, agent by position; give 500 by name"):
+    with pytest.raises(EverystepError, match="500 by name"):
         es.train("CartPole-v1", "lsvi-ae", 500)
-    with pytest.raises(EverystepError, match="lsvi_ae has no arguments by position; give settings by name"):
+    with pytest.raises(EverystepError, match=r"lsvi_ae .* by name"):
         es.agents.lsvi_ae(0.3)
 
 

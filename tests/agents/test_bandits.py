@@ -99,9 +99,7 @@ def test_the_clip_of_rpol_never_binds():
 
 
 def test_rpol_on_a_problem_of_several_steps_is_refused(lake):
-    with pytest.raises(
-        EverystepError, match=r"rpol is for bandits, and the horizon of 'frozen-lake' is 15; use lsvi-ae"
-    ):
+    with pytest.raises(EverystepError, match=r"rpol .* is 15; use lsvi-ae"):
         agents.rpol().resolve(lake, 10)
 
 
@@ -117,7 +115,5 @@ def test_the_uniform_agent_pulls_all_arms_alike_and_learns_nothing():
 def test_an_agent_for_tables_is_not_trained_on_environments():
     gymnasium = pytest.importorskip("gymnasium")
     env = gymnasium.make("FrozenLake-v1")
-    with pytest.raises(
-        EverystepError, match="uniform is for problems given as tables; train lsvi-ae, lsvi-ahead, lsvi, "
-    ):
+    with pytest.raises(EverystepError, match=r"uniform .* train lsvi-ae, lsvi-ahead, lsvi, "):
         es.train(env, "uniform", constraint=lambda *_: -1.0, horizon=5, episodes=1)

@@ -180,14 +180,12 @@ def test_what_is_wrong_is_said_with_its_key_and_remedy_and_nothing_is_written(ca
 
 
 def test_a_setting_by_flag_that_no_agent_has_is_said(desk):
-    with pytest.raises(es.EverystepError, match="--set is 'kappa=1': lsvi-ae, lsvi have no setting kappa"):
+    with pytest.raises(es.EverystepError, match=r"'kappa=1': .* no setting kappa"):
         config.read(written(desk, GOOD), config.Overrides(settings=[config.SettingFlag.parse("kappa=1")]))
 
 
 def test_a_flag_for_an_agent_that_is_not_there_is_said_as_it_was_given(desk):
-    with pytest.raises(
-        es.EverystepError, match=r"--set is 'rpol\.beta=1': rpol is not an agent of this run \(lsvi-ae, lsvi\); add it"
-    ):
+    with pytest.raises(es.EverystepError, match=r"'rpol\.beta=1': .*lsvi-ae, lsvi"):
         config.read(written(desk, GOOD), config.Overrides(settings=[config.SettingFlag.parse("rpol.beta=1")]))
 
 

@@ -92,7 +92,7 @@ def test_a_function_of_vectors_is_called_on_each():
     features = fs.bind(lambda x: np.stack([x, -x]) / 20, PLANE, 2)
     assert features.d == 2
     np.testing.assert_allclose(features(inside(3))[:, 1], -inside(3) / 20)
-    with pytest.raises(EverystepError, match=r"a custom function \(<lambda>\), which is not saved; give features= a"):
+    with pytest.raises(EverystepError, match=r"<lambda>.* features="):
         fs.rebuild(features.to_json(), features.arrays())
     again = fs.rebuild(features.to_json(), features.arrays(), lambda x: np.stack([x, -x]) / 20)
     np.testing.assert_array_equal(again(inside(3)), features(inside(3)))
@@ -100,7 +100,7 @@ def test_a_function_of_vectors_is_called_on_each():
 
 def test_long_features_of_a_function_are_cut_only_if_asked():
     f = lambda x: np.stack([x, 0 * x])
-    with pytest.raises(EverystepError, match="returned a norm of 5; it must be at most 1: divide"):
+    with pytest.raises(EverystepError, match="norm of 5"):
         fs.bind(fs.function(f), PLANE, 2)(np.array([[0.0, 5.0]]))
     features = fs.bind(fs.function(f, normalise=True), PLANE, 2)
     np.testing.assert_allclose(features(np.array([[0.0, 5.0], [0.3, 0.4]]))[:, 0], [[0, 1], [0.3, 0.4]])

@@ -117,7 +117,7 @@ def test_a_file_of_the_user_or_one_that_the_user_changed_is_replaced_by_force_on
     ours.write_text("new, with notes", encoding="utf-8")
     for path in (mine, ours):
         before = path.read_text(encoding="utf-8")
-        with pytest.raises(es.EverystepError, match=r"not written by everystep, or was changed since.*--force"):
+        with pytest.raises(es.EverystepError, match=r"not written by everystep.*--force"):
             put(path)
         assert path.read_text(encoding="utf-8") == before
         put(path, force=True)
@@ -150,7 +150,7 @@ def test_what_is_no_regular_file_is_never_replaced_not_even_by_force(tmp_path, m
     before = {path: os.lstat(path) for path in odd}
     for path in odd:
         for force in (False, True):
-            with pytest.raises(es.EverystepError, match=r"is a .*, which is never replaced; choose another name"):
+            with pytest.raises(es.EverystepError, match=r"choose another name"):
                 put(path, force=force)
     assert {path: os.lstat(path).st_ino for path in odd} == {path: each.st_ino for path, each in before.items()}
     assert {stat.S_IFMT(os.lstat(path).st_mode) for path in odd} == {
@@ -219,7 +219,7 @@ def test_a_record_that_is_cut_off_junk_or_no_file_gives_nothing_away(tmp_path):
     record.unlink()
     (tmp_path / "victim").write_text("precious", encoding="utf-8")
     record.symlink_to(tmp_path / "victim")
-    with pytest.raises(es.EverystepError, match=r"is not a regular file, so what is written cannot be recorded"):
+    with pytest.raises(es.EverystepError, match=r"not a regular file"):
         put(tmp_path / "third.html")
     assert (tmp_path / "victim").read_text(encoding="utf-8") == "precious"
     assert not (tmp_path / "third.html").exists()
@@ -315,7 +315,7 @@ def test_a_name_for_temporary_files_is_refused(tmp_path):
         lambda: files.write_output(taken, lambda file: file.write(b"x")),
         lambda: files.check_writable(taken),
     ):
-        with pytest.raises(es.EverystepError, match="has a name for temporary files; choose another name"):
+        with pytest.raises(es.EverystepError, match="temporary files"):
             write()
     assert not list(tmp_path.iterdir())
 

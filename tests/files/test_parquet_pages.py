@@ -18,7 +18,7 @@ def test_rows_that_take_no_room_in_a_file_of_parquet_are_counted_before_they_are
     with pytest.raises(ValueError, match="its column c holds string, no numbers"):
         files.read_parquet(tmp_path / "x.parquet", ["c"])
     monkeypatch.setattr(contents, "ROOM", 2**20)
-    with pytest.raises(ValueError, match="its columns would take 1600000 bytes, more than 1048576"):
+    with pytest.raises(ValueError, match=r"1600000 bytes.* 1048576"):
         files.read_parquet(tmp_path / "x.parquet", ["a", "b"])
 
 

@@ -137,7 +137,7 @@ def test_a_start_that_is_no_state_is_refused(start, shown):
 
 @pytest.mark.parametrize("start", [[0.5, 0.5], [0.5, 0.5, 0.5], [1.5, -0.5, 0.0], 1.0, []])
 def test_a_start_that_is_no_distribution_is_refused(start):
-    with pytest.raises(EverystepError, match="give a state, a sequence of states, or 3 probabilities that sum to 1"):
+    with pytest.raises(EverystepError, match=r"a state, .* 3 probabilities"):
         problem(start=start)
 
 

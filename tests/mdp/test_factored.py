@@ -164,7 +164,7 @@ def test_factors_survive_a_file(case, tmp_path):
 
 def test_a_file_with_one_factor_only_is_told_what_it_lacks(tmp_path):
     np.savez(tmp_path / "half.npz", phi=factors().phi, r=np.zeros((S, A)), g=np.zeros((S, A)), start=0, horizon=H)
-    with pytest.raises(EverystepError, match=r"it has no mu\. Save phi, mu, r, g, start, horizon in it"):
+    with pytest.raises(EverystepError, match=r"no mu\."):
         problems.load(str(tmp_path / "half.npz"))
 
 
@@ -172,7 +172,7 @@ def test_counting_every_pair_of_very_many_states_is_refused_and_of_few_is_not():
     many = FiniteCMDP(
         Factored(np.ones((4000, 4, 1)), np.full((1, 4000), 1 / 4000)), np.zeros((4000, 4)), np.zeros((4000, 4))
     )
-    with pytest.raises(EverystepError, match=r"value of lsvi-ae is counts, but any of the 4000 states"):
+    with pytest.raises(EverystepError, match=r"value of lsvi-ae is counts, .* 4000 states"):
         agents.lsvi_ae(features="one-hot").resolve(many, 10)
     result = es.run(both()[0], agents.lsvi_ae(features="one-hot"), episodes=5, seeds=1)
     assert np.isfinite(result.curves["lsvi-ae"]["value"]).all()

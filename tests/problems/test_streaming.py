@@ -23,5 +23,5 @@ def test_the_slow_server_is_unsafe_with_one_packet_or_none_and_the_fast_one_nowh
 
 
 def test_a_limit_that_the_fast_server_breaks_is_refused():
-    with pytest.raises(EverystepError, match=r"limit is 0.05; the fast server risks 0.1: give more than that."):
+    with pytest.raises(EverystepError, match=r"limit is 0\.05; .* 0\.1"):
         es.problems.streaming(limit=0.05)

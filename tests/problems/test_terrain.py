@@ -430,7 +430,7 @@ def test_a_file_of_heights_that_is_not_there_is_named(ending, tmp_path):
 
 
 def test_a_file_of_another_kind_is_refused_with_the_kinds_there_are(tmp_path):
-    with pytest.raises(EverystepError, match=r"it ends in '\.tif'; give heights as \.npy, \.csv, \.png\.$"):
+    with pytest.raises(EverystepError, match=r"'\.tif'; .*\.npy, \.csv, \.png\.$"):
         terrain_from(tmp_path / "alps.tif")
     with pytest.raises(EverystepError, match=r"arrays \(\.npz\) or heights \(\.npy, \.csv, \.png\)\.$"):
         load("alps.tif")
@@ -442,9 +442,7 @@ def test_a_grey_picture_may_have_colour_channels_and_a_coloured_one_is_refused(t
     terrain_from(tmp_path / "grey.png", horizon=12)
     grey[1, 1] = 1, 0, 0
     imsave(tmp_path / "red.png", grey)
-    with pytest.raises(
-        EverystepError, match=r"it is a colour picture\. Save it as a grey-scale PNG, where lighter is higher"
-    ):
+    with pytest.raises(EverystepError, match=r"colour picture\. .* grey-scale PNG"):
         terrain_from(tmp_path / "red.png")
 
 
@@ -462,7 +460,7 @@ def test_objects_among_heights_are_refused_and_not_unpickled(tmp_path):
     sprung = tmp_path / "sprung"
     np.save(tmp_path / "objects.npy", np.array([[Trap(sprung)]], dtype=object))
     (tmp_path / "bare.npy").write_bytes(pickle.dumps(Trap(sprung)))
-    with pytest.raises(EverystepError, match="it holds Python objects, which are never unpickled"):
+    with pytest.raises(EverystepError, match="Python objects"):
         load(str(tmp_path / "objects.npy"))
     with pytest.raises(EverystepError, match=r"it cannot be read as \.npy"):
         load(str(tmp_path / "bare.npy"))
@@ -495,9 +493,7 @@ def test_a_terrain_comes_back_from_its_file_with_heights_kernel_and_coordinates(
 
 
 def test_heights_to_draw_must_fit_the_map(tmp_path):
-    with pytest.raises(
-        EverystepError, match=r"^heights have shape \(2, 3\); give finite numbers \(1, 2\), one per cell"
-    ):
+    with pytest.raises(EverystepError, match=r"^heights have shape \(2, 3\); .*\(1, 2\)"):
         es.FiniteCMDP(
             np.full((2, 2, 2), 0.5),
             np.zeros((2, 2)),

@@ -54,9 +54,7 @@ def test_an_observation_that_does_not_fit_ends_in_a_sentence_with_what_was_seen(
 
 def test_an_environment_that_breaks_leaves_everything_until_then():
     learner = es.Learner(Ring(breaks_at=13), "lsvi-ae", constraint=harm, horizon=5)
-    with pytest.raises(
-        BrokenError, match=r"episode 3, step 3: the environment's step raised RuntimeError: a wheel"
-    ) as caught:
+    with pytest.raises(BrokenError, match=r"episode 3, step 3: .* RuntimeError: a wheel") as caught:
         learner.train(10)
     result = caught.value.result
     assert list(result.columns["length"]) == [5, 5, 2]
@@ -71,5 +69,5 @@ def test_the_spec_of_a_training_run_has_its_kind_and_is_not_read_as_an_experimen
     spec = json.loads((tmp_path / "run" / "spec.json").read_text(encoding="utf-8"))
     assert (spec["kind"], spec["format"], spec["confidence"]) == ("training", 2, 0.05)
     assert spec["guarantee"] == result.policy.confidence
-    with pytest.raises(EverystepError, match=r"holds a training run, not an experiment"):
+    with pytest.raises(EverystepError, match=r"training run"):
         run_folder.read_spec(tmp_path / "run")

@@ -212,7 +212,7 @@ def test_pictures_are_of_the_first_episode_and_of_the_policy(home):
     assert first.strip.pictures[-1].unsafe == first.strip.unsafe == column(home, 0, "unsafe_steps")[0]
     assert all(each.data.startswith("data:image/jpeg;base64,") for each in of_policy.strip.pictures)
     other = results.seeds[0].columns | {"return": results.seeds[0].columns["return"] + 1}
-    with pytest.raises(EverystepError, match="played again, the first episode of seed 0 has return"):
+    with pytest.raises(EverystepError, match="seed 0 has return"):
         filmstrip.first_episode(results.request, 0, other)
 
 

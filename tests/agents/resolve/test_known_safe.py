@@ -24,13 +24,13 @@ def pond():
 @pytest.mark.quick
 @pytest.mark.parametrize("name", ["slucb-qvi", "rslucb-qvi"])
 def test_what_is_missing_is_named_with_how_to_give_it(pond, name):
-    with pytest.raises(es.EverystepError, match=r"requires a known safe action in every state.*safe_action=safest"):
+    with pytest.raises(es.EverystepError, match="safe_action=safest"):
         agents.Recipe(name).resolve(pond, 10)
 
 
 def test_they_are_refused_on_environments_because_these_list_no_safe_actions():
     pytest.importorskip("gymnasium")
-    with pytest.raises(es.EverystepError, match="requires a known safe action and its cost for every state"):
+    with pytest.raises(es.EverystepError, match="known safe action"):
         es.train("CartPole-v1", agents.slucb_qvi(), constraint=lambda *step: -1.0, episodes=1)
 
 

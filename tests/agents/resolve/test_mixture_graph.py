@@ -26,10 +26,10 @@ def ring(stepped):
 @pytest.mark.quick
 @pytest.mark.parametrize("stepped", [False, True])
 def test_a_seed_without_a_usable_triple_is_refused(stepped):
-    with pytest.raises(EverystepError, match="requires a triple of the seed whose features are not all zero"):
+    with pytest.raises(EverystepError, match="triple of the seed"):
         es.run(ring(stepped), "lsvi-new", episodes=2, seeds=1)
 
 
 def test_a_start_that_its_safe_actions_leave_is_refused():
-    with pytest.raises(EverystepError, match="never leave, but action 0 in state 4, where an episode starts"):
+    with pytest.raises(EverystepError, match="action 0 in state 4"):
         es.run(passage(start=TRAP), "lsvi-new", episodes=2, seeds=1)

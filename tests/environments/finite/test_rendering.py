@@ -94,7 +94,7 @@ def test_a_window_shows_every_step(monkeypatch):
 
 def test_without_pygame_a_sentence_names_the_remedy(monkeypatch):
     monkeypatch.setitem(es.gym.CMDPEnv.metadata, "render_modes", ["ansi", "rgb_array"])
-    with pytest.raises(EverystepError, match=r"needs pygame; install it .*, or use 'rgb_array'\.$"):
+    with pytest.raises(EverystepError, match=r"pygame; .* 'rgb_array'\.$"):
         es.gym.make_env(random_problem(), render_mode="human")
     monkeypatch.setitem(sys.modules, "pygame", None)
     with pytest.raises(EverystepError, match="needs pygame"):
@@ -106,5 +106,5 @@ def test_rendering_too_early_or_without_a_mode_is_refused():
     with pytest.raises(EverystepError, match="call reset"):
         env.render()
     env.reset(seed=0)
-    with pytest.raises(EverystepError, match="render_mode is None; make the environment with one of ansi"):
+    with pytest.raises(EverystepError, match=r"render_mode is None; .* ansi"):
         env.render()

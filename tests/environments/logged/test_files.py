@@ -52,7 +52,7 @@ def test_pictures_go_into_npz_files_only(tmp_path):
     pictures = np.zeros((6, 3, 4))
     batch = Batch.of(**table(observations=pictures, next_observations=pictures))
     assert the_same(es.logged.read(es.logged.write(batch, tmp_path / "log.npz")), batch)
-    with pytest.raises(EverystepError, match=r"observations have shape \(6, 3, 4\), which a table cannot hold; write"):
+    with pytest.raises(EverystepError, match=r"observations have shape \(6, 3, 4\)"):
         es.logged.write(batch, tmp_path / "log.csv")
 
 

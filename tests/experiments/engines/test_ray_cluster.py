@@ -19,7 +19,7 @@ needs_ray = pytest.mark.skipif(
 
 @needs_ray
 def test_an_address_where_nobody_answers_is_said():
-    with pytest.raises(EverystepError, match=r"no Ray cluster answers at address '127\.0\.0\.1:1'"):
+    with pytest.raises(EverystepError, match=r"127\.0\.0\.1:1"):
         with ray_engine.connected("127.0.0.1:1"):
             pass
 
@@ -41,9 +41,7 @@ def test_the_current_cluster_is_the_recorded_one_that_runs(tmp_path, monkeypatch
     assert current("10.0.0.1:1", "10.0.0.1:2", "10.0.0.1:3") == "10.0.0.1:1"
     assert current("10.0.0.1:2", "10.0.0.1:3") == "10.0.0.1:2"  # the other record is of a cluster that has ended
     assert current("10.0.0.1:3") == "10.0.0.1:3"
-    with pytest.raises(
-        EverystepError, match=r"but 2 Ray clusters run .* choose one .*, of 10\.0\.0\.1:3, 10\.0\.0\.1:4"
-    ):
+    with pytest.raises(EverystepError, match=r"2 Ray clusters .*10\.0\.0\.1:3, 10\.0\.0\.1:4"):
         current("10.0.0.1:3", "10.0.0.1:4")
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:5")
     assert current("10.0.0.1:3") == "10.0.0.1:5"

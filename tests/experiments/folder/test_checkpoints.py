@@ -225,7 +225,7 @@ def test_what_is_run_is_sealed_like_its_results(name, often, prepared, tmp_path)
     with pytest.raises(es.EverystepError, match=f"{name}' was altered after the run was begun; restore it"):
         runner.resume(out)
     asked.write_bytes(before[: len(before) // 2])
-    with pytest.raises(es.EverystepError, match=r"cannot be read, so the run is unknown"):
+    with pytest.raises(es.EverystepError, match=r"cannot be read"):
         runner.resume(out)
     asked.write_bytes(before)
     runner.resume(out)
@@ -246,7 +246,7 @@ def test_what_is_run_is_sealed_from_the_start_before_any_checkpoint(name, prepar
         with pytest.raises(es.EverystepError, match=r"was altered after the run was begun|a different, unfinished run"):
             go_on()
     (out / ".work" / durable.RECORD).unlink()
-    with pytest.raises(es.EverystepError, match="holds no record of the run that was begun, and no checkpoint"):
+    with pytest.raises(es.EverystepError, match=r"no record of the run.* no checkpoint"):
         runner.resume(out)
     assert not (out / "spec.json").exists()
 

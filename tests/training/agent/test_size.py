@@ -23,9 +23,9 @@ def test_features_that_do_not_fit_into_memory_are_refused_with_what_they_would_t
     class Picture(Point):
         observation_space, action_space = spaces.Box(0, 1, (190,), np.float64), spaces.Discrete(4)
 
-    with pytest.raises(EverystepError, match=r"make 18336 numbers for each of 4 actions \(d = 73344\); .* 3[23].* GB"):
+    with pytest.raises(EverystepError, match=r"18336 .* 4 actions .* 3[23].* GB"):
         learner(Picture(), features=es.features.polynomial(2))
-    with pytest.raises(EverystepError, match=r"have 190 numbers, and features are chosen for at most 64"):
+    with pytest.raises(EverystepError, match=r"190 .* 64"):
         learner(Picture())
     small = FeatureEncoder(bind(es.features.polynomial(1), spaces.Box(0, 1, (3,)), 2))
     assert bytes_of(small, 1, 10) == 8 * (3 * 2 * 4 * 4 + 4 * 10)

@@ -51,7 +51,7 @@ def test_train_evaluates_the_policy_when_asked_and_says_when_it_was_not():
 
 def test_an_environment_with_other_actions_is_refused():
     policy = learner().train(2).policy
-    with pytest.raises(es.EverystepError, match=r"env has 3 actions from 0, and the policy 2 from 0; give the environ"):
+    with pytest.raises(es.EverystepError, match=r"env has 3 actions .* 2 from 0"):
         es.evaluate(policy, OtherSpaces(actions=3), constraint=limit())
 
 

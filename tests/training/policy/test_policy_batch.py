@@ -33,7 +33,7 @@ def test_a_batch_is_as_good_as_one_at_a_time(space, features, monkeypatch):
         np.testing.assert_array_equal(policy.batch(np.stack(observations)), expected)
     assert policy.batch([]).shape == (0,)
     for wrong in (3.5, None):
-        with pytest.raises(EverystepError, match="give a sequence, or an array with one in each row"):
+        with pytest.raises(EverystepError, match="give a sequence"):
             policy.batch(wrong)
     with pytest.raises(EverystepError, match="step is 0"):
         policy.batch(observations, step=0)

@@ -186,5 +186,5 @@ def test_a_policy_of_another_format_is_refused_in_a_sentence(tmp_path):
     es.train(Ring(), "lsvi-ae", constraint=harm, horizon=5, episodes=2).policy.save(tmp_path)
     content = json.loads((tmp_path / "policy.json").read_text(encoding="utf-8"))
     (tmp_path / "policy.json").write_text(json.dumps(content | {"format": 1}), encoding="utf-8")
-    with pytest.raises(EverystepError, match=r"has format 1, and this version reads format 7; train it again"):
+    with pytest.raises(EverystepError, match=r"format 1, .* format 7"):
         Policy.load(tmp_path)

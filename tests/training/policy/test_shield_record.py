@@ -29,7 +29,7 @@ class Doomed(Walk):
 
 def test_replacing_without_effect_is_warned_about_once_and_kept_as_a_finding():
     shield = es.shield(learner(constraint=None))
-    with pytest.warns(ShieldWarning, match="replacing does not help: take lsvi-ahead") as said:
+    with pytest.warns(ShieldWarning, match="take lsvi-ahead") as said:
         played(shield, Doomed(), 0.5, episodes=50)
     assert len(said) == 1
     found, declines = shield.diagnose().findings
@@ -39,7 +39,7 @@ def test_replacing_without_effect_is_warned_about_once_and_kept_as_a_finding():
 
 def test_an_agent_whose_actions_are_nearly_all_replaced_is_warned_about(policy):
     shield = es.shield(policy, optimism=0)
-    with pytest.warns(ShieldWarning, match="actions were replaced, so that the other agent decides almost nothing"):
+    with pytest.warns(ShieldWarning, match="actions were replaced"):
         played(shield, PushedBack(), 1.0)
     assert [each.about for each in shield.diagnose().findings] == ["replaced"]
 

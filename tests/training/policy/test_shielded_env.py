@@ -164,7 +164,7 @@ def test_a_constraint_that_fails_loses_nothing():
     env.reset(seed=0)
     env.step(1)
     env.step(1)
-    with pytest.raises(es.EverystepError, match="the constraint function raised ZeroDivisionError"):
+    with pytest.raises(es.EverystepError, match="raised ZeroDivisionError"):
         env.step(1)
     env.reset()
     assert inside.so_far.steps == 2

@@ -30,6 +30,6 @@ def test_a_kernel_that_outgrows_memory_ends_in_a_sentence_and_the_learner_stays_
     learner = es.Learner(
         VectorRing(), agents.lsvi_ae(value=kernel), constraint=harm_on_the_line, features=features.centres(3), horizon=5
     )
-    with pytest.raises(BrokenError, match=r"a kernel on \d+ transitions would take .* GB; use features") as caught:
+    with pytest.raises(BrokenError, match=r"kernel .* GB; use features") as caught:
         learner.train(200)
     assert caught.value.result.policy([1.0, 0.0]) in (0, 1)
