@@ -33,7 +33,7 @@ def test_features_come_back_from_json_and_plain_arrays(name):
     ("make", "sentence"),
     [
         (lambda: fs.mirrored(fs.fourier(5), [1, 2, 0]), "the image of 0 is 1, but that of 1 is 2"),
-        (lambda: fs.mirrored(fs.fourier(5), [1]), r"actions of mirrored are \[1\]; give the image of each action"),
+        (lambda: fs.mirrored(fs.fourier(5), [1]), r"actions of mirrored are \[1\]"),
         (lambda: fs.mirrored(fs.fourier(5), "left"), "actions of mirrored are 'left'"),
         (lambda: fs.mirrored(fs.fourier(5), []), r"actions of mirrored are \[\]"),
         (lambda: fs.mirrored(fs.fourier(5), [0.5, 1]), "actions of mirrored are"),
@@ -131,41 +131,33 @@ def raises(x):
 
 
 WRONG = {
-    "no finite bounds at coordinate 1, 3; give fourier low= and high= .4 numbers": lambda: fs.bind(
+    "no finite bounds at coordinate 1, 3": lambda: fs.bind(
         fs.fourier(), box([-4.8, -np.inf, -0.4, -3.4e38], [4.8, np.inf, 0.4, 3.4e38]), 2
     ),
     "low of tiles is 3 and high is 2 at coordinate 0": lambda: fs.bind(fs.tiles(low=3), PLANE, 1),
     "high of tiles is .*; give a number, or 2 of them": lambda: fs.bind(fs.tiles(high=[1, 2, 3]), PLANE, 1),
     "one_hot needs observations that are integers": lambda: fs.bind(fs.one_hot(), PLANE, 1),
-    "has a norm of 2; it must be at most 1: divide by it, or pass normalise=True": lambda: fs.bind(
-        np.full((3, 2, 1), 2.0), discrete(3), 2
-    ),
+    "has a norm of 2": lambda: fs.bind(np.full((3, 2, 1), 2.0), discrete(3), 2),
     "table has 3 rows, but there are 4 observations": lambda: fs.bind(np.zeros((3, 2, 1)), discrete(4), 2),
-    r"table has shape \(3, 2, 1\), but there are 5 actions; give shape \(3, 5, 1\)": lambda: fs.bind(
-        np.zeros((3, 2, 1)), discrete(3), 5
-    ),
+    r"table has shape \(3, 2, 1\), but there are 5 actions": lambda: fs.bind(np.zeros((3, 2, 1)), discrete(3), 5),
     r"phi of table has shape \(3,\)": lambda: fs.table(np.zeros(3)),
     "phi of table holds nan": lambda: fs.table(np.full((2, 2), np.nan)),
     "size of fourier is 0": lambda: fs.fourier(0),
     "lengthscale of fourier is -1": lambda: fs.fourier(lengthscale=-1),
     "lengthscale of fourier has 3 numbers for 2 coordinates": lambda: fs.bind(fs.fourier(2, (1, 2, 3)), PLANE, 1),
     "centres have 3 coordinates, but observations have 2": lambda: fs.bind(fs.centres(np.zeros((4, 3)), 1.0), PLANE, 1),
-    "tiles makes 80000 features of a state, more than 20000; ask for fewer bins": lambda: fs.bind(
-        fs.tiles(8, 9), box([0] * 4, [1] * 4), 1
-    ),
+    "tiles makes 80000 features of a state, more than 20000": lambda: fs.bind(fs.tiles(8, 9), box([0] * 4, [1] * 4), 1),
     "polynomial makes .* choose a lower degree": lambda: fs.bind(fs.polynomial(9), box([0] * 40, [1] * 40), 1),
-    r"returned shape \(2, 3\); return \(4, d\) per observation": lambda: fs.bind(lambda x: np.zeros((2, 3)), PLANE, 4),
+    r"returned shape \(2, 3\)": lambda: fs.bind(lambda x: np.zeros((2, 3)), PLANE, 4),
     r"returned shape \(2,\); return \(4, 2\) per observation": lambda: fs.bind(
         fs.function(lambda x: np.zeros(2), d=2), PLANE, 4
     )(inside(1)),
     "failed at observation .* .RuntimeError: no sensor": lambda: fs.bind(raises, PLANE, 2),
     "returned inf at observation": lambda: fs.bind(lambda x: np.full((2, 2), np.inf), PLANE, 2),
     "features are 'fourier'; give auto, everystep.features": lambda: fs.bind("fourier", PLANE, 2),
-    r"observations have shape \(2,\); these features need \(n, 2\)": lambda: made("tiles")[0](np.zeros(2)),
+    r"observations have shape \(2,\)": lambda: made("tiles")[0](np.zeros(2)),
     "an observation is nan at coordinate 1": lambda: made("tiles")[0](np.array([[0.0, np.nan]])),
-    "an observation is 9 at coordinate 0; it must be a whole number from 3 to 8": lambda: made("one-hot")[0](
-        np.array([4, 9])
-    ),
+    "an observation is 9 at coordinate 0": lambda: made("one-hot")[0](np.array([4, 9])),
     "there are none of the state alone": lambda: made("table")[0].state(np.array([3])),
     "is not made of numbers": lambda: fs.flatten("left"),
     "is not made of Discrete": lambda: fs.bind(fs.fourier(), SimpleNamespace(), 1),

@@ -109,10 +109,10 @@ def test_both_drivers_live_the_same_episodes_by_factors():
 @pytest.mark.parametrize(
     ("where", "value", "sentence"),
     [
-        (("phi", (2, 1, 0)), -0.1, r"^phi is -0\.1 at state 2, action 1; probabilities cannot be negative"),
-        (("phi", (2, 1, 0)), 7.0, r"^phi sums to .* over the factors at state 2, action 1; make it sum to 1"),
-        (("phi", (3, 0, 1)), np.nan, r"^phi is nan at state 3, action 0; every entry must be finite"),
-        (("mu", (1, 4)), 7.0, r"^mu sums to .* over the next states at factor 1; make it sum to 1"),
+        (("phi", (2, 1, 0)), -0.1, r"^phi is -0\.1 at state 2, action 1"),
+        (("phi", (2, 1, 0)), 7.0, "^phi sums to .* over the factors at state 2, action 1"),
+        (("phi", (3, 0, 1)), np.nan, "^phi is nan at state 3, action 0"),
+        (("mu", (1, 4)), 7.0, "^mu sums to .* over the next states at factor 1"),
         (("mu", (0, 4)), -1.0, r"^mu is -1 at factor 0; probabilities cannot be negative"),
     ],
 )

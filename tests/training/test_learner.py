@@ -154,7 +154,7 @@ def test_copies_that_start_again_at_once_lose_nothing_of_their_last_step():
         (lambda *step: 1 / 0, "constraint function raised ZeroDivisionError"),
         (lambda *step: float("nan"), "constraint function returned nan"),
         (lambda *step: "much", "constraint function returned much"),
-        (lambda x, a, after, info: [0.0] * (1 + after), "there are . constraints, and . before; give the same number"),
+        (lambda x, a, after, info: [0.0] * (1 + after), "there are . constraints, and . before"),
         (None, "info has neither 'constraint' nor 'cost'"),
     ],
 )

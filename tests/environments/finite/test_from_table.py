@@ -118,7 +118,7 @@ def test_a_custom_table_needs_only_a_start():
     [
         (object(), {}, r"^object publishes no table P .* with es\.train\.$"),
         (Tabular({0: {0: []}, 1: {}}), {}, r"^the table P of Tabular is incomplete"),
-        (Tabular({0: {0: [(1.0, 2, 0.0, False)]}}), {}, r"^P\[0\]\[0\] has the outcome \(1\.0, 2, 0\.0, False\); give"),
+        (Tabular({0: {0: [(1.0, 2, 0.0, False)]}}), {}, r"^P\[0\]\[0\] has the outcome \(1\.0, 2, 0\.0, False\)"),
         (Tabular({0: {0: [(1.0, 0)]}}), {}, r"^P\[0\]\[0\] has the outcome"),
         (Tabular(GOOD), {"start": None}, r"^Tabular has no initial_state_distrib; give start="),
         (Tabular(GOOD), {"start": 2}, r"^start is 2; give a state from 0 to 1"),

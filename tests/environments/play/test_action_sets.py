@@ -73,20 +73,20 @@ def test_the_nearest_candidate_is_that_in_the_scale_of_the_bounds():
 
 
 WRONG = {
-    "without finite bounds; wrap it in gymnasium.wrappers.RescaleAction": (spaces.Box(-np.inf, 1, (1,)), None),
+    "without finite bounds": (spaces.Box(-np.inf, 1, (1,)), None),
     "agents choose among a list of arrays: wrap the environment": (spaces.Tuple([UNIT, UNIT]), None),
     "whose actions are a list already; leave actions out": (spaces.Discrete(3), es.actions.grid(3)),
-    "with 2048 actions, and at most 1024 are enumerated; give actions=es.actions.listed": (
+    "with 2048 actions, and at most 1024 are enumerated": (
         spaces.MultiBinary(11),
         None,
     ),
     "grid.3., which is for a Box": (spaces.MultiBinary(2), es.actions.grid(3)),
-    r"have shape \(1, 3\), and an action has 2 coordinates; give \(A, 2\)": (BOX, es.actions.listed([[0, 0, 0]])),
+    r"have shape \(1, 3\), and an action has 2 coordinates": (BOX, es.actions.listed([[0, 0, 0]])),
     "action 1 of listed holds 5, which is not in the action space": (BOX, es.actions.listed([[0, 0], [0, 5]])),
     "holds 0.5, which is not in the action space": (spaces.MultiBinary(1), es.actions.listed([0.5])),
     "not all different; give each action once": (BOX, es.actions.listed([[0, 0], [0, 0]])),
     "grid.100. makes 1e.04 actions of 2 coordinates, more than 4096": (BOX, es.actions.grid(100)),
-    "points of grid have 3 numbers for 2 coordinates; give one, or 2": (BOX, es.actions.grid((1, 2, 3))),
+    "points of grid have 3 numbers for 2 coordinates": (BOX, es.actions.grid((1, 2, 3))),
     "actions is 7; give es.actions.grid": (BOX, 7),
     "without valid bounds": (spaces.Box(0, 1, (0,)), None),
 }

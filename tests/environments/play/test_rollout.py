@@ -71,7 +71,7 @@ def test_a_coordinate_a_little_outside_of_its_box_is_clipped():
     ("space", "sentence"),
     [
         ({"observation_space": spaces.Discrete(10**7)}, r"one_hot makes 10000000 features of a state"),
-        ({"action_space": spaces.Discrete(10**7)}, r"the action space has 10000000 actions; give at most 10000"),
+        ({"action_space": spaces.Discrete(10**7)}, "the action space has 10000000 actions"),
     ],
 )
 def test_spaces_that_are_too_large_are_refused_before_the_first_step(space, sentence):
