@@ -97,10 +97,10 @@ def pytest_configure(config):
 # The files that take longest begin first, so that none of them is left at the end; those that wait for other processes
 # or for a browser stand between those that compute.
 FIRST = [
-    "test_fuzz", "test_oracle", "test_ray", "test_drive", "test_kill", "test_reachable", "test_play", "test_gp_costs",
-    "test_gym", "test_stored", "test_diagnosis", "test_cli", "test_training", "test_safe_agents", "test_lsvi_new",
-    "test_mixtures", "test_gpu", "test_switching", "test_certificates", "test_units", "test_report",
-    "test_interrupts", "test_frames", "test_engine", "test_contract",
+    "test_fuzz", "test_oracle", "test_ray", "test_loop", "test_checkpoints", "test_reachable", "test_play", "test_gp",
+    "test_gym", "test_stored_agent", "test_diagnosis", "test_cli", "test_train", "test_safe_agents", "test_lsvi_new",
+    "test_cone_program", "test_gpu_kernel", "test_switching", "test_certificates", "test_units", "test_report",
+    "test_interrupts", "test_training_folder", "test_shielded_env", "test_frames", "test_local", "test_contract",
 ]  # fmt: skip
 
 
