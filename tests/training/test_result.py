@@ -29,6 +29,7 @@ class Faulty(VectorRing):
         return super().see() if self.steps < self.at else self.wrong
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("wrong", [np.array([np.nan, 0.0], np.float32), np.zeros(3, np.float32), 1], ids=str)
 @pytest.mark.parametrize("at", [0, 7, 10], ids=["at the very first", "within an episode", "at a reset"])
 def test_an_observation_that_does_not_fit_ends_in_a_sentence_with_what_was_seen(wrong, at):
