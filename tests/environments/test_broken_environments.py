@@ -10,7 +10,8 @@ from gymnasium import spaces
 import everystep as es
 from everystep.errors import EverystepError
 from everystep.files import seal
-from everystep.training.policy.policy import Policy, _checksum
+from everystep.files.store import checksum
+from everystep.training.policy.policy import Policy
 from everystep.training.result import BrokenError
 
 pytestmark = pytest.mark.quick
@@ -164,8 +165,8 @@ def saved(policy, folder, arrays=None, **content):
         np.savez(folder / "policy.npz", **{**file, **(arrays or {})})
     old = json.loads((folder / "policy.json").read_text(encoding="utf-8"))
     old.pop("checksum")
-    new = old | {"arrays": seal(folder / "policy.npz").sha256} | content
-    (folder / "policy.json").write_text(json.dumps(new | {"checksum": _checksum(new)}), encoding="utf-8")
+    new = old | {"arrays": old["arrays"] | {"sha256": seal(folder / "policy.npz").sha256}} | content
+    (folder / "policy.json").write_text(json.dumps(new | {"checksum": checksum(new)}), encoding="utf-8")
     return folder
 
 

@@ -14,8 +14,8 @@ import everystep as es
 from everystep import EverystepError
 from everystep.cli.main import main
 from everystep.environments.play import film
+from everystep.files.store import checksum
 from everystep.runtime.program_cache import SEAL, ProgramCache
-from everystep.training.policy.policy import _checksum
 from everystep.training.seeds import run as training_seeds
 from everystep.training.seeds.request import TrainingRequest
 
@@ -157,7 +157,7 @@ def test_a_policy_whose_spec_has_another_form_is_refused_when_it_is_read(change,
     content["spec"].update(change)
     content["spec"] = {key: value for key, value in content["spec"].items() if value is not None}
     content.pop("checksum")
-    (policy / "policy.json").write_text(json.dumps({**content, "checksum": _checksum(content)}), encoding="utf-8")
+    (policy / "policy.json").write_text(json.dumps({**content, "checksum": checksum(content)}), encoding="utf-8")
     try:
         with pytest.raises(EverystepError, match="cannot be read"):
             es.Policy.load(policy)

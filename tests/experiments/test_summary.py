@@ -11,8 +11,9 @@ import everystep as es
 from everystep import files
 from everystep.cli import main
 from everystep.experiments import experiment, reductions, runner, summary
-from everystep.experiments.folder import checkpoints, finished, run_folder
+from everystep.experiments.folder import finished, run_folder
 from everystep.experiments.folder import rows as stream
+from everystep.files import store
 
 
 @pytest.fixture(scope="module")
@@ -68,8 +69,8 @@ def test_batches_of_seeds_reduce_to_what_all_seeds_at_once_do():
 
 
 def test_an_unfinished_run_says_how_far_it_is_while_somebody_works_on_it(prepared, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(checkpoints, "EVERY", 0.0)
-    monkeypatch.setattr(checkpoints, "COST", 0)
+    monkeypatch.setattr(store, "EVERY", 0.0)
+    monkeypatch.setattr(store, "COST", 0)
     monkeypatch.setattr(runner.local, "workers", lambda: 1)
     seen = []
 

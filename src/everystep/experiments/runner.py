@@ -1,6 +1,6 @@
 """An experiment run into a folder: in work units, with checkpoints, so that it can be stopped and continued anytime.
 
-    DIR/.work/   spec.json, problem.npz, request.json: what is run       part-, carry-, checkpoint-: see checkpoints.py
+    DIR/.work/   spec.json, problem.npz, request.json: what is run       part-, checkpoint-: see checkpoints.py
     DIR/         the finished files, moved there when all units are done; then .work is removed
 
 A killed process leaves either these files, or temporary ones that are never read. The finished files depend on the spec
@@ -42,7 +42,6 @@ from everystep.mdp.arrays import save_problem
 from everystep.mdp.cmdp import FiniteCMDP
 
 NAMED = 20  # units in a sentence
-FORMAT = 2  # of the files in .work
 
 
 class ChunkReport(NamedTuple):
@@ -175,19 +174,14 @@ def _work(prepared: Experiment, out: Path, on_chunk: OnChunk | None, engine: Eng
     request = run_folder.read_json(work / "request.json")
     if request["figures"]:  # matplotlib takes a while to import, and the compiler leaves a core free
         threading.Thread(target=import_module, args=("everystep.experiments.figures",), daemon=True).start()
-    units, ledger = WorkUnits(prepared, request["batch"]), Ledger(work, _context(work, engine.device))
+    context = {"versions": work_units.versions(), "device": engine.device}  # on which the bits of the run depend
+    units, ledger = WorkUnits(prepared, request["batch"]), Ledger(work, context)
     try:
         with jax.enable_x64(True):
             _run_units(units, ledger, out, on_chunk or (lambda report: None), engine)
         _finish(StoredRun(units, ledger.stored), out, request)
     finally:
         ledger.close()
-
-
-def _context(work: Path, device: str) -> dict[str, Any]:
-    """What must not change between the beginning and the end of a run, because its bits depend on it."""
-    checksums = {name: files.seal(work / name).sha256 for name in REQUEST_FILES}
-    return {"format": FORMAT, "versions": work_units.versions(), "device": device} | checksums
 
 
 def _run_units(units: WorkUnits, ledger: Ledger, out: Path, on_chunk: OnChunk, engine: Engine) -> None:

@@ -19,7 +19,7 @@ from everystep.experiments.folder import run_folder
 from everystep.reports.training import results as training_results
 from everystep.reports.training.results import SeedResult
 from everystep.training.diagnosis import record
-from everystep.training.folder import training_spec
+from everystep.training.folder import training_folder, training_spec
 from everystep.training.folder.checkpoint import SavedLearner
 from everystep.training.folder.plain_values import from_plain
 from everystep.training.folder.training_folder import LEARNER, SO_FAR
@@ -55,7 +55,7 @@ def read(seed: SeedResult) -> Learnt:
     """What a seed has learnt."""
     if seed.finished:
         return _saved(seed.folder, seed.spec, seed.folder / LEARNER)
-    for place in training_results.saved_learners(seed.folder)[:1]:
+    for place in training_folder.saved_learners(seed.folder)[:1]:
         if (place / SO_FAR / "spec.json").is_file():
             files.check_unaltered(place / SO_FAR / "spec.json", AGAIN)
             spec = run_folder.read_json(place / SO_FAR / "spec.json")

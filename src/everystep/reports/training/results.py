@@ -172,7 +172,7 @@ def how_to_evaluate(results: TrainingResults) -> str | None:
 def _seed(folder: Path, seed: int | None) -> SeedResult | None:
     """The rows of a seed; None if it has not begun."""
     if (folder / WORK).is_dir():
-        saved = saved_learners(folder)
+        saved = training_folder.saved_learners(folder)
         return next((each for each in (_from_checkpoint(folder, place, seed) for place in saved) if each), None)
     if not (folder / "spec.json").is_file():
         return None
@@ -200,12 +200,6 @@ def check_policy(folder: Path, spec: dict[str, Any]) -> None:
         raise EverystepError(
             f"'{place}' holds another policy than the one of this seed's training; restore it, or {AGAIN}"
         )
-
-
-def saved_learners(folder: Path) -> list[Path]:
-    """The learners in the folder of a seed, the newest first; some may be damaged."""
-    saved = sorted((folder / WORK).glob("checkpoint-*"), reverse=True)
-    return saved + ([folder / "learner"] if (folder / "learner").is_dir() else [])
 
 
 def _rows(folder: Path) -> dict[str, np.ndarray]:

@@ -10,7 +10,6 @@ is written again holds the learner before, or the learner now, whenever the proc
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -29,7 +28,8 @@ from everystep.environments.protocols import AnyEnv
 from everystep.errors import UNLIKE, EverystepError, quoted, shown
 from everystep.experiments.experiment import versions
 from everystep.features.automatic import AUTO
-from everystep.mdp.arrays import digest
+from everystep.files import store
+from everystep.mdp import arrays as problem_arrays
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.training.agent.acting import ActingPlan, HarmAhead
 from everystep.training.agent.encoders import Encoder, KernelEncoder, encoder_from_json
@@ -41,7 +41,6 @@ from everystep.training.folder.plain_values import Arrays, UnknownContentError, 
 if TYPE_CHECKING:
     from everystep.training.learner import Learner
 
-FORMAT = 1
 NAME = "learner.json"
 # Made again from the arguments, or saved on their own; everything else that these objects hold is saved as it is.
 CALLED = ("on_episode", "on_plan", "stopped")  # of one training, not of what was learnt
@@ -68,7 +67,7 @@ def identity(learner: Learner) -> dict[str, Any]:
         "observation space": shown(stage.observation_space),
         "number of actions": stage.actions,
         "first action": stage.first_action,
-        "actions": _digest(stage.candidates.arrays()) if stage.candidates.arrays() else None,
+        "actions": store.digest(stage.candidates.arrays()) if stage.candidates.arrays() else None,
         "envs": stage.copies,
         "agent": learner.recipe.name,
         **{f"setting {name}": value for name, value in resolved.to_json().items()},
@@ -97,21 +96,12 @@ def environment_settings(env: AnyEnv) -> dict[str, Any]:
         if isinstance(value, str | bool | int | float) and key != "render_mode"
     }
     problem = getattr(getattr(env, "unwrapped", env), "problem", None)
-    return found | ({"digest": digest(problem)} if isinstance(problem, FiniteCMDP) else {})
+    return found | ({"digest": problem_arrays.digest(problem)} if isinstance(problem, FiniteCMDP) else {})
 
 
 def _described(encoder: Encoder) -> dict[str, Any]:
     """The features or the kernel of a model, and a checksum of their arrays."""
-    return {**encoder.to_json(), "arrays": _digest(encoder.arrays())}
-
-
-def _digest(arrays: Mapping[str, np.ndarray]) -> str:
-    """A short checksum of named arrays."""
-    sha = hashlib.sha256()
-    for name, array in sorted(arrays.items()):
-        sha.update(f"{name} {array.dtype} {array.shape}".encode())
-        sha.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-    return sha.hexdigest()[:16]
+    return {**encoder.to_json(), "arrays": store.digest(encoder.arrays())}
 
 
 def check_same(where: Path, saved: Mapping[str, Any], now: Mapping[str, Any], remedy: str) -> None:
@@ -143,7 +133,7 @@ def write(learner: Learner, folder: Path) -> None:
     arrays: Arrays = {}
     agent = learner.agent
     content: dict[str, Any] = {
-        "format": FORMAT,
+        "format": _format(),
         "versions": _versions(),
         "identity": identity(learner),
         "recipe": _recipe_to_json(learner.recipe),
@@ -159,11 +149,7 @@ def write(learner: Learner, folder: Path) -> None:
     arrays |= {f"candidates.{key}": array for key, array in learner.stage.candidates.arrays().items()}
     for name, encoder in (("features", learner.resolved.value), ("cost_features", learner.resolved.cost)):
         arrays |= {f"{name}.{key}": array for key, array in encoder.arrays().items()}
-    name = f"arrays-{_digest(arrays)}.npz"
-    files.write_npz(folder / name, arrays.items())
-    content["arrays"] = {"name": name, "sha256": files.seal(folder / name).sha256}
-    text = json.dumps({**content, "checksum": _checksum(content)}, indent=1)
-    (folder / NAME).write_text(text + "\n", encoding="utf-8")
+    store.write_sealed(folder / NAME, content, arrays)
 
 
 def save(learner: Learner, target: Path, force: bool) -> None:
@@ -219,51 +205,18 @@ def _versions() -> dict[str, str]:
     return versions() | {"device": jax.default_backend()}
 
 
-def _checksum(content: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+def _format() -> str:
+    """A learner is read by the version that wrote it."""
+    return f"everystep {versions()['everystep']}"
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
-class DamagedError(EverystepError):
-    """The files of a learner are not those that were written."""
-
-
 class SavedLearner:
-    """A folder that `write` filled, checked: its format, its version, and the checksums of both files."""
+    """A folder that `write` filled, checked: its version, and the checksums of both files."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        try:
-            content = files.read_json(folder / NAME)
-            if content["format"] != FORMAT:
-                raise EverystepError(
-                    f"learner '{shown(folder)}' has format {shown(content['format'])}, and this version reads format "
-                    f"{FORMAT}; load it with the version that wrote it."
-                )
-            if content["versions"]["everystep"] != versions()["everystep"]:
-                raise EverystepError(
-                    f"learner '{shown(folder)}' was written by everystep {shown(content['versions']['everystep'])}, "
-                    f"and this is {versions()['everystep']}; load it with the version that wrote it."
-                )
-            whole = content.pop("checksum") == _checksum(content)
-            name = content["arrays"]["name"]
-            whole = (
-                whole and Path(name).name == name and files.seal(folder / name).sha256 == content["arrays"]["sha256"]
-            )
-        except EverystepError:
-            raise
-        except (OSError, *UNLIKE):
-            raise self._unreadable() from None
-        if not whole:
-            raise DamagedError(
-                f"learner '{shown(folder)}' has changed since it was saved (its checksum differs); restore its files, "
-                "or train it again."
-            )
-        try:
-            self.arrays = files.read_npz(folder / name, lambda name: name.startswith(ARRAYS))
-        except (EverystepError, OSError):
-            raise self._unreadable() from None
-        self.content: dict[str, Any] = content
+        self.content, self.arrays = store.read_sealed(folder / NAME, "learner", _format(), "Learner.save", ARRAYS)
 
     def check_environment(self, name: str) -> None:
         """Raise if the environment has another name: said before anything of it is compared with the features."""
@@ -355,11 +308,6 @@ class SavedLearner:
             listed = ", ".join(f"{name} {before.get(name)} before, {now[name]} now" for name in other)
             return f"training was resumed elsewhere ({listed}): the last digits of results may differ"
         return None
-
-    def _unreadable(self) -> DamagedError:
-        return DamagedError(
-            f"learner '{shown(self.folder)}' cannot be read; give a folder that Learner.save wrote, with all its files."
-        )
 
 
 def _set(thing: Any, left_out: tuple[str, ...], content: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:

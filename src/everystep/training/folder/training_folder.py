@@ -3,43 +3,35 @@
     DIR/                       what Trained.save writes, when it is finished
     DIR/learner/               the learner itself (see checkpoint.py), from which more episodes go on
     DIR/.work/                 while it is not finished: spec.json, what was requested
-    DIR/.work/checkpoint-N/    a learner between two episodes; the last two are kept, because one may be damaged
+    DIR/.work/checkpoint-N/    a learner between two episodes (see files/store.py)
     DIR/.work/checkpoint-N/so-far/  what Trained.save writes, of a training that was stopped, for its report
 
-A checkpoint is a folder that appears whole. A killed process loses the episodes since the last one, at most ten seconds
-or twenty times what it takes to write one, and plays them again as they were (see env_state.py).
+A killed process loses the episodes since the last checkpoint, and plays them again as they were (see env_state.py).
 """
 
 from __future__ import annotations
 
-import hashlib
-import re
 import shutil
-import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from everystep import files
 from everystep.environments.play.batch import Batch
 from everystep.errors import EverystepError, check_type
 from everystep.experiments.folder import run_folder
 from everystep.experiments.folder.run_folder import TRAINING, WORK
+from everystep.files import store
+from everystep.files.store import Store
 from everystep.training.folder import checkpoint
-from everystep.training.folder.checkpoint import DamagedError, SavedLearner
+from everystep.training.folder.checkpoint import SavedLearner
 from everystep.training.folder.interrupts import deferred
 from everystep.training.learner import Learner
 from everystep.training.result import BrokenError, Trained
 from everystep.training.schedule import Schedule
 
-EVERY = 10.0  # seconds between checkpoints, at least
-COST = 20  # and at least this many times the time it takes to write one
-KEPT = 2
 MOST_EPISODES = 1_000_000  # of a seed, in a folder that is read
 LEARNER, SO_FAR = "learner", "so-far"
 REMEDY = "give the same, or choose another folder"
@@ -62,7 +54,7 @@ def train(
         check_type("warm_start", warm_start, Batch, "logged data")
     if progress is not None:
         check_type("progress", progress, Callable, "a function of the number of episodes")  # type: ignore[arg-type]
-    request = {**checkpoint.identity(learner), "warm_start": _digest(warm_start)}
+    request = {**checkpoint.identity(learner), "warm_start": _described(warm_start)}
     with _in_sentences(out):
         files.make_folder(out)
     with files.held(out, out / WORK / "pid"):
@@ -163,23 +155,20 @@ def _inspect(out: Path, request: dict[str, Any]) -> list[Path] | None:
             "another folder."
         )
     checkpoint.check_same(out, before["request"], request, REMEDY)
-    saved = sorted(work.glob("checkpoint-*"), reverse=True) + ([out / LEARNER] if finished else [])
-    return saved or None
+    return saved_learners(out) or None
+
+
+def saved_learners(out: Path) -> list[Path]:
+    """The learners in the folder of a training, the newest first; some may be damaged."""
+    return [*store.saved(out / WORK), *([out / LEARNER] if (out / LEARNER).is_dir() else [])]
 
 
 def _restore(learner: Learner, out: Path, saved: list[Path]) -> None:
-    """Restore the newest learner that is not damaged; a note names those that are."""
-    for folder in saved:
-        try:
-            found = SavedLearner(folder)
-        except DamagedError as error:
-            if folder == saved[-1]:
-                remove = f"'{out / WORK}'" if folder.parent.name == WORK else f"'{out}'"
-                raise EverystepError(f"{str(error).rstrip('.')}; remove {remove} to start again.") from None
-            print(f"note: {error} The one before it is used.", file=sys.stderr)
-        else:
-            found.restore(learner, REMEDY)
-            return
+    """Restore the newest learner that is not damaged."""
+    if (found := store.newest(saved, SavedLearner)) is None:
+        remove = out / WORK if saved[-1].parent.name == WORK else out
+        raise EverystepError(f"out '{out}' holds no learner that can be read; remove '{remove}' to start again.")
+    found.restore(learner, REMEDY)
 
 
 class _Keeper:
@@ -187,7 +176,7 @@ class _Keeper:
 
     def __init__(self, learner: Learner, out: Path, request: dict[str, Any]) -> None:
         self._learner, self.out, self._work, self._request = learner, out, out / WORK, request
-        self._last, self._interval = time.monotonic(), EVERY
+        self._store = Store(self._work)
 
     def begin(self) -> None:
         """Put .work in place, if it is not there. Refuse a folder whose finished files could not be replaced."""
@@ -204,12 +193,11 @@ class _Keeper:
         files.sign(self._work / "pid")
 
     def commit_if_due(self) -> None:
-        if time.monotonic() - self._last >= self._interval:
+        if self._store.is_due():
             self.commit()
 
     def commit(self, so_far: Trained | None = None) -> None:
         """Write a checkpoint. If the disk does not take it, training stops, and what was learnt is in the error."""
-        began = time.monotonic()
 
         def fill(partial: Path) -> None:
             checkpoint.write(self._learner, partial)
@@ -219,12 +207,10 @@ class _Keeper:
 
         try:
             with deferred():
-                add_checkpoint(self._work, fill)
+                self._store.add(fill)
         except OSError as error:
             sentence = f"{str(files.cannot_write(self.out, error)).rstrip('.')}; the result so far is kept in memory."
             raise BrokenError(sentence, self._learner.result()) from None
-        self._last = time.monotonic()
-        self._interval = max(EVERY, COST * (self._last - began))
 
     def finish(self, result: Trained, stopped: Schedule | None, more: Mapping[str, bytes]) -> None:
         """Write the finished files, and `more`.
@@ -244,15 +230,6 @@ class _Keeper:
         finish(self.out, fill)
 
 
-def add_checkpoint(work: Path, fill: Callable[[Path], None]) -> None:
-    """Add a checkpoint, and remove those that are no longer needed."""
-    numbers = _numbers(work)
-    with files.filling(work / f"checkpoint-{max(numbers, default=0) + 1:06}") as partial:
-        fill(partial)
-    for number in sorted(numbers)[: len(numbers) + 1 - KEPT]:
-        files.remove_folder(work / f"checkpoint-{number:06}")
-
-
 def finish(out: Path, fill: Callable[[Path], None]) -> None:
     """Put the finished files of a training in their place, spec.json last, and remove .work."""
     finished = out / WORK / "finished"
@@ -264,16 +241,6 @@ def finish(out: Path, fill: Callable[[Path], None]) -> None:
     files.remove_folder(out / WORK)
 
 
-def _numbers(work: Path) -> list[int]:
-    found = (re.fullmatch(r"checkpoint-(\d{6,})", path.name) for path in work.iterdir())
-    return [int(match[1]) for match in found if match]
-
-
-def _digest(batch: Batch | None) -> str | None:
+def _described(batch: Batch | None) -> str | None:
     """Which logged data training began with."""
-    if batch is None:
-        return None
-    digest = hashlib.sha256()
-    for each in fields(batch):
-        digest.update(np.ascontiguousarray(getattr(batch, each.name)).tobytes())
-    return f"logged data {digest.hexdigest()[:16]}"
+    return None if batch is None else f"logged data {store.digest(vars(batch))}"

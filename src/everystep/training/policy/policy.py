@@ -9,8 +9,6 @@ Nothing is pickled. A custom feature function is not saved; pass it again when l
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +30,7 @@ from everystep.errors import (
     whole_number,
 )
 from everystep.features.spaces import flatten
+from everystep.files import store
 from everystep.lsvi.choices.basic import Greedy, Penalised, Reacting
 from everystep.lsvi.protocols import ScoringChoice
 from everystep.training.agent.acting import ActingPlan, HarmAhead
@@ -42,7 +41,7 @@ from everystep.training.policy import card as policy_card
 from everystep.training.policy.observed import Observed
 
 ROWS = 1000  # observations that are encoded together
-FORMAT = 7  # 6 did not say what was seen
+FORMAT = 1
 ARRAYS = ("price", "actions", "value_", "cost_", "harm_", "seen_")  # how the names of its arrays begin
 
 
@@ -224,9 +223,7 @@ class Policy:
             "spec": self.spec,
         }
         with files.replacing(target, force=force) as partial:
-            files.write_npz(partial / "policy.npz", arrays.items(), compressed=True)
-            content["arrays"] = files.seal(partial / "policy.npz").sha256
-            files.write_json(partial / "policy.json", {**content, "checksum": _checksum(content)})
+            store.write_sealed(partial / "policy.json", content, arrays, "policy.npz")
         policy_card.remove(target)  # that of a policy which this one has replaced
         return target
 
@@ -239,27 +236,7 @@ class Policy:
         """
         where = path_from("folder of a policy", folder)
         broken = EverystepError(f"policy '{shown(where)}' cannot be read; give a folder that Policy.save wrote.")
-        try:
-            content = files.read_json(where / "policy.json")
-            if content["format"] != FORMAT:
-                raise EverystepError(
-                    f"policy '{shown(where)}' has format {shown(content['format'])}, and this version reads format "
-                    f"{FORMAT}; train it again, or load it with the version that wrote it."
-                )
-            whole = content.pop("checksum") == _checksum(content)
-            whole = whole and content["arrays"] == files.seal(where / "policy.npz").sha256
-        except EverystepError:
-            raise
-        except (OSError, *UNLIKE):
-            raise broken from None
-        if not whole:
-            raise EverystepError(
-                f"policy '{shown(where)}' has changed since it was saved (its checksum differs); save it again."
-            )
-        try:
-            arrays = files.read_npz(where / "policy.npz", lambda name: name.startswith(ARRAYS))
-        except (EverystepError, OSError):
-            raise broken from None
+        content, arrays = store.read_sealed(where / "policy.json", "policy", FORMAT, "Policy.save", ARRAYS)
         try:
             plan = _plan_from_json(content, arrays, features, cost_features)
             _check_spec(content["spec"])
@@ -428,11 +405,6 @@ def _acts(plan: ActingPlan, x: np.ndarray) -> bool:
         return all(np.isfinite(each).all() for each in found)
     except UNLIKE:
         return False
-
-
-def _checksum(content: Mapping[str, Any]) -> str:
-    """The checksum of everything that policy.json holds besides it."""
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _choice_to_json(choice: ScoringChoice) -> dict[str, Any]:
