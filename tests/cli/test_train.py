@@ -246,7 +246,7 @@ def test_other_commands_say_what_the_folder_is(two_seeds, tmp_path, capsys):
         ["compare", "--out", str(two_seeds)],
     ):
         assert main(command) == 2
-        assert "training run, not an experiment" in capsys.readouterr().err
+        assert "training, not an experiment" in capsys.readouterr().err
     assert main(["resume", str(two_seeds / "seed-0")]) == 2
     assert f"everystep resume {two_seeds}" in capsys.readouterr().err
     (tmp_path / "foreign").mkdir()

@@ -532,7 +532,7 @@ def test_a_policy_of_another_format_is_refused_in_a_sentence(tmp_path):
     es.train(Ring(), "lsvi-ae", constraint=harm, horizon=5, episodes=2).policy.save(tmp_path)
     content = json.loads((tmp_path / "policy.json").read_text(encoding="utf-8"))
     (tmp_path / "policy.json").write_text(json.dumps(content | {"format": 1}), encoding="utf-8")
-    with pytest.raises(EverystepError, match=r"has format 1, and this version reads format 7; train it again"):
+    with pytest.raises(EverystepError, match=r"has format 7, and this version reads format 1; load it"):
         Policy.load(tmp_path)
 
 
@@ -543,5 +543,5 @@ def test_the_spec_of_a_training_run_has_its_kind_and_is_not_read_as_an_experimen
     spec = json.loads((tmp_path / "run" / "spec.json").read_text(encoding="utf-8"))
     assert (spec["kind"], spec["format"], spec["confidence"]) == ("training", 2, 0.05)
     assert spec["guarantee"] == result.policy.confidence
-    with pytest.raises(EverystepError, match=r"holds a training run, not an experiment"):
-        run_folder.read_spec(tmp_path / "run")
+    with pytest.raises(EverystepError, match=r"holds a training, not an experiment"):
+        run_folder.check_run(tmp_path / "run")

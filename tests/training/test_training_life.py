@@ -379,7 +379,7 @@ def test_ctrl_c_keeps_everything_and_the_same_call_goes_on(tmp_path):
     after = train(out)
     assert len(after.columns["return"]) == EPISODES
     for read in (summary.text, finished.read, runner.check_unfinished):
-        assert "holds a training run, not an experiment" in sentence(read, out)
+        assert "holds a training, not an experiment" in sentence(read, out)
     for name, column in result.columns.items():
         np.testing.assert_array_equal(after.columns[name][:3], column)
 

@@ -108,11 +108,10 @@ def resume(out: Path, on_chunk: OnChunk | None = None, cluster: Cluster | None =
 
 def check_unfinished(out: Path) -> None:
     """Raise if a folder holds no run to continue."""
-    run_folder.refuse_training(out)
+    run_folder.check_run(out, unfinished=True)
     if not run_folder.is_unfinished(out):
         if (out / "spec.json").is_file():
             files.sweep(out)
-            run_folder.read_spec(out)
             raise EverystepError(f"'{out}' holds a run that is finished; there is nothing to resume.")
         raise EverystepError(f"'{out}' holds no run; `everystep run` begins one.")
 
@@ -122,7 +121,7 @@ def begun(out: Path) -> Experiment:
     work = out / WORK
     check_request(work)
     try:
-        spec, request = run_folder.read_spec(work), run_folder.read_json(work / "request.json")
+        spec, request = (run_folder.read_json(work / name) for name in ("spec.json", "request.json"))
         agents, problem = request["agents"], problems.from_arrays(work / "problem.npz")
         _ = spec["episodes"], spec["seeds"], spec["versions"]
     except (EverystepError, KeyError):
@@ -146,8 +145,8 @@ def _begin(prepared: Experiment, out: Path, request: Mapping[str, Any]) -> None:
     """Put .work in place, whole, with everything needed to continue."""
     files.sweep(out)
     with files.filling(out / WORK) as work:
-        run_folder.write_json(work / "request.json", request)
-        run_folder.write_json(work / "spec.json", prepared.spec)
+        files.write_json(work / "request.json", request)
+        files.write_json(work / "spec.json", prepared.spec)
         save_problem(prepared.problem, work / "problem.npz")
 
 

@@ -38,8 +38,8 @@ def summary(content: Mapping[str, Any]) -> str:
 
 
 def shown_columns(content: Mapping[str, Any]) -> tuple[str, ...]:
-    """The columns of a summary's table; folders of earlier versions do not say what cannot be avoided: nothing."""
-    if not content["problem"].get("least_violation", 0) > 0:
+    """The columns of the table of a summary."""
+    if not content["problem"]["least_violation"] > 0:
         return COLUMNS
     return (*COLUMNS[:3], AVOIDABLE, *COLUMNS[3:])
 

@@ -230,7 +230,7 @@ def _csv_lines(row: ComparisonRow) -> Iterator[list[Any]]:
 def claim(out: Path, force: bool = False) -> None:
     """Refuse a folder in which the tables could not be written, or that is a training's, before any work is done."""
     files.check_writable(out)
-    run_folder.refuse_training_of_seeds(out)
+    run_folder.check_run(out, unfinished=True)
     files.check_places(files.real(out), OUTPUTS, force)
 
 
@@ -242,8 +242,7 @@ def read(out: Path) -> ComparisonTable:
     for folder in sorted({path.parent for path in out.glob("*/spec.json")} - set(unfinished)):
         opened = finished.read(folder)
         names = ("value", "regret", "violation", "mixture_violation")
-        columns = opened.curves((*names, *opened.columns_of_starts()))
-        summary = opened.checked_summary({label: reductions.samples(curves) for label, curves in columns.items()})
+        columns, summary = opened.curves(names), opened.summary()
         runs[folder.name], left_out[folder.name] = summary, _left_out(opened)
         rows += _rows(opened, summary, columns)
     return ComparisonTable(rows, runs, left_out, unfinished)

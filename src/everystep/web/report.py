@@ -106,7 +106,7 @@ def page(run: rerun.Run, first_seed: FirstSeed) -> str:
             "name": run.problem.name,
             "facts": [*_facts(run.problem, summary), ("Seeds", seeds_in_words(run.spec["seeds"]))],
             "run_line": _run_line(run.spec),
-            "remarks": [*run.spec["remarks"], *run.problem.check(), *run.opened.remarks, *_no_harm(run.problem, scene)],
+            "remarks": [*run.spec["remarks"], *run.problem.check(), *_no_harm(run.problem, scene)],
             "has_map": scene is not None,
             "map_caption": _map_caption(scene) if scene else "",
             "viable": _viable(run.problem, scene) if scene and "harm" in scene else None,

@@ -20,7 +20,6 @@ from everystep.agents.registry import Recipe
 from everystep.agents.resolve.context import fingerprint
 from everystep.agents.settings import SETTINGS
 from everystep.errors import EverystepError
-from everystep.experiments import reductions
 from everystep.experiments.experiment import Experiment, prepare
 from everystep.experiments.folder import finished
 from everystep.experiments.folder.finished import FinishedFolder
@@ -139,6 +138,4 @@ def _is_hash(value: Any) -> bool:
 def read(folder: Path, columns: Sequence[str] = NEEDED) -> Run:
     """A run folder with these columns; raises if it is none."""
     opened = finished.read(folder)
-    run = Run(opened, opened.problem(), opened.curves((*columns, *opened.columns_of_starts())))
-    opened.checked_summary({label: reductions.samples(curves) for label, curves in run.curves.items()})
-    return run
+    return Run(opened, opened.problem(), opened.curves((*columns, *opened.columns_of_starts())))

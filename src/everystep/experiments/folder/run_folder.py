@@ -37,15 +37,11 @@ TRAINING = "training"  # the `kind` in a spec.json that `train` wrote; that of a
 ROWS = 2**17  # of a row group, at most: whole seeds where they fit
 OUTPUTS = (  # of any run
     "episodes.parquet", "spec.json", "summary.json", "problem.npz", "visits.npz", "features.npz", "certificates.npz",
-    "kernels.json", "findings.txt", "policy/policy.npz", "policy/policy.json", "policy/card.json",
-    "policy/CARD.md", "evaluation.json", "pictures/pictures.json", "pictures/first.png", "pictures/policy.png",
+    "kernels.json", "findings.txt", "policy/policy.npz", "policy/policy.json", "policy/CARD.md", "evaluation.json",
+    "pictures/pictures.json", "pictures/first.png", "pictures/policy.png",
     *(f"figures/{stem}{ending}" for stem in ("map", "learning", "heatmap", "regret", "literal")
       for ending in (".png", ".svg")),
 )  # fmt: skip
-
-
-class NotAnExperimentError(EverystepError):
-    """The folder holds a training run, which the commands for experiments cannot read."""
 
 
 class FolderState(Enum):
@@ -76,7 +72,8 @@ def inspect(out: Path, spec: dict[str, Any]) -> FolderState:
 def claim(out: Path, spec: dict[str, Any], force: bool = False) -> None:
     """Refuse a folder that cannot be written, or that holds anything but this run finished, before any work is done."""
     files.check_writable(out)
-    refuse_unfinished(out)
+    if is_unfinished(out):
+        raise EverystepError(how_to_finish(out))
     if inspect(out, spec) is FolderState.FINISHED:
         try:
             files.check_places(files.real(out), OUTPUTS, force)
@@ -93,35 +90,25 @@ def _refuse_another(out: Path, where: Path, spec: dict[str, Any]) -> None:
 
 
 def is_unfinished(folder: Path) -> bool:
-    """Whether a run was begun in this folder and is not finished."""
+    """Whether a run or a training was begun in this folder and is not finished."""
     return (folder / WORK).is_dir()
 
 
-def refuse_unfinished(folder: Path) -> None:
-    """Raise if a folder holds an unfinished run; the error names the command that finishes it."""
-    if is_unfinished(folder):
-        raise EverystepError(how_to_finish(folder))
-
-
 def how_to_finish(folder: Path) -> str:
+    """What continues the unfinished run or training in a folder."""
     if is_training_spec(folder / WORK):
         return f"'{folder}' holds an unfinished training; the same call of everystep.train with out= goes on."
     return f"'{folder}' holds an unfinished run; `everystep resume {folder}` finishes it."
 
 
-def refuse_training(folder: Path) -> None:
-    """Raise if a folder holds an unfinished training, which the commands for experiments neither read nor continue."""
-    if is_training_spec(folder / WORK):
-        raise NotAnExperimentError(how_to_finish(folder))
-    refuse_training_of_seeds(folder)
-
-
-def refuse_training_of_seeds(folder: Path) -> None:
-    """Raise if a folder was written by `everystep train`."""
-    if (folder / TRAINING_REQUEST).is_file():
-        raise NotAnExperimentError(
-            f"'{folder}' holds a training run, not an experiment; `everystep summary`, `report`, `figures` and "
-            "`evaluate` read it."
+def check_run(folder: Path, unfinished: bool = False) -> None:
+    """Raise if a folder holds a training, or an unfinished run unless it may be; the error names what to do."""
+    if is_unfinished(folder) and (is_training_spec(folder / WORK) or not unfinished):
+        raise EverystepError(how_to_finish(folder))
+    if is_training(folder):
+        raise EverystepError(
+            f"'{folder}' holds a training, not an experiment; `everystep summary`, `report`, `figures` and `evaluate` "
+            "read it."
         )
 
 
@@ -139,19 +126,8 @@ def is_training_spec(where: Path) -> bool:
     return isinstance(spec, dict) and spec.get("kind") == TRAINING
 
 
-def read_spec(folder: Path) -> dict[str, Any]:
-    """The spec.json of a folder that `run` wrote; a folder that `train` wrote is refused."""
-    spec = read_json(folder / "spec.json")
-    if spec.get("kind") == TRAINING:
-        raise NotAnExperimentError(
-            f"'{folder}' holds a training run, not an experiment; `everystep summary`, `report`, `figures` and "
-            "`evaluate` read it, and everystep.Policy.load its policy."
-        )
-    return spec
-
-
 def read_json(path: Path) -> dict[str, Any]:
-    """One of the JSON files of a run folder."""
+    """The object in one of the JSON files of a run folder."""
     try:
         content = files.read_json(path)
     except (OSError, ValueError):
@@ -172,7 +148,7 @@ def folder(out: Path, spec: dict[str, Any], force: bool = False) -> Iterator[Pat
 def fill(run: FinishedRun, folder: Path, figures: bool = True) -> None:
     """Write everything a finished run holds into an existing folder."""
     save_problem(run.problem, folder / "problem.npz")
-    write_json(folder / "spec.json", run.spec)
+    files.write_json(folder / "spec.json", run.spec)
     write_results(run, folder, figures)
 
 
@@ -180,21 +156,17 @@ def write_results(run: FinishedRun, folder: Path, figures: bool = True) -> None:
     """Write what was computed; columns pass through memory in batches of seeds."""
     write_episodes(run, folder / "episodes.parquet")
     write_npz(folder / "visits.npz", run.visits.items(), compressed=True)
-    write_json(folder / "summary.json", run.summary)
+    files.write_json(folder / "summary.json", run.summary)
     if run.features:
         save_features(run.features, folder)
     if run.certificates:
         write_npz(folder / "certificates.npz", run.certificates.items(), compressed=True)
     if run.kernel_fits:
-        write_json(folder / "kernels.json", run.kernel_fits)
+        files.write_json(folder / "kernels.json", run.kernel_fits)
     if figures:
         from everystep.experiments import figures as draw
 
         draw.write(run, folder / "figures")
-
-
-def write_json(path: Path, content: Any) -> None:
-    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 def save_features(features: Mapping[str, np.ndarray], folder: Path) -> None:

@@ -188,7 +188,7 @@ class _Keeper:
         files.sweep(self.out)
         if not (self._work / "spec.json").is_file():
             with files.filling(self._work) as work:
-                run_folder.write_json(work / "spec.json", {"kind": TRAINING, "request": self._request})
+                files.write_json(work / "spec.json", {"kind": TRAINING, "request": self._request})
         files.sweep(self._work)
         files.sign(self._work / "pid")
 

@@ -111,7 +111,7 @@ def begin(out: Path, request: TrainingRequest) -> bool:
     signature = trust.sign(content)
     with files.replacing(out) as partial:
         about = {"kind": TRAINING, "format": FORMAT, "request": content, "signature": signature}
-        run_folder.write_json(partial / TRAINING_REQUEST, about)
+        files.write_json(partial / TRAINING_REQUEST, about)
     return signature is not None
 
 
