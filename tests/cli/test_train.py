@@ -354,7 +354,7 @@ def test_a_training_on_a_cluster_is_the_same_byte_for_byte(two_seeds, tmp_path, 
     content = lambda folder: {
         path.relative_to(folder): path.read_bytes()
         for path in folder.rglob("*")
-        if path.is_file() and path.name not in (files.RECORD, "evaluation.json", "CARD.md", "card.json")  # evaluated
+        if path.is_file() and path.name not in (files.RECORD, "evaluation.json", "CARD.md")  # evaluated
     }
     assert content(out / "seed-0") == content(two_seeds / "seed-0")
     assert cluster.turns > EPISODES // 2

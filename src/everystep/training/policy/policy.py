@@ -37,11 +37,11 @@ from everystep.training.agent.acting import ActingPlan, HarmAhead
 from everystep.training.agent.countdown import Countdown
 from everystep.training.agent.encoders import encoder_from_json
 from everystep.training.folder import training_spec
-from everystep.training.policy import card as policy_card
 from everystep.training.policy.observed import Observed
 
 ROWS = 1000  # observations that are encoded together
 FORMAT = 1
+CARD = "CARD.md"  # beside policy.json (card.py)
 ARRAYS = ("price", "actions", "value_", "cost_", "harm_", "seen_")  # how the names of its arrays begin
 
 
@@ -224,7 +224,8 @@ class Policy:
         }
         with files.replacing(target, force=force) as partial:
             store.write_sealed(partial / "policy.json", content, arrays, "policy.npz")
-        policy_card.remove(target)  # that of a policy which this one has replaced
+        if (target / CARD).is_file() and not files.altered(target, CARD):
+            (target / CARD).unlink()  # that of a policy which this one has replaced
         return target
 
     @classmethod
