@@ -238,7 +238,7 @@ def write_literal(main: Result, longer: Result, folder: Path) -> list[Path]:
             }
             for name, (curves, colour, dash) in shown.items():
                 smooth = statistics.moving_average(curves[column], WINDOW)
-                interval = statistics.mean_over_seeds(smooth, np.random.default_rng(0), resamples=200)
+                interval = statistics.mean_over_seeds(smooth, resamples=200)
                 episode = np.arange(1, len(interval.mean) + 1)
                 thin = np.unique(np.geomspace(1, len(episode), 600).astype(int)) - 1
                 axes.plot(episode[thin], interval.mean[thin], color=colour, linestyle=dash, label=name)
@@ -281,7 +281,7 @@ def looks(labels: Sequence[str]) -> dict[str, tuple[str, Any]]:
 def bands(axes: Axes, curves: Mapping[str, np.ndarray]) -> None:
     """Draw a curve with its interval for each agent; (seeds, K) each."""
     shown = shown_episodes(len(next(iter(curves.values()))[0]))
-    over_seeds = lambda samples: statistics.mean_over_seeds(samples[:, shown], np.random.default_rng(0), resamples=1000)
+    over_seeds = lambda samples: statistics.mean_over_seeds(samples[:, shown], resamples=1000)
     draw(axes, {label: Bands(shown + 1, {"": over_seeds(each)}) for label, each in curves.items()}, "")
 
 

@@ -54,16 +54,12 @@ def unfinished(folder: Path) -> str:
     last = f"last {reductions.FINAL}"
     head = ["agent", "episodes", "seeds finished", f"value, {last}", f"violation, {last}", "total violation"]
     name, H = spec["problem"]["name"], spec["problem"]["horizon"]
-    return "\n".join(
-        [
-            f"{name}, H = {H}: unfinished; {spec['episodes']} episodes, {len(spec['seeds'])} seeds",
-            "",
-            tables.aligned([head, *progress]),
-            "",
-            "means over the seeds that have begun, at the last checkpoint",
-            f"`everystep resume {folder}` finishes it, unless another process is working on it",
-        ]
-    )
+    notes = [
+        "means over the seeds that have begun, at the last checkpoint",
+        f"`everystep resume {folder}` finishes it, unless another process is working on it",
+    ]
+    heading = f"{name}, H = {H}: unfinished; {spec['episodes']} episodes, {len(spec['seeds'])} seeds"
+    return str(tables.Table(heading, head, progress, notes))
 
 
 def _progress_row(stored: StoredUnits, agent: int, label: str, spec: Mapping[str, Any]) -> list[str]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,12 +25,13 @@ from everystep.errors import EverystepError, unknown
 from everystep.experiments import config, experiment, needs, reductions, runner, statistics, tables
 from everystep.experiments.folder import finished, run_folder
 from everystep.experiments.folder.run_folder import FolderState
+from everystep.experiments.tables import Table
 from everystep.files import forms
 from everystep.mdp.cmdp import FiniteCMDP
 
 LEFT_OUT = "left_out.json"
 OUTPUTS = ("table1.md", "table1.csv")
-PRICES = (0.1, 1.0, 10.0, 100.0)  # of harm inside the reward
+PRICES = (0.1, 1.0, 10.0, 100.0)  # of violations inside the reward
 
 
 ABLATION: dict[str, Recipe] = {
@@ -150,21 +151,19 @@ class ComparisonTable(NamedTuple):
 
     def text(self) -> str:
         unfinished = [run_folder.how_to_finish(folder) for folder in self.unfinished]
-        return "\n\n".join([*self._blocks(tables.aligned, "{}"), *unfinished, FOOTNOTE])
+        return "\n\n".join([*map(str, self._tables()), *unfinished, FOOTNOTE])
 
     def markdown(self) -> str:
-        return "\n\n".join([*self._blocks(tables.markdown, "## {}"), FOOTNOTE]) + "\n"
+        return "\n\n".join([*(each.markdown() for each in self._tables()), FOOTNOTE]) + "\n"
 
-    def _blocks(self, aligned: Callable[[list[list[str]]], str], head: str) -> Iterator[str]:
+    def _tables(self) -> Iterator[Table]:
         for name, summary in self.runs.items():
-            own = [row for row in self.rows if row.problem == name]
-            yield head.format(
+            heading = (
                 f"{name}: H = {summary['problem']['horizon']}, {summary['episodes']} episodes, "
                 f"{summary['seeds']} seeds, safe optimum {summary['problem']['optimal_value']:.4f}"
             )
-            yield aligned([HEAD, *(_cells(row) for row in own)])
-            if self.left_out[name]:
-                yield "\n".join(f"left out: {sentence}" for sentence in self.left_out[name].values())
+            left_out = [f"left out: {sentence}" for sentence in self.left_out[name].values()]
+            yield Table(heading, HEAD, [_cells(row) for row in self.rows if row.problem == name], left_out)
 
     def write(self, out: Path, force: bool = False) -> None:
         """Write table1.md and table1.csv into `out`."""
@@ -198,33 +197,31 @@ the first agent, paired over seeds, with the p-value of a sign-flip test."""
 
 
 def _cells(row: ComparisonRow) -> list[str]:
-    share = row.violating_episodes
-    percent = f"{share.mean:.1%} [{share.low:.1%}, {share.high:.1%}]"
-    numbers = [
-        tables.interval(interval)
-        for interval in (row.final_value, row.regret, row.violation, row.violation_in_the_mean)
+    intervals = (row.final_value, row.regret, row.violation, row.violation_in_the_mean)
+    differences = (row.regret_difference, row.violation_difference)
+    return [
+        row.agent,
+        row.needs,
+        *map(tables.interval, intervals),
+        tables.interval(row.violating_episodes, "{:.1%}".format),
+        "" if row.safe_set is None else tables.number(row.safe_set),
+        *(
+            "" if d is None else f"{tables.number(float(d.difference.mean))} ({tables.p_value(d.p)})"
+            for d in differences
+        ),
     ]
-    differences = [_difference(paired) for paired in (row.regret_difference, row.violation_difference)]
-    safe_set = "" if row.safe_set is None else tables.number(row.safe_set)
-    return [row.agent, row.needs, *numbers, percent, safe_set, *differences]
 
 
-def _difference(paired: statistics.Paired | None) -> str:
-    if paired is None:
-        return ""
-    p = "p < 0.001" if paired.p < 0.001 else f"p = {paired.p:.3f}"
-    return f"{tables.number(float(paired.difference.mean))} ({p})"
-
-
-def _csv_lines(row: ComparisonRow) -> Iterator[list[Any]]:
+def _csv_lines(row: ComparisonRow) -> Iterator[list[object]]:
+    about = [row.problem, row.agent, row.needs]
     for name in ("final_value", "regret", "violation", "violation_in_the_mean", "violating_episodes"):
-        yield [row.problem, row.agent, row.needs, name, *(float(number) for number in getattr(row, name))]
+        yield [*about, name, *map(float, getattr(row, name))]
     if row.safe_set is not None:
-        yield [row.problem, row.agent, row.needs, "safe_set", row.safe_set, "", ""]
+        yield [*about, "safe_set", row.safe_set, "", ""]
     for name in ("regret_difference", "violation_difference"):
         if (paired := getattr(row, name)) is not None:
-            yield [row.problem, row.agent, row.needs, name, *(float(number) for number in paired.difference)]
-            yield [row.problem, row.agent, row.needs, f"{name}_p", paired.p, "", ""]
+            yield [*about, name, *map(float, paired.difference)]
+            yield [*about, f"{name}_p", paired.p, "", ""]
 
 
 def claim(out: Path, force: bool = False) -> None:
@@ -262,8 +259,7 @@ def _rows(
     opened: finished.FinishedFolder, summary: Mapping[str, Any], columns: Mapping[str, Mapping[str, np.ndarray]]
 ) -> Iterator[ComparisonRow]:
     folder, spec = opened.folder, opened.spec
-    over_seeds = lambda samples: statistics.mean_over_seeds(samples, np.random.default_rng(0))
-    paired = lambda own, other: statistics.paired(own, other, np.random.default_rng(0))
+    over_seeds, paired = statistics.mean_over_seeds, statistics.paired
     first: tuple[np.ndarray, np.ndarray] | None = None
     for agent in spec["agents"]:
         curves = columns[agent["label"]]

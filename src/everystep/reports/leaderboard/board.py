@@ -299,11 +299,12 @@ def problem_table(problem: str, runs: Mapping[str, Runs], kinds: Mapping[str, st
     """The systems on a problem by mean harm, each compared with the baseline, and the best rival."""
     unit = units(runs, kinds)
     of_harm, of_return = (_differences(runs, baseline, name) for name in ("harm", "final_return"))
+    over_seeds = lambda each, name: statistics.mean_over_seeds(each.columns[name])
     rows = [
         SystemRow(
-            system, kinds[system], len(each.seeds), over_seeds(each.columns["harm"]),
-            float(np.median(each.columns["last_violation"])), over_seeds(each.columns["final_return"]),
-            over_seeds(each.columns["final_harm"]), float(unit.returns(np.array(each.mean("final_return")))),
+            system, kinds[system], len(each.seeds), over_seeds(each, "harm"),
+            float(np.median(each.columns["last_violation"])), over_seeds(each, "final_return"),
+            over_seeds(each, "final_harm"), float(unit.returns(np.array(each.mean("final_return")))),
             of_harm.get(system), of_return.get(system),
         )
         for system, each in runs.items()
@@ -312,11 +313,6 @@ def problem_table(problem: str, runs: Mapping[str, Runs], kinds: Mapping[str, st
     rivals = [row for row in rows if row.system == unit.best_rival]
     steps = np.concatenate([each.columns["steps"] for each in runs.values()])
     return ProblemTable(problem, rows, unit, rivals[0] if rivals else None, (int(steps.min()), int(steps.max())))
-
-
-def over_seeds(samples: np.ndarray) -> Interval:
-    """The mean and its 95 % bootstrap interval."""
-    return statistics.mean_over_seeds(samples, np.random.default_rng(0))
 
 
 def _differences(runs: Mapping[str, Runs], baseline: str, name: str) -> dict[str, Difference]:
@@ -328,7 +324,7 @@ def _differences(runs: Mapping[str, Runs], baseline: str, name: str) -> dict[str
         common, own, other = np.intersect1d(each.seeds, base.seeds, assume_unique=True, return_indices=True)
         if system != baseline and len(common) > 1:
             pair = (each.columns[name][own], base.columns[name][other])
-            found[system] = (len(common), statistics.paired(*pair, np.random.default_rng(0)))
+            found[system] = (len(common), statistics.paired(*pair))
     corrected = measures.holm([paired.p for _, paired in found.values()])
     return {
         system: Difference(n, float(paired.difference.mean), p)

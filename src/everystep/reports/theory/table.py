@@ -301,7 +301,7 @@ class TheoryComparison:
 
 
 def _interval(samples: np.ndarray) -> dict[str, float]:
-    interval = statistics.mean_over_seeds(np.asarray(samples, float), np.random.default_rng(0))
+    interval = statistics.mean_over_seeds(samples)
     return {key: float(value) for key, value in interval._asdict().items()}
 
 

@@ -75,7 +75,7 @@ def mean(curves: list[Curve], points: int = POINTS) -> Mean:
     first, last = max(each.steps[0] for each in curves), min(each.steps[-1] for each in curves)
     shown = np.linspace(first, max(last, first), points)
     samples = np.stack([each.at(shown) for each in curves])
-    return Mean(shown, statistics.mean_over_seeds(samples, np.random.default_rng(0), resamples=1000))
+    return Mean(shown, statistics.mean_over_seeds(samples, resamples=1000))
 
 
 def end(curves: list[Curve]) -> float:

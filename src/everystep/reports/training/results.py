@@ -18,9 +18,10 @@ import numpy as np
 from everystep import files
 from everystep.environments.play import trust
 from everystep.errors import UNLIKE, EverystepError, count
-from everystep.experiments import statistics, tables
+from everystep.experiments import statistics
 from everystep.experiments.folder import run_folder
 from everystep.experiments.folder.run_folder import TRAINING_REQUEST, WORK
+from everystep.experiments.tables import Table, count_or_number
 from everystep.training.folder import training_folder
 from everystep.training.folder.checkpoint import SavedLearner
 from everystep.training.folder.plain_values import from_plain
@@ -254,40 +255,32 @@ class SummaryTable(NamedTuple):
 def summary(results: TrainingResults) -> str:
     """A line for each seed, and their mean with its interval."""
     found = table(results)
-    aligned = tables.aligned([found.head, *found.rows, *found.over_seeds])
-    return "\n".join([_first_line(results), "", aligned, "", *found.notes])
+    return str(Table(_first_line(results), found.head, [*found.rows, *found.over_seeds], found.notes))
 
 
 def table(results: TrainingResults) -> SummaryTable:
     """The table of `summary`."""
     evaluations = [results.evaluation_of(each) for each in results.seeds]
-    head = ["seed", "episodes", "steps", "total violation", "unsafe steps", "return at the end"]
     evaluated = any(each is not None for each in evaluations)
+    head = ["seed", "episodes", "steps", "total violation", "unsafe steps", "return at the end"]
     head += ["evaluation: return", "violation", "unsafe steps"] if evaluated else []
     rows, samples = [], []
     for each, found in zip(results.seeds, evaluations, strict=True):
         numbers: list[float] = [*each.numbers()]
         if evaluated:
-            columns = {} if found is None else found.columns
-            means = [
-                float(columns[name].mean()) if columns else np.nan for name in ("return", "violation", "unsafe_steps")
-            ]
-            numbers += means
+            names = ("return", "violation", "unsafe_steps")
+            numbers += [np.nan if found is None else float(found.columns[name].mean()) for name in names]
         samples.append(numbers)
-        name = f"{each.seed}" if each.seed not in results.unfinished else f"{each.seed} (unfinished)"
-        rows.append([name, f"{each.episodes}", f"{each.steps}", *map(number_in_words, numbers)])
+        name = f"{each.seed} (unfinished)" if each.seed in results.unfinished else f"{each.seed}"
+        rows.append([name, f"{each.episodes}", f"{each.steps}", *map(count_or_number, numbers)])
     over_seeds = []
     if len(rows) > 1:
-        intervals = [_over_seeds(column) for column in np.array(samples).T]
-        over_seeds.append(["mean", "", "", *(number_in_words(float(each.mean)) for each in intervals)])
-        over_seeds.append(
-            [
-                "95 %",
-                "",
-                "",
-                *(f"{number_in_words(float(each.low))} to {number_in_words(float(each.high))}" for each in intervals),
-            ]
-        )
+        means = [statistics.mean_over_seeds(column[~np.isnan(column)]) for column in np.array(samples).T]
+        low_and_high = (map(count_or_number, map(float, each[1:])) for each in means)
+        over_seeds = [
+            ["mean", "", "", *(count_or_number(float(each.mean)) for each in means)],
+            ["95 %", "", "", *map(" to ".join, low_and_high)],
+        ]
     return SummaryTable(head, rows, over_seeds, _notes(results, evaluated))
 
 
@@ -321,14 +314,3 @@ def _notes(results: TrainingResults, evaluated: bool) -> list[str]:
     trained = {each.seed: each.episodes for each in results.seeds if each.finished}
     lines = (training_evaluation.line(each, trained) for each in results.others)
     return notes + [f"also evaluated: {each}" for each in lines if each is not None]
-
-
-def number_in_words(value: float) -> str:
-    """A count without decimals, another number with a few; nothing for what is not known."""
-    if np.isnan(value):
-        return ""
-    return f"{value:.0f}" if value == round(value) else tables.number(value)
-
-
-def _over_seeds(samples: np.ndarray) -> statistics.Interval:
-    return statistics.mean_over_seeds(samples[~np.isnan(samples)], np.random.default_rng(0))

@@ -61,14 +61,12 @@ def text(result: Trained, evaluation: Saved | None) -> str:
     """The card as Markdown."""
     spec, columns = result.spec, result.columns
     value, cost = (features_in_words(spec[name]) for name in ("value", "cost"))
-    n, constraint = (
-        spec["constraints"],
-        f"`{result.found['constraint']}`" if "constraint" in result.found else "not recorded",
-    )
+    found = result.found.get("constraint")
+    numbers = f" ({spec['constraints']} numbers)" if spec["constraints"] > 1 else ""
     settings = ", ".join(f"{key} {_plain(value)}" for key, value in spec["settings"].items())
     rows = {
         "environment": spec["environment"],
-        "constraint": f"{constraint}{numbers}, safe at every step iff <= 0",
+        "constraint": f"{f'`{found}`' if found else 'not recorded'}{numbers}, safe at every step iff <= 0",
         "agent": spec["agent"],
         "settings": settings,
         "features": value

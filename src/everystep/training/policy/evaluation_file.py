@@ -248,22 +248,23 @@ def play(
 def text(saved: Saved) -> str:
     """Return, violation and unsafe steps per episode, for each seed over its episodes, and over seeds."""
     names = ("return", "violation", "unsafe_steps")
-    head = ["seed", "episodes", *(f"{name.replace('_', ' ')} per episode" for name in names), "episodes with harm"]
+    head = ["seed", "episodes", *(f"{name.replace('_', ' ')} per episode" for name in names), "unsafe episodes"]
+    cells = lambda samples: [tables.interval(statistics.mean_over_seeds(each)) for each in samples]
     rows = []
-    for seed, columns in saved.columns.items():
-        harmed = int((columns["unsafe_steps"] > 0).sum())
-        rows.append([f"{seed}", f"{saved.episodes}", *(_interval(columns[name]) for name in names), f"{harmed}"])
+    for seed, own in saved.columns.items():
+        unsafe = np.count_nonzero(own["unsafe_steps"])
+        rows.append([f"{seed}", f"{saved.episodes}", *cells(own[name] for name in names), f"{unsafe}"])
     notes = ["in brackets: 95 % bootstrap interval over episodes"]
     if len(rows) > 1:
-        means = {name: np.array([float(each[name].mean()) for each in saved.columns.values()]) for name in names}
-        rows.append(["mean", "", *(_interval(means[name]) for name in names), ""])
+        means = [np.array([own[name].mean() for own in saved.columns.values()]) for name in names]
+        rows.append(["mean", "", *cells(means), ""])
         notes = ["in brackets: 95 % bootstrap interval over the episodes of a seed, and of the mean over seeds"]
     if not saved.own:
         notes.append(
             f"not the environment and the constraint of the training: kept beside its evaluation, as {saved.name}"
         )
-    first = f"{saved.about}: policies without exploration, episodes of {saved.seeds_in_words}"
-    return "\n".join([first, "", tables.aligned([head, *rows]), "", *notes])
+    heading = f"{saved.about}: policies without exploration, episodes of {saved.seeds_in_words}"
+    return str(tables.Table(heading, head, rows, notes))
 
 
 def line(saved: Saved, seeds: Mapping[int, int]) -> str | None:
@@ -277,8 +278,3 @@ def line(saved: Saved, seeds: Mapping[int, int]) -> str | None:
         f"{saved.about}: {saved.episodes} episodes of each seed, return {mean('return')} and violation "
         f"{mean('violation')} per episode, {unsafe} of {steps} steps unsafe ({saved.name})"
     )
-
-
-def _interval(samples: np.ndarray) -> str:
-    found = statistics.mean_over_seeds(samples, np.random.default_rng(0))
-    return f"{tables.number(float(found.mean))} [{tables.number(float(found.low))}, {tables.number(float(found.high))}]"
