@@ -102,27 +102,24 @@ def _convert(options: argparse.Namespace) -> None:
         if getattr(options, name) is None:
             raise EverystepError(f"--{name} is missing; --convert needs --system, --problem and --out FILE.parquet.")
     from everystep.experiments.folder import run_folder
-    from everystep.reports.leaderboard import monitor
+    from everystep.reports.leaderboard import monitor, results_files
 
     folder = Path(options.convert)
     out = monitor.output_path(options.out, options.force)
     with announced("reading the episodes"):
         if run_folder.is_training(folder):
-            rows = _rows_of_training(folder, options)
+            monitor.write(_rows_of_training(folder, options), out, options.force)
         else:
-            seeds = options.seeds and [seed_number("seeds", each) for each in split_names(options.seeds)]
-            given = {name: getattr(options, name) for name in ("harm_column", "kind", "command")}
-            rows = monitor.rows_of(
-                folder, options.system, options.problem,
-                final=None if options.final is None else Path(options.final),
-                seeds=seeds,
-                versions=_versions(options.versions),
-                **{name: value for name, value in given.items() if value is not None},
+            given = {name: getattr(options, name) for name in ("harm_column", "kind", "command", "final")}
+            given["seeds"] = options.seeds and [seed_number("seeds", each) for each in split_names(options.seeds)]
+            monitor.convert_monitor(
+                folder, out, system=options.system, problem=options.problem, versions=_versions(options.versions),
+                force=options.force, **{name: value for name, value in given.items() if value is not None},
             )  # fmt: skip
-    written = monitor.write(rows, out, options.force)
+    rows = results_files.read([out]).to_pylist()
     settled = "; ".join(f"{name}: {words}" for name, words in _settled(rows).items())
     print(f"{len(rows)} row{'s' if len(rows) > 1 else ''} of {options.system} on {options.problem}")
-    print(f"{settled}\n\nWritten to {written}")
+    print(f"{settled}\n\nWritten to {out}")
 
 
 def _settled(rows: list[dict[str, Any]]) -> dict[str, str]:

@@ -90,46 +90,28 @@ def convert_monitor(
     """
     place = output_path(out, true_or_false("force", force))
     check_type("harm_column", harm_column, str, "the name of a column")
-    evaluated = None if final is None else results_files.path_of("final", final)
-    where = results_files.path_of("folder", folder)
-    rows = rows_of(where, system, problem, harm_column, evaluated, seeds, kind, command, versions)
-    return write(rows, place, force)
-
-
-def rows_of(
-    folder: Path,
-    system: str,
-    problem: str,
-    harm_column: str = HARM,
-    final: Path | None = None,
-    seeds: Sequence[int] | None = None,
-    kind: str = "rival",
-    command: str = "",
-    versions: Mapping[str, str] | None = None,
-) -> list[dict[str, Any]]:
-    """The rows of the monitor files in a folder, one for each seed."""
     check_type("command", command, str, "a text")
     one_of("kind", kind, KINDS)
     if versions is not None and not (
         isinstance(versions, Mapping) and all(isinstance(word, str) for each in versions.items() for word in each)
     ):
         raise EverystepError(f"versions is {shown(versions)}; give the version of each package, by its name, as texts.")
-    training = by_seed(folder, seeds)
-    finals = {} if final is None else by_seed(final, seeds)
+    training = by_seed(results_files.path_of("folder", folder), seeds)
+    finals = {} if final is None else by_seed(results_files.path_of("final", final), seeds)
     if final is not None and (missing := training.keys() - finals.keys()):
         raise EverystepError(f"'{final}' has no monitor file for seed {min(missing)}; evaluate every seed.")
-    found = []
+    rows = []
     for seed, path in training.items():
         read = read_monitor(path, harm_column)
         evaluated = None if final is None else read_monitor(finals[seed], harm_column).episodes
         about = {"source": "monitor files of stable-baselines3", "environment": read.environment}
-        found.append(
+        rows.append(
             row(
                 system, problem, seed, read.episodes, evaluated, kind=kind, command=command, versions=versions,
                 seconds=read.seconds, about=about,
             )
         )  # fmt: skip
-    return found
+    return write(rows, place, force)
 
 
 def output_path(out: str | Path, force: bool) -> Path:
