@@ -253,7 +253,7 @@ def test_other_commands_say_what_the_folder_is(two_seeds, tmp_path, capsys):
     (tmp_path / "foreign" / "training.json").write_text('{"kind": "training", "format": 1, "request": {"env": 3}}')
     for command in ("summary", "figures", "report", "compare", "resume", "evaluate"):
         assert main([command, "foreign"]) == 2
-        assert "cannot be read" in capsys.readouterr().err
+        assert "foreign/training.json' is not in the list of what was written" in capsys.readouterr().err
     assert [path.name for path in (tmp_path / "foreign").iterdir()] == ["training.json"]
 
 

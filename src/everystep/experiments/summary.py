@@ -44,8 +44,7 @@ def unfinished(folder: Path) -> str:
     """The progress of a run by its last checkpoint, and the totals of its episodes so far."""
     work = folder / run_folder.WORK
     checkpoints.check_request(work)
-    spec = run_folder.read_json(work / "spec.json")
-    finished.check_spec(work, spec)
+    spec = finished.read_spec(work)
     stored = checkpoints.look(work)
     try:
         progress = [_progress_row(stored, i, each["label"], spec) for i, each in enumerate(spec["agents"])]

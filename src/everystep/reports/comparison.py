@@ -247,12 +247,9 @@ def read(out: Path) -> ComparisonTable:
 
 def _left_out(opened: finished.FinishedFolder) -> dict[str, str]:
     """The agents that could not run, each with the sentence that refused it."""
-    content = run_folder.read_json(opened.file(LEFT_OUT)) if opened.has(LEFT_OUT) else {}
-    if forms.fault(content, forms.Each(str)):
-        raise EverystepError(
-            f"'{opened.folder}' has a {LEFT_OUT} not written by `everystep compare`; remove the folder."
-        )
-    return content
+    if not opened.has(LEFT_OUT):
+        return {}
+    return forms.read(opened.folder / LEFT_OUT, forms.Each(str), "remove the folder.")
 
 
 def _rows(

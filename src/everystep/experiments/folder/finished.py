@@ -91,8 +91,7 @@ class FinishedFolder:
 
     def summary(self) -> dict[str, Any]:
         """summary.json, of the agents, seeds and episodes of the spec."""
-        content = run_folder.read_json(self.file("summary.json"))
-        _check_form(self.folder / "summary.json", content, SUMMARY)
+        content = forms.read(self.folder / "summary.json", SUMMARY, AGAIN)
         own = (sorted(self.labels), len(self.spec["seeds"]), self.spec["episodes"])
         if (sorted(content["agents"]), content["seeds"], content["episodes"]) != own:
             raise EverystepError(f"'{self.folder}' has a summary.json of another run than its spec.json; {AGAIN}")
@@ -235,24 +234,16 @@ def read(folder: Path) -> FinishedFolder:
     run_folder.check_run(folder)
     if not (folder / "spec.json").is_file():
         raise EverystepError(f"'{folder}' holds no run; give a folder written by `everystep run`.")
-    spec = run_folder.read_json(files.check_unaltered(folder / "spec.json", AGAIN))
-    check_spec(folder, spec)
-    return FinishedFolder(folder, spec)
+    return FinishedFolder(folder, read_spec(folder))
 
 
-def check_spec(folder: Path, spec: Mapping[str, Any]) -> None:
-    """Raise if a spec does not have the form of one."""
-    _check_form(folder / "spec.json", spec, SPEC)
+def read_spec(folder: Path) -> dict[str, Any]:
+    """The spec.json of a finished run, or of an unfinished one."""
+    spec = forms.read(folder / "spec.json", SPEC, AGAIN)
     labels, seeds = [agent["label"] for agent in spec["agents"]], spec["seeds"]
     for name, each in (("agents", labels), ("seeds", seeds)):
         if not each or len(set(each)) < len(each):
             raise EverystepError(f"'{folder}' has a spec.json in which {name} are empty or given twice; {AGAIN}")
     if max(seeds) >= 2**32 or spec["visits_after"] != min(CHUNK, spec["episodes"]):
         raise EverystepError(f"'{folder}' has a spec.json not written by `everystep run`; {AGAIN}")
-
-
-def _check_form(path: Path, content: Any, form: Any) -> None:
-    if where := forms.fault(content, form):
-        raise EverystepError(
-            f"'{path.parent}' has a {path.name} not written by `everystep run` ({where} is missing or wrong); {AGAIN}"
-        )
+    return spec

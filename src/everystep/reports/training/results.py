@@ -10,6 +10,7 @@ and a policy only if it is the one that spec.json names. Nothing that a file nam
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,11 +18,13 @@ import numpy as np
 
 from everystep import files
 from everystep.environments.play import trust
-from everystep.errors import UNLIKE, EverystepError, count
+from everystep.errors import UNLIKE, EverystepError
 from everystep.experiments import statistics
 from everystep.experiments.folder import run_folder
 from everystep.experiments.folder.run_folder import TRAINING_REQUEST, WORK
 from everystep.experiments.tables import Table, count_or_number
+from everystep.files import forms
+from everystep.files.forms import COUNT
 from everystep.training.folder import training_folder
 from everystep.training.folder.checkpoint import SavedLearner
 from everystep.training.folder.plain_values import from_plain
@@ -32,6 +35,7 @@ from everystep.training.seeds import run as training_seeds
 from everystep.training.seeds.request import TrainingRequest
 from everystep.training.seeds.run import AGAIN
 
+ABOUT = {"environment": str, "agent": str, "seed?": COUNT}
 NEEDED = ("return", "length", "violation", "unsafe_steps")
 
 
@@ -90,7 +94,7 @@ class TrainingResults:
             return f"{self.request.env}, {self.request.recipe.label}"
         return f"{self.seeds[0].environment}, {self.seeds[0].agent}"
 
-    @property
+    @cached_property
     def unfinished(self) -> list[int]:
         """The seeds that are not finished, those included that have not begun."""
         wanted = [each.seed for each in self.seeds] if self.request is None else self.request.seeds
@@ -99,10 +103,7 @@ class TrainingResults:
     def _is_over(self, seed: SeedResult) -> bool:
         if self.request is None or not seed.finished:
             return seed.finished
-        if training_folder.stopped_early(seed.folder, self.request.schedule):
-            return True
-        steps = self.request.steps
-        return seed.episodes >= self.request.schedule.total if steps is None else seed.steps >= steps
+        return training_folder.is_over(seed.spec, self.request.schedule, seed.columns["length"])
 
     def evaluation_of(self, seed: SeedResult) -> Evaluation | None:
         """The saved evaluation of a seed's policy, unless it has been trained on since."""
@@ -177,13 +178,16 @@ def _seed(folder: Path, seed: int | None) -> SeedResult | None:
         return next((each for each in (_from_checkpoint(folder, place, seed) for place in saved) if each), None)
     if not (folder / "spec.json").is_file():
         return None
-    for name in ("spec.json", "episodes.parquet"):
-        if not (folder / name).is_file():
-            raise EverystepError(f"'{folder}' has no {name}; restore it, or {AGAIN}")
-        files.check_unaltered(folder / name, AGAIN)
-    spec = run_folder.read_json(folder / "spec.json")
+    spec = read_spec(folder)
+    files.check_unaltered(folder / "episodes.parquet", AGAIN)
+    return _checked(folder, seed, spec, training_folder.rows(folder, NEEDED), True)
+
+
+def read_spec(folder: Path) -> dict[str, Any]:
+    """The spec.json of a finished training, with the policy that it names."""
+    spec = forms.read(folder / "spec.json", ABOUT, AGAIN)
     check_policy(folder, spec)
-    return _checked(folder, seed, spec, _rows(folder), True)
+    return spec
 
 
 def check_policy(folder: Path, spec: dict[str, Any]) -> None:
@@ -191,9 +195,7 @@ def check_policy(folder: Path, spec: dict[str, Any]) -> None:
     place = folder / "policy"
     if spec.get("policy") is None:
         if place.is_dir():
-            raise EverystepError(
-                f"'{folder}' has a spec.json that does not name its policy, of an earlier version; {AGAIN}"
-            )
+            raise EverystepError(f"'{folder}' has a spec.json that does not name its policy; {AGAIN}")
         return
     for name in ("policy.json", "policy.npz"):
         files.check_unaltered(place / name, AGAIN)
@@ -201,18 +203,6 @@ def check_policy(folder: Path, spec: dict[str, Any]) -> None:
         raise EverystepError(
             f"'{place}' holds another policy than the one of this seed's training; restore it, or {AGAIN}"
         )
-
-
-def _rows(folder: Path) -> dict[str, np.ndarray]:
-    import pyarrow as pa
-
-    try:
-        table = files.read_parquet(folder / "episodes.parquet", NEEDED, training_folder.MOST_EPISODES)
-        return {name: table[name].to_numpy() for name in NEEDED}
-    except (OSError, ValueError, KeyError, pa.ArrowException):
-        raise EverystepError(
-            f"'{folder}' has an episodes.parquet that cannot be read; restore it, or {AGAIN}"
-        ) from None
 
 
 def _from_checkpoint(folder: Path, place: Path, seed: int | None) -> SeedResult | None:
@@ -229,17 +219,14 @@ def _from_checkpoint(folder: Path, place: Path, seed: int | None) -> SeedResult 
 def _checked(
     folder: Path, seed: int | None, about: dict[str, Any], rows: dict[str, np.ndarray], finished: bool
 ) -> SeedResult:
-    n = len(rows["return"])
+    n, own = len(rows["return"]), about.get("seed", 0)
     numeric = all(
         each.shape == (n,) and each.dtype.kind in "biuf" and (np.abs(each) <= training_evaluation.MOST).all()
         for each in rows.values()
     )
-    texts = all(isinstance(about.get(name), str) for name in ("environment", "agent"))
-    if not numeric or not texts or about.get("seed") != (about.get("seed") if seed is None else seed):
+    if not numeric or forms.fault(about, ABOUT) or own != (own if seed is None else seed):
         raise EverystepError(f"'{folder}' holds rows or a seed that are not those of its training; {AGAIN}")
-    own = about.get("seed") if seed is None else seed
-    names = (about["environment"], about["agent"])
-    return SeedResult(count("seed", own or 0) if own else 0, folder, rows, finished, *names, about if finished else {})
+    return SeedResult(own, folder, rows, finished, about["environment"], about["agent"], about if finished else {})
 
 
 # --- the table --------------------------------------------------------------------------------------------------------

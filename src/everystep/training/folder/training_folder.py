@@ -12,11 +12,13 @@ A killed process loses the episodes since the last checkpoint, and plays them ag
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from everystep import files
 from everystep.environments.play.batch import Batch
@@ -62,8 +64,10 @@ def train(
             found = _inspect(out, request)
             if found is not None:
                 _restore(learner, out, found)
-            if (schedule.is_over(learner) or stopped_early(out, schedule)) and not run_folder.is_unfinished(out):
-                learner.stopped = not schedule.is_over(learner)
+            done, finished = schedule.is_over(learner), (out / "spec.json").is_file()
+            stopped = finished and run_folder.read_json(out / "spec.json").get("stopped") == list(schedule)
+            if (done or stopped) and not run_folder.is_unfinished(out):
+                learner.stopped = not done
                 more = 0 if schedule.steps or learner.stopped else learner.number - 1 - schedule.total
                 files.sweep(out)
                 return _with_remark(
@@ -126,10 +130,23 @@ def _go_on(
     return result
 
 
-def stopped_early(out: Path, schedule: Schedule) -> bool:
-    """Whether `on_episode` or `on_plan` ended the training of a finished folder that was to last as long as this."""
-    spec = out / "spec.json"
-    return spec.is_file() and run_folder.read_json(spec).get("stopped") == list(schedule)
+def is_over(spec: Mapping[str, Any], schedule: Schedule, lengths: np.ndarray) -> bool:
+    """Whether a finished folder, with episodes of these lengths, is finished for this schedule.
+
+    It is, too, where `on_episode` or `on_plan` ended a training that was to last as long as this.
+    """
+    return spec.get("stopped") == list(schedule) or schedule.is_reached(len(lengths), int(lengths.sum()))
+
+
+def rows(folder: Path, columns: Sequence[str]) -> dict[str, np.ndarray]:
+    """Columns of the episodes of a finished folder."""
+    import pyarrow as pa
+
+    try:
+        table = files.read_parquet(folder / "episodes.parquet", columns, MOST_EPISODES)
+        return {name: np.asarray(table[name].to_numpy()) for name in columns}
+    except (OSError, ValueError, KeyError, pa.ArrowException):
+        raise EverystepError(f"'{folder}' has an episodes.parquet that cannot be read; restore it.") from None
 
 
 def _inspect(out: Path, request: dict[str, Any]) -> list[Path] | None:

@@ -23,7 +23,7 @@ from everystep import files
 from everystep.environments.play import named
 from everystep.environments.play.constraints import Constraint
 from everystep.environments.protocols import AnyEnv
-from everystep.errors import EverystepError, seed_number, shown, whole_number
+from everystep.errors import EverystepError, shown
 from everystep.experiments import statistics, tables
 from everystep.experiments.experiment import versions
 from everystep.experiments.folder.run_folder import WORK
@@ -41,14 +41,16 @@ if TYPE_CHECKING:
 
 NAME = "evaluation.json"
 OTHERS = r"evaluation-[0-9a-f]{8}\.json"
-FORMAT = 2  # 1 did not name the seeds of its episodes and the versions
+FORMAT = 2
 MOST = 1e110  # of a row: a measurement is at most 1e100, and an episode has at most 10,000 steps
 MOST_OTHERS = 50  # evaluations with other environments or constraints that are read
 COLUMNS = ("return", "length", "violation", "unsafe_steps")
 FORM = {
+    "format": lambda content: content == FORMAT,
     "env": str,
     "constraint": Maybe(str),
     "episodes": POSITIVE,
+    "first_seed": COUNT,
     "versions": Each(str),
     "seeds": [{"seed": COUNT, "after": COUNT, **{name: [NUMBER] for name in COLUMNS}}],
 }
@@ -129,29 +131,15 @@ def read_others(folder: Path) -> list[Saved]:
 
 def _read(folder: Path, file: str) -> Saved:
     again = f"remove it, and run `everystep evaluate {folder}` again."
-    try:
-        content = files.read_json(folder / file)
-        if content["format"] != FORMAT or forms.fault(content, FORM):
-            raise ValueError("another format")
-        n = whole_number("episodes", content["episodes"])
-        columns = {int(each["seed"]): {name: np.asarray(each[name]) for name in COLUMNS} for each in content["seeds"]}
-        if not all(
-            column.shape == (n,) and column.dtype.kind in "iuf" and (np.abs(column) <= MOST).all()
-            for own in columns.values()
-            for column in own.values()
-        ):
-            raise ValueError("wrong columns")
-        after = {int(each["seed"]): int(each["after"]) for each in content["seeds"]}
-        env, constraint = content["env"], content["constraint"]
-        if not isinstance(env, str) or not isinstance(constraint, str | None):
-            raise ValueError("no names")
-        first = seed_number("first_seed", content["first_seed"])
-        found = Saved(env, constraint, n, after, columns, first, content["versions"], file == NAME)
-        if found.name != file:
-            raise ValueError("names of another file")
-    except (OSError, ValueError, KeyError, TypeError, OverflowError, EverystepError):
-        raise EverystepError(f"'{folder / file}' cannot be read, or is of another version; {again}") from None
-    files.check_unaltered(folder / file, again, ever=True)
+    content = forms.read(folder / file, FORM, again, ever=True)
+    n, seeds = content["episodes"], {each["seed"]: each for each in content["seeds"]}
+    columns = {seed: {name: np.asarray(each[name]) for name in COLUMNS} for seed, each in seeds.items()}
+    after = {seed: each["after"] for seed, each in seeds.items()}
+    names, first = (content["env"], content["constraint"]), content["first_seed"]
+    found = Saved(*names, n, after, columns, first, content["versions"], file == NAME)
+    rows = [column for own in columns.values() for column in own.values()]
+    if found.name != file or any(each.shape != (n,) or (np.abs(each) > MOST).any() for each in rows):
+        raise EverystepError(f"'{folder / file}' holds other names or episodes than it says; {again}")
     return found
 
 
