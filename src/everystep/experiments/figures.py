@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import PatchCollection
+from matplotlib.collections import PatchCollection, QuadMesh
 from matplotlib.colors import LinearSegmentedColormap, LogNorm, to_rgba
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
 from matplotlib.patheffects import Normal, Stroke
 
@@ -373,7 +374,7 @@ def _small_cells(axes: Axes, grid: Grid, fill: bool) -> None:
     axes.imshow(pixels, interpolation="nearest")
 
 
-def shades(axes: Axes, numbers: np.ndarray, in_lines: bool, **look: Any) -> Any:
+def shades(axes: Axes, numbers: np.ndarray, in_lines: bool, **look: Any) -> AxesImage | QuadMesh:
     """Draw numbers as shades of cells: as pixels, or as vector graphics unless there are many."""
     if not in_lines or max(numbers.shape) > LARGE:
         return axes.imshow(numbers, **look)

@@ -236,7 +236,7 @@ def _stopped_by(out: Path, error: OSError) -> EverystepError:
 # --- engines ----------------------------------------------------------------------------------------------------------
 def batch_size(prepared: Experiment) -> int:
     """Seeds of a unit: as many as suit this machine, and fewer where all their rows would not fit in memory."""
-    seeds, K = len(prepared.spec["seeds"]), prepared.spec["episodes"]
+    seeds, K = len(prepared.spec["seeds"]), int(prepared.spec["episodes"])
     with jax.enable_x64(True):
         return max(1, min(local.batch_size(prepared.pairs, seeds, K), UNIT_ROWS // (K * BYTES_OF_A_ROW)))
 

@@ -24,7 +24,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from everystep.errors import EverystepError, true_or_false
 from everystep.files.contents import DEEPEST as DEEPEST
@@ -57,7 +57,7 @@ class Seal(NamedTuple):
 
 
 # --- into place -------------------------------------------------------------------------------------------------------
-def write(path: Path, content: Callable[[BinaryIO], Any]) -> Seal:
+def write(path: Path, content: Callable[[BinaryIO], object]) -> Seal:
     """Write a file whole, in a folder that this software is filling; `content` receives the open file.
 
     On an error the previous file stays. A file for a user is written by `write_output`.
@@ -73,12 +73,12 @@ def write_text(path: Path, text: str) -> Seal:
     return write(path, lambda file: file.write(text.encode()))
 
 
-def write_json(path: Path, content: Any) -> Seal:
+def write_json(path: Path, content: object) -> Seal:
     """`write` for content that JSON can hold."""
     return write_text(path, json.dumps(content, indent=2) + "\n")
 
 
-def write_output(path: Path, content: Callable[[BinaryIO], Any], force: bool = False) -> None:
+def write_output(path: Path, content: Callable[[BinaryIO], object], force: bool = False) -> None:
     """`write` for a file that a user named, where `check_place` allows it."""
     check_place(path, true_or_false("force", force))
     with (
@@ -91,7 +91,7 @@ def write_output(path: Path, content: Callable[[BinaryIO], Any], force: bool = F
 
 
 @contextmanager
-def _written(path: Path, content: Callable[[BinaryIO], Any]) -> Iterator[tuple[Path, Seal]]:
+def _written(path: Path, content: Callable[[BinaryIO], object]) -> Iterator[tuple[Path, Seal]]:
     """A temporary file with this content beside `path`, flushed; on an error nothing of it is left."""
     partial = _temporary(path.parent)
     try:

@@ -20,12 +20,16 @@ import stat
 import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
 from everystep.errors import EverystepError
 from everystep.files.parquet_pages import check_pages
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
 DEEPEST = 40  # levels of a JSON file: nothing that this software writes has more than eight
 LARGEST_JSON = 2**25  # bytes; in memory it may take thirty times as much
@@ -65,12 +69,12 @@ def read_json(path: Path) -> Any:
     return content
 
 
-def _inside(content: dict[str, Any] | list[Any]) -> Iterable[Any]:
+def _inside(content: dict[str, object] | list[object]) -> Iterable[object]:
     return content.values() if isinstance(content, dict) else content
 
 
 # --- Parquet ----------------------------------------------------------------------------------------------------------
-def read_parquet(path: Path, wanted: Sequence[str] | Callable[[str], bool], most_rows: int = MOST_ROWS) -> Any:
+def read_parquet(path: Path, wanted: Sequence[str] | Callable[[str], bool], most_rows: int = MOST_ROWS) -> pa.Table:
     """Columns of a Parquet file as a table of pyarrow, by their names or by which names are wanted; they hold numbers.
 
     A ValueError says why it is not read. Its bytes are read first. From an open file pyarrow reads in threads of its
@@ -96,7 +100,7 @@ def read_parquet(path: Path, wanted: Sequence[str] | Callable[[str], bool], most
         return file.read(names)
 
 
-def _no_number(kind: Any) -> str | None:
+def _no_number(kind: pa.DataType) -> str | None:
     """The type of a column in words, unless it holds numbers."""
     from pyarrow import types
 
@@ -104,7 +108,7 @@ def _no_number(kind: Any) -> str | None:
     return None if fits else str(kind)
 
 
-def check_parquet(file: Any, size: int, columns: Sequence[str], most_rows: int = MOST_ROWS) -> None:
+def check_parquet(file: pq.ParquetFile, size: int, columns: Sequence[str], most_rows: int = MOST_ROWS) -> None:
     """A ValueError unless columns of an open `ParquetFile` of `size` bytes fit, by what its metadata say.
 
     A run of equal values takes no room in the file, so that values are counted, not only bytes.
@@ -175,7 +179,7 @@ class NpzFile:
     def __enter__(self) -> NpzFile:
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -194,7 +198,7 @@ class _in_sentences:  # noqa: N801  used like a function
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         # A damaged header is parsed as Python and may raise any error, which differ by version.
         if isinstance(error, Exception) and not isinstance(error, EverystepError) and not did_not_fit(error):
             raise _broken() from None

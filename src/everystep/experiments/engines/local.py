@@ -46,9 +46,10 @@ class AgentOnProblem(NamedTuple):
     probe: Any = None
     certify: bool = False
 
-    def in_precision(self) -> AbstractContextManager[Any]:
+    def in_precision(self) -> AbstractContextManager[object]:
         """Switch on the precision this agent computes in."""
-        return jax.enable_x64(self.built.precision == "float64")
+        precision: AbstractContextManager[object] = jax.enable_x64(self.built.precision == "float64")
+        return precision
 
     def job(self) -> Job:
         """The agent and its world as arrays of that precision, and what is recorded."""
@@ -66,7 +67,8 @@ class AgentOnProblem(NamedTuple):
             order, spans = problem.reach or (None, ())
             job = replace(job, reach=order, spans=spans)
         with self.in_precision():
-            return jax.tree.map(gpu.in_precision, job)
+            made: Job = jax.tree.map(gpu.in_precision, job)
+            return made
 
     def structure(self) -> Hashable:
         """What must be equal for two agents to be one compiled program."""
@@ -78,7 +80,8 @@ class AgentOnProblem(NamedTuple):
         """`seeds` seeds before their first episode."""
         built, sizes = self.built, self.problem.sizes
         with self.in_precision():
-            return loop.start_seeds(self.job().agent, sizes, built.share_values, built.share_costs, seeds)
+            carry: Carry = loop.start_seeds(self.job().agent, sizes, built.share_values, built.share_costs, seeds)
+            return carry
 
 
 class KernelFit(NamedTuple):
@@ -283,7 +286,10 @@ def bytes_of_a_seed(pair: AgentOnProblem, episodes: int) -> int:
         recorded = jax.eval_shape(
             lambda carry: loop.scan_seeds(job, carry, np.zeros(1, np.uint32), np.int32(1), CHUNK, True)[1], later
         )
-    size = lambda leaves: sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(leaves))
+
+    def size(leaves: object) -> int:
+        return sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(leaves))
+
     grown = (episodes / count) ** 2 if size(later) > size(fresh) else 1
     return int(2 * grown * size(later)) + size(recorded)
 
@@ -444,8 +450,9 @@ def _with_room(
         return [loop.with_room(job.agent, job.sizes, carry, count) for job, carry in both]
 
 
-def _stacked(trees: Sequence[Any]) -> Any:
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+def _stacked(trees: Sequence[T]) -> T:
+    stacked: T = jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+    return stacked
 
 
 def measure(pairs: Sequence[AgentOnProblem], seeds: np.ndarray, count: int) -> None:

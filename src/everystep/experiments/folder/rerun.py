@@ -106,7 +106,7 @@ class Run:
             settings["features"] = self._features(label, settings["features"])
         return Recipe(agent["agent"], settings).called(label)
 
-    def _features(self, label: str, recorded: str) -> Any:
+    def _features(self, label: str, recorded: str) -> str | np.ndarray:
         own = self.problem.features
         if recorded == "one-hot" or (own is not None and recorded == fingerprint(own)):
             return recorded if recorded == "one-hot" else AUTO
@@ -122,7 +122,7 @@ class Run:
             raise missing from None
 
 
-def _can_be_set(key: str, value: Any) -> bool:
+def _can_be_set(key: str, value: object) -> bool:
     try:
         SETTINGS[key].read(value)
     except (KeyError, ValueError):
@@ -130,7 +130,7 @@ def _can_be_set(key: str, value: Any) -> bool:
     return key == "threshold" or not isinstance(value, list)
 
 
-def _is_hash(value: Any) -> bool:
+def _is_hash(value: object) -> bool:
     """Whether a setting is recorded as the hash of an array or of a custom kernel."""
     return isinstance(value, str) and re.search(r"#[0-9a-f]+|^[0-9x]+:[0-9a-f]+$|#[0-9x]+:", value) is not None
 

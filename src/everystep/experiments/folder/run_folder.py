@@ -52,21 +52,33 @@ class FolderState(Enum):
     FINISHED = "the finished run"
 
 
-def inspect(out: Path, spec: dict[str, Any]) -> FolderState:
-    """What a folder holds of the run with this spec. Refuse one that holds anything else, or that is a file."""
+def look_into(out: Path) -> tuple[FolderState, dict[str, Any]]:
+    """What a folder holds of a run or a training, and its spec. Refuse one that holds anything else, or a file."""
     try:
         files.refuse_temporary_name(out)
         if files.exists(out) and not out.is_dir():
             raise EverystepError(f"out '{out}' is a file; choose a folder.")
-        if is_unfinished(out):
-            _refuse_another(out, out / WORK, spec)
-            return FolderState.UNFINISHED
+        for state, where in ((FolderState.UNFINISHED, out / WORK), (FolderState.FINISHED, out)):
+            if (where / "spec.json").is_file():
+                return state, read_json(where / "spec.json")
+            if where == out / WORK and where.is_dir():
+                raise EverystepError(
+                    f"out '{out}' holds an unfinished run without its spec.json; restore it, or remove '{where}'."
+                )
         if out.is_dir() and any(not path.name.endswith((PARTIAL, files.RECORD)) for path in out.iterdir()):
-            _refuse_another(out, out, spec)
-            return FolderState.FINISHED
+            raise EverystepError(f"out '{out}' holds other files; choose an empty or a new folder.")
     except OSError as error:
         raise files.cannot_write(out, error) from None
-    return FolderState.NEW
+    return FolderState.NEW, {}
+
+
+def inspect(out: Path, spec: dict[str, Any]) -> FolderState:
+    """What a folder holds of the run with this spec. Refuse one that holds anything else."""
+    state, before = look_into(out)
+    if state is not FolderState.NEW and not same_run(before, spec):
+        kind = "a different run" if state is FolderState.FINISHED else "a different, unfinished run"
+        raise EverystepError(f"out '{out}' already holds {kind}; choose another folder, or remove it.")
+    return state
 
 
 def claim(out: Path, spec: dict[str, Any], force: bool = False) -> None:
@@ -79,14 +91,6 @@ def claim(out: Path, spec: dict[str, Any], force: bool = False) -> None:
             files.check_places(files.real(out), OUTPUTS, force)
         except OSError as error:
             raise files.cannot_write(out, error) from None
-
-
-def _refuse_another(out: Path, where: Path, spec: dict[str, Any]) -> None:
-    if not (where / "spec.json").is_file():
-        raise EverystepError(f"out '{out}' holds other files; choose an empty or a new folder.")
-    if not same_run(read_json(where / "spec.json"), spec):
-        kind = "a different run" if where == out else "a different, unfinished run"
-        raise EverystepError(f"out '{out}' already holds {kind}; choose another folder, or remove it.")
 
 
 def is_unfinished(folder: Path) -> bool:

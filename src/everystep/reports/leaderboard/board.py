@@ -10,11 +10,11 @@ References, which know more than the others, set none of these.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -345,7 +345,7 @@ def aggregate(runs: Mapping[str, Mapping[str, Runs]], kinds: Mapping[str, str], 
     harm = {s: [unit[p].harms(each[s].columns["harm"]) for p, each in runs.items()] for s in complete}
     returns = {s: [unit[p].returns(each[s].columns["final_return"]) for p, each in runs.items()] for s in complete}
     harms, shares = _harm_taus(harm.values()), _return_taus(returns.values())
-    rng: Any = lambda: np.random.default_rng(0)
+    rng = lambda: np.random.default_rng(0)
     rows = []
     for system in complete:
         less = more = None
@@ -368,7 +368,7 @@ def aggregate(runs: Mapping[str, Mapping[str, Runs]], kinds: Mapping[str, str], 
 POINTS = 201  # of a profile
 
 
-def _harm_taus(scores: Any) -> np.ndarray:
+def _harm_taus(scores: Collection[measures.Scores]) -> np.ndarray:
     """Equally spaced logarithms, from below the least positive harm (no less than 1/1000) to the largest."""
     runs = np.concatenate([each for system in scores for each in system] or [np.ones(1)])
     least = np.min(runs[runs > 0], initial=1.0)
@@ -376,7 +376,7 @@ def _harm_taus(scores: Any) -> np.ndarray:
     return np.geomspace(max(0.5 * least, 1e-3 * most), most, POINTS)
 
 
-def _return_taus(scores: Any) -> np.ndarray:
+def _return_taus(scores: Collection[measures.Scores]) -> np.ndarray:
     """From 0, or from what all but the lowest hundredth of the runs reach if that is less, to the best run."""
     runs = np.concatenate([each for system in scores for each in system] or [np.ones(1)])
     return np.linspace(min(0.0, max(-1.0, float(np.quantile(runs, 0.01)))), max(1.0, float(runs.max())), POINTS)

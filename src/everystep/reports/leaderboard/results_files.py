@@ -236,13 +236,14 @@ def _wrong(path: Path, name: str, row: int, value: object, remedy: str) -> NoRet
     raise EverystepError(f"'{path}': {name} of row {row + 1} is {quoted(value)}; {remedy}.")
 
 
-def _remedy(value: Any, rules: Mapping[str, Any]) -> str | None:
+def _remedy(value: object, rules: Mapping[str, Any]) -> str | None:
     """What to give instead of a value that the rules of its column do not allow."""
     if isinstance(value, str):
         return _remedy_of_text(value, rules)
     low, high = rules.get("minimum", -math.inf), rules.get("maximum", 2**63 - 1)
     if isinstance(value, int | float):  # NaN is in no range
         return None if low <= value <= high else f"give a finite number{'' if low < 0 else f' of at least {low}'}"
+    assert isinstance(value, list)
     curve = np.array([np.nan if each is None else each for each in value], float)
     if not len(curve):
         return "give at least one number, or null instead of the list"

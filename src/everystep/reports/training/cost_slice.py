@@ -11,12 +11,13 @@ tolerance. Where observations are integers from a list, every state is shown ins
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from everystep.errors import EverystepError, shown
 from everystep.features.spaces import Scale
+from everystep.training.agent.acting import ActingPlan
 from everystep.training.agent.encoders import FeatureEncoder
 from everystep.training.policy.observed import MARGIN
 from everystep.training.policy.policy import Policy
@@ -143,7 +144,7 @@ def believed(policy: Policy, observations: np.ndarray) -> Beliefs:
     return Beliefs(*(np.concatenate(parts, 1) for parts in zip(*pieces, strict=True)))
 
 
-def _estimate(plan: Any, x: np.ndarray) -> np.ndarray:
+def _estimate(plan: ActingPlan, x: np.ndarray) -> np.ndarray:
     """(A, n): the largest mean of a constraint; of an agent that looks ahead, the mean harm less the tolerance."""
     found = plan.estimates(0, x)
     if plan.ahead is None:

@@ -28,7 +28,7 @@ class Curve:
 
     def at(self, steps: np.ndarray) -> np.ndarray:
         """Between the ends of episodes, on a straight line."""
-        return np.interp(steps, self.steps, self.values)
+        return np.asarray(np.interp(steps, self.steps, self.values))
 
 
 class Mean(NamedTuple):

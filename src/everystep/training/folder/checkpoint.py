@@ -114,7 +114,7 @@ def check_same(where: Path, saved: Mapping[str, Any], now: Mapping[str, Any], re
             raise EverystepError(f"'{shown(where)}' was trained with {key} {before}, not {other}; {remedy}.")
 
 
-def _in_words(value: Any) -> str:
+def _in_words(value: object) -> str:
     if isinstance(value, Mapping):
         value = " ".join(f"{name}={each}" for name, each in value.items() if name not in ("arrays", "actions"))
     return quoted(value)
@@ -168,7 +168,7 @@ def remove_old_arrays(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _but(thing: Any, left_out: tuple[str, ...], arrays: Arrays, path: str) -> dict[str, Any]:
+def _but(thing: object, left_out: tuple[str, ...], arrays: Arrays, path: str) -> dict[str, Any]:
     """The fields of an object but some."""
     return {
         name: to_plain(value, arrays, f"{path}.{name}") for name, value in vars(thing).items() if name not in left_out
@@ -225,7 +225,7 @@ class SavedLearner:
         check_same(self.folder, trained_in, {"environment": name}, SAME)
 
     def arguments(
-        self, env: AnyEnv | str, agent: Any, constraint: Any, features: Any, cost_features: Any
+        self, env: object, agent: object, constraint: object, features: object, cost_features: object
     ) -> dict[str, Any]:
         """The arguments of `Learner` that make one to restore into: as given, else as saved."""
         with self._as_written():
@@ -256,13 +256,13 @@ class SavedLearner:
                 **{name: about[name] for name in ("horizon", "length", "memory", "seed", "reseed")},
             }
 
-    def _actions(self) -> Any:
+    def _actions(self) -> Candidates | None:
         """The candidates, where the action space is no list of numbers."""
         before = "candidates."
         arrays = {key.removeprefix(before): each for key, each in self.arrays.items() if key.startswith(before)}
         return Candidates.from_arrays(arrays) if arrays else None
 
-    def _features(self, name: str) -> Any:
+    def _features(self, name: str) -> object:
         """Saved features; None for a kernel, which is a setting of the agent."""
         described = self.content["identity"][name]
         arrays = {key.removeprefix(f"{name}."): each for key, each in self.arrays.items() if key.startswith(f"{name}.")}
@@ -310,7 +310,9 @@ class SavedLearner:
         return None
 
 
-def _set(thing: Any, left_out: tuple[str, ...], content: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+def _set(
+    thing: object, left_out: tuple[str, ...], content: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+) -> None:
     now = {name: value for name, value in vars(thing).items() if name not in left_out}
     if set(now) != set(content):
         raise ValueError("other fields")

@@ -86,9 +86,9 @@ def _with_own_state(env: AnyEnv) -> Iterator[tuple[str, Any]]:
             yield path, layer
 
 
-def _layers(env: Any) -> Iterator[tuple[str, Any]]:
+def _layers(env: object) -> Iterator[tuple[str, Any]]:
     """An environment, what it wraps, and its copies if it is a vector environment."""
-    waiting: list[tuple[str, Any]] = [("env", env)]
+    waiting: list[tuple[str, object]] = [("env", env)]
     for _ in range(DEEPEST):
         if not waiting:
             return
@@ -102,7 +102,7 @@ def _layers(env: Any) -> Iterator[tuple[str, Any]]:
                 yield from ((f"{path}.envs[{i}]{at[3:]}", each) for at, each in _layers(copy))
 
 
-def _attributes(layer: Any) -> dict[str, Any]:
+def _attributes(layer: object) -> dict[str, Any]:
     return dict(getattr(layer, "__dict__", {}))
 
 
@@ -116,8 +116,8 @@ def _put_back(there: np.random.Generator, state: Mapping[str, Any]) -> None:
     there.bit_generator.state = generator(state).bit_generator.state
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(one: object, other: object) -> bool:
     """Whether two states of generators are equal; some hold arrays."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return set(one) == set(other) and all(_same(each, other[key]) for key, each in one.items())
-    return bool(np.array_equal(one, other))
+    return bool(np.array_equal(np.asarray(one), np.asarray(other)))

@@ -24,7 +24,7 @@ from everystep import files
 from everystep.environments.play.batch import Batch
 from everystep.errors import EverystepError, check_type
 from everystep.experiments.folder import run_folder
-from everystep.experiments.folder.run_folder import TRAINING, WORK
+from everystep.experiments.folder.run_folder import TRAINING, WORK, FolderState
 from everystep.files import store
 from everystep.files.store import Store
 from everystep.training.folder import checkpoint
@@ -152,21 +152,12 @@ def rows(folder: Path, columns: Sequence[str]) -> dict[str, np.ndarray]:
 def _inspect(out: Path, request: dict[str, Any]) -> list[Path] | None:
     """The saved learners of this training, the newest first; None if it has to begin. Refuse anything else."""
     files.check_writable(out)
-    work = out / WORK
-    finished, begun = ((each / "spec.json").is_file() for each in (out, work))
-    others = [each for each in out.iterdir() if not each.name.endswith((files.PARTIAL, files.RECORD, WORK))]
-    if others and not (finished or begun):
-        raise EverystepError(f"out '{out}' holds other files; choose an empty or a new folder.")
-    if work.is_dir() and not begun:
-        raise EverystepError(
-            f"out '{out}' holds an unfinished run without its spec.json; restore it, or remove '{work}'."
-        )
-    if not (begun or finished):
+    state, before = run_folder.look_into(out)
+    if state is FolderState.NEW:
         return None
-    before = run_folder.read_json((work if begun else out) / "spec.json")
     if before.get("kind") != TRAINING:
         raise EverystepError(f"out '{out}' holds a run of an experiment; choose another folder.")
-    if not isinstance(before.get("request"), dict) or (finished and not (out / LEARNER).is_dir()):
+    if not isinstance(before.get("request"), dict) or (state is FolderState.FINISHED and not (out / LEARNER).is_dir()):
         raise EverystepError(
             f"out '{out}' holds the result of a training without its learner, as Trained.save writes it; choose "
             "another folder."

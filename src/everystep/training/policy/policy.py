@@ -9,7 +9,7 @@ Nothing is pickled. A custom feature function is not saved; pass it again when l
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ from everystep.lsvi.protocols import ScoringChoice
 from everystep.training.agent.acting import ActingPlan, HarmAhead
 from everystep.training.agent.countdown import Countdown
 from everystep.training.agent.encoders import encoder_from_json
+from everystep.training.agent.models.protocols import Predictor
 from everystep.training.folder import training_spec
 from everystep.training.policy.observed import Observed
 
@@ -76,7 +77,7 @@ class Policy:
     observed: Observed
     chosen: Candidates | None = None
 
-    def __call__(self, observation: Any, step: int = 1) -> Any:
+    def __call__(self, observation: object, step: int = 1) -> Any:
         """The action for one observation at a step of the episode, counted from 1. See `countdown`.
 
         Without `step` it is that of the first step, which is played for as long as an episode is not about to end.
@@ -97,7 +98,7 @@ class Policy:
         """The numbers of the actions (n,), from 0, for observations as arrays (n, ...)."""
         return self._numbers(self._h(step), x)
 
-    def batch(self, observations: Any, step: int = 1) -> np.ndarray:
+    def batch(self, observations: Iterable[object], step: int = 1) -> np.ndarray:
         """The action for each of several observations, (n, ...): a sequence of them, or an array of shape (n, ...)."""
         h = self._h(step)
         try:
@@ -113,9 +114,9 @@ class Policy:
 
     def predict(
         self,
-        observation: Any,
+        observation: object,
         state: tuple[np.ndarray, ...] | None = None,
-        episode_start: Any = None,
+        episode_start: object = None,
         deterministic: bool = True,
     ) -> tuple[Any, tuple[np.ndarray, ...]]:
         """The action, or the actions of a batch, and the state for the next call, as stable-baselines3 calls policies.
@@ -145,20 +146,20 @@ class Policy:
         """The numbers of the actions (n,); ties are broken by one random order, the same for every observation."""
         tied = np.concatenate([self.plan.best(h, x[first : first + ROWS]) for first in range(0, len(x), ROWS)], 1)
         priority = np.random.default_rng(0).random((len(tied), 1))
-        return np.where(tied, priority, -1).argmax(0)
+        return np.asarray(np.where(tied, priority, -1).argmax(0))
 
-    def certify(self, observation: Any, step: int = 1) -> np.ndarray:
+    def certify(self, observation: object, step: int = 1) -> np.ndarray:
         """1 (safe), -1 (unsafe) or 0 (unknown) for each action, by both ends of the cost intervals. See `confidence`.
 
         Outside of what was seen (`observed`) every action is unknown.
         """
-        return self.labels(self._row(observation), step)[0]
+        return np.asarray(self.labels(self._row(observation), step)[0])
 
     def labels(self, x: np.ndarray, step: int = 1) -> np.ndarray:
         """(n, A): the same for observations as arrays (n, ...)."""
-        return np.where(self.observed.holds(x)[:, None], self.plan.labels(self._h(step), x), 0)
+        return np.asarray(np.where(self.observed.holds(x)[:, None], self.plan.labels(self._h(step), x), 0))
 
-    def bounds(self, observation: Any, step: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    def bounds(self, observation: object, step: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """The lower and upper end of every cost interval, (m, A); infinite outside of what was seen.
 
         Of an agent that looks ahead: of the harm that an action leads to, less the tolerance, (1, A).
@@ -178,7 +179,7 @@ class Policy:
         """The guarantee of the labels, in a sentence."""
         return str(self.spec["guarantee"])
 
-    def _row(self, observation: Any) -> np.ndarray:
+    def _row(self, observation: object) -> np.ndarray:
         return _finite(flatten(observation)[None])
 
     def _h(self, step: int) -> int:
@@ -229,7 +230,7 @@ class Policy:
         return target
 
     @classmethod
-    def load(cls, folder: str | Path, features: Any = None, cost_features: Any = None) -> Policy:
+    def load(cls, folder: str | Path, features: object = None, cost_features: object = None) -> Policy:
         """A saved policy. A custom feature function is not saved: pass it again as `features` or `cost_features`.
 
         The checksums of both files, the shapes of all arrays and that every number is finite are checked, because a
@@ -260,7 +261,7 @@ class Policy:
 
 
 def _plan_from_json(
-    content: Mapping[str, Any], arrays: Mapping[str, np.ndarray], features: Any, cost_features: Any
+    content: Mapping[str, Any], arrays: Mapping[str, np.ndarray], features: object, cost_features: object
 ) -> ActingPlan:
     """The plan of a saved policy. Raises KeyError, TypeError or ValueError if the content is not one."""
     with_prefix = lambda prefix: {
@@ -291,7 +292,7 @@ def _plan_from_json(
     )
 
 
-def _cost_scale(content: Any) -> np.ndarray | None:
+def _cost_scale(content: Iterable[object] | None) -> np.ndarray | None:
     return None if content is None else np.array([real_number("cost_scale", each, 0) for each in content])
 
 
@@ -302,7 +303,7 @@ def _ahead_to_json(ahead: HarmAhead) -> dict[str, Any]:
     return {"events": bool(ahead.events), "weights": weights, **numbers}
 
 
-def _ahead_from_json(content: Mapping[str, Any], predictor: Any) -> HarmAhead:
+def _ahead_from_json(content: Mapping[str, Any], predictor: Predictor) -> HarmAhead:
     """The inverse; raises what the content lacks."""
     return HarmAhead(
         predictor=predictor,
@@ -337,7 +338,7 @@ def _finite(x: np.ndarray) -> np.ndarray:
     return x
 
 
-def _steps(state: Any, episode_start: Any, n: int) -> np.ndarray:
+def _steps(state: object, episode_start: object, n: int) -> np.ndarray:
     """(n,): the steps that each of n environments has played in its episode, from what `predict` was given."""
     if state is None:
         t = np.zeros(n, np.int64)

@@ -65,8 +65,9 @@ def harm(plan: ActingPlan, found: Estimates, optimism: float) -> np.ndarray:
     """(A, n): the harm of each action in the units of the constraint, by the chosen end of its interval."""
     cost = found.mean - optimism * found.width
     if plan.ahead is None:
-        return plan.in_units(cost).max(0)
-    return plan.in_units(plan.ahead.led_to(cost, found.after - optimism * found.after_width)[None])[0]
+        return np.asarray(plan.in_units(cost).max(0))
+    led_to = plan.ahead.led_to(cost, found.after - optimism * found.after_width)
+    return np.asarray(plan.in_units(led_to[None])[0])
 
 
 def judged(plan: ActingPlan, h: int, x: np.ndarray, optimism: float, tolerance: float, was_seen: bool = True) -> Judged:
@@ -84,7 +85,7 @@ def judged(plan: ActingPlan, h: int, x: np.ndarray, optimism: float, tolerance: 
 def _least(numbers: np.ndarray) -> np.ndarray:
     """Which of them are the least, up to rounding."""
     least = numbers.min()
-    return numbers <= least + TIE * max(abs(least), 1.0)
+    return np.asarray(numbers <= least + TIE * max(abs(least), 1.0))
 
 
 class Shield:
@@ -171,20 +172,20 @@ class Shield:
         return judged(plan, self.countdown(step), x[None], self.optimism, self.tolerance(plan), was_seen)
 
     # --- plain functions ---------------------------------------------------------------------------------------------
-    def __call__(self, observation: Any, action: Any, step: int = 1) -> Any:
+    def __call__(self, observation: object, action: object, step: int = 1) -> Any:
         """`action` itself if it is admissible, else the best action that is. `step` counts from 1."""
         a = self.number_of(action)
         chosen = self._judged(observation, step).instead_of(a)
         return action if chosen == a else self.candidates.action(chosen)
 
-    def admissible(self, observation: Any, step: int = 1) -> np.ndarray:
+    def admissible(self, observation: object, step: int = 1) -> np.ndarray:
         """(A,) booleans, at least one of them True."""
         return self._judged(observation, step).admissible
 
-    def _judged(self, observation: Any, step: int) -> Judged:
+    def _judged(self, observation: object, step: int) -> Judged:
         return self.judged(self.plan(), flatten(observation), whole_number("step", step) - 1)
 
-    def number_of(self, action: Any) -> int:
+    def number_of(self, action: object) -> int:
         """An action of the environment, counted from 0; where actions are vectors, the nearest of the candidates."""
         return self.candidates.number_of(action)
 
