@@ -62,6 +62,7 @@ def test_the_card_the_summary_and_the_printed_result_have_one_return_at_the_end(
     assert f"mean return {at_the_end:.4g} in the last {last}, while it explored" in str(result)
 
 
+@pytest.mark.quick
 def test_the_end_of_a_training_is_its_last_steps_and_at_most_100_episodes():
     ends = {(): 0, (5,): 1, (10, 20, 10, 60): 1, (10,) * 10: 3, (1,) * 1000: 100, (90, 1, 1): 2}
     assert {each: statistics.episodes_at_the_end(np.array(each)) for each in ends} == ends

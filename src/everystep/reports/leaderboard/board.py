@@ -184,13 +184,13 @@ class Leaderboard:
         """The page: definitions, tables, and the figures if their files are given (profiles, overview)."""
         from everystep.reports.leaderboard import text
 
-        return text.page(self, figures or {})
+        return text.page_text(self, figures or {})
 
     def write(self, out: str | Path, force: bool = False) -> Path:
         """Write leaderboard.md, leaderboard.parquet, profiles.png and overview.png into a folder."""
-        from everystep.reports.leaderboard import output
+        from everystep.reports.leaderboard import text
 
-        return output.write(self, results_files.path_of("out", out), force)
+        return text.write(self, results_files.path_of("out", out), force)
 
     def __str__(self) -> str:
         return self.text()

@@ -1,4 +1,4 @@
-"""The leaderboard as text: tables for a terminal, and a page in Markdown from templates/page.md."""
+"""The leaderboard as text: tables for a terminal, and a page in Markdown from templates/page.md, with its files."""
 
 from __future__ import annotations
 
@@ -8,15 +8,22 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, NamedTuple
 
+from everystep import files
+from everystep.errors import EverystepError, true_or_false
 from everystep.experiments import tables
 from everystep.experiments.statistics import Interval
 from everystep.experiments.tables import Table
+from everystep.reports.leaderboard import results_files
 from everystep.reports.leaderboard.board import ENOUGH, KEPT, OURS, REFERENCE, Difference, ProblemTable, SystemRow
 
 if TYPE_CHECKING:
-    from everystep.reports.leaderboard.board import AggregateRow, Leaderboard
+    from everystep.reports.leaderboard import results_files
+from everystep.reports.leaderboard.board import AggregateRow, Leaderboard
 
 TEMPLATE = Path(__file__).parent / "templates" / "page.md"
+PAGE, ROWS = "leaderboard.md", results_files.OWN
+FIGURES = {"profiles": "profiles.png", "overview": "overview.png"}
+FORMAT_PAGE = Path("reference", "files.md")  # beside a page of the documentation
 FOOTNOTE = """\
 harm: the sum of max(g, 0) over the steps of the training; in brackets: 95 % bootstrap intervals over seeds
 last violation: the number of the last unsafe step of the training, median over seeds; final: the policy at the end
@@ -58,7 +65,7 @@ def plain(board: Leaderboard) -> str:
     return "\n\n".join([*(PLAIN.table(each) for each in _tables(board, PLAIN)), FOOTNOTE])
 
 
-def page(board: Leaderboard, figures: Mapping[str, str], format_at: str = "`docs/reference/files.md`") -> str:
+def page_text(board: Leaderboard, figures: Mapping[str, str], format_at: str = "`docs/reference/files.md`") -> str:
     """The page; `figures` are the paths of its pictures, and `format_at` says where the format is described."""
     overview, profiles = (
         f"![{words}]({figures[name]})" if name in figures else ""
@@ -220,3 +227,58 @@ def _ratio(value: float) -> str:
 
 def _count(n: int, word: str) -> str:
     return f"{n} {word}{'' if n == 1 else 's'}"
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+def check(out: Path, force: bool = False) -> None:
+    """Raise if `write` could not write into this folder, before any work is done."""
+    files.check_writable(out)
+    files.check_places(files.real(out), (PAGE, ROWS, *FIGURES.values()), force)
+
+
+def write(board: Leaderboard, out: Path, force: bool = False) -> Path:
+    """Write the page, all rows and the figures into `out`, and return it."""
+    from everystep.reports.leaderboard import figures
+
+    check(out, true_or_false("force", force))
+    with files.replacing(out, last=PAGE, force=force) as folder:
+        figures.write(board, {name: folder / file for name, file in FIGURES.items()})
+        with (folder / ROWS).open("wb") as file:
+            results_files.write(board.rows, file)
+        (folder / PAGE).write_text(board.markdown(FIGURES), encoding="utf-8", errors="backslashreplace")
+    return out
+
+
+def check_page(page: Path, force: bool = False) -> None:
+    """Raise if `write_page` could not write this page."""
+    if page.suffix != ".md":
+        raise EverystepError(f"page '{page}' is no Markdown file; give a name that ends with .md.")
+    for path in (page, *_figures_of(page).values()):
+        if path.parent.is_dir() or path is page:
+            files.check_place(path, force)
+
+
+def write_page(board: Leaderboard, page: Path, force: bool = False) -> Path:
+    """Write the page for a folder of documentation: FILE.md, and its figures into figures/FILE-NAME.png beside it.
+
+    Nothing is recorded beside them, because such folders are under version control; so an existing page is replaced
+    only with `force`.
+    """
+    from everystep.reports.leaderboard import figures
+
+    check_page(page, force)
+    pictures = _figures_of(page)
+    format_at = (
+        f"[the format]({FORMAT_PAGE}#results-for-the-leaderboard)"
+        if (page.parent / FORMAT_PAGE).is_file()
+        else "see File formats"
+    )
+    files.make_folder(page.parent / "figures")
+    figures.write(board, pictures)
+    links = {name: path.relative_to(page.parent).as_posix() for name, path in pictures.items()}
+    files.write_text(page, page_text(board, links, format_at))
+    return page
+
+
+def _figures_of(page: Path) -> dict[str, Path]:
+    return {name: page.parent / "figures" / f"{page.stem}-{file}" for name, file in FIGURES.items()}
