@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from everystep import files
 from everystep.experiments.folder import finished, run_folder
@@ -68,8 +67,9 @@ def main(seeds: int = SEEDS, episodes: int = EPISODES) -> None:
         files.seal(path)
         verifying = time.perf_counter() - began
         began = time.perf_counter()
-        with pq.ParquetFile(path) as file:
-            finished.columns_of_agents(file, ["lsvi-ae"], (seeds, episodes), ("value", "violation", "regret"))
+        columns = ("value", "violation", "regret")
+        table = files.read_parquet(path, columns, seeds * episodes)
+        finished.columns_of_agents(table, ["lsvi-ae"], (seeds, episodes), columns)
         reading = time.perf_counter() - began
         size = path.stat().st_size / 2**20
         print(f"{seeds * episodes:,} rows, {size:.0f} MB: written in {writing:.1f} s, read in {reading:.1f} s")

@@ -155,7 +155,7 @@ def column(make):
 
 
 ALTERED = {
-    "no column": (rows(lambda table: table.drop_columns(["least_violation"])), "it has no column least_violation"),
+    "no column": (rows(lambda table: table.drop_columns(["least_violation"])), "it has 0 columns least_violation"),
     "an empty column": (
         column(lambda old: pa.nulls(len(old), old.type)),
         "least_violation has rows of lsvi-ae without",

@@ -29,9 +29,7 @@ def folder(prepared, tmp_path_factory):
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize("size", [100, 2**17])
-def test_slices_of_any_size_give_the_numbers_of_the_summary(size, folder, monkeypatch):
-    monkeypatch.setattr(finished, "SLICE", size)
+def test_the_rows_give_the_numbers_of_the_summary(folder):
     opened = finished.read(folder)
     written = opened.summary()["agents"]
     for label, curves in opened.curves(("value", "violation", "regret", "planned")).items():

@@ -81,10 +81,7 @@ def write_json(path: Path, content: object) -> Seal:
 def write_output(path: Path, content: Callable[[BinaryIO], object], force: bool = False) -> None:
     """`write` for a file that a user named, where `check_place` allows it."""
     check_place(path, true_or_false("force", force))
-    with (
-        _written(path, content) as (partial, sealed),
-        _recorded({path.parent: {path.name: sealed.sha256}}, [partial]),
-    ):
+    with _written(path, content) as (partial, sealed), _recorded({path.parent: {path.name: sealed.sha256}}, [partial]):
         check_place(path, force)
         _rename(partial, path)
     sync_folder(path.parent)

@@ -74,8 +74,12 @@ def _inside(content: dict[str, object] | list[object]) -> Iterable[object]:
 
 
 # --- Parquet ----------------------------------------------------------------------------------------------------------
-def read_parquet(path: Path, wanted: Sequence[str] | Callable[[str], bool], most_rows: int = MOST_ROWS) -> pa.Table:
+def read_parquet(
+    path: Path, wanted: Sequence[str] | Callable[[str], bool], most_rows: int = MOST_ROWS, most_bytes: int = 0
+) -> pa.Table:
     """Columns of a Parquet file as a table of pyarrow, by their names or by which names are wanted; they hold numbers.
+
+    They take at most `room` bytes, or `most_bytes` if that is more.
 
     A ValueError says why it is not read. Its bytes are read first. From an open file pyarrow reads in threads of its
     own, and Python then ended now and again with an abort (pyarrow 26, on a busy machine); given a path, it would
@@ -86,9 +90,9 @@ def read_parquet(path: Path, wanted: Sequence[str] | Callable[[str], bool], most
 
     check_regular(path)
     data = path.read_bytes()
-    with pq.ParquetFile(pa.BufferReader(data)) as file:
+    with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as file:
         names = [each for each in file.schema_arrow.names if (wanted(each) if callable(wanted) else each in wanted)]
-        check_parquet(file, len(data), names, most_rows)
+        check_parquet(file, len(data), names, most_rows, most_bytes)
         for each in file.schema_arrow:
             if each.name in names and (kind := _no_number(each.type)):
                 raise ValueError(f"its column {each.name} holds {kind}, no numbers")
@@ -108,7 +112,9 @@ def _no_number(kind: pa.DataType) -> str | None:
     return None if fits else str(kind)
 
 
-def check_parquet(file: pq.ParquetFile, size: int, columns: Sequence[str], most_rows: int = MOST_ROWS) -> None:
+def check_parquet(
+    file: pq.ParquetFile, size: int, columns: Sequence[str], most_rows: int = MOST_ROWS, most_bytes: int = 0
+) -> None:
     """A ValueError unless columns of an open `ParquetFile` of `size` bytes fit, by what its metadata say.
 
     A run of equal values takes no room in the file, so that values are counted, not only bytes.
@@ -128,8 +134,8 @@ def check_parquet(file: pq.ParquetFile, size: int, columns: Sequence[str], most_
                 taken += max(8 * max(chunk.num_values, group.num_rows), chunk.total_uncompressed_size)
     if rows != metadata.num_rows:
         raise ValueError("its parts have other rows than it says")
-    if taken > room(size):
-        raise ValueError(f"its columns would take {taken} bytes, more than {room(size)}")
+    if taken > (most := max(room(size), most_bytes)):
+        raise ValueError(f"its columns would take {taken} bytes, more than {most}")
 
 
 # --- arrays without pickle --------------------------------------------------------------------------------------------

@@ -25,10 +25,8 @@ from everystep.mdp.cmdp import FiniteCMDP
 from everystep.runtime import memory
 
 if TYPE_CHECKING:
-    import pyarrow.parquet as pq
+    import pyarrow as pa
 
-SLICE = 2**17  # rows that are decoded at a time
-LARGEST_GROUP, LARGEST_BYTES = 2**17, 2**28  # rows and bytes of a row group, at most
 WHOLE = ("unsafe_steps", "planned", "safe_labels", "unsafe_labels", "false_labels")  # columns of whole numbers
 OF_SOME = ("mixture_violation", *WHOLE[1:])  # columns that only some agents have
 AGAIN = "run it again into another folder."
@@ -39,7 +37,7 @@ SPEC = {
         {
             **{"label": str, "agent": str, "settings": dict, "confidence?": Maybe(PROBABILITY), "plans?": PLANS},
             "ahead?": {"p": Maybe(PROBABILITY), "tolerance": NUMBER, "events": bool},
-        },
+        }
     ],
     "episodes": POSITIVE,
     "seeds": [COUNT],
@@ -124,15 +122,13 @@ class FinishedFolder:
                 f"{memory.amount(free)} are free; `everystep summary {self.folder}` needs none of them."
             )
         import pyarrow as pa
-        import pyarrow.parquet as pq
 
         path = self.file("episodes.parquet")
         try:
-            # Given a path, pyarrow would interpret the names of its folders, and it cannot encode some of them.
-            with path.open("rb") as opened, pq.ParquetFile(opened, page_checksum_verification=True) as file:
-                return columns_of_agents(file, self.labels, shape, columns)
+            table = files.read_parquet(path, columns, count, int(taken))
+            return columns_of_agents(table, self.labels, shape, columns)
         except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-            reason = f" ({error})" if isinstance(error, _WrongError) else ""
+            reason = f" ({error})" if type(error) is ValueError else ""
             raise EverystepError(f"'{path}' cannot be read as the rows of this run{reason}; {AGAIN}") from None
 
     def visits(self, states: int) -> dict[str, np.ndarray]:
@@ -186,46 +182,25 @@ class FinishedFolder:
             raise
 
 
-class _WrongError(ValueError):
-    """What is wrong with the rows, in words."""
-
-
 def columns_of_agents(
-    file: pq.ParquetFile, labels: Sequence[str], shape: tuple[int, int], columns: Sequence[str]
+    table: pa.Table, labels: Sequence[str], shape: tuple[int, int], columns: Sequence[str]
 ) -> dict[str, dict[str, np.ndarray]]:
     """Columns (seeds, K) by agent; rows are ordered by agent, seed and episode."""
-    import pyarrow as pa
-
-    schema, count = file.schema_arrow, shape[0] * shape[1]
-    there = [name for name in columns if name in schema.names]
-    if lost := [name for name in columns if name not in there and name not in OF_SOME]:
-        raise _WrongError(f"it has no column {lost[0]}")
-    for name in there:
-        if schema.names.count(name) > 1 or schema.field(name).type != (pa.int64() if name in WHOLE else pa.float64()):
-            raise _WrongError(f"its column {name} is there twice, or is no {'int64' if name in WHOLE else 'double'}")
-    groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
-    if any(group.num_rows > LARGEST_GROUP or group.total_byte_size > LARGEST_BYTES for group in groups):
-        raise _WrongError("its row groups are larger than this software writes them")
-    n, row = file.metadata.num_rows, 0
-    if n != len(labels) * count:
-        raise _WrongError(f"it has {n} rows instead of {len(labels) * count}")
-    numbers = {name: np.empty(n, np.int64 if name in WHOLE else np.float64) for name in there}
-    missing = {name: np.ones(n, bool) for name in there}
-    for batch in file.iter_batches(SLICE, columns=there):
-        for name in there:
-            at = slice(row, row + len(batch))
-            numbers[name][at] = batch[name].fill_null(0).to_numpy(zero_copy_only=False)
-            missing[name][at] = batch[name].is_null().to_numpy(zero_copy_only=False)
-        row += len(batch)
+    count = shape[0] * shape[1]
+    if len(table) != len(labels) * count:
+        raise ValueError(f"it has {len(table)} rows instead of {len(labels) * count}")
     found: dict[str, dict[str, np.ndarray]] = {label: {} for label in labels}
-    for i, label in enumerate(labels):
-        own = slice(i * count, (i + 1) * count)
-        for name in there:
-            if missing[name][own].all() and name in OF_SOME:
+    for name in columns:
+        if table.column_names.count(name) != 1 and (name not in OF_SOME or name in table.column_names):
+            raise ValueError(f"it has {table.column_names.count(name)} columns {name}")
+        for i, label in enumerate(labels if name in table.column_names else ()):
+            column = table[name].slice(i * count, count)
+            if column.null_count == count and name in OF_SOME:
                 continue
-            if missing[name][own].any() or not np.isfinite(numbers[name][own]).all():
-                raise _WrongError(f"its column {name} has rows of {label} without a number")
-            found[label][name] = numbers[name][own].reshape(shape)
+            numbers = np.asarray(column.to_numpy(), np.int64 if name in WHOLE else np.float64)
+            if column.null_count or not np.isfinite(numbers).all():
+                raise ValueError(f"its column {name} has rows of {label} without a number")
+            found[label][name] = numbers.reshape(shape)
     return found
 
 

@@ -103,11 +103,7 @@ class Saved:
             "first_seed": self.first_seed,
             "versions": self.versions,
             "seeds": [
-                {
-                    "seed": seed,
-                    "after": self.after[seed],
-                    **{name: column.tolist() for name, column in columns.items()},
-                }
+                {"seed": seed, "after": self.after[seed], **{name: column.tolist() for name, column in columns.items()}}
                 for seed, columns in self.columns.items()
             ],
         }
