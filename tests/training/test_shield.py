@@ -11,8 +11,7 @@ import everystep as es
 from everystep.environments.play.batch import BatchBuilder
 from everystep.lsvi.choices.basic import Greedy
 from everystep.training.agent.acting import ActingPlan, HarmAhead
-from everystep.training.policy.shield import judged
-from everystep.training.policy.shield_record import ShieldWarning
+from everystep.training.policy.shield import ShieldWarning, judged
 
 pytestmark = pytest.mark.quick
 

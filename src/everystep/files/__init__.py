@@ -339,9 +339,11 @@ def _recorded(checksums: Mapping[Path, Mapping[str, str]], sources: Sequence[Pat
     A checksum is recorded before its file is in place: one that is lost would lock the file. Every folder is checked
     before any is changed, and after an error all are as they were, unless a file is in place already.
     """
-    lines = {folder: _new_lines(folder, checksums[folder]) for folder in sorted(checksums)}
-    for folder, added in lines.items():
-        _check_record(folder, added)
+    lines = {}
+    for folder, new in sorted(checksums.items()):
+        known = recorded(folder)
+        lines[folder] = b"".join(_line(*each) for each in new.items() if known.get(each[0], [""])[-1] != each[1])
+        _check_record(folder, lines[folder])
     undo = ExitStack()
     try:
         for folder, added in lines.items():
@@ -355,12 +357,6 @@ def _recorded(checksums: Mapping[Path, Mapping[str, str]], sources: Sequence[Pat
         if all(map(os.path.lexists, sources)):
             undo.close()
         raise
-
-
-def _new_lines(folder: Path, checksums: Mapping[str, str]) -> bytes:
-    known = recorded(folder)
-    new = (each for each in checksums.items() if known.get(each[0], [""])[-1] != each[1])
-    return b"".join(_line(*each) for each in new)
 
 
 def _check_record(folder: Path, added: bytes) -> None:

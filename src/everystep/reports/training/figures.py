@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from everystep.experiments import figures
-from everystep.experiments.figures import COLUMN, FAINT, INK, SCREEN, TWO_COLUMNS, Page
+from everystep.experiments.figures import COLUMN, FAINT, INK, SCREEN, Page
 from everystep.reports.training import curves as training_curves
 from everystep.reports.training.curves import Curve
 from everystep.reports.training.results import TrainingResults
@@ -21,18 +21,12 @@ NAME = "training"
 
 def write(results: TrainingResults, folder: Path) -> list[Path]:
     """For the screen."""
-    return _write(results, folder / NAME, SCREEN)
+    return figures.on_pages(lambda page: {NAME: training(results, page)}, folder)
 
 
 def write_paper(results: TrainingResults, folder: Path) -> list[Path]:
     """For a paper: one column wide, and two."""
-    single = _write(results, folder / f"{NAME}-single", COLUMN)
-    return single + _write(results, folder / f"{NAME}-double", TWO_COLUMNS)
-
-
-def _write(results: TrainingResults, stem: Path, page: Page) -> list[Path]:
-    with mpl.rc_context(page.style):  # type: ignore[arg-type]
-        return figures.save(training(results, page), stem, page.endings)
+    return figures.on_pages(lambda page: {NAME: training(results, page)}, folder, figures.PAPER_PAGES)
 
 
 def training(results: TrainingResults, page: Page = SCREEN) -> Figure:
