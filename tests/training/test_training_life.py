@@ -373,7 +373,7 @@ def test_ctrl_c_keeps_everything_and_the_same_call_goes_on(tmp_path):
     result = train(out, Drift(stop))
     assert len(result.columns["return"]) == 3
     assert "stopped by Ctrl-C" in str(result)
-    assert "goes on" in str(result)
+    assert "resumes it" in str(result)
     for read in (result.save, summary.text, finished.read, runner.check_unfinished):
         assert "holds an unfinished training" in sentence(read, out)
     after = train(out)

@@ -94,7 +94,7 @@ def run(
 
 
 def resume(out: Path, on_chunk: OnChunk | None = None, cluster: Cluster | None = None) -> None:
-    """Continue the run that was begun in a folder, on this machine or on a cluster, wherever it was begun."""
+    """Continue the run in a folder, on this machine or on a cluster, wherever it was begun."""
     check_unfinished(out)
     try:
         with files.held(out, out / WORK / "pid"):
@@ -142,7 +142,7 @@ def begun(out: Path) -> Experiment:
 
 
 def _begin(prepared: Experiment, out: Path, request: Mapping[str, Any]) -> None:
-    """Put .work in place, whole, with everything needed to continue."""
+    """Create .work, whole, with everything needed to continue."""
     files.sweep(out)
     with files.filling(out / WORK) as work:
         files.write_json(work / "request.json", request)
@@ -165,7 +165,7 @@ def _recipes_as_json(prepared: Experiment) -> list[dict[str, Any]]:
 
 
 def _work(prepared: Experiment, out: Path, on_chunk: OnChunk | None, engine: Engine) -> None:
-    """All that is left to do: work units, and then the finished files."""
+    """Run the remaining work units, then write the finished files."""
     work = out / WORK
     check_request(work)
     files.sweep(out)
@@ -235,7 +235,7 @@ def _stopped_by(out: Path, error: OSError) -> EverystepError:
 
 # --- engines ----------------------------------------------------------------------------------------------------------
 def batch_size(prepared: Experiment) -> int:
-    """Seeds of a unit: as many as suit this machine, and fewer where all their rows would not fit in memory."""
+    """Seeds of a unit: as many as suit this machine, or fewer if their rows would not fit into memory."""
     seeds, K = len(prepared.spec["seeds"]), int(prepared.spec["episodes"])
     with jax.enable_x64(True):
         return max(1, min(local.batch_size(prepared.pairs, seeds, K), UNIT_ROWS // (K * BYTES_OF_A_ROW)))
@@ -286,7 +286,7 @@ class RayEngine:
         self._cluster = cluster
 
     def batch_size(self, prepared: Experiment) -> int:
-        """As on the cores of one machine: the seeds of one compiled call, or one where workers would idle."""
+        """The seeds of one compiled call, as on the cores of one machine, or one if workers would idle."""
         units = len(prepared.agents) * len(prepared.spec["seeds"])
         return local.BATCH if units >= local.BATCH * self._cluster.slots() else 1
 

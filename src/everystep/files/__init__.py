@@ -105,7 +105,7 @@ def _written(path: Path, content: Callable[[BinaryIO], object]) -> Iterator[tupl
 
 @contextmanager
 def replacing(folder: Path, last: str = "", force: bool = False) -> Iterator[Path]:
-    """`filling`, where an error of the operating system becomes a sentence."""
+    """`filling`, which reports an error of the operating system in a sentence."""
     try:
         with filling(folder, last, true_or_false("force", force)) as partial:
             yield partial
@@ -173,7 +173,7 @@ def move_folder(source: Path, target: Path) -> None:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder so that no part of it is ever seen under its name."""
+    """Remove a folder so that a partly removed one never has its name."""
     leaving = _temporary(folder.parent)
     try:
         _rename(folder, leaving)
@@ -231,7 +231,7 @@ def absolute(path: Path) -> Path:
 
 
 def cannot_write(folder: Path, error: OSError) -> EverystepError:
-    """The error for a folder that the operating system does not let us write."""
+    """The error for a folder that cannot be written."""
     return EverystepError(
         f"out '{folder}' cannot be written ({error.strerror or error}); choose a folder you may write to."
     )
@@ -252,7 +252,7 @@ def exists(path: Path) -> bool:
 
 
 def refuse_temporary_name(path: Path) -> None:
-    """Such a file or folder would be removed as the rest of a process that was killed."""
+    """Raise if a name is one of temporary files, which are removed as leftovers of killed processes."""
     if path.name.startswith(TEMPORARY) and path.name.endswith(PARTIAL):
         raise EverystepError(f"out '{path}' has a name for temporary files; choose another name.")
 
@@ -281,10 +281,10 @@ def _rename(source: Path, target: Path) -> None:
 
 # --- what this software wrote -----------------------------------------------------------------------------------------
 def check_place(path: Path, force: bool = False) -> None:
-    """Raise unless a file may be put at `path`: the one place where it is decided.
+    """Raise unless a file may be written to `path`: every writer asks here.
 
-    Allowed are a name that is free, and a regular file that this software wrote there and nobody has changed. `force`
-    also allows any other regular file. A folder, a symbolic link, a device, a pipe or a socket is never replaced.
+    Allowed are a free name, and a regular file that this software wrote and that is unchanged. `force` also allows any
+    other regular file. A folder, a symbolic link, a device, a pipe or a socket is never replaced.
     """
     refuse_temporary_name(path)
     try:
@@ -336,8 +336,8 @@ def recorded(folder: Path) -> dict[str, list[str]]:
 def _recorded(checksums: Mapping[Path, Mapping[str, str]], sources: Sequence[Path]) -> Iterator[None]:
     """Add checksums to the records of folders, made if they are missing, and then move files there from `sources`.
 
-    A checksum is recorded before its file is in place: one that is lost would lock the file. Every folder is checked
-    before any is changed, and after an error all are as they were, unless a file is in place already.
+    A checksum is recorded before its file is in place: a file without one could not be replaced. Every folder is
+    checked before any is changed, and after an error all are restored, unless a file is in place already.
     """
     lines = {}
     for folder, new in sorted(checksums.items()):
@@ -360,7 +360,7 @@ def _recorded(checksums: Mapping[Path, Mapping[str, str]], sources: Sequence[Pat
 
 
 def _check_record(folder: Path, added: bytes) -> None:
-    """Raise if the system does not let us put files into a folder, or add lines to its record."""
+    """Raise if files cannot be written into a folder, or lines added to its record."""
     path, there = folder / RECORD, next(each for each in (folder, *folder.parents) if exists(each))
     if not os.access(there, os.W_OK | os.X_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(there))
@@ -372,7 +372,7 @@ def _check_record(folder: Path, added: bytes) -> None:
 
 
 def _append(path: Path, lines: bytes, undo: ExitStack) -> None:
-    """Add lines to a record; `undo` learns how to take them away again."""
+    """Add lines to a record; `undo` removes them again."""
     before = os.lstat(path) if os.path.lexists(path) else None
     opened = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
     with os.fdopen(opened, "rb+", buffering=0) as file:
@@ -386,7 +386,7 @@ def _append(path: Path, lines: bytes, undo: ExitStack) -> None:
 
 
 def _take_away(path: Path, before: os.stat_result | None, added: int) -> None:
-    """Make a record what it was, unless another process has added to it."""
+    """Restore a record, unless another process has added to it."""
     with contextlib.suppress(OSError):
         size = 0 if before is None else before.st_size
         if path.stat().st_size > size + added:

@@ -1,7 +1,7 @@
 """What files hold: JSON, arrays without pickle, and tables. Sizes are checked before anything of that size is read.
 
-A file may come from anybody, and a few megabytes of a compressed file can claim to hold gigabytes. So every reader
-names what it wants, of what is there only that is read, and first what it would take is compared with a bound:
+A file may come from anyone, and a few megabytes of a compressed file can claim to hold gigabytes. So every reader names
+the parts that it needs, only these are read, and their size is compared with a bound first:
 
     JSON      at most `LARGEST_JSON` bytes, nested at most `DEEPEST` deep
     npz       members that are wanted, at most `MOST_MEMBERS`; together at most `room` bytes
@@ -46,7 +46,7 @@ def room(size: int) -> int:
 
 
 def check_regular(path: Path) -> None:
-    """An OSError if there is no regular file; to open a pipe would wait for ever."""
+    """Raise an OSError unless it is a regular file; opening a pipe would block forever."""
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
 
@@ -81,8 +81,8 @@ def read_parquet(
 
     They take at most `room` bytes, or `most_bytes` if that is more.
 
-    A ValueError says why it is not read. Its bytes are read first. From an open file pyarrow reads in threads of its
-    own, and Python then ended now and again with an abort (pyarrow 26, on a busy machine); given a path, it would
+    A ValueError names the reason if it cannot be read. The bytes are read first: from an open file pyarrow reads in
+    its own threads, with which Python sometimes aborted (pyarrow 26, on a busy machine); given a path, it would
     interpret the names of folders.
     """
     import pyarrow as pa
@@ -140,7 +140,7 @@ def check_parquet(
 
 # --- arrays without pickle --------------------------------------------------------------------------------------------
 class NpzFile:
-    """An open npz file. Nothing of an array is read before `read`, which first checks its size."""
+    """An open npz file. Nothing of an array is read before `read`, which checks its size first."""
 
     def __init__(self, path: str | Path) -> None:
         if not zipfile.is_zipfile(path):
@@ -199,7 +199,7 @@ def read_npz(path: str | Path, wanted: Callable[[str], bool]) -> dict[str, np.nd
 
 
 class _in_sentences:  # noqa: N801  used like a function
-    """A block that reads an archive, whose errors become sentences."""
+    """Report the errors of a block that reads an archive in sentences."""
 
     def __enter__(self) -> None:
         return None

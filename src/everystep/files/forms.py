@@ -1,4 +1,4 @@
-"""The form of JSON content: what must be there, and of which type, before a number in it is believed.
+"""The form of JSON content: which keys and types it must have before it is used.
 
 A form is a type (`str`, `int`, `dict`, `NUMBER`), a list with the form of its members, `Each(form)` for an object with
 any keys, `Maybe(form)` for null or a form, or a dict of forms by key, where a key that ends in `?` may be missing.

@@ -105,11 +105,11 @@ class BatchState(NamedTuple):
 
 
 class FinalState(NamedTuple):
-    """What is kept of a batch of seeds beside its columns.
+    """The arrays of a batch of seeds beside its columns.
 
     visits (seeds, S) after the first chunk and at the end; the ends of every cost interval (seeds, T, m, A, S) at the
-    end; bounds on the harm that each action leads to (seeds, H, A, S), of agents that look ahead (H is 0 for others);
-    and the kernels that were fitted.
+    end; of agents that look ahead, bounds on the violation that each action leads to (seeds, H, A, S) (of others H is
+    0); and the kernels that were fitted.
     """
 
     visits_early: np.ndarray
@@ -412,7 +412,7 @@ def shaped(pair: AgentOnProblem, seeds: int, episodes: int) -> Callable[[int], C
 
 
 def final_state(pair: AgentOnProblem, state: BatchState) -> FinalState:
-    """What is kept of a batch that has done all its episodes."""
+    """The final state of a batch that has done all its episodes."""
     agent, sizes = pair.job().agent, pair.problem.sizes
     ahead_lower = ahead_upper = np.zeros((len(state.carry.visits), 0, sizes.actions, sizes.states))
     with pair.in_precision():

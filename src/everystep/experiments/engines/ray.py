@@ -31,7 +31,7 @@ LOSSES = 10  # of workers during one job, before the job is taken for the cause
 HOPELESS = 10  # this many jobs failed and none succeeded: the jobs are not the cause
 J = TypeVar("J")  # a job
 S = TypeVar("S")  # where it stands
-R = TypeVar("R")  # what it hands back
+R = TypeVar("R")  # its result
 Work = Callable[[Any, J, S | None, float], R]
 
 
@@ -220,7 +220,7 @@ def _environment() -> dict[str, object]:
 
 
 def _reason(error: BaseException) -> str:
-    """An error in one line: its first one that says something."""
+    """An error in one line: its first line that is not empty."""
     lines = [line.strip() for line in str(error).split("\n") if line.strip()]
     text = lines[0].rstrip(".") if lines else ""
     return text if isinstance(error, EverystepError) else f"{type(error).__name__}{f': {text}' if text else ''}"

@@ -1,4 +1,4 @@
-"""A finished run folder, for everything that reads one: only what the run wrote is read, and only as the run wrote it.
+"""A finished run folder, for everything that reads one: files are read only if they are unchanged.
 
 The record of a folder (`files.RECORD`) holds the checksum of every file that was written there. A file is read if its
 checksum is the recorded one; otherwise the error says that it was altered. Checksums do not show who wrote a file, so

@@ -1,6 +1,6 @@
 """A run folder as the experiment it came from: the same agents, settings and seeds, ready to run again.
 
-A run is determined by its spec and its seeds, so what a folder does not hold is found by running it again.
+A run is determined by its spec and its seeds: quantities that a folder lacks are computed by running it again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NEEDED = ("regret", "value", "violation")
 
 @dataclass(frozen=True)
 class Run:
-    """What is read of a run folder: its problem, its spec, and columns (seeds, K) of each agent."""
+    """The contents of a run folder: its problem, its spec, and columns (seeds, K) of each agent."""
 
     opened: FinishedFolder
     problem: FiniteCMDP
@@ -98,7 +98,7 @@ class Run:
 
     def _recipe(self, agent: dict[str, Any]) -> Recipe:
         label = agent["label"]
-        # What is recorded in another form than it is set by (lists, hashes) is resolved again; `again` compares.
+        # Settings that are recorded in another form (lists, hashes) are resolved again, and `again` compares them.
         settings = {
             key: value for key, value in agent["settings"].items() if key == "features" or _can_be_set(key, value)
         }

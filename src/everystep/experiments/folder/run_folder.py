@@ -5,7 +5,7 @@ summary.json      means over seeds with intervals             problem.npz   the 
 visits.npz        visits of each state, after 500 and at the end  figures/  PNG and SVG
 features.npz      features passed to an agent from Python, if any
 certificates.npz  the ends of every cost interval at the end    kernels.json  fitted kernels, if any
-.everystep.sha256 the checksums of these files (see files.py)
+.everystep.sha256 the checksums of these files (see files/)
 
 The folder of an unfinished run holds .work/ (see checkpoints.py), and nothing else in it is read. finished.py reads the
 folder of a finished run.
@@ -99,9 +99,9 @@ def is_unfinished(folder: Path) -> bool:
 
 
 def how_to_finish(folder: Path) -> str:
-    """What continues the unfinished run or training in a folder."""
+    """The sentence that names what continues an unfinished run or training."""
     if is_training_spec(folder / WORK):
-        return f"'{folder}' holds an unfinished training; the same call of everystep.train with out= goes on."
+        return f"'{folder}' holds an unfinished training; the same call of everystep.train with out= resumes it."
     return f"'{folder}' holds an unfinished run; `everystep resume {folder}` finishes it."
 
 

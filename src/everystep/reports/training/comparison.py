@@ -2,7 +2,7 @@
 
 Violations can be compared only where the environment and the constraint are the same, so there is a table for each
 pair of them. A constraint is known by the name of its function; functions without a name, and those whose names agree
-but whose code may not, cannot be told apart, and a note says so.
+but whose code may not, cannot be distinguished, which a note reports.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _table(spec: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def text(compared: Sequence[Compared]) -> str:
-    """A table for each environment and constraint, and what to beware of."""
+    """A table for each environment and constraint, with notes on differences between the trainings."""
     groups: dict[tuple[str, str], list[Compared]] = {}
     for each in compared:
         groups.setdefault(each.group, []).append(each)
@@ -153,7 +153,7 @@ def _notes(members: Sequence[Compared]) -> list[str]:
     evaluated = {each.results.evaluation.episodes for each in members if each.results.evaluation is not None}
     constraint = members[0].constraint
     notes = {
-        "the constraints are functions without a name: whether they are the same is not known": (
+        "the constraints are functions without a name: whether they are the same is unknown": (
             constraint == UNKNOWN or constraint.endswith(">")
         ),
         f"the numbers of steps differ, by a factor of {max(steps) / min(steps):.2g}: compare per 1,000 steps": (

@@ -149,5 +149,5 @@ def _estimate(plan: ActingPlan, x: np.ndarray) -> np.ndarray:
     found = plan.estimates(0, x)
     if plan.ahead is None:
         return np.asarray(plan.in_units(found.mean).max(0))
-    harm = plan.ahead.led_to(found.mean, found.after)[None] - plan.ahead.tolerance
-    return np.asarray(plan.in_units(harm)[0])
+    ahead = plan.ahead.led_to(found.mean, found.after)[None] - plan.ahead.tolerance
+    return np.asarray(plan.in_units(ahead)[0])

@@ -1,4 +1,4 @@
-"""The figure of a training: violation so far and return per episode over steps, seeds as a band."""
+"""The figure of a training: cumulative violation and return per episode over steps, seeds as a band."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def training(results: TrainingResults, page: Page = SCREEN) -> Figure:
     """Two panels over the number of steps; curves of several seeds end where the first of them does."""
     figure, (left, right) = page.panels()
     colour, _ = figures.looks([results.seeds[0].agent])[results.seeds[0].agent]
-    harm, earned = training_curves.violation_so_far(results), training_curves.returns(results)
-    for axes, curves in ((left, harm), (right, earned)):
+    violation, earned = training_curves.violation_so_far(results), training_curves.returns(results)
+    for axes, curves in ((left, violation), (right, earned)):
         _draw(axes, curves, colour)
         axes.set_xlabel("steps")
     left.set(title="Violation so far", ylabel="sum over steps of max(g, 0)")

@@ -1,7 +1,7 @@
 """What a seed of a training has learnt, from its folder: the policy, what was found, and the last transitions.
 
 Of a finished seed all of it is saved, and of one that was stopped likewise, in its last checkpoint. No environment is
-made: of a seed that was killed the policy is not known until it goes on.
+made: the policy of a seed that was killed is unknown until it is resumed.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ def read(folder: Path) -> TrainingResults:
 def how_to_go_on(folder: Path) -> str:
     """The command that continues an unfinished training."""
     if not (folder / TRAINING_REQUEST).is_file():
-        return "the same call of everystep.train with out= goes on"
+        return "the same call of everystep.train with out= resumes it"
     begun = training_seeds.read_begun(folder)
     which = with_trust(f"everystep resume {folder}", begun.request.names, begun.signed)
     return f"{which} continues, unless another process is working on it"
@@ -206,7 +206,7 @@ def check_policy(folder: Path, spec: dict[str, Any]) -> None:
 
 
 def _from_checkpoint(folder: Path, place: Path, seed: int | None) -> SeedResult | None:
-    """The rows of a saved learner; None if it is damaged, or was removed meanwhile."""
+    """The rows of a saved learner; None if it is damaged or was removed."""
     try:
         saved = SavedLearner(place)
         columns = from_plain(saved.content["learner"]["_columns"], saved.arrays)
@@ -231,7 +231,7 @@ def _checked(
 
 # --- the table --------------------------------------------------------------------------------------------------------
 class SummaryTable(NamedTuple):
-    """A row for each seed, and (`over_seeds`) their mean and its interval; `notes` say what the columns are."""
+    """A row for each seed, and (`over_seeds`) their mean and its interval; `notes` explain the columns."""
 
     head: list[str]
     rows: list[list[str]]

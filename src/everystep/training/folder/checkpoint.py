@@ -1,11 +1,11 @@
-"""A learner between two episodes, as a folder: everything that decides how it goes on.
+"""A learner between two episodes, as a folder: everything that determines how it continues.
 
     learner.json        what it is (environment, agent, settings, features), versions, counters, generators, checksums
     arrays-....npz      the state of the estimators, slots, the plan in force, a row for each episode
 
 The arrays are named after their content, and learner.json names them: it is put in place last, so that a folder that
-is written again holds the learner before, or the learner now, whenever the process is killed. Not saved are functions
-(the constraint, custom features, custom kernels), which are passed again, and regressors, which are not saved at all.
+is written again holds the old learner or the new one, whenever the process is killed. Functions (the constraint, custom
+features, custom kernels) are not saved and must be passed again; learners with regressors cannot be saved.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from everystep.training.learner import Learner
 
 NAME = "learner.json"
-# Made again from the arguments, or saved on their own; everything else that these objects hold is saved as it is.
+# Fields that the arguments determine, or that are saved separately; all other fields are saved as they are.
 CALLED = ("on_episode", "on_plan", "stopped")  # of one training, not of what was learnt
 OF_LEARNER = (
     *("recipe", "seed", "stage", "name", "length", "horizon", "resolved", "requested", "agent", "automatic"),
@@ -105,7 +105,7 @@ def _described(encoder: Encoder) -> dict[str, Any]:
 
 
 def check_same(where: Path, saved: Mapping[str, Any], now: Mapping[str, Any], remedy: str) -> None:
-    """Raise the first difference between what is saved and what would go on."""
+    """Raise the first difference between the saved training and the one that would continue it."""
     now = json.loads(json.dumps(now))
     for key in [*now, *saved]:
         if saved.get(key) != now.get(key):
@@ -153,7 +153,7 @@ def write(learner: Learner, folder: Path) -> None:
 
 
 def save(learner: Learner, target: Path, force: bool) -> None:
-    """`write` into a folder of its own, whole or not at all; an existing learner is replaced."""
+    """`write` into a separate folder, whole or not at all; an existing learner is replaced."""
     refuse_regressors(learner)
     with files.replacing(target, NAME, force) as partial:
         write(learner, partial)
@@ -169,7 +169,7 @@ def remove_old_arrays(folder: Path) -> None:
 
 
 def _but(thing: object, left_out: tuple[str, ...], arrays: Arrays, path: str) -> dict[str, Any]:
-    """The fields of an object but some."""
+    """The fields of an object, without those in `left_out`."""
     return {
         name: to_plain(value, arrays, f"{path}.{name}") for name, value in vars(thing).items() if name not in left_out
     }
@@ -219,7 +219,7 @@ class SavedLearner:
         self.content, self.arrays = store.read_sealed(folder / NAME, "learner", _format(), "Learner.save", ARRAYS)
 
     def check_environment(self, name: str) -> None:
-        """Raise if the environment has another name: said before anything of it is compared with the features."""
+        """Raise if the environment has another name. Call it first: this error is clearer than later ones."""
         with self._as_written():
             trained_in = {"environment": self.content["identity"]["environment"]}
         check_same(self.folder, trained_in, {"environment": name}, SAME)
@@ -291,7 +291,7 @@ class SavedLearner:
 
     @contextmanager
     def _as_written(self) -> Iterator[None]:
-        """Content that is whole, but not as this version writes it, becomes a sentence."""
+        """Report content that is whole, but not as this version writes it, in a sentence."""
         try:
             yield
         except UNLIKE as error:
@@ -321,12 +321,12 @@ def _set(
 
 
 def _sizes(learner: Learner) -> list[tuple[int, ...]]:
-    """The shapes of what is kept of observations, which the environment decides."""
+    """The shapes of the arrays about observations, which the environment determines."""
     return [each.shape for each in (learner.observed.low, learner.observed.high, learner.observed.visited)]
 
 
 def _check_rows(learner: Learner, sizes: list[tuple[int, ...]]) -> None:
-    """Raise if the columns of the episodes are not numbers, as many in each, or coordinates are missing."""
+    """Raise unless all columns of the episodes are numbers and equally long, and all coordinates are there."""
     columns = [np.asarray(each) for each in learner._columns.values()]
     if any(each.ndim != 1 or each.dtype.kind not in "biuf" or each.shape != columns[0].shape for each in columns):
         raise ValueError("other columns")

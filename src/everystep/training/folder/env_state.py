@@ -1,12 +1,12 @@
-"""What an environment keeps from one episode to the next, so that a resumed training meets the same episodes.
+"""The state that an environment keeps between episodes, so that a resumed training has the same episodes.
 
     generators   NumPy's, as attributes of the environment, of its wrappers and of its copies: gymnasium's np_random,
                  and others; their states are saved and put back
-    its own      an environment with `checkpoint_state()`, which returns numbers, texts, lists or arrays, and
+    own state    an environment with `checkpoint_state()`, which returns numbers, texts, lists or arrays, and
                  `restore_state(state)`, which takes them back
-    nothing      needs to be kept with `reseed`, where every episode begins with reset(seed=...)
+    nothing      with `reseed`, where every episode begins with reset(seed=...)
 
-Where neither is found, nothing is restored, and a remark says so.
+If neither is found, nothing is restored, and a remark reports it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def save(stage: Stage, arrays: Arrays) -> dict[str, Any]:
 def restore(stage: Stage, saved: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str | None:
     """Bring a new environment to the state of the saved one; a remark if this was not possible.
 
-    The environment is reset once, because some make their generators then.
+    The environment is reset once, because some environments make their generators in `reset`.
     """
     if not saved["begun"]:
         return None
@@ -107,7 +107,7 @@ def _attributes(layer: object) -> dict[str, Any]:
 
 
 def _put_back(there: np.random.Generator, state: Mapping[str, Any]) -> None:
-    """In place, because other parts of the environment may hold the same generator."""
+    """Set the state in place, because other parts of the environment may hold the same generator."""
     if there.bit_generator.state["bit_generator"] != state["bit_generator"]:
         raise EverystepError(
             f"the environment draws from {there.bit_generator.state['bit_generator']}, and drew from "

@@ -10,7 +10,7 @@ from typing import Any
 
 
 class PausedError(KeyboardInterrupt):
-    """A training is to stop between two episodes. Nothing is cut short, so that nothing is said about it later."""
+    """A training stops between two episodes. No episode is cut short, so no remark reports one."""
 
 
 @contextmanager

@@ -5,9 +5,9 @@
     from_plain(content, arrays, like)        the same value
 
 Known are None, numbers, texts, lists, tuples, dictionaries, arrays, NumPy's generators, the records below, pytrees of
-JAX arrays, and objects of this library. The last two are restored into `like`, one of the same kind that was just made:
-a file never decides which class is made. A list of many equal things becomes a few arrays, not many: a training has a
-row, and a record, for each of its episodes.
+JAX arrays, and objects of this library. The last two are restored into `like`, a new object of the same kind: a file
+never decides which class is made. A list of many similar items becomes a few arrays, not many: a training has a row,
+and a record, for each of its episodes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Arrays = dict[str, np.ndarray]
 
 
 class UnknownContentError(EverystepError):
-    """A value, or its file, is not of the known kinds."""
+    """A value, or the content of a file, is of no known kind."""
 
 
 # --- to JSON and arrays -----------------------------------------------------------------------------------------------
@@ -86,7 +86,7 @@ def _entries(value: dict[Any, Any], arrays: Arrays, path: str) -> Any:
 
 
 def _items(items: list[Any], arrays: Arrays, path: str) -> Any:
-    """A list as few arrays, where its items are alike."""
+    """A list, as a few arrays if its items are alike."""
     kinds = {type(each) for each in items}
     if len(kinds) == 1 and all(isinstance(each, np.generic) for each in items):
         return {"scalars": _named(np.array(items), arrays, path)}

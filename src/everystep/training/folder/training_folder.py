@@ -1,12 +1,12 @@
-"""A training that lives in a run folder, `train(..., out=DIR)`: it may be killed at any moment, the same call goes on.
+"""A training in a run folder, `train(..., out=DIR)`: it may be killed at any moment; the same call resumes it.
 
     DIR/                       what Trained.save writes, when it is finished
-    DIR/learner/               the learner itself (see checkpoint.py), from which more episodes go on
+    DIR/learner/               the learner itself (see checkpoint.py), which can play more episodes
     DIR/.work/                 while it is not finished: spec.json, what was requested
     DIR/.work/checkpoint-N/    a learner between two episodes (see files/store.py)
     DIR/.work/checkpoint-N/so-far/  what Trained.save writes, of a training that was stopped, for its report
 
-A killed process loses the episodes since the last checkpoint, and plays them again as they were (see env_state.py).
+A killed process loses the episodes since the last checkpoint; they are repeated identically (see env_state.py).
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def train(
     progress: Callable[[int], None] | None,
     pictures: Callable[[Trained], Mapping[str, bytes]] | None = None,
 ) -> Trained:
-    """Train in a folder until the schedule is done, from wherever an earlier call stopped.
+    """Train in a folder until the schedule is done, from where an earlier call stopped.
 
-    `pictures` makes more files of the finished folder, by name.
+    `pictures` returns more files for the finished folder, by name.
     """
     checkpoint.refuse_regressors(learner)
     if warm_start is not None:
@@ -82,7 +82,7 @@ def train(
 
 @contextmanager
 def _in_sentences(out: Path) -> Iterator[None]:
-    """An error of the operating system becomes a sentence."""
+    """Report an error of the operating system in a sentence."""
     try:
         yield
     except OSError as error:
@@ -100,7 +100,7 @@ def _go_on(
     progress: Callable[[int], None] | None,
     pictures: Callable[[Trained], Mapping[str, bytes]] | None,
 ) -> Trained:
-    """Play what is left of the schedule, with checkpoints, and write the finished folder."""
+    """Play the rest of the schedule, with checkpoints, and write the finished folder."""
 
     def after_round(played: int) -> None:
         keeper.commit_if_due()
@@ -120,7 +120,7 @@ def _go_on(
             raise
         result = learner.result()
         keeper.commit(result)
-        return _with_remark(result, f"the same call with out='{keeper.out}' goes on")
+        return _with_remark(result, f"the same call with out='{keeper.out}' resumes it")
     except BrokenError:
         if learner.agent is not None:
             keeper.commit()
@@ -133,7 +133,7 @@ def _go_on(
 def is_over(spec: Mapping[str, Any], schedule: Schedule, lengths: np.ndarray) -> bool:
     """Whether a finished folder, with episodes of these lengths, is finished for this schedule.
 
-    It is, too, where `on_episode` or `on_plan` ended a training that was to last as long as this.
+    A training that `on_episode` or `on_plan` ended early counts as finished for the schedule that it had.
     """
     return spec.get("stopped") == list(schedule) or schedule.is_reached(len(lengths), int(lengths.sum()))
 
@@ -205,7 +205,7 @@ class _Keeper:
             self.commit()
 
     def commit(self, so_far: Trained | None = None) -> None:
-        """Write a checkpoint. If the disk does not take it, training stops, and what was learnt is in the error."""
+        """Write a checkpoint. If it cannot be written, training stops, and the error holds the result so far."""
 
         def fill(partial: Path) -> None:
             checkpoint.write(self._learner, partial)
@@ -223,7 +223,7 @@ class _Keeper:
     def finish(self, result: Trained, stopped: Schedule | None, more: Mapping[str, bytes]) -> None:
         """Write the finished files, and `more`.
 
-        `stopped` is how long the training was to last, if it was ended early: so long it counts as finished.
+        `stopped` is the schedule of a training that was ended early: for this schedule it counts as finished.
         """
         about = {"request": self._request} | ({} if stopped is None else {"stopped": list(stopped)})
 

@@ -1,4 +1,4 @@
-"""The card of a policy: policy/CARD.md says what it was trained on, what that cost, and what certificates are worth.
+"""The card of a policy, policy/CARD.md: its training, the violations meanwhile, and the guarantee of its certificates.
 
 A training writes it beside the policy, and an evaluation adds what it measured. `Policy.load` does not read it.
 """
@@ -157,10 +157,10 @@ def _evaluation(saved: Saved | None, seed: int) -> str:
     if saved is None:
         return "None was made: `everystep evaluate`, or es.evaluate, plays the policy without exploration."
     found = Evaluation(saved.columns[seed])
-    earned, harm = ("{} [{}, {}]".format(*map(tables.number, found.interval(name))) for name in ("return", "violation"))
+    earned, lost = ("{} [{}, {}]".format(*map(tables.number, found.interval(name))) for name in ("return", "violation"))
     unsafe, steps = (int(np.sum(found.columns[name])) for name in ("unsafe_steps", "length"))
     return (
-        f"{saved.episodes} episodes without exploration: return {earned}, violation {harm} per episode, with 95 % "
+        f"{saved.episodes} episodes without exploration: return {earned}, violation {lost} per episode, with 95 % "
         f"bootstrap intervals over episodes; {unsafe} of {steps} steps were unsafe. Environment and constraint are "
         f"those above; episode i began with reset(seed={saved.first_seed} + i), i from 0 to {saved.episodes - 1}, with "
         f"{_versions(saved.versions)}."
@@ -168,7 +168,7 @@ def _evaluation(saved: Saved | None, seed: int) -> str:
 
 
 def certificates_in_words(spec: Mapping[str, Any], optimism: float) -> str:
-    """What a label is worth, and which estimates are used for what, in a few sentences."""
+    """The guarantee of a label, and the use of each estimate, in a few sentences."""
     radius = spec["settings"].get("radius_cost")
     if spec["guarantee"].startswith("none"):
         return "This agent does not look at costs, so it certifies nothing: every label is 0 (unknown)."

@@ -1,4 +1,4 @@
-"""What a policy earns and harms: episodes played by it alone, without learning.
+"""Evaluation of a policy: episodes played without exploration and without learning.
 
 found = evaluate(result.policy, env, constraint=..., episodes=20)
 print(found)         # return and violation per episode with 95 % intervals, episodes and steps that were unsafe

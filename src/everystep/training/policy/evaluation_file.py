@@ -178,7 +178,7 @@ def keep(result: Trained, evaluation: Evaluation, folder: Path) -> None:
 def is_as_trained(env: AnyEnv, constraint: Constraint | None, spec: Mapping[str, Any]) -> bool:
     """Whether an environment and a constraint are, by their names, those in the spec of a training from Python.
 
-    A function without a name of its own, such as a lambda, is not known to be the same one.
+    A function without a name, such as a lambda, does not count as the same.
     """
     from everystep.environments.play.making import environment_name
 

@@ -39,7 +39,7 @@ class Observed:
 
     @classmethod
     def of(cls, space: Space, one_hot: bool) -> Observed:
-        """Nothing yet, of the observations of a space; `one_hot` says whether the features share nothing."""
+        """No observations yet, of a space; `one_hot`: whether the features share nothing between observations."""
         at = Coordinates.of(space)
         is_listed = at.sizes is not None and (at.single or one_hot) and math.prod(at.sizes) <= MOST_STATES
         o, lists = len(at.low), (at.sizes, at.first) if is_listed else (None, None)

@@ -1,7 +1,7 @@
 """Shields: what was learnt here decides which actions another agent may take.
 
-    shield = es.shield(result.policy)             or es.shield(learner), which goes on learning from what it sees
-    env = shield.wrap(env)                        for any agent; info["shielded"] tells whether an action was replaced
+    shield = es.shield(result.policy)             or es.shield(learner), which continues to learn from what it sees
+    env = shield.wrap(env)                        for any agent; info["shielded"]: whether an action was replaced
     env.action_masks()                            for agents that take masks, as MaskablePPO of sb3-contrib does
     action = shield(observation, action)          shield.admissible(observation)
     print(shield.diagnose())                      whether actions are replaced all the time, or without effect
@@ -18,11 +18,11 @@ least harmful ones are: those of least harm(x, a), and of least harm by the midd
 Outside of what the guide has seen (`observed.py`) its intervals say nothing: the upper end is infinite, so no action is
 admissible by it, and the least harmful by the middle are played; the middle counts as it is.
 
-Judged once in WINDOW steps, and said once (`diagnose`, and a warning):
+A finding is made from each WINDOW of steps, and a warning is issued once (see `diagnose`):
 
-replaced     another action was played than the one that was asked for
+replaced     the action that was played is not the one that was requested
 unsafe       some g_i > 0 in that step; known if a learner learns the step, or if info has the constraint
-all          nearly all actions are replaced: the other agent decides nothing, and cannot learn what it asks for
+all          nearly all actions are replaced: the other agent has no influence, and cannot learn
 no effect    steps with a replaced action are unsafe as often as the others, and often: what is played instead
              does not help, because the guide does not know better, or because it is too late by then
 """
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 WINDOW = 500  # steps
 NEARLY_ALL = 0.9  # of the actions
-FEWEST_REPLACED = 50  # actions below which nothing is said about their effect
+FEWEST_REPLACED = 50  # replaced actions below which their effect is not judged
 OFTEN = 0.5  # share of them that are unsafe: actions are replaced where it is dangerous, so some will be
 
 
@@ -137,7 +137,7 @@ class Shield:
         self._tolerance = None if tolerance is None else tolerance if infinite else real_number("tolerance", tolerance)
         self._plan = None if self.policy is None else self.policy.plan
         self.record = ShieldRecord(ahead, learns=self.learner is not None)
-        self._planned_by: tuple[Any, int] | None = None  # the agent, and its count of episodes when it was asked
+        self._planned_by: tuple[Any, int] | None = None  # the agent and its number of episodes at the last plan
 
     @property
     def constraint(self) -> Constraint | None:

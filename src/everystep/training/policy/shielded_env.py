@@ -1,6 +1,6 @@
 """An environment with a shield in front of it. See `shield.py`.
 
-A learner inside the shield learns as it would from episodes of its own: each when it ends, with the actions that were
+A learner inside the shield learns as it would from its own episodes: each when it ends, with the actions that were
 played, and a row in its table. Two agents learn then, from the same steps.
 """
 
