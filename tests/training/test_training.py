@@ -531,7 +531,7 @@ def test_the_optimum_of_a_published_table_is_reached_by_training_on_its_environm
 def test_a_policy_of_another_format_is_refused_in_a_sentence(tmp_path):
     es.train(Ring(), "lsvi-ae", constraint=harm, horizon=5, episodes=2).policy.save(tmp_path)
     content = json.loads((tmp_path / "policy.json").read_text(encoding="utf-8"))
-    (tmp_path / "policy.json").write_text(json.dumps(content | {"format": 1}), encoding="utf-8")
+    (tmp_path / "policy.json").write_text(json.dumps(content | {"format": 7}), encoding="utf-8")
     with pytest.raises(EverystepError, match=r"has format 7, and this version reads format 1; load it"):
         Policy.load(tmp_path)
 

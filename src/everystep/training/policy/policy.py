@@ -241,20 +241,16 @@ class Policy:
         content, arrays = store.read_sealed(where / "policy.json", "policy", FORMAT, "Policy.save", ARRAYS)
         try:
             plan = _plan_from_json(content, arrays, features, cost_features)
-            _check_spec(content["spec"])
+            if training_spec.fault(content["spec"], of_policy=True):
+                raise broken
             chosen = None if content["actions"] is None else Candidates.from_arrays(arrays)
             observed = Observed.from_json(content["observed"], arrays)
-        except EverystepError:
-            raise
-        except UNLIKE:
-            raise broken from None
-        try:
             _check_plan(plan, arrays)
             _check_steps(content["spec"], plan)
             if chosen is not None and len(chosen) != plan.value_encoder.actions:
                 raise EverystepError(f"it has {len(chosen)} actions; save the policy again.")
         except EverystepError as error:
-            raise EverystepError(f"policy '{shown(where)}': {error}") from None
+            raise (broken if error is broken else EverystepError(f"policy '{shown(where)}': {error}")) from None
         except UNLIKE:
             raise broken from None
         return cls(plan, content["spec"], observed, chosen)
@@ -276,6 +272,7 @@ def _plan_from_json(
         ahead = _ahead_from_json(content["ahead"], made["value"].predictor(with_prefix("harm_plan_")))
     if content["choice"] not in ("greedy", "penalised"):
         raise ValueError
+    scale = content["cost_scale"]
     rectify = content["choice"] == "penalised" and true_or_false("rectify", content["rectify"])
     return ActingPlan(
         values=predictors["value"],
@@ -286,14 +283,10 @@ def _plan_from_json(
         choice=Greedy() if content["choice"] == "greedy" else Penalised(rectify),
         optimism=real_number("optimism", content["optimism"], -1, 1),
         cap=real_number("cap", content["cap"]),
-        lowest=real_number("lowest", content.get("lowest", -UNCLIPPED), -UNCLIPPED, 0),
+        lowest=real_number("lowest", content["lowest"], -UNCLIPPED, 0),
         ahead=ahead,
-        cost_scale=_cost_scale(content["cost_scale"]),
+        cost_scale=None if scale is None else np.array([real_number("cost_scale", each, 0) for each in scale]),
     )
-
-
-def _cost_scale(content: Iterable[object] | None) -> np.ndarray | None:
-    return None if content is None else np.array([real_number("cost_scale", each, 0) for each in content])
 
 
 def _ahead_to_json(ahead: HarmAhead) -> dict[str, Any]:
@@ -313,12 +306,6 @@ def _ahead_from_json(content: Mapping[str, Any], predictor: Predictor) -> HarmAh
         cap=real_number("cap", content["cap"], 0),
         optimism=real_number("optimism", content["optimism"], -1, 1),
     )
-
-
-def _check_spec(spec: Mapping[str, Any]) -> None:
-    """Raise if a spec does not have its form."""
-    if training_spec.fault(spec, of_policy=True):
-        raise ValueError
 
 
 def _check_steps(spec: Mapping[str, Any], plan: ActingPlan) -> None:
@@ -412,8 +399,6 @@ def _acts(plan: ActingPlan, x: np.ndarray) -> bool:
 def _choice_to_json(choice: ScoringChoice) -> dict[str, Any]:
     """Greedy, or penalised with its `rectify`; a policy does not react within an episode."""
     choice = choice.choice if isinstance(choice, Reacting) else choice
-    return (
-        {"choice": "penalised", "rectify": bool(choice.rectify)}
-        if isinstance(choice, Penalised)
-        else {"choice": "greedy"}
-    )
+    if not isinstance(choice, Penalised):
+        return {"choice": "greedy"}
+    return {"choice": "penalised", "rectify": bool(choice.rectify)}
