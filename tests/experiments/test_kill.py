@@ -44,7 +44,7 @@ def test_killing_a_run_at_any_moment_loses_nothing(undisturbed, cache, tmp_path,
 def test_a_second_process_is_refused_while_the_first_is_at_work(undisturbed, cache, tmp_path):
     files, *_ = undisturbed
     first = Child(tmp_path / "run", cache)
-    while "w" not in first.letters and first.listen(60):
+    while not (tmp_path / "run" / ".work" / "pid").is_file() and first.listen(60):
         pass
     os.kill(first.process.pid, signal.SIGSTOP)  # so that it cannot finish meanwhile
     said = Child(tmp_path / "run", cache).finish(code=1)

@@ -388,15 +388,15 @@ class _JoinedArrays(Mapping[str, np.ndarray]):
 
 
 def _finish(run: StoredRun, out: Path, request: Mapping[str, Any]) -> None:
-    """Write the finished files in .work and move them to `out`, spec.json last; then remove .work."""
-    work, finished = out / WORK, out / WORK / "finished"
-    shutil.rmtree(finished, ignore_errors=True)
-    finished.mkdir()
-    run_folder.write_results(run, finished, request["figures"])
-    for name in ("problem.npz", "spec.json"):
-        shutil.copyfile(work / name, finished / name)
-    for name, text in request["files"].items():
-        (finished / name).write_text(text, encoding="utf-8")
-    files.move_files(finished, out, last="spec.json")
+    """Write the finished files, and remove .work."""
+
+    def fill(finished: Path) -> None:
+        run_folder.write_results(run, finished, request["figures"])
+        for name in ("problem.npz", "spec.json"):
+            shutil.copyfile(out / WORK / name, finished / name)
+        for name, text in request["files"].items():
+            (finished / name).write_text(text, encoding="utf-8")
+
+    run_folder.finish(out, fill)
     run.stored.close()
-    files.remove_folder(work)
+    files.remove_folder(out / WORK)

@@ -106,11 +106,8 @@ def _written(path: Path, content: Callable[[BinaryIO], object]) -> Iterator[tupl
 @contextmanager
 def replacing(folder: Path, last: str = "", force: bool = False) -> Iterator[Path]:
     """`filling`, which reports an error of the operating system in a sentence."""
-    try:
-        with filling(folder, last, true_or_false("force", force)) as partial:
-            yield partial
-    except OSError as error:
-        raise cannot_write(folder, error) from None
+    with writing(folder), filling(folder, last, true_or_false("force", force)) as partial:
+        yield partial
 
 
 @contextmanager
@@ -136,14 +133,12 @@ def filling(folder: Path, last: str = "", force: bool = False) -> Iterator[Path]
 
 def check_writable(folder: Path) -> None:
     """Raise if `replacing` could not fill this folder."""
-    try:
+    with writing(folder):
         probe = _temporary_for(folder)
         try:
             probe.mkdir()
         finally:
             _remove(probe)
-    except OSError as error:
-        raise cannot_write(folder, error) from None
 
 
 def move_files(source: Path, target: Path, last: str = "", force: bool = False) -> None:
@@ -235,6 +230,15 @@ def cannot_write(folder: Path, error: OSError) -> EverystepError:
     return EverystepError(
         f"out '{folder}' cannot be written ({error.strerror or error}); choose a folder you may write to."
     )
+
+
+@contextmanager
+def writing(place: Path) -> Iterator[None]:
+    """Report an error of the operating system in a block that writes to `place` in a sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise cannot_write(place, error) from None
 
 
 def name_from(path: Path) -> str:

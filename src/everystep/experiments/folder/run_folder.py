@@ -14,7 +14,8 @@ folder of a finished run.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
@@ -54,7 +55,7 @@ class FolderState(Enum):
 
 def look_into(out: Path) -> tuple[FolderState, dict[str, Any]]:
     """What a folder holds of a run or a training, and its spec. Refuse one that holds anything else, or a file."""
-    try:
+    with files.writing(out):
         files.refuse_temporary_name(out)
         if files.exists(out) and not out.is_dir():
             raise EverystepError(f"out '{out}' is a file; choose a folder.")
@@ -67,8 +68,6 @@ def look_into(out: Path) -> tuple[FolderState, dict[str, Any]]:
                 )
         if out.is_dir() and any(not path.name.endswith((PARTIAL, files.RECORD)) for path in out.iterdir()):
             raise EverystepError(f"out '{out}' holds other files; choose an empty or a new folder.")
-    except OSError as error:
-        raise files.cannot_write(out, error) from None
     return FolderState.NEW, {}
 
 
@@ -87,10 +86,8 @@ def claim(out: Path, spec: dict[str, Any], force: bool = False) -> None:
     if is_unfinished(out):
         raise EverystepError(how_to_finish(out))
     if inspect(out, spec) is FolderState.FINISHED:
-        try:
+        with files.writing(out):
             files.check_places(files.real(out), OUTPUTS, force)
-        except OSError as error:
-            raise files.cannot_write(out, error) from None
 
 
 def is_unfinished(folder: Path) -> bool:
@@ -147,6 +144,15 @@ def folder(out: Path, spec: dict[str, Any], force: bool = False) -> Iterator[Pat
     claim(out, spec, true_or_false("force", force))
     with files.replacing(out, "spec.json", force) as partial:
         yield partial
+
+
+def finish(out: Path, fill: Callable[[Path], None]) -> None:
+    """Put the finished files of a run or a training, which `fill` writes, into their place, spec.json last."""
+    finished = out / WORK / "finished"
+    shutil.rmtree(finished, ignore_errors=True)
+    finished.mkdir()
+    fill(finished)
+    files.move_files(finished, out, last="spec.json")
 
 
 def fill(run: FinishedRun, folder: Path, figures: bool = True) -> None:

@@ -186,22 +186,18 @@ def output_path(out: str | Path, force: bool) -> Path:
     path = results_files.path_of("out", out)
     if path.suffix != results_files.ENDING:
         raise EverystepError(f"out '{path}' is no Parquet file; give a name that ends with {results_files.ENDING}.")
-    try:
+    with files.writing(path):
         if files.exists(path.parent):
             files.check_place(path, force)
-    except OSError as error:
-        raise files.cannot_write(path, error) from None
     return path
 
 
 def write(rows: Sequence[Mapping[str, Any]], path: Path, force: bool) -> Path:
     """Write rows as a file of results."""
     table = results_files.table_of(rows)
-    try:
+    with files.writing(path):
         files.make_folder(path.parent)
         files.write_output(path, lambda file: results_files.write(table, file), force)
-    except OSError as error:
-        raise files.cannot_write(path, error) from None
     return path
 
 

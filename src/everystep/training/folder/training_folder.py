@@ -11,9 +11,8 @@ A killed process loses the episodes since the last checkpoint; they are repeated
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -57,10 +56,10 @@ def train(
     if progress is not None:
         check_type("progress", progress, Callable, "a function of the number of episodes")  # type: ignore[arg-type]
     request = {**checkpoint.identity(learner), "warm_start": _described(warm_start)}
-    with _in_sentences(out):
+    with files.writing(out):
         files.make_folder(out)
     with files.held(out, out / WORK / "pid"):
-        with _in_sentences(out):
+        with files.writing(out):
             found = _inspect(out, request)
             if found is not None:
                 _restore(learner, out, found)
@@ -78,15 +77,6 @@ def train(
         if found is None and warm_start is not None:
             learner.learn(warm_start)
         return _go_on(learner, keeper, schedule, progress, pictures)
-
-
-@contextmanager
-def _in_sentences(out: Path) -> Iterator[None]:
-    """Report an error of the operating system in a sentence."""
-    try:
-        yield
-    except OSError as error:
-        raise files.cannot_write(out, error) from None
 
 
 def _with_remark(result: Trained, remark: str | None) -> Trained:
@@ -125,7 +115,7 @@ def _go_on(
         if learner.agent is not None:
             keeper.commit()
         raise
-    with _in_sentences(keeper.out), suppress(KeyboardInterrupt), deferred():  # it waits until everything is written
+    with files.writing(keeper.out), suppress(KeyboardInterrupt), deferred():  # it waits until everything is written
         keeper.finish(result, schedule if learner.stopped else None, more)
     return result
 
@@ -239,12 +229,8 @@ class _Keeper:
 
 
 def finish(out: Path, fill: Callable[[Path], None]) -> None:
-    """Put the finished files of a training in their place, spec.json last, and remove .work."""
-    finished = out / WORK / "finished"
-    shutil.rmtree(finished, ignore_errors=True)
-    finished.mkdir()
-    fill(finished)
-    files.move_files(finished, out, last="spec.json")
+    """Put the finished files of a training into their place, and remove .work."""
+    run_folder.finish(out, fill)
     checkpoint.remove_old_arrays(out / LEARNER)
     files.remove_folder(out / WORK)
 
