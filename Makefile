@@ -4,7 +4,7 @@
 # make fuzz    15,000 hostile inputs of the command, the Python API, and folders and environments of others (JOBS at a time; about an hour on two cores)
 # make soak    500 kills of a run, each resumed and compared byte for byte (JOBS at a time), 60 of a training, and 200 of `everystep train`
 # make bench   the timed comparisons (minutes)
-# make examples the pictures of docs/cost-models.md, docs/gymnasium.md and docs/examples.md (minutes on a GPU, about an hour on two cores)
+# make examples the pictures of docs/cost-models.md, docs/logged-data.md and docs/examples.md (minutes on a GPU, about an hour on two cores)
 # make studies  docs/comparison.md and the studies of docs/paper.md (about an hour on two cores)
 # make apps    docs/applications and docs/leaderboard.md, from runs on four simulators of others (many hours on two cores)
 # make apps-quick  the same with two seeds and few steps, into out/apps-quick (minutes)

@@ -37,7 +37,7 @@ sys.path.insert(0, str(HERE / "extensions"))
 
 from generated import expanded  # noqa: E402
 
-START = ("README.md", "docs/start.md", "docs/reproduce.md", "docs/environments.md")
+START = ("README.md", "docs/start.md")
 NEVER_RUN = {"pip": "installs packages", "make": "installs packages, and takes minutes", "ray": "needs a cluster"}
 PROGRAMS = ("everystep", "python", "pytest", "tensorboard", *NEVER_RUN)
 COPIED = ("examples", "benchmarks", "studies")
@@ -111,7 +111,8 @@ def installed(module: str) -> bool:
 
 
 def blocks(text: str) -> list[Block]:
-    """The blocks of a page in their order."""
+    """The blocks of a page in their order; a line that ends in a backslash continues on the next one."""
+    text = re.sub(r" *\\\n\s+", " ", text)
     found: list[tuple[int, Block]] = []
     fenced = re.compile(r"^```([^`\n]*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
     for match in fenced.finditer(text):

@@ -2,17 +2,17 @@
 
     python examples/cartpole.py [--seeds 1] [--out out/examples/cartpole]
 
-A constraint must be decided by the next step alone, because LSVI-AE prices nothing that comes later, and in every state
-some action must satisfy it. "The pole is within 8 degrees" is no such constraint: a pole at 7 degrees that falls fast
+The next step must decide a constraint, because LSVI-AE does not price later violations, and in every state some action
+must satisfy it. "The pole is within 8 degrees" is no such constraint: a pole at 7 degrees that falls fast
 exceeds the limit under every action. The predicted angle is one: with lean = angle + its velocity / 4,
 
     |lean| <= 8 degrees                               so the angle, which follows its lean, stays within 8 degrees
     |lean + 0.12 (position + velocity)| <= 6 degrees  so the pole leans back to the middle, and the position stays
                                                       within (8 + 6 degrees) / 0.12 = 2 m
 
-From a start within both, some action satisfied both in every step we tried. Each limit has two sides, so there are four
-constraints, almost linear in the state: polynomials of degree 1 for costs, of degree 2 for values. Plans look 100 steps
-ahead, so that LSVI sees the cart leave its track; LSVI-AE would do as well with 20.
+From a start within both, some action satisfied both in every step that was tried. Each limit has two sides, so there
+are four constraints, almost linear in the state: polynomials of degree 1 for costs, of degree 2 for values. Plans look
+100 steps ahead, so that LSVI sees the cart leave its track; LSVI-AE would do as well with 20.
 """
 
 import gymnasium

@@ -9,7 +9,7 @@ least 3 s with the car ahead, beyond 10 m from centre to centre:
 
 that is, 3 s * closing speed <= gap - 10 m without dividing by a speed that may be 0. Braking or changing to a free lane
 nearly always satisfies it; a car that cuts in just ahead can violate it under every action, so no agent avoids all
-violations. Every agent observes the lane, the speed, and the gap and the closing speed in the own and both adjacent
+violations. Every agent observes the lane, the speed, and the gap and the closing speed in its own and both adjacent
 lanes.
 """
 

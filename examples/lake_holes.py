@@ -6,10 +6,10 @@ The 8x8 map; a move succeeds with probability 0.8, else it slips. The observed c
 elsewhere, so the mean at (x, a) is positive iff the probability of falling exceeds 1/4: aiming at a hole (0.8) is
 unsafe, passing by (0.1, or 0.2 between two) is safe, and every cell has a safe action. A slip into a hole is not
 counted: for every agent the violation is the positive part of the true mean. Costs have one feature for each cell
-aimed at, so a hole observed from one side is known from all.
+aimed at, so a hole observed from one side is known from all sides.
 
-The goal pays 1, only once, and speed earns nothing: a plan must know when the episode ends. So it looks ahead for the
-whole episode, 50 steps; with a shorter horizon it would postpone the goal for ever.
+The goal is rewarded with 1, once, and speed is not rewarded: a plan must know when the episode ends. So plans cover
+the whole episode, 50 steps; with a shorter horizon they would always postpone the goal.
 """
 
 import gymnasium

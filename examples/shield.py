@@ -3,16 +3,16 @@
     python examples/shield.py [--env cartpole|highway] [--agents DQN,PPO,MaskablePPO] [--seeds 0:5] [--steps N]
                               [--jobs 2] [--out out/examples/shield.jsonl]
 
-CartPole: the limits are those that a user would say, the pole within 8 degrees and the cart within 2 m. One decision
-cannot keep them, so the shield holds a learner that looks ahead; its features say that the cart is the same in a
-mirror (`--set '{"mirrored": false}'` leaves that out). The highway: time to react, as in highway.py, which
+CartPole: the constraint is the physical limit, the pole within 8 degrees and the cart within 2 m. One decision cannot
+keep it, so the shield holds a learner that looks ahead; its features are mirror-symmetric
+(`--set '{"mirrored": false}'` turns this off). The highway: time to react, as in highway.py, which
 one decision nearly always keeps; the shield holds LSVI-AE. It knows nothing at the start: it learns from the episodes
 of the agent that trains in front of it. DQN and PPO ask for actions, some of which are replaced, at a price of 1 in
 their reward; MaskablePPO asks for admissible actions only.
 
-Measured: the harm while learning, sum of max(g, 0) over all steps; then 20 episodes of the agent without exploration,
-with the shield (which learns no more) and, trained with it, also without it. Every run writes a line when it is done,
-and is not run again. Needs stable-baselines3, sb3-contrib for MaskablePPO, and highway-env for the highway.
+Measured: the violation while learning, the sum of max(g, 0) over all steps; then 20 episodes of the agent without
+exploration, with the shield (which learns no more) and, trained with it, also without it. Every run writes a line when
+it is done, and is not repeated. Needs stable-baselines3, sb3-contrib for MaskablePPO, and highway-env for the highway.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     python examples/two_limits.py [--seeds 32] [--out out/examples/two-limits]
 
 On hills from `terrain`, climbing draws power and some cells are hazards. Three variants of LSVI-AE: one-hot costs
-for both; one kernel on landing cells for both, which suits hazards and is wrong about power; the right kernel for each.
+for both; one kernel on landing cells for both, which suits hazards and is wrong for power; the right kernel for each.
 """
 
 import argparse

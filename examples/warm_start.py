@@ -3,8 +3,8 @@
     python examples/warm_start.py [--seeds 4] [--out out/examples/warm-start]
 
 The lake, constraint and features of `lake_holes.py`. The logs come from a random policy, which falls into holes; these
-violations are not the agent's. The agent learns from a log before its first episode as if the episodes had been its
-own, including the price, so it avoids the logged holes from the start.
+violations are not the agent's. The agent learns from a log before its first episode as if it had played the
+episodes itself, including the price, so it avoids the logged holes from the start.
 """
 
 import argparse

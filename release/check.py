@@ -225,8 +225,8 @@ def install(python: Path, what: str, work: Path, environment: dict[str, str], *o
 
 
 def quick_start() -> str:
-    """The first Python of the README."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    """The example of the README that needs no extra."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8").split("\n## Reproduce the paper\n")[1]
     return re.search(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)[1]  # type: ignore[index]
 
 

@@ -22,7 +22,8 @@ Block = run_blocks.Block
 
 PRINTED = """Text `everystep list`.
 
-    everystep run --set 'a=#1' --out out   # a comment
+    everystep run --set 'a=#1' \\
+        --out out   # a comment
     # pond.txt: a map
     SF
     FG

@@ -99,9 +99,9 @@ def seeds(table: Any) -> str:
 
 
 def markdown(table: Any) -> str:
-    """One row for each system, by harm; ours in bold; * marks the best rival."""
+    """One row for each system, by violation while learning; ours in bold; * marks the best rival."""
     lines = [
-        "| | harm while learning | last violation at step | final return | final harm per episode |",
+        "| | violation while learning | last violation at step | final return | final violation per episode |",
         "|---|---|---|---|---|",
     ]
     for row in table.rows:
@@ -121,7 +121,7 @@ def markdown(table: Any) -> str:
 def summary(tables: list[Any], titles: dict[str, str], folder: str = "") -> str:
     """One row for each application: the best rival, ours, the factor between them and the share of the return."""
     lines = [
-        "| | seeds | best rival | its harm | ours | its harm | factor | share of the best final return |",
+        "| | seeds | best rival | its violation | ours | its violation | factor | share of the best final return |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for table in tables:
