@@ -76,7 +76,7 @@ def test_the_harm_of_any_policy_is_the_least_harm_plus_what_its_actions_add(even
     for seed in range(20):
         problem = with_dead_ends(seed)
         P, H, S, A = problem.dense_P[0], problem.horizon, problem.states, problem.actions
-        c = certificates.harm_of_step(problem, events)[0].T
+        c = certificates.violation_of_step(problem, events)[0].T
         G = certificates.led_to(problem, events).swapaxes(-1, -2)
         C = np.zeros((H + 1, S))
         for h in reversed(range(H)):  # by definition, state by state

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from everystep.cli.notes import announced
-from everystep.cli.shared import a_path, add_cache, add_force, add_out, progress_bar, split_names, use_cache
+from everystep.cli.shared import a_path, add_cache, add_force, add_out, split_names, use_cache
 from everystep.errors import EverystepError, count
+from everystep.runtime.progress import announced, counting
 
 HELP = "run all agents on all problems that support them: Table 1, measured; or put trainings side by side"
 SEEDS = "32"
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> None:
                 agents = None if options.agents is None else [Recipe(name) for name in split_names(options.agents)]
                 prepared = comparison.prepare(agents, problems, seeds, episodes)
         missing = prepared.missing(out)
-        with progress_bar(missing.episodes) as advance:
+        with counting(missing.episodes, "episodes") as advance:
             missing.run(out, lambda chunk: advance(chunk.episodes))
     table = comparison.read(out)
     if not table.rows and table.unfinished:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from everystep.cli.notes import announced
-from everystep.cli.shared import add_cache, add_folder, add_force, add_out, progress_bar, use_cache
+from everystep.cli.shared import add_cache, add_folder, add_force, add_out, use_cache
 from everystep.errors import EverystepError, shown
+from everystep.runtime.progress import announced
 
 HELP = "write a run or a training as one page for the browser: curves, tables, and a player or pictures"
 
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> None:
         from everystep.web import report
 
         use_cache(options)
-        written = report.write(folder, progress_bar, out, not options.no_player, options.force)
+        written = report.write(folder, out, not options.no_player, options.force)
     print(f"Written to {written}")
 
 

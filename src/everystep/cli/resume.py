@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from everystep.experiments import config, progress, runner
+    from everystep.experiments import config, run_progress, runner
     from everystep.experiments.folder import run_folder
 
     if run_folder.is_training(Path(options.folder)):
@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> None:
     for name in ("jobs", "trust", "env", "constraint", "on_episode", "on_plan"):
         if getattr(options, name):
             raise EverystepError(f"--{name.replace('_', '-')} is for trainings, and this is none; leave it out.")
-    progress.check(options.log)
+    run_progress.check(options.log)
     use_cache(options)
     engine = config.EngineChoice(options.engine or "local", options.address).checked()
     out = Path(options.folder)

@@ -7,20 +7,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from everystep.cli.notes import announced
 from everystep.cli.shared import (
     a_path,
     add_cache,
     add_engine,
     add_out,
     connected_cluster,
-    print_note,
     print_summary,
     run_with_progress,
     split_names,
     use_cache,
 )
 from everystep.errors import EverystepError, count, seed_number, whole_number
+from everystep.runtime.progress import announced, duration, note
 
 if TYPE_CHECKING:
     from everystep.experiments.config import Overrides
@@ -69,11 +68,11 @@ def run(options: argparse.Namespace) -> None:
         if getattr(options, name) is not None
     }
 
-    from everystep.experiments import config, needs, progress, runner
+    from everystep.experiments import config, needs, run_progress, runner
     from everystep.experiments.folder import run_folder
     from everystep.experiments.folder.run_folder import FolderState
 
-    progress.check(options.log)
+    run_progress.check(options.log)
     use_cache(options)
     with announced("preparing the runs"):
         runs = config.read(None if options.file is None else Path(options.file), _overrides(options, numbers))
@@ -83,11 +82,11 @@ def run(options: argparse.Namespace) -> None:
         if found is not FolderState.FINISHED:
             left[out] = prepared
         if found is FolderState.UNFINISHED:
-            print_note(f"'{out}' holds this run, unfinished; it is continued.")
+            note(f"'{out}' holds this run, unfinished; it is continued.")
         elif found is FolderState.FINISHED and options.dry_run:
-            print_note(f"'{out}' holds this run, finished; nothing would be run.")
+            note(f"'{out}' holds this run, finished; nothing would be run.")
         for remark in prepared.problem.check():
-            print_note(remark)
+            note(remark)
     with announced("measuring the runs"):
         needs.check_in_folders(left)
         measured = _dry_run(runs.runs) if options.dry_run else ""
@@ -141,11 +140,11 @@ def _dry_run(runs: dict[str, Experiment]) -> str:
         head = ["agent", "seeds", "episodes", "time", "state per seed"]
         lines.append(tables.aligned([head, *estimate.table(prepared, estimates)]))
         lines.append(
-            f"\nabout {estimate.duration(seconds)}, {estimate.memory(prepared) / 2**20:.0f} MB of memory, "
+            f"\nabout {duration(seconds)}, {estimate.memory(prepared) / 2**20:.0f} MB of memory, "
             f"{estimate.disk(prepared) / 2**20:.0f} MB of disk until it is finished\n"
         )
     lines.append(
-        f"About {estimate.duration(total)} in total under the present load of this machine, measured by a short probe\n"
+        f"About {duration(total)} in total under the present load of this machine, measured by a short probe\n"
         "of each agent, compilation included. Nothing was run or written."
     )
     return "\n".join(lines)

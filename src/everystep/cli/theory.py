@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from everystep.cli.shared import add_cache, add_folder, add_force, progress_bar, use_cache
+from everystep.cli.shared import add_cache, add_folder, add_force, use_cache
 from everystep.errors import whole_number
 
 HELP = "compare a run with the paper's theorems: bounds, errors, coverage"
@@ -24,4 +24,4 @@ def run(options: argparse.Namespace) -> None:
     from everystep.reports.theory import table
 
     use_cache(options)
-    print(table.run(Path(options.folder), seeds, progress_bar, options.force))
+    print(table.run(Path(options.folder), seeds, options.force))

@@ -117,7 +117,7 @@ def run(
     prepared = prepare(problem, agents, episodes, seeds, seed0, certify)
     if progress is not None:
         return prepared.run(progress)
-    from everystep.experiments.progress import counting
+    from everystep.runtime.progress import counting
 
     total = len(prepared.agents) * len(prepared.spec["seeds"]) * prepared.spec["episodes"]
     with counting(total, "episodes") as progress:

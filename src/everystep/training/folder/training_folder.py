@@ -26,9 +26,9 @@ from everystep.experiments.folder import run_folder
 from everystep.experiments.folder.run_folder import TRAINING, WORK, FolderState
 from everystep.files import store
 from everystep.files.store import Store
+from everystep.runtime.signals import deferred
 from everystep.training.folder import checkpoint
 from everystep.training.folder.checkpoint import SavedLearner
-from everystep.training.folder.interrupts import deferred
 from everystep.training.learner import Learner
 from everystep.training.result import BrokenError, Trained
 from everystep.training.schedule import Schedule
