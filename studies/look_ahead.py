@@ -17,13 +17,13 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+from ahead_probe import SLACK, AheadProbe, Margins
 
 import everystep as es
 from everystep.experiments import tables
 from everystep.lsvi import loop
 from everystep.mdp.cmdp import FiniteCMDP, Noise
 from everystep.reports.theory import bounds
-from everystep.reports.theory.ahead import SLACK, AheadProbe, Margins
 
 parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
 parser.add_argument("--instances", type=int, default=3)

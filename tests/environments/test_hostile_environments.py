@@ -10,11 +10,11 @@ import pytest
 from environments_for_tests.broken import Naughty
 
 import everystep as es
-from everystep import EverystepError
+from everystep import EverystepError, files
 from everystep.cli.main import main
 from everystep.environments.play import film
+from everystep.files.store import checksum
 from everystep.runtime.program_cache import SEAL, ProgramCache
-from everystep.training.policy.policy import _checksum
 from everystep.training.seeds import run as training_seeds
 from everystep.training.seeds.request import TrainingRequest
 
@@ -139,7 +139,7 @@ def test_a_policy_whose_spec_has_another_form_is_refused_when_it_is_read(change,
     content["spec"].update(change)
     content["spec"] = {key: value for key, value in content["spec"].items() if value is not None}
     content.pop("checksum")
-    (policy / "policy.json").write_text(json.dumps({**content, "checksum": _checksum(content)}), encoding="utf-8")
+    (policy / "policy.json").write_text(json.dumps({**content, "checksum": checksum(content)}), encoding="utf-8")
     try:
         with pytest.raises(EverystepError, match="cannot be read"):
             es.Policy.load(policy)
@@ -150,9 +150,10 @@ def test_a_policy_whose_spec_has_another_form_is_refused_when_it_is_read(change,
 @pytest.mark.quick
 def test_a_number_that_no_float_can_hold_is_a_wrong_request(tmp_path):
     request = TrainingRequest(env="CartPole-v1", episodes=1).to_json() | {"stop_at_return": 10**400}
-    content = {"kind": "training", "format": training_seeds.FORMAT, "request": request}
-    (tmp_path / "training.json").write_text(json.dumps(content), encoding="utf-8")
-    with pytest.raises(EverystepError, match=r"training\.json that cannot be read"):
+    content = {"kind": "training", "format": training_seeds.FORMAT, "request": request, "signature": None}
+    with files.replacing(tmp_path) as partial:
+        files.write_json(partial / "training.json", content)
+    with pytest.raises(EverystepError, match=r"training\.json' holds no request of this version"):
         training_seeds.read_request(tmp_path)
 
 

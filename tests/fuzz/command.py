@@ -130,7 +130,7 @@ IMPORTED = (
     *("everystep.experiments.runner", "everystep.experiments.config", "everystep.experiments.figures"),
     *("everystep.experiments.folder.rerun", "everystep.experiments.estimate", "everystep.experiments.run_progress"),
     *("everystep.reports.comparison", "everystep.reports.certificates", "everystep.reports.reproduction"),
-    *("everystep.reports.leaderboard.output", "everystep.reports.leaderboard.figures"),
+    *("everystep.reports.leaderboard.text", "everystep.reports.leaderboard.figures"),
     *("everystep.reports.leaderboard.monitor", "everystep.reports.leaderboard.board"),
     *("everystep.reports.theory.table", "everystep.web.report", "everystep.training.learner"),
     *("everystep.environments.logged", "everystep.environments.finite.gym"),

@@ -15,6 +15,7 @@ import everystep as es
 from everystep import files
 from everystep.cli.main import main
 from everystep.errors import EverystepError
+from everystep.experiments import tables
 from everystep.reports.training import cost_slice, learnt
 from everystep.reports.training import curves as training_curves
 from everystep.reports.training import results as training_results
@@ -197,7 +198,7 @@ def test_the_page_names_what_was_trained_and_escapes_it(home):
         assert remark[1:60].replace("<", "&lt;").replace(">", "&gt;") in text
     assert f"{found['fit']['error']:.3g}" in text
     total = column(home, 0, "violation").sum()
-    assert training_results.number_in_words(float(total)) in text
+    assert tables.count_or_number(float(total)) in text
     assert len(text) - len(assets.plotly_script()) < 1.5e6
 
 
@@ -348,7 +349,7 @@ def test_trainings_are_compared_within_an_environment_and_constraint(home, singl
     lines = told.splitlines()
     (row,) = (line for line in lines if line.startswith("two "))
     violations = [column(home, seed, "violation").sum() for seed in (0, 1)]
-    assert training_results.number_in_words(float(np.mean(violations))) in row
+    assert tables.count_or_number(float(np.mean(violations))) in row
     assert lines.index(row) < next(i for i, line in enumerate(lines) if "read from info" in line)
     for wrong, word in (
         (["two", "two"], "given twice"),

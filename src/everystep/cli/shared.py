@@ -212,9 +212,7 @@ def _how_to_go_on(out: Path) -> str:
 
 def print_summary(out: Path, remark: str = "") -> None:
     """The table of a finished run, and where it is."""
-    from everystep.experiments import summary, tables
-    from everystep.experiments.folder import finished
+    from everystep.experiments import summary
 
-    run = finished.read(out)
-    print(tables.summary(run.summary() if run.sealed else summary.of_finished(run)))
+    print(summary.of_finished(out))
     print(f"\n{out} {remark}" if remark else f"\nWritten to {out}")

@@ -84,16 +84,16 @@ class Trained:
         """Write the files of a run folder into a folder that is being filled."""
         import pyarrow.parquet as pq
 
+        from everystep.training.policy import evaluation_file
+
         with (folder / "episodes.parquet").open("wb") as file:
             pq.write_table(self.episodes, file, compression="zstd")
+        saved = None if self.evaluation is None else evaluation_file.of(self, self.evaluation)
         self.policy.save(folder / "policy")
         bound = {"policy": files.seal(folder / "policy" / "policy.json").sha256}  # so that no other takes its place
-        policy_card.write(self, folder / "policy")
-        if self.evaluation is not None:
-            from everystep.training.policy import evaluation_file as training_evaluation
-
-            saved = training_evaluation.of(self, self.evaluation)
-            files.write(folder / training_evaluation.NAME, lambda file: file.write(saved.to_bytes()))
+        policy_card.write(self, folder / "policy", saved)
+        if saved is not None:
+            files.write(folder / evaluation_file.NAME, lambda file: file.write(saved.to_bytes()))
         files.write_json(folder / "spec.json", {**self.spec, **bound, record.KEY: self.found})
 
     def __str__(self) -> str:

@@ -47,9 +47,11 @@ class Schedule(NamedTuple):
 
     def is_over(self, learner: Learner) -> bool:
         """Whether a learner has played all of it."""
-        if self.steps is not None:
-            return learner.so_far.steps >= self.steps
-        return learner.number > self.total
+        return self.is_reached(learner.number - 1, learner.so_far.steps)
+
+    def is_reached(self, episodes: int, steps: int) -> bool:
+        """Whether so many episodes and steps are all of it."""
+        return episodes >= self.total if self.steps is None else steps >= self.steps
 
 
 def interrupt_remark(episodes: int, of: int | None, unfinished: list[int]) -> str:

@@ -1,4 +1,4 @@
-"""What a policy earns and harms: episodes played by it alone, without learning.
+"""Evaluation of a policy: episodes played without exploration and without learning.
 
 found = evaluate(result.policy, env, constraint=..., episodes=20)
 print(found)         # return and violation per episode with 95 % intervals, episodes and steps that were unsafe
@@ -40,7 +40,7 @@ class Evaluation:
 
     def interval(self, column: str) -> tuple[float, float, float]:
         """The mean of a column over episodes, and its 95 % bootstrap interval."""
-        found = statistics.mean_over_seeds(self.columns[column], np.random.default_rng(0))
+        found = statistics.mean_over_seeds(self.columns[column])
         return float(found.mean), float(found.low), float(found.high)
 
     def __str__(self) -> str:

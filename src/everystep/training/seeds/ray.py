@@ -19,6 +19,7 @@ from everystep.environments.play import trust
 from everystep.errors import EverystepError, raised
 from everystep.experiments.experiment import versions
 from everystep.experiments.folder.run_folder import WORK
+from everystep.files import store
 from everystep.runtime.signals import PausedError
 from everystep.training.folder import training_folder
 from everystep.training.seeds import run as training_seeds
@@ -100,7 +101,7 @@ def _packed(folder: Path) -> Packed:
     """The files of a training's folder: all of a finished one, and the newest checkpoint of an unfinished one."""
     found = [path for path in folder.rglob("*") if path.is_file() and path.name != "pid"]
     work = folder / WORK
-    newest = max(work.glob("checkpoint-*"), default=None) if work.is_dir() else None
+    newest = next(iter(store.saved(work)), None)
     packed = {path.relative_to(folder): path for path in found}
     older = lambda parts: parts[0] == WORK and parts[1].startswith("checkpoint-") and work / parts[1] != newest
     return {name.as_posix(): path.read_bytes() for name, path in packed.items() if not older(name.parts)}
@@ -130,4 +131,4 @@ def _install(folder: Path, packed: Packed) -> None:
         return
     saved = {name.partition("/")[2]: each for name, each in begun.items() if name.startswith("checkpoint-")}
     if saved:
-        training_folder.add_checkpoint(work, lambda partial: _unpack(saved, partial))
+        store.add(work, lambda partial: _unpack(saved, partial))

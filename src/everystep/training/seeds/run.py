@@ -31,6 +31,7 @@ from everystep.environments.play import trust
 from everystep.errors import UNLIKE, EverystepError, raised
 from everystep.experiments.folder import run_folder
 from everystep.experiments.folder.run_folder import TRAINING, TRAINING_REQUEST
+from everystep.files import forms
 from everystep.runtime import program_cache
 from everystep.runtime.signals import PausedError
 from everystep.training import callbacks
@@ -38,7 +39,13 @@ from everystep.training.folder import training_folder
 from everystep.training.seeds import filmstrip
 from everystep.training.seeds.request import TrainingRequest, close
 
-FORMAT = 2  # 1 had no signature
+FORMAT = 2
+FORM = {
+    "kind": lambda content: content == TRAINING,
+    "format": lambda content: content == FORMAT,
+    "request": dict,
+    "signature": forms.Maybe(str),
+}
 AGAIN = "train into another folder."
 THREAD = "everystep-run-training"  # the command does not wait for threads with this beginning when it was stopped
 OFTEN = 0.2  # seconds between messages
@@ -75,18 +82,12 @@ class Begun(NamedTuple):
 def read_begun(out: Path) -> Begun:
     """What `begin` wrote into a folder."""
     path = out / TRAINING_REQUEST
+    content = forms.read(path, FORM, AGAIN, ever=True)
     try:
-        content = files.read_json(path)
-        if content["kind"] != TRAINING or content["format"] != FORMAT:
-            raise ValueError("another kind or format")
         request = TrainingRequest.from_json(content["request"])
-        signature = content["signature"]
-    except (OSError, *UNLIKE):
-        raise EverystepError(
-            f"'{out}' has a {TRAINING_REQUEST} that cannot be read, or of another version; restore it, or {AGAIN}"
-        ) from None
-    files.check_unaltered(path, AGAIN, ever=True)
-    return Begun(request, trust.is_signed(request.to_json(), signature))
+    except UNLIKE:
+        raise EverystepError(f"'{path}' holds no request of this version; restore it, or {AGAIN}") from None
+    return Begun(request, trust.is_signed(request.to_json(), content["signature"]))
 
 
 def read_request(out: Path) -> TrainingRequest:
@@ -111,7 +112,7 @@ def begin(out: Path, request: TrainingRequest) -> bool:
     signature = trust.sign(content)
     with files.replacing(out) as partial:
         about = {"kind": TRAINING, "format": FORMAT, "request": content, "signature": signature}
-        run_folder.write_json(partial / TRAINING_REQUEST, about)
+        files.write_json(partial / TRAINING_REQUEST, about)
     return signature is not None
 
 
@@ -123,18 +124,11 @@ def unfinished(request: TrainingRequest, out: Path) -> list[int]:
 def _is_over(request: TrainingRequest, folder: Path) -> bool:
     if run_folder.is_unfinished(folder) or not (folder / "spec.json").is_file():
         return False
-    if training_folder.stopped_early(folder, request.schedule):
-        return True
-    import pyarrow as pa
-
     try:
-        table = files.read_parquet(folder / "episodes.parquet", ["length"], training_folder.MOST_EPISODES)
-        lengths = table["length"].to_numpy()
-    except (OSError, ValueError, KeyError, pa.ArrowException):
+        lengths = training_folder.rows(folder, ["length"])["length"]
+        return training_folder.is_over(run_folder.read_json(folder / "spec.json"), request.schedule, lengths)
+    except EverystepError:
         return False  # which training reports
-    if request.steps is not None:
-        return int(lengths.sum()) >= request.steps
-    return len(lengths) >= request.schedule.total
 
 
 # --- all seeds --------------------------------------------------------------------------------------------------------
