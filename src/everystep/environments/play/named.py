@@ -16,13 +16,15 @@ from typing import Any
 
 from everystep.environments.play import trust
 from everystep.environments.play.constraints import Constraint
+from everystep.environments.play.making import by_id
+from everystep.environments.protocols import AnyEnv
 from everystep.errors import EverystepError, quoted, shown, user_code
 
 
 def environment(name: str, **options: Any) -> Any:
     """A new environment; `options`, such as render_mode, go to `gymnasium.make`, not to a factory."""
     if not is_imported(name):
-        return _by_id(name, options)
+        return _by_id(name, **options)
     factory = imported("env", name)
     if not callable(factory):
         raise EverystepError(f"env is '{shown(name)}', which is {quoted(factory)}; name a function that makes one.")
@@ -34,7 +36,7 @@ def environment(name: str, **options: Any) -> Any:
         return factory()
 
 
-def environments(name: str, copies: int) -> Any:
+def environments(name: str, copies: int) -> AnyEnv:
     """A new environment, or several copies as one vector environment."""
     if copies == 1:
         return environment(name)
@@ -42,10 +44,7 @@ def environments(name: str, copies: int) -> Any:
 
     if is_imported(name):
         return SyncVectorEnv([lambda: environment(name)] * copies)
-    from everystep.environments.play.making import made
-
-    with _here() if trust.module_of(name) else nullcontext():
-        return made(name, copies)
+    return _by_id(name, copies)
 
 
 def function(field: str, name: str | None) -> Any:
@@ -108,18 +107,9 @@ def imported(field: str, name: str) -> Any:
     return found
 
 
-def _by_id(name: str, options: dict[str, Any]) -> Any:
-    try:
-        import gymnasium
-    except ImportError:
-        raise EverystepError("an environment by its id needs gymnasium; install everystep[gym].") from None
-    failed = lambda error, words: (
-        f"env '{shown(name)}' cannot be made ({error}: {words}); give the id of an installed environment, or "
-        "module:factory."
-    )
-    with user_code(failed):  # gymnasium's own errors, and those of any environment
-        with _here() if trust.module_of(name) else nullcontext():  # the module of an id may be here
-            return gymnasium.make(name, **options)
+def _by_id(name: str, copies: int = 1, **options: Any) -> AnyEnv:
+    with _here() if trust.module_of(name) else nullcontext():  # the module of an id may be here
+        return by_id(name, copies, **options)
 
 
 @contextmanager
