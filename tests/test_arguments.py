@@ -120,7 +120,7 @@ CALLS = {
     "regression": (es.regression, {"make": Regressor, "members": 1, "bonus": "features"}),
     "prepare": (
         prepare,
-        {"problem": LAKE, "agents": "uniform", "episodes": 2, "seeds": 1, "seed0": 0, "certify": False},
+        {"problem": LAKE, "agents": "uniform", "episodes": 2, "seeds": 1, "certify": False},
     ),
     "Recipe": (es.agents.Recipe, {"name": "lsvi", "settings": {}, "alias": None}),
     "RBF": (es.kernels.RBF, {"length": 1.0, "on": None}),

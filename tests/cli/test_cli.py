@@ -151,7 +151,7 @@ WRONG = {
     "negative seeds": ([*without("--seeds"), "--seeds", "-2"], "seeds is -2"),
     "no whole number": ([*RUN, "--horizon", "inf"], "horizon is inf"),
     "half a seed": ([*without("--seeds"), "--seeds", "1.5"], "seeds is 1.5"),
-    "negative first seed": ([*RUN, "--seed0", "-1"], "seed0 is -1"),
+    "negative first seed": ([*without("--seeds"), "--seeds=-1:3"], "seeds is '-1:3'"),
     "zero horizon": ([*RUN, "--horizon", "0"], "horizon is 0"),
     "bad key": ([*RUN, "--set", "bta=1"], "Did you mean beta"),
     "bad value": ([*RUN, "--set", "beta=wide"], "setting beta of lsvi-ae is 'wide'"),
@@ -308,7 +308,7 @@ def test_stopping_a_run_keeps_what_was_done_and_it_can_go_on(desk, capsys):
     assert [path.name for path in (desk / "out").iterdir()] == [".work"]
     for arguments in (["certify", "out"], ["theory", "out"]):
         assert main.main(arguments) == 2
-        assert "holds an unfinished run; `everystep resume out` finishes it" in capsys.readouterr().err
+        assert "holds an unfinished run; `everystep resume out` continues it" in capsys.readouterr().err
     assert main.main(RUN) == 2
     assert "already holds a different, unfinished run" in capsys.readouterr().err
 

@@ -247,11 +247,11 @@ def test_a_refused_second_writer_changes_not_one_byte(home, capsys):
 def test_ctrl_c_promises_resume_only_where_something_is_left(home):
     from everystep.cli import train
 
-    assert train._how_to_go_on(home / "nowhere") == ""
-    assert "the training is finished; `everystep evaluate" in train._how_to_go_on(home / "mine")
+    assert train._how_to_continue(home / "nowhere") == ""
+    assert "the training is finished; `everystep evaluate" in train._how_to_continue(home / "mine")
     with training_seeds._held(home / "mine"):
         training_seeds.begin(home / "mine", replace(training_seeds.read_request(home / "mine"), episodes=9))
-    assert train._how_to_go_on(home / "mine") == f"`everystep resume {home / 'mine'}` continues"
+    assert train._how_to_continue(home / "mine") == f"`everystep resume {home / 'mine'}` continues"
 
 
 # --- one reader -------------------------------------------------------------------------------------------------------

@@ -108,7 +108,7 @@ def test_the_same_agent_with_other_settings_has_a_name_of_its_own(pond):
         ({"episodes": 0}, "episodes is 0"),
         ({"episodes": -3}, "episodes is -3"),
         ({"seeds": 0}, "seeds is 0"),
-        ({"seeds": [1, 1]}, "give different whole numbers"),
+        ({"seeds": [1, 1]}, "give at least one seed, and each once"),
         ({"agents": []}, "agents is empty"),
         ({"agents": "lsvi-a"}, "Did you mean lsvi-ae"),
         ({"agents": es.agents.lsvi_ae(cap=0.01)}, "below the unconstrained optimum"),

@@ -95,7 +95,6 @@ def valid_calls(bench: Bench) -> dict[str, Callable[[], Call]]:
                 "agents": bench.pick(AGENTS),
                 "episodes": 2,
                 "seeds": 1,
-                "seed0": 0,
                 "progress": None,
                 "certify": False,
             },

@@ -6,8 +6,9 @@ import argparse
 from pathlib import Path
 
 from everystep.cli.notes import announced
-from everystep.cli.shared import a_path, add_cache, add_force, add_out, progress_bar, split_names, use_cache
+from everystep.cli.shared import a_path, add_cache, add_force, add_out, progress_bar, use_cache
 from everystep.errors import EverystepError, count
+from everystep.experiments.options import split_names
 
 HELP = "run all agents on all problems that support them: Table 1, measured; or put trainings side by side"
 SEEDS = "32"

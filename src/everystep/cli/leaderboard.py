@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from everystep.cli.notes import announced
-from everystep.cli.shared import a_path, add_force, add_out, split_names
+from everystep.cli.shared import a_path, add_force, add_out
 from everystep.errors import EverystepError, seed_number, shown
+from everystep.experiments.options import split_names
 
 HELP = "compare systems by files of results, of everystep or of other software: tables, intervals, tests, figures"
 OUT = "out/leaderboard"
@@ -160,7 +161,7 @@ def _rows_of_training(folder: Path, options: argparse.Namespace) -> list[dict[st
 
     results = training_results.read(folder)
     if results.unfinished:
-        raise EverystepError(f"'{folder}' is not finished; {training_results.how_to_go_on(folder)}.")
+        raise EverystepError(f"'{folder}' is not finished; {training_results.how_to_continue(folder)} it.")
     of = lambda columns: episodes.Episodes(
         columns["return"], columns["length"].astype(int), columns["violation"], columns["unsafe_steps"].astype(int)
     )

@@ -150,6 +150,8 @@ class Parser(argparse.ArgumentParser):
         return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> Any:
+        if message.startswith("unrecognized arguments: --seed0"):
+            message = "there is no --seed0: use --seeds 7:20 for the seeds from 7 to 19"
         print(f"{self.prog}: {EverystepError(message)}. `{self.prog} --help` shows the usage.", file=sys.stderr)
         raise _UsageError(2)
 

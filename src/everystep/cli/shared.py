@@ -1,4 +1,4 @@
-"""What several commands share: lists of names, progress bars, Ctrl-C, the engine, and the end of a run."""
+"""What several commands share: flags, progress bars, Ctrl-C, the engine, and the end of a run."""
 
 from __future__ import annotations
 
@@ -7,22 +7,17 @@ import io
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from everystep.cli import interrupts
 from everystep.cli.notes import announced, told_elsewhere
+from everystep.experiments.options import PATH, RUN_OPTIONS, SETTINGS, SWITCH, EngineChoice, Option
 
 if TYPE_CHECKING:
-    from everystep.experiments.config import EngineChoice
     from everystep.experiments.engines.ray import Cluster
-
-
-def split_names(text: str) -> list[str]:
-    """The names in a list with commas."""
-    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def a_path(text: str) -> str:
@@ -30,6 +25,25 @@ def a_path(text: str) -> str:
     if not text or "\0" in text:
         raise argparse.ArgumentTypeError(f"a path is {text!r}; give the name of a file or a folder")
     return text
+
+
+def add_flags(parser: argparse.ArgumentParser, table: Mapping[str, Option]) -> None:
+    """The flags of a table of options (`experiments/options.py`)."""
+    for name, each in table.items():
+        flag = f"--{name.replace('_', '-')}"
+        if each.form is SETTINGS:
+            parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest=name, help=each.help)
+        elif each.form is SWITCH:
+            parser.add_argument(flag, action="store_true", help=each.help)
+        else:
+            kind = a_path if each.form is PATH else str
+            parser.add_argument(flag, type=kind, metavar=each.metavar, help=each.help)
+
+
+def given_flags(options: argparse.Namespace, table: Mapping[str, Option]) -> dict[str, Any]:
+    """The values of the flags that were given; settings are read apart, because one flag has one of them."""
+    texts = {name: getattr(options, name) for name, each in table.items() if each.form is not SETTINGS}
+    return {name: table[name].form.read(name, text) for name, text in texts.items() if text not in (None, False)}
 
 
 def add_folder(parser: argparse.ArgumentParser) -> None:
@@ -214,8 +228,15 @@ def run_progress(spec: dict[str, Any]) -> Iterator[Callable[[Any], None]]:
 def add_engine(parser: argparse.ArgumentParser) -> None:
     """The arguments that choose where a run is computed, and its log."""
     parser.add_argument("--log", metavar="KIND", help="tensorboard: log curves to DIR-logs (extra `logs`)")
-    parser.add_argument("--engine", metavar="E", help="local (this machine) or ray (a cluster; extra `ray`)")
-    parser.add_argument("--address", metavar="A", help="address of a Ray cluster, or auto (Ray on this machine)")
+    add_flags(parser, {name: RUN_OPTIONS[name] for name in ("engine", "address")})
+
+
+def chosen_engine(options: argparse.Namespace) -> EngineChoice:
+    """The engine and the log that were asked for, checked before any work."""
+    from everystep.experiments import progress
+
+    progress.check(options.log)
+    return EngineChoice(options.engine or "local", options.address).checked()
 
 
 @contextmanager
@@ -253,21 +274,21 @@ def run_with_progress(
                     if left == 0:
                         phases.enter_context(announced("writing the results", below_bars=True))
 
-            with ExitStack() as phases, interrupts.keeping(lambda: _how_to_go_on(out)):
+            with ExitStack() as phases, interrupts.keeping(lambda: _how_to_continue(out)):
                 phases.enter_context(told_elsewhere(lambda: f"{1 - left / total:.0%} of {total:,} episodes"))
                 begun = phases.enter_context(announced("compiling", below_bars=True))
                 return run(report)
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt) or interrupts.received():  # the exception may have become another one
-            raise KeyboardInterrupt(_how_to_go_on(out)) from None
+            raise KeyboardInterrupt(_how_to_continue(out)) from None
         raise
 
 
-def _how_to_go_on(out: Path) -> str:
+def _how_to_continue(out: Path) -> str:
     """For a run that was stopped; "" if it had not begun."""
     from everystep.experiments.folder import run_folder
 
-    return f"`everystep resume {out}` continues" if run_folder.is_unfinished(out) else ""
+    return run_folder.how_to_continue(out) if run_folder.is_unfinished(out) else ""
 
 
 def print_summary(out: Path, remark: str = "") -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -14,16 +14,16 @@ from everystep.environments.play.rollout import Stage
 from everystep.environments.protocols import Space
 from everystep.errors import LARGEST_MEASUREMENT, EverystepError, as_number, quoted, whole_number
 from everystep.features.spaces import Coordinates
+from everystep.training.options import MEMORY
 
-MEMORY = 4096  # default number of states that plans compute values at, if states do not recur
 FEW_CANDIDATES, MEMORY_LEAST = 32, 512  # with more candidates, MEMORY * 32 / A states, and at least 512
 
 
-def most_states(memory: Any, actions: Candidates) -> int | None:
+def most_states(memory: int | None, actions: Candidates) -> int | None:
     """The most states of plans; the default is lower with many candidates, because a plan is made for both."""
-    if memory is None:
+    most = 0 if memory is None else whole_number("memory", memory, 0)
+    if not most:
         return None
-    most = whole_number("memory", memory)
     if most == MEMORY and actions.values is not None:
         return min(MEMORY, max(MEMORY_LEAST, MEMORY * FEW_CANDIDATES // len(actions)))
     return most
@@ -34,7 +34,7 @@ def is_listed(space: Space) -> bool:
     return hasattr(space, "n") and getattr(space, "shape", ()) == ()
 
 
-def range_of_rewards(given: Any) -> tuple[float, float] | None:
+def range_of_rewards(given: Iterable[object] | None) -> tuple[float, float] | None:
     """(low, high); None: of observed rewards, and 0."""
     if given is None:
         return None

@@ -44,13 +44,15 @@ from everystep.training.agent.acting import ActingPlan
 from everystep.training.agent.automatic import AutomaticFeatures, Chosen
 from everystep.training.agent.resolve import EnvironmentInfo, ResolvedForTraining
 from everystep.training.agent.stored_agent import SHIPPED, StoredAgent
-from everystep.training.arguments import MEMORY, flattened, most_states, range_of_rewards
+from everystep.training.arguments import flattened, most_states, range_of_rewards
 from everystep.training.blas_threads import one_blas_thread
 from everystep.training.callbacks import Callback
+from everystep.training.columns import Columns, Number
 from everystep.training.diagnosis import checks, record
 from everystep.training.diagnosis.finding import Diagnosis
 from everystep.training.diagnosis.fit import CostFit, about_cost_features
 from everystep.training.folder.interrupts import PausedError, deferred, interrupt_remark
+from everystep.training.options import MEMORY
 from everystep.training.policy.observed import Observed
 from everystep.training.policy.policy import Policy
 from everystep.training.result import BrokenError, Trained
@@ -92,7 +94,7 @@ class Learner:
     length         the most steps of an episode; None: the environment's own limit, else the horizon
     reward_range   (low, high) of rewards, which are scaled to [0, 1] by it; None: of observed rewards, and 0
     memory         the most states that plans compute values at, where observations are not integers: beyond it, those
-                   close to each other share a value; None: no limit
+                   close to each other share a value; 0 or None: no limit
     actions        those that it chooses among where the action space is a Box: es.actions.grid(5), sobol(64) or
                    listed(...); None: grid(5) while it has at most 125 actions, else sobol(64)
     seed           of everything random: the same seed repeats a training
@@ -174,7 +176,8 @@ class Learner:
         self.observed = Observed.of(space, self.resolved.cost.shares_nothing)
         self._rng = np.random.default_rng(self.seed)
         self.agent: StoredAgent | None = None  # made when the first cost shows how many constraints there are
-        self._columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
+        self._columns: dict[str, list[Number]] = {name: [] for name in COLUMNS}
+        self._as_arrays = Columns()
         self._plans_in_rows = 0  # those that the column `planned` shows
         self._interrupts: list[str] = []
         self.fit = CostFit(self.resolved.steps)
@@ -340,7 +343,8 @@ class Learner:
             found += about_cost_features(self)
         error = self.fit.error_remark
         remarks = (*self.remarks, *(() if error is None else (error,)), *(each.remark for each in found))
-        return Trained(self.columns, policy, self.plans, self.spec, remarks, found=record.of(self, remarks))
+        columns = {name: each.copy() for name, each in self.columns.items()}
+        return Trained(columns, policy, self.plans, self.spec, remarks, found=record.of(self, remarks))
 
     @one_blas_thread()
     def policy(self, optimism: float = SHIPPED) -> Policy:
@@ -430,15 +434,21 @@ class Learner:
     @property
     def so_far(self) -> SoFar:
         """The number of steps, and the violation, until now."""
-        return SoFar(int(sum(self._columns["length"])), float(sum(self._columns["violation"])))
+        steps, violation = (self._as_arrays.total(name, self._columns[name]) for name in ("length", "violation"))
+        return SoFar(int(steps), float(violation))
+
+    @property
+    def played(self) -> tuple[int, int]:
+        """The numbers of episodes and of steps until now."""
+        return self.number - 1, self.so_far.steps
 
     @property
     def columns(self) -> dict[str, np.ndarray]:
-        """The columns of `Trained.episodes` so far."""
-        return {name: np.array(values) for name, values in self._columns.items()}
+        """The columns of the result so far, as arrays that cannot be changed."""
+        return self._as_arrays.arrays(self._columns)
 
     @property
-    def last_episode(self) -> dict[str, Any]:
+    def last_episode(self) -> dict[str, Number]:
         """The newest row of `columns`, by name."""
         if self.number == 1:
             raise EverystepError("there is no episode yet; train for one.")
@@ -475,6 +485,19 @@ class Learner:
         return tuple(dict.fromkeys(found))
 
     @property
+    def decided(self) -> dict[str, Any]:
+        """The seed, and the values of the options that a checkpoint is compared with (`training/options.py`)."""
+        declared, memory = self.resolved.environment.reward_range, self.resolved.environment.memory
+        return {
+            "horizon": self.horizon,
+            "length": self.length,
+            "reward_range": None if declared is None else list(declared),
+            "memory": memory,
+            "seed": self.seed,
+            "reseed": self.stage.reseed,
+        }
+
+    @property
     def spec(self) -> dict[str, Any]:
         """Everything that was decided, ready for JSON."""
         assert self.agent is not None
@@ -488,13 +511,9 @@ class Learner:
             "value": resolved.value.to_json(),
             "cost": resolved.cost.to_json(),
             "d": resolved.value.d,
-            "horizon": self.horizon,
-            "length": self.length,
-            "constraints": self.agent.constraints,
+            **self.decided,
             "reward_range": list(self.agent.reward_scale),
-            "memory": resolved.environment.memory,
-            "seed": self.seed,
-            "reseed": self.stage.reseed,
+            "constraints": self.agent.constraints,
             "first_action": self.stage.first_action,
             "confidence": resolved.confidence,
             "guarantee": resolved.guarantee,

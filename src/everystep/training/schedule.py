@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from everystep.errors import LARGEST, EverystepError, whole_number
-
-if TYPE_CHECKING:
-    from everystep.training.learner import Learner
 
 EPISODES = 100  # if neither is given
 
@@ -45,8 +42,6 @@ class Schedule(NamedTuple):
         full = lambda n: -(-n // copies) * copies
         return cls(full(episodes - last), full(episodes - last) + full(last))
 
-    def is_over(self, learner: Learner) -> bool:
-        """Whether a learner has played all of it."""
-        if self.steps is not None:
-            return learner.so_far.steps >= self.steps
-        return learner.number > self.total
+    def is_over(self, episodes: int, steps: int) -> bool:
+        """Whether so many episodes and steps are all of it."""
+        return episodes >= self.total if self.steps is None else steps >= self.steps

@@ -16,14 +16,12 @@ from everystep.environments.play.constraints import Constraint
 from everystep.environments.protocols import AnyEnv
 from everystep.errors import path_from, whole_number
 from everystep.training import training_bar
-from everystep.training.arguments import MEMORY
 from everystep.training.callbacks import Callback
 from everystep.training.learner import OF_AGENTS, Learner
+from everystep.training.options import EVALUATED, LEARNER, MEMORY, names
 from everystep.training.policy import evaluation
 from everystep.training.result import Trained
 from everystep.training.schedule import Schedule
-
-EVALUATED = 10  # default episodes of an evaluation
 
 
 @refuse_unknown("train", OF_AGENTS)
@@ -63,7 +61,7 @@ def train(
     without_exploration  so many of the episodes, the last ones, are played as the policy that is returned plays, so
                          that it was tried before it is used, and what goes wrong is learnt
     warm_start           logged data to start from (`es.logged`)
-    evaluate             episodes that the policy plays afterwards without learning; None: 10 if the environment was
+    evaluate             episodes that the policy plays afterwards without learning; None: 20 if the environment was
                          given by its id, so that a fresh one can be made for this, else 0
     progress             called with n whenever n more episodes are done; None: a bar on a terminal, lines in a log
     out                  a run folder in which the training lives, with checkpoints: the same call goes on where a
@@ -86,26 +84,11 @@ def train(
     >>> result.columns["return"].shape, result.evaluation.columns["return"].shape
     ((3,), (2,))
     """
+    options = {name: value for name, value in locals().items() if name in (*names(LEARNER), "seed", "envs")}
     place = None if out is None else files.absolute(path_from("out", out))  # the environment may change the folder
     by_id = isinstance(env, str)
     evaluated = whole_number("evaluate", (EVALUATED if by_id else 0) if evaluate is None else evaluate, 0)
-    learner = Learner(
-        env,
-        agent,
-        constraint=constraint,
-        features=features,
-        cost_features=cost_features,
-        horizon=horizon,
-        length=length,
-        reward_range=reward_range,
-        memory=memory,
-        actions=actions,
-        seed=seed,
-        envs=envs,
-        reseed=reseed,
-        on_episode=on_episode,
-        on_plan=on_plan,
-    )
+    learner = Learner(env, agent, **options)
     schedule = Schedule.of(episodes, steps, without_exploration, learner.stage.copies)
     if place is not None:
         from everystep.training.folder import training_folder
@@ -116,7 +99,7 @@ def train(
         if warm_start is not None:
             learner.learn(warm_start)
         result = learner.train(episodes, progress, without_exploration, steps=steps)
-    if not evaluated or not (schedule.is_over(learner) or learner.stopped):  # it was stopped by Ctrl-C
+    if not evaluated or not (schedule.is_over(*learner.played) or learner.stopped):  # it was stopped by Ctrl-C
         return result
     found = evaluation.evaluate(result.policy, env, constraint=constraint, episodes=evaluated)
     if place is not None:

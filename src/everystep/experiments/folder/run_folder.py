@@ -104,9 +104,15 @@ def refuse_unfinished(folder: Path) -> None:
 
 
 def how_to_finish(folder: Path) -> str:
-    if is_training_spec(folder / WORK):
-        return f"'{folder}' holds an unfinished training; the same call of everystep.train with out= goes on."
-    return f"'{folder}' holds an unfinished run; `everystep resume {folder}` finishes it."
+    kind = "training" if is_training_spec(folder / WORK) else "run"
+    return f"'{folder}' holds an unfinished {kind}; {how_to_continue(folder)} it."
+
+
+def how_to_continue(folder: Path) -> str:
+    """What continues a run, or a training of `es.train`; see `results.how_to_continue` for those of the command."""
+    if is_training_spec(folder / WORK) or is_training_spec(folder):
+        return "the same call of everystep.train with out= continues"
+    return f"`everystep resume {folder}` continues"
 
 
 def refuse_training(folder: Path) -> None:

@@ -70,8 +70,8 @@ def train(
             found = _inspect(out, request)
             if found is not None:
                 _restore(learner, out, found)
-            if (schedule.is_over(learner) or stopped_early(out, schedule)) and not run_folder.is_unfinished(out):
-                learner.stopped = not schedule.is_over(learner)
+            if not run_folder.is_unfinished(out) and is_over(out, schedule, *learner.played):
+                learner.stopped = not schedule.is_over(*learner.played)
                 more = 0 if schedule.steps or learner.stopped else learner.number - 1 - schedule.total
                 files.sweep(out)
                 return _with_remark(
@@ -112,7 +112,7 @@ def _go_on(
             progress(played)
 
     try:
-        if schedule.steps is not None and not schedule.is_over(learner):
+        if schedule.steps is not None and not schedule.is_over(*learner.played):
             learner.play(None, after_round, steps=schedule.steps - learner.so_far.steps)
         for until, explore in () if schedule.steps else ((schedule.exploring, True), (schedule.total, False)):
             if (left := until - (learner.number - 1)) > 0 and not learner.stopped:
@@ -134,9 +134,14 @@ def _go_on(
     return result
 
 
-def stopped_early(out: Path, schedule: Schedule) -> bool:
-    """Whether `on_episode` or `on_plan` ended the training of a finished folder that was to last as long as this."""
+def is_over(out: Path, schedule: Schedule, episodes: int, steps: int) -> bool:
+    """Whether the training of a finished folder, of so many episodes and steps, is done.
+
+    One that `on_episode` or `on_plan` ended early is done if it was to last as long as this schedule.
+    """
     spec = out / "spec.json"
+    if schedule.is_over(episodes, steps):
+        return True
     return spec.is_file() and run_folder.read_json(spec).get("stopped") == list(schedule)
 
 

@@ -123,18 +123,15 @@ def unfinished(request: TrainingRequest, out: Path) -> list[int]:
 def _is_over(request: TrainingRequest, folder: Path) -> bool:
     if run_folder.is_unfinished(folder) or not (folder / "spec.json").is_file():
         return False
-    if training_folder.stopped_early(folder, request.schedule):
-        return True
     import pyarrow as pa
 
     try:
         table = files.read_parquet(folder / "episodes.parquet", ["length"], training_folder.MOST_EPISODES)
         lengths = table["length"].to_numpy()
+        played = len(lengths), int(lengths.sum())
     except (OSError, ValueError, KeyError, pa.ArrowException):
         return False  # which training reports
-    if request.steps is not None:
-        return int(lengths.sum()) >= request.steps
-    return len(lengths) >= request.schedule.total
+    return training_folder.is_over(folder, request.schedule, *played)
 
 
 # --- all seeds --------------------------------------------------------------------------------------------------------
