@@ -1,8 +1,8 @@
 """The command `everystep`.
 
 A command is a module of this package with a line of help (`HELP`), its arguments (`add_arguments`) and what it does
-(`run`). To add one, write its module and name it in `COMMANDS`. The modules import heavy packages inside `run`, so that
-`everystep --help` takes less than a tenth of a second.
+(`run`), or a class with these in `reading.py`. To add one, write its module and name it in `COMMANDS`. The modules
+import heavy packages inside `run`, so that `everystep --help` takes less than a tenth of a second.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from importlib import import_module
 from typing import Any
 
 from everystep import __version__
-from everystep.cli import interrupts, notes
+from everystep.cli import interrupts, notes, reading
 from everystep.cli.shared import printable, reopen
 from everystep.errors import EverystepError, shown
 
@@ -127,7 +127,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"everystep {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
     for name in COMMANDS:
-        module = import_module(f"everystep.cli.{name}")
+        module: Any = reading.COMMANDS.get(name) or import_module(f"everystep.cli.{name}")
         command = commands.add_parser(
             name,
             help=module.HELP,
