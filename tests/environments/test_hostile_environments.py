@@ -136,7 +136,7 @@ def test_masked_logged_data_and_problems_are_refused():
     }
     for name in ("rewards", "costs"):
         with pytest.raises(EverystepError, match=f"{name} have masked entries"):
-            es.logged.Batch.of(**rows, **{"rewards": [0.0, 1.0], "costs": [0.0, 1.0]} | {name: MASKED})
+            es.Batch.of(**rows, **{"rewards": [0.0, 1.0], "costs": [0.0, 1.0]} | {name: MASKED})
     with pytest.raises(EverystepError, match="masked"):
         es.features.flatten([MASKED])
 

@@ -241,7 +241,7 @@ def test_episodes_end_when_the_environment_does_or_at_the_horizon():
     env = gymnasium.make("CartPole-v1")
     batch = es.logged.from_env(env, lambda obs: 0, episodes=2, constraint=TILT)
     assert [bool(batch.terminated[part.stop - 1]) for part in batch.episodes()] == [True, True]
-    short = es.logged.from_env(env, CAUTIOUS, episodes=2, constraint=TILT, horizon=4)
+    short = es.logged.from_env(env, CAUTIOUS, episodes=2, constraint=TILT, length=4)
     assert short.steps.tolist() == [0, 1, 2, 3] * 2
     assert not short.terminated.any()
     assert short.costs[:, 0].tolist() == [TILT(None, 0, obs, {}) for obs in short.next_observations.astype(np.float32)]

@@ -239,7 +239,8 @@ def test_costs_may_have_printed_widths_beside_a_kernel_of_values(pond):
 def test_what_is_no_kernel_is_refused_from_python():
     with pytest.raises(EverystepError, match=r"kernel of 3: the kernel is 3; give one of everystep.kernels"):
         es.kernel_values(3)
-    assert es.kernel is es.kernel_values  # the old name
+    with pytest.raises(AttributeError, match="'kernel'; use kernel_values"):
+        es.kernel  # noqa: B018
 
 
 def test_the_covariance_stays_exact_over_thousands_of_updates():

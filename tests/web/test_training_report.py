@@ -282,7 +282,7 @@ def test_an_unfinished_training_says_so_and_shows_its_last_checkpoint(home, monk
 
 @pytest.fixture(scope="module")
 def single(home):
-    """The folder of es.train(out=...), on a lake, and one of Trained.save."""
+    """The folder of es.train(out=...), on a lake, and one of TrainingResult.save."""
     lake = es.problems.from_map(["SFG", "FHF"], horizon=4)
     result = es.train(es.gym.make_env(lake), "lsvi-ae", episodes=5, out=home / "single", progress=lambda n: None)
     result.save(home / "saved")

@@ -8,7 +8,7 @@ from pathlib import Path
 from everystep.cli.notes import announced
 from everystep.cli.shared import a_path, add_cache, add_force, add_out, progress_bar, use_cache
 from everystep.errors import EverystepError, count
-from everystep.experiments.options import split_names
+from everystep.experiments.options import seed_list, split_names
 
 HELP = "run all agents on all problems that support them: Table 1, measured; or put trainings side by side"
 SEEDS = "32"
@@ -25,7 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--problems", metavar="P,Q", help="names separated by commas (all)")
     parser.add_argument("--agents", metavar="A,B", help="names separated by commas (all)")
     parser.add_argument("--ablation", action="store_true", help="LSVI-AE without each of its ingredients instead")
-    parser.add_argument("--seeds", metavar="N", help=f"number of seeds ({SEEDS})")
+    parser.add_argument(
+        "--seeds", metavar="N", help=f"their number, a range 10:20 without its end, or a list 3,8 ({SEEDS})"
+    )
     parser.add_argument("--episodes", metavar="K", help="number of episodes (each problem's default)")
     parser.add_argument("--table-only", action="store_true", help="run nothing: the table of the existing runs")
     add_out(parser, "a folder of run folders (out/compare, or out/ablation)")
@@ -37,7 +39,7 @@ def run(options: argparse.Namespace) -> None:
     if options.folders:
         _compare_trainings(options)
         return
-    seeds = count("seeds", SEEDS if options.seeds is None else options.seeds)
+    seeds = seed_list("seeds", options.seeds or SEEDS)
     episodes = None if options.episodes is None else count("episodes", options.episodes)
     out = Path(options.out or ("out/ablation" if options.ablation else "out/compare"))
     problems = None if options.problems is None else split_names(options.problems)

@@ -24,7 +24,7 @@ from everystep.errors import EverystepError, check_type, path_from, quoted, real
 if TYPE_CHECKING:
     from everystep.training.learner import Learner
 
-__all__ = ["stop_at_return", "tensorboard"]
+__all__ = ["all_of", "stop_at_return", "tensorboard"]
 
 Callback = Callable[["Learner"], Any]
 CURVES = ("return", "length", "violation", "unsafe_steps")  # of TensorBoard

@@ -55,7 +55,7 @@ from everystep.training.folder.interrupts import PausedError, deferred, interrup
 from everystep.training.options import MEMORY
 from everystep.training.policy.observed import Observed
 from everystep.training.policy.policy import Policy
-from everystep.training.result import BrokenError, Trained
+from everystep.training.result import BrokenError, TrainingResult
 from everystep.training.schedule import Schedule
 
 FORMAT = 2  # of spec.json; format 1 had no number, and the guarantee under "confidence"
@@ -200,7 +200,7 @@ class Learner:
         without_exploration: int = 0,
         *,
         steps: int | None = None,
-    ) -> Trained:
+    ) -> TrainingResult:
         """Play `episodes` or `steps` more (see `play`), and return the result of all; also if Ctrl-C ends them early.
 
         The last `without_exploration` of them are played as the policy that is returned plays.
@@ -324,7 +324,7 @@ class Learner:
         return BrokenError(f"{sentence} {what}", kept)
 
     @one_blas_thread()
-    def result(self) -> Trained:
+    def result(self) -> TrainingResult:
         """The result of training so far.
 
         >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
@@ -344,7 +344,7 @@ class Learner:
         error = self.fit.error_remark
         remarks = (*self.remarks, *(() if error is None else (error,)), *(each.remark for each in found))
         columns = {name: each.copy() for name, each in self.columns.items()}
-        return Trained(columns, policy, self.plans, self.spec, remarks, found=record.of(self, remarks))
+        return TrainingResult(columns, policy, self.plans, self.spec, remarks, found=record.of(self, remarks))
 
     @one_blas_thread()
     def policy(self, optimism: float = SHIPPED) -> Policy:

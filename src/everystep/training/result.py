@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class BrokenError(EverystepError):
     """Training that could not continue. `result` is everything until then, as `train` would have returned it."""
 
-    def __init__(self, sentence: str, result: Trained | None) -> None:
+    def __init__(self, sentence: str, result: TrainingResult | None) -> None:
         super().__init__(sentence)
         self.result = result
 
@@ -36,7 +36,7 @@ class BrokenError(EverystepError):
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainingResult:
     """The result of training.
 
     columns    an array for each column, one entry per episode: return, length, violation (the sum of max(g, 0)),

@@ -20,7 +20,7 @@ from everystep.training.callbacks import Callback
 from everystep.training.learner import OF_AGENTS, Learner
 from everystep.training.options import EVALUATED, LEARNER, MEMORY, names
 from everystep.training.policy import evaluation
-from everystep.training.result import Trained
+from everystep.training.result import TrainingResult
 from everystep.training.schedule import Schedule
 
 
@@ -49,7 +49,7 @@ def train(
     reseed: bool = False,
     on_episode: Callback | None = None,
     on_plan: Callback | None = None,
-) -> Trained:
+) -> TrainingResult:
     """Train an agent in an environment for `episodes` episodes (100), or for `steps` steps.
 
     env                  a gymnasium environment, a vector environment, or the id of one

@@ -29,7 +29,7 @@ from everystep.errors import LARGEST, EverystepError, check_type, quoted, seed_n
 from everystep.features import spaces, syntax
 from everystep.features.spaces import UNBOUNDED, Space
 
-__all__ = ["Candidates", "grid", "listed", "sobol"]
+__all__ = ["ActionSet", "Candidates", "grid", "listed", "sobol"]
 
 MOST_ACTIONS = 10_000  # of a Discrete space: plans hold arrays with an entry for each pair of actions
 MOST_CANDIDATES = 4096

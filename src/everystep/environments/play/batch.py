@@ -27,7 +27,7 @@ class Batch:
 
     `Batch.of` makes one and checks the arrays.
 
-    >>> batch = es.logged.Batch.of(
+    >>> batch = es.Batch.of(
     ...     observations=[0, 1, 0], actions=[1, 0, 1], rewards=[0.0, 1.0, 0.0],
     ...     costs=[[-1.0], [0.5], [0.25]], next_observations=[1, 2, 1],
     ...     terminated=[False, True, False], episode=[1, 1, 2],

@@ -104,7 +104,7 @@ def text(compared: Sequence[Compared]) -> str:
         groups.setdefault(each.group, []).append(each)
     parts = []
     for (environment, constraint), members in groups.items():
-        table = tables.aligned([HEAD, *(_row(each) for each in members)])
+        table = tables.aligned([HEAD, *(_cells(each) for each in members)])
         parts.append("\n".join([f"{environment}, constraint {constraint}", "", table, *_notes(members)]))
     if len(groups) > 1:
         parts.insert(
@@ -120,37 +120,53 @@ def text(compared: Sequence[Compared]) -> str:
     return "\n\n".join(parts)
 
 
-def _row(each: Compared) -> list[str]:
+def row(each: Compared) -> dict[str, object]:
+    """The numbers of a training; arrays have an entry for each seed, or for each evaluated seed."""
     results = each.results
     numbers = np.array([seed.numbers() for seed in results.seeds])
-    steps = np.array([seed.steps for seed in results.seeds])
     evaluations = [found for found in map(results.evaluation_of, results.seeds) if found is not None]
     means = {name: np.array([found.columns[name].mean() for found in evaluations]) for name in ("return", "violation")}
-    request = results.request
-    agent = results.seeds[0].agent if request is None else request.recipe.label
-    unfinished = " (unfinished)" if results.unfinished else ""
+    return {
+        "training": str(each.folder),
+        "finished": not results.unfinished,
+        "environment": each.environment,
+        "constraint": each.constraint,
+        "agent": results.seeds[0].agent if results.request is None else results.request.recipe.label,
+        "features": each.features,
+        "episodes": np.array([seed.episodes for seed in results.seeds]),
+        "steps": np.array([seed.steps for seed in results.seeds]),
+        **dict(zip(("violation", "unsafe_steps", "return_at_the_end"), numbers.T, strict=True)),
+        **{f"evaluation_{name}": found for name, found in means.items()},
+    }
+
+
+def _cells(each: Compared) -> list[str]:
+    numbers: dict[str, Any] = row(each)
+    steps, violation = numbers["steps"], numbers["violation"]
     return [
-        f"{each.folder}{unfinished}",
-        agent,
+        f"{each.folder}{'' if numbers['finished'] else ' (unfinished)'}",
+        numbers["agent"],
         each.features,
-        f"{len(results.seeds)}",
-        _span([seed.episodes for seed in results.seeds]),
+        f"{len(steps)}",
+        _span(numbers["episodes"]),
         _span(steps),
-        _interval(numbers[:, 0]),
-        _interval(1000 * numbers[:, 0] / steps),
-        _interval(numbers[:, 1]),
-        _interval(numbers[:, 2]),
-        *(_interval(means[name]) if evaluations else "" for name in ("return", "violation")),
+        _interval(violation),
+        _interval(1000 * violation / steps),
+        _interval(numbers["unsafe_steps"]),
+        _interval(numbers["return_at_the_end"]),
+        *(_interval(numbers[f"evaluation_{name}"]) for name in ("return", "violation")),
     ]
 
 
-def _span(counts: Sequence[int] | np.ndarray) -> str:
+def _span(counts: np.ndarray) -> str:
     low, high = min(counts), max(counts)
     return f"{low}" if low == high else f"{low} to {high}"
 
 
 def _interval(samples: np.ndarray) -> str:
-    """The mean over seeds, and its interval if there are several."""
+    """The mean over seeds, and its interval if there are several; "" if there is none."""
+    if not len(samples):
+        return ""
     if len(samples) == 1:
         return number_in_words(float(samples[0]))
     mean, low, high = map(number_in_words, map(float, statistics.mean_over_seeds(samples, np.random.default_rng(0))))

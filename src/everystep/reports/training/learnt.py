@@ -70,7 +70,7 @@ def read_findings(seed: SeedResult) -> Learnt:
 
 
 def _saved(folder: Path, spec: dict[str, Any], learner: Path | None) -> Learnt:
-    """What `Trained.fill` wrote; with the `learner` also its policy and transitions."""
+    """What `TrainingResult.fill` wrote; with the `learner` also its policy and transitions."""
     if where := training_spec.fault(spec):
         raise EverystepError(
             f"'{folder}' has a spec.json that is not that of this version's trainings ({where} is missing or wrong); "

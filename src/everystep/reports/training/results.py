@@ -1,7 +1,7 @@
 """What a training's folder holds, finished or not: the rows of every seed, and the table that summarises them.
 
 Two kinds of folders are read: those of `everystep train`, with a folder for each seed, and those of `es.train(out=...)`
-and `Trained.save`, which are one seed. Of an unfinished seed the last checkpoint is read.
+and `TrainingResult.save`, which are one seed. Of an unfinished seed the last checkpoint is read.
 
 All commands read a training here. A file counts only if it is the one that was written, by the record of its folder,
 and a policy only if it is the one that spec.json names. Nothing that a file names is imported.

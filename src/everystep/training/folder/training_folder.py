@@ -1,10 +1,10 @@
 """A training that lives in a run folder, `train(..., out=DIR)`: it may be killed at any moment, the same call goes on.
 
-    DIR/                       what Trained.save writes, when it is finished
+    DIR/                       what TrainingResult.save writes, when it is finished
     DIR/learner/               the learner itself (see checkpoint.py), from which more episodes go on
     DIR/.work/                 while it is not finished: spec.json, what was requested
     DIR/.work/checkpoint-N/    a learner between two episodes; the last two are kept, because one may be damaged
-    DIR/.work/checkpoint-N/so-far/  what Trained.save writes, of a training that was stopped, for its report
+    DIR/.work/checkpoint-N/so-far/  what TrainingResult.save writes, of a training that was stopped, for its report
 
 A checkpoint is a folder that appears whole. A killed process loses the episodes since the last one, at most ten seconds
 or twenty times what it takes to write one, and plays them again as they were (see env_state.py).
@@ -34,7 +34,7 @@ from everystep.training.folder import checkpoint
 from everystep.training.folder.checkpoint import DamagedError, SavedLearner
 from everystep.training.folder.interrupts import deferred
 from everystep.training.learner import Learner
-from everystep.training.result import BrokenError, Trained
+from everystep.training.result import BrokenError, TrainingResult
 from everystep.training.schedule import Schedule
 
 EVERY = 10.0  # seconds between checkpoints, at least
@@ -51,8 +51,8 @@ def train(
     schedule: Schedule,
     warm_start: Batch | None,
     progress: Callable[[int], None] | None,
-    pictures: Callable[[Trained], Mapping[str, bytes]] | None = None,
-) -> Trained:
+    pictures: Callable[[TrainingResult], Mapping[str, bytes]] | None = None,
+) -> TrainingResult:
     """Train in a folder until the schedule is done, from wherever an earlier call stopped.
 
     `pictures` makes more files of the finished folder, by name.
@@ -93,7 +93,7 @@ def _in_sentences(out: Path) -> Iterator[None]:
         raise files.cannot_write(out, error) from None
 
 
-def _with_remark(result: Trained, remark: str | None) -> Trained:
+def _with_remark(result: TrainingResult, remark: str | None) -> TrainingResult:
     return result if remark is None else replace(result, remarks=(*result.remarks, remark))
 
 
@@ -102,8 +102,8 @@ def _go_on(
     keeper: _Keeper,
     schedule: Schedule,
     progress: Callable[[int], None] | None,
-    pictures: Callable[[Trained], Mapping[str, bytes]] | None,
-) -> Trained:
+    pictures: Callable[[TrainingResult], Mapping[str, bytes]] | None,
+) -> TrainingResult:
     """Play what is left of the schedule, with checkpoints, and write the finished folder."""
 
     def after_round(played: int) -> None:
@@ -164,7 +164,7 @@ def _inspect(out: Path, request: dict[str, Any]) -> list[Path] | None:
         raise EverystepError(f"out '{out}' holds a run of an experiment; choose another folder.")
     if not isinstance(before.get("request"), dict) or (finished and not (out / LEARNER).is_dir()):
         raise EverystepError(
-            f"out '{out}' holds the result of a training without its learner, as Trained.save writes it; choose "
+            f"out '{out}' holds the result of a training without its learner, as TrainingResult.save writes it; choose "
             "another folder."
         )
     checkpoint.check_same(out, before["request"], request, REMEDY)
@@ -212,7 +212,7 @@ class _Keeper:
         if time.monotonic() - self._last >= self._interval:
             self.commit()
 
-    def commit(self, so_far: Trained | None = None) -> None:
+    def commit(self, so_far: TrainingResult | None = None) -> None:
         """Write a checkpoint. If the disk does not take it, training stops, and what was learnt is in the error."""
         began = time.monotonic()
 
@@ -231,7 +231,7 @@ class _Keeper:
         self._last = time.monotonic()
         self._interval = max(EVERY, COST * (self._last - began))
 
-    def finish(self, result: Trained, stopped: Schedule | None, more: Mapping[str, bytes]) -> None:
+    def finish(self, result: TrainingResult, stopped: Schedule | None, more: Mapping[str, bytes]) -> None:
         """Write the finished files, and `more`.
 
         `stopped` is how long the training was to last, if it was ended early: so long it counts as finished.

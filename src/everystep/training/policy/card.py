@@ -22,7 +22,7 @@ from everystep.experiments import statistics, tables
 if TYPE_CHECKING:
     from everystep.training.policy.evaluation import Evaluation
     from everystep.training.policy.evaluation_file import Saved
-    from everystep.training.result import Trained
+    from everystep.training.result import TrainingResult
 
 FORMAT = 2  # 1 did not say which estimate of costs the policy uses, and which episodes an evaluation played
 DATA, TEXT = "card.json", "CARD.md"
@@ -41,7 +41,7 @@ KINDS = {
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
-def write(result: Trained, folder: Path) -> None:
+def write(result: TrainingResult, folder: Path) -> None:
     """The card of a result into the folder of its policy, which is being filled."""
     card = of(result, files.seal(folder / "policy.json").sha256)
     files.write_json(folder / DATA, card)
@@ -84,7 +84,7 @@ def read(folder: Path) -> dict[str, Any] | None:
 
 
 # --- as data ----------------------------------------------------------------------------------------------------------
-def of(result: Trained, checksum: str) -> dict[str, Any]:
+def of(result: TrainingResult, checksum: str) -> dict[str, Any]:
     """The card as JSON."""
     spec, columns, found = result.spec, result.columns, result.found
     by_constraint = [name for name in columns if name.startswith("violation_")]
@@ -145,7 +145,7 @@ def evaluated(saved: Saved, seed: int) -> dict[str, Any]:
     }
 
 
-def _evaluated_by_train(result: Trained, evaluation: Evaluation) -> dict[str, Any]:
+def _evaluated_by_train(result: TrainingResult, evaluation: Evaluation) -> dict[str, Any]:
     from everystep.training.policy import evaluation_file as training_evaluation
 
     return evaluated(training_evaluation.of(result, evaluation), result.spec["seed"])

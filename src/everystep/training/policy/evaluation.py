@@ -76,7 +76,7 @@ def evaluate(
     """
     from everystep.environments.play.making import made
 
-    check_type("policy", policy, Policy, "a policy, as Trained.policy and Policy.load give them")
+    check_type("policy", policy, Policy, "a policy, as TrainingResult.policy and Policy.load give them")
     episodes, seed = whole_number("episodes", episodes), seed_number("seed", seed)
     env = made(env, 1)
     stage = lambda seed: Stage(env, constraint, seed, actions=policy.candidates)

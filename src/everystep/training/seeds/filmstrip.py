@@ -30,7 +30,7 @@ from everystep.files import forms
 from everystep.files.forms import COUNT, NUMBER, POSITIVE
 from everystep.training.policy.evaluation import FIRST_SEED, evaluate
 from everystep.training.policy.policy import Policy
-from everystep.training.result import Trained
+from everystep.training.result import TrainingResult
 from everystep.training.seeds.request import TrainingRequest, close
 
 PICTURES = 8
@@ -82,7 +82,7 @@ class Recorded(NamedTuple):
 
 
 # --- when a training ends ---------------------------------------------------------------------------------------------
-def record(request: TrainingRequest, seed: int, result: Trained) -> dict[str, bytes]:
+def record(request: TrainingRequest, seed: int, result: TrainingResult) -> dict[str, bytes]:
     """The files of the pictures of a seed, by name."""
     made: dict[str, bytes] = {}
     about: dict[str, Any] = {"format": FORMAT}
