@@ -100,7 +100,7 @@ def lake_end(setting: dict[str, float]) -> tuple[float, float]:
     result = es.run(
         es.problems.frozen_lake(), es.agents.lsvi_ae(**setting), EPISODES, range(10_000, 10_000 + LAKE_SEEDS)
     )
-    (curves,) = result.curves.values()
+    (curves,) = result.columns.values()
     end = curves["value"][:, -100:].mean(1)
     return float(end.mean()), float(end.std(ddof=1) / LAKE_SEEDS**0.5)
 

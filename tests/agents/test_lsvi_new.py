@@ -245,7 +245,7 @@ def test_the_trap_is_entered_by_the_last_step_only():
 def test_the_compiled_scan_plays_the_same_episodes(case):
     s, want = resolved(case), expected(case)
     p = s.problem
-    curves = es.run(p, s.recipe, episodes=EPISODES, seeds=[9, SEED]).curves["lsvi-new"]
+    curves = es.run(p, s.recipe, episodes=EPISODES, seeds=[9, SEED]).columns["lsvi-new"]
     r = by_step(p.r, p.horizon)[np.arange(p.horizon), want["state"], want["action"]]
     np.testing.assert_allclose(curves["return"][1], r.sum(1), **EXACT)
 
@@ -321,7 +321,7 @@ def of_one_action(p):
 
 def test_it_learns_without_violations_on_the_synthetic_problem():
     p = synthetic()
-    curves = es.run(p, lsvi_new(switch=1.5), episodes=1000, seeds=2).curves["lsvi-new"]
+    curves = es.run(p, lsvi_new(switch=1.5), episodes=1000, seeds=2).columns["lsvi-new"]
     known, best = of_one_action(p), planner.solve(p).value
     np.testing.assert_allclose(curves["value"][:, :20], known)
     assert curves["violation"].sum() == 0
@@ -338,7 +338,7 @@ def test_one_hot_triples_never_lead_beyond_the_seed():
         horizon=3,
         known=Known(0.5, np.zeros(S, int), np.eye(S * A * S).reshape(S, A, S, -1)),
     )
-    curves = es.run(p, lsvi_new(seed_episodes=10), episodes=300, seeds=2).curves["lsvi-new"]
+    curves = es.run(p, lsvi_new(seed_episodes=10), episodes=300, seeds=2).columns["lsvi-new"]
     np.testing.assert_allclose(curves["value"], of_one_action(p))
     assert planner.solve(p).value > of_one_action(p) + 1
 
@@ -347,8 +347,8 @@ def test_cost_intervals_hold_the_true_mean_costs():
     p = passage()
     result = es.run(p, lsvi_new(**SMALL), episodes=100, seeds=4, certify=True)
     assert result.spec["agents"][0]["confidence"] == 0.05
-    assert result.curves["lsvi-new"]["false_labels"].sum() == 0
-    assert result.curves["lsvi-new"]["safe_labels"][:, -1].min() > 4
+    assert result.columns["lsvi-new"]["false_labels"].sum() == 0
+    assert result.columns["lsvi-new"]["safe_labels"][:, -1].min() > 4
     assert (result.certificates["lsvi-new_lower"] <= p.g[None] + 1e-12).all()
 
 

@@ -321,7 +321,8 @@ def test_when_an_environment_breaks_the_steps_before_are_kept(then, message):
         ({"constraint": None}, r"info has neither 'constraint' nor 'cost' \(it has nothing\); give constraint="),
         ({"episodes": 0}, r"^episodes is 0"),
         ({"seed": -1}, r"^seed is -1"),
-        ({"horizon": 0}, r"^horizon is 0"),
+        ({"length": 0}, r"^length is 0"),
+        ({"horizon": 3}, r"^no argument .* 'horizon'; use length=, the most steps of an episode"),
         (
             {"env": gymnasium.make("MountainCarContinuous-v0")},
             r"^the action space is Box.*; give actions=es.actions",

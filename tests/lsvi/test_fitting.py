@@ -115,4 +115,4 @@ def test_a_run_fits_when_asked_and_reports_every_fit(tmp_path):
     result.save(tmp_path / "run", figures=False)
     assert json.loads((tmp_path / "run" / "kernels.json").read_text(encoding="utf-8"))["lsvi-ae"] == fits
     alone = es.run(lake, es.agents.lsvi_ae(cost=cost), episodes=50, seeds=[4])
-    np.testing.assert_array_equal(alone.curves["lsvi-ae"]["return"][0], result.curves["lsvi-ae"]["return"][1])
+    np.testing.assert_array_equal(alone.columns["lsvi-ae"]["return"][0], result.columns["lsvi-ae"]["return"][1])

@@ -66,7 +66,7 @@ def compare(
 
     >>> found = es.compare(problems=["streaming"], agents=["lsvi-ae", "uniform"], episodes=20, seeds=2)
     >>> str(found).splitlines()[0]
-    'streaming: H = 1, 20 episodes, 2 seeds, safe optimum 0.6000'
+    'streaming: H = 4, 20 episodes, 2 seeds, safe optimum 1.6223'
     """
     if folders:
         if not (problems is agents is episodes is out is None) or ablation:

@@ -24,7 +24,19 @@ if TYPE_CHECKING:
 
 
 class BrokenError(EverystepError):
-    """Training that could not continue. `result` is everything until then, as `train` would have returned it."""
+    """Training that could not continue. `result` is everything until then, as `train` would have returned it.
+
+    >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
+    >>> calls = []
+    >>> def constraint(obs, action, obs_next, info):
+    ...     calls.append(obs)
+    ...     return -1.0 if len(calls) <= 8 else float("nan")
+    >>> try:
+    ...     es.train(env, episodes=5, constraint=constraint)
+    ... except es.BrokenError as error:
+    ...     print(len(error.result.columns["return"]), "episodes are kept")
+    2 episodes are kept
+    """
 
     def __init__(self, sentence: str, result: TrainingResult | None) -> None:
         super().__init__(sentence)
@@ -35,9 +47,9 @@ class BrokenError(EverystepError):
         return type(self), (str(self), None)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TrainingResult:
-    """The result of training.
+    """The result of training. `print` shows its summary.
 
     columns    an array for each column, one entry per episode: return, length, violation (the sum of max(g, 0)),
                violation_1 ... where there are several constraints, unsafe_steps, soft_violation, planned
@@ -109,6 +121,10 @@ class TrainingResult:
             *(f"note: {remark}" for remark in self.remarks),
         ]
         return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        spec, n = self.spec, len(self.columns["return"])
+        return f"<TrainingResult of {spec['environment']}: {spec['agent']}; {n:,} episodes>"
 
     def _scale(self) -> str:
         """d log(1 + K), or d H log(1 + K), for agents that plan rarely."""

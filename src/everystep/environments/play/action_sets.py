@@ -40,7 +40,11 @@ POINTS, MOST_ON_GRID, SPREAD = 5, 125, 64  # grid(5) while it has at most 125 ca
 # --- what a user asks for ---------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class ActionSet:
-    """The candidates that a user asks for. `candidates` makes them for a space."""
+    """The candidates that a user asks for. `candidates` makes them for a space.
+
+    >>> str(es.actions.grid(5)), str(es.actions.sobol(64, seed=1))
+    ('grid(5)', 'sobol(64, 1)')
+    """
 
     kind: str
     settings: Mapping[str, Any] = field(default_factory=dict)
