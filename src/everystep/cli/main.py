@@ -17,7 +17,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 from everystep import __version__
 from everystep.cli import interrupts, notes, reading
@@ -143,13 +143,13 @@ def parser() -> argparse.ArgumentParser:
 class Parser(argparse.ArgumentParser):
     """Reports an error in one line, like every other error of the command."""
 
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # as argparse has it
         for each in args or ():
             if re.fullmatch("--[a-z0-9-]+=--", each):  # which argparse takes for an empty list
                 self.error(f"{each[:-3]} is '--'; give a value")
         return super().parse_known_args(args, namespace)
 
-    def error(self, message: str) -> Any:
+    def error(self, message: str) -> NoReturn:
         if message.startswith("unrecognized arguments: --seed0"):
             message = "there is no --seed0: use --seeds 7:20 for the seeds from 7 to 19"
         print(f"{self.prog}: {EverystepError(message)}. `{self.prog} --help` shows the usage.", file=sys.stderr)

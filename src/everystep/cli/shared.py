@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from everystep.cli import interrupts
 from everystep.cli.notes import announced, told_elsewhere
@@ -18,6 +18,7 @@ from everystep.experiments.options import PATH, RUN_OPTIONS, SETTINGS, SWITCH, E
 
 if TYPE_CHECKING:
     from everystep.experiments.engines.ray import Cluster
+    from everystep.experiments.runner import ChunkReport
 
 
 def a_path(text: str) -> str:
@@ -121,7 +122,7 @@ def reopen() -> None:
                     _opened[-1].write("\n")  # below a bar, which could not end its line
 
 
-def _is_as_before(name: str, stream: Any) -> bool:
+def _is_as_before(name: str, stream: TextIO) -> bool:
     """Whether a stream is open, and leads to where it did: the next file that is opened takes a closed number."""
     try:
         now = os.fstat(stream.fileno())
@@ -149,7 +150,7 @@ def environments_at_work() -> Iterator[None]:
 class _Escaping:
     """A stream that gets only what its encoding can express."""
 
-    def __init__(self, stream: Any):
+    def __init__(self, stream: TextIO):
         self._stream = stream
 
     def write(self, text: str) -> int:
@@ -216,7 +217,7 @@ def run_progress(spec: dict[str, Any]) -> Iterator[Callable[[Any], None]]:
 
     with progress.shown(spec) as show:
 
-        def report(chunk: Any) -> None:
+        def report(chunk: ChunkReport) -> None:
             if interrupts.received():
                 raise KeyboardInterrupt
             show(chunk)
@@ -262,7 +263,7 @@ def run_with_progress(
             left = total = len(spec["agents"]) * len(spec["seeds"]) * spec["episodes"]
             lock = threading.Lock()
 
-            def report(chunk: Any) -> None:
+            def report(chunk: ChunkReport) -> None:
                 nonlocal left
                 if not chunk.earlier:
                     begun()

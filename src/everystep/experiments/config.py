@@ -80,7 +80,7 @@ class File:
     path: Path | None = None
     text: str = ""
 
-    def wrong(self, key: str, sentence: str, value: Any = "") -> EverystepError:
+    def wrong(self, key: str, sentence: str, value: object = "") -> EverystepError:
         """The error about a key, with its line if one line alone has the key, or has the key and this value."""
         if self.path is None:
             return EverystepError(sentence)
@@ -93,7 +93,7 @@ class File:
                 return EverystepError(f"'{self.path}', line {having[0]}: {sentence}")
         return EverystepError(f"'{self.path}': {sentence}")
 
-    def table(self, key: str, value: Any) -> Mapping[str, Any]:
+    def table(self, key: str, value: object) -> Mapping[str, Any]:
         if not isinstance(value, dict):
             raise self.wrong(key, f"{key} is {quoted(value)}; write a table, such as {key} = {{beta = 0.3}}.")
         return value
@@ -103,7 +103,7 @@ class File:
             if key not in known:
                 raise self.wrong(key, str(unknown(f"key of {what}", key, known, f"It has {', '.join(known)}.")))
 
-    def several(self, key: str, value: Any, example: str) -> list[Any]:
+    def several(self, key: str, value: object, example: str) -> list[Any]:
         """A list of names and tables that is not empty."""
         if not isinstance(value, list) or not value:
             found = "empty" if value in (None, []) else quoted(value)
@@ -306,13 +306,13 @@ def _unusable(agent: str | None, key: str, names: Sequence[str]) -> EverystepErr
     return EverystepError(f"{', '.join(candidates)} {have} no setting {key}; leave it out ({owners} can use it).")
 
 
-def _several(file: File, key: str, values: Any) -> list[Any]:
+def _several(file: File, key: str, values: object) -> list[Any]:
     if not isinstance(values, list) or not values:
         raise file.wrong(key, f"grid of {key} is {quoted(values)}; write a list, such as {key} = [0.1, 0.3].")
     return values
 
 
-def _recipe(file: File, name: str, called: Any, settings: Mapping[str, Any], point: Mapping[str, Any]) -> Recipe:
+def _recipe(file: File, name: str, called: object, settings: Mapping[str, Any], point: Mapping[str, Any]) -> Recipe:
     for key, value in settings.items():
         if not isinstance(value, str | int | float):
             raise file.wrong(key, f"setting {key} is {quoted(value)}; write a number, a string, true or false.")

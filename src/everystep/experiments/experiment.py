@@ -216,7 +216,7 @@ def prepare(
     return Experiment(problem, spec, resolved, certify)
 
 
-def _recipes(agents: Any) -> list[Recipe]:
+def _recipes(agents: object) -> list[Recipe]:
     """The agents, given as one or as several, by name or as recipes."""
     is_scalar = isinstance(agents, np.ndarray) and agents.ndim == 0
     if isinstance(agents, Mapping) or not isinstance(agents, Iterable | Recipe) or is_scalar:

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from everystep.environments.play.action_sets import Candidates
 from everystep.environments.play.batch import Batch
 from everystep.environments.play.rollout import Stage
 from everystep.environments.protocols import Space
 from everystep.errors import LARGEST_MEASUREMENT, EverystepError, as_number, quoted, whole_number
+from everystep.features.maps import Features
 from everystep.features.spaces import Coordinates
+from everystep.features.specs import Spec
 from everystep.training.options import MEMORY
+
+# Features as a user gives them: text ("auto"), a spec, an array (a table), or a function of an observation.
+FeaturesLike = Spec | Features | ArrayLike | Callable[[Any], ArrayLike]
 
 FEW_CANDIDATES, MEMORY_LEAST = 32, 512  # with more candidates, MEMORY * 32 / A states, and at least 512
 

@@ -44,7 +44,7 @@ from everystep.training.agent.acting import ActingPlan
 from everystep.training.agent.automatic import AutomaticFeatures, Chosen
 from everystep.training.agent.resolve import EnvironmentInfo, ResolvedForTraining
 from everystep.training.agent.stored_agent import SHIPPED, StoredAgent
-from everystep.training.arguments import flattened, most_states, range_of_rewards
+from everystep.training.arguments import FeaturesLike, flattened, most_states, range_of_rewards
 from everystep.training.blas_threads import one_blas_thread
 from everystep.training.callbacks import Callback
 from everystep.training.columns import Columns, Number
@@ -119,8 +119,8 @@ class Learner:
         agent: str | Recipe = TRAINED_BY_DEFAULT,
         *,
         constraint: Constraint | None = None,
-        features: Any = None,
-        cost_features: Any = None,
+        features: FeaturesLike | None = None,
+        cost_features: FeaturesLike | None = None,
         horizon: int | None = None,
         length: int | None = None,
         reward_range: tuple[float, float] | None = None,
@@ -405,8 +405,8 @@ class Learner:
         agent: str | Recipe | None = None,
         *,
         constraint: Constraint | None = None,
-        features: Any = None,
-        cost_features: Any = None,
+        features: FeaturesLike | None = None,
+        cost_features: FeaturesLike | None = None,
     ) -> Learner:
         """A saved learner, in the same environment. It goes on as if it had never stopped.
 

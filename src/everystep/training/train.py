@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from everystep import files
 from everystep.agents.arguments import refuse_unknown
@@ -16,6 +15,7 @@ from everystep.environments.play.constraints import Constraint
 from everystep.environments.protocols import AnyEnv
 from everystep.errors import path_from, whole_number
 from everystep.training import training_bar
+from everystep.training.arguments import FeaturesLike
 from everystep.training.callbacks import Callback
 from everystep.training.learner import OF_AGENTS, Learner
 from everystep.training.options import EVALUATED, LEARNER, MEMORY, names
@@ -37,8 +37,8 @@ def train(
     progress: Callable[[int], None] | None = None,
     out: str | Path | None = None,
     constraint: Constraint | None = None,
-    features: Any = None,
-    cost_features: Any = None,
+    features: FeaturesLike | None = None,
+    cost_features: FeaturesLike | None = None,
     horizon: int | None = None,
     length: int | None = None,
     reward_range: tuple[float, float] | None = None,

@@ -9,9 +9,9 @@ Nothing is imported at the top, because gymnasium takes longer to import than ev
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
 
 ENTRY_POINT = "everystep.environments.finite.gym:CMDPEnv"
 
@@ -25,7 +25,7 @@ def register_ids() -> None:
         register_ids_with(gymnasium)
 
 
-def register_ids_with(gymnasium: Any) -> None:
+def register_ids_with(gymnasium: ModuleType) -> None:
     """Register the ids of all problems with gymnasium, also of those that are registered later.
 
     Other arguments of `gymnasium.make` are parameters of the problem.
@@ -52,7 +52,9 @@ class RegisterOnImport:
     would slow down every command. So only the import of gymnasium itself is left to react to.
     """
 
-    def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         """Find gymnasium as the other finders do; its loader then also registers the ids."""
         if name != "gymnasium":
             return None

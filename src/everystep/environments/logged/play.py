@@ -76,12 +76,12 @@ def from_env(
     return builder.batch(count)
 
 
-def _counts_steps(policy: Any) -> bool:
+def _counts_steps(policy: object) -> bool:
     """Whether it is a policy of this library, which plays the last steps of an episode by another plan."""
     return hasattr(policy, "countdown")
 
 
-def to_array(observation: Any) -> np.ndarray:
+def to_array(observation: object) -> np.ndarray:
     """A copy of an observation in its own shape; observations of several parts become one row."""
     if isinstance(observation, Mapping | tuple):
         return flatten(observation)

@@ -182,7 +182,8 @@ class Candidates:
     def _scaled(self, rows: np.ndarray) -> np.ndarray:
         span = self.high - self.low
         middle = (self.low + self.high) / 2
-        return np.clip((rows - middle) * np.where(span > 0, 2 / np.where(span > 0, span, 1), 0), -1, 1)
+        scale = np.where(span > 0, 2 / np.where(span > 0, span, 1), 0)
+        return np.asarray(np.clip((rows - middle) * scale, -1, 1))
 
     def arrays(self) -> dict[str, np.ndarray]:
         """What a file must hold, by name; empty for a Discrete space."""

@@ -10,7 +10,7 @@ not lead to: both generators are Mersenne twisters, whose key changes in a known
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -81,11 +81,11 @@ class GlobalDraws:
 
 def _states() -> States:
     """The global generators; that of NumPy is left out if the user has replaced it by one of another kind."""
-    numpy: Any = np.random.get_state(legacy=False)  # noqa: NPY002
+    numpy = dict(np.random.get_state(legacy=False))  # noqa: NPY002
     words, gauss = random.getstate()[1:]
     found = {"python": State(np.array(words[:-1], np.uint32).tobytes(), words[-1], gauss)}
     return found | ({"numpy": _numpy_state(numpy)} if numpy["bit_generator"] == "MT19937" else {})
 
 
-def _numpy_state(state: Any) -> State:
+def _numpy_state(state: Mapping[str, Any]) -> State:
     return State(state["state"]["key"].tobytes(), state["state"]["pos"], (state["has_gauss"], state["gauss"]))

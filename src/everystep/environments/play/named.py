@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from typing import Any
@@ -21,7 +21,7 @@ from everystep.environments.protocols import AnyEnv
 from everystep.errors import EverystepError, quoted, shown, user_code
 
 
-def environment(name: str, **options: Any) -> Any:
+def environment(name: str, **options: Any) -> AnyEnv:
     """A new environment; `options`, such as render_mode, go to `gymnasium.make`, not to a factory."""
     if not is_imported(name):
         return _by_id(name, **options)
@@ -33,7 +33,8 @@ def environment(name: str, **options: Any) -> Any:
         "arguments."
     )
     with user_code(failed), _here():
-        return factory()
+        made: AnyEnv = factory()
+    return made
 
 
 def environments(name: str, copies: int) -> AnyEnv:
@@ -43,11 +44,12 @@ def environments(name: str, copies: int) -> AnyEnv:
     from gymnasium.vector import SyncVectorEnv
 
     if is_imported(name):
-        return SyncVectorEnv([lambda: environment(name)] * copies)
+        factories: list[Callable[[], Any]] = [lambda: environment(name)] * copies
+        return SyncVectorEnv(factories)
     return _by_id(name, copies)
 
 
-def function(field: str, name: str | None) -> Any:
+def function(field: str, name: str | None) -> Callable[..., Any] | None:
     """The function called `module:function`; None for none."""
     if name is None:
         return None
@@ -71,7 +73,8 @@ def constraint(name: str | None) -> Constraint | None:
         raise EverystepError(
             f"constraint '{shown(name)}' is {quoted(found)}; name a function of (obs, action, obs_next, info)."
         )
-    return found
+    called: Constraint = found
+    return called
 
 
 def is_imported(name: str) -> bool:
@@ -80,7 +83,7 @@ def is_imported(name: str) -> bool:
     return bool(colon) and all(part.isidentifier() for part in (*module.split("."), *inside.split(".")))
 
 
-def imported(field: str, name: str) -> Any:
+def imported(field: str, name: str) -> object:
     """What `module:name` names; the error names `field`."""
     module, _, inside = name.partition(":")
     failed = lambda error, words: (
@@ -88,7 +91,7 @@ def imported(field: str, name: str) -> Any:
     )
     try:
         with user_code(failed), _here():
-            found: Any = import_module(module)
+            found: object = import_module(module)
     except EverystepError as error:
         if isinstance(error.__cause__, trust.InsideError):
             raise EverystepError(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, SupportsFloat
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from everystep.environments.play import constraints
 from everystep.environments.play.action_sets import ActionSet, Candidates, candidates
@@ -149,7 +150,7 @@ class Stage:
             raise EverystepError(f"{name} of the vector environment are {shown(values)}; return one for each copy.")
         return values
 
-    def _split(self, observations: Any) -> list[object]:
+    def _split(self, observations: Sequence[Any] | np.ndarray | Mapping[str, Any]) -> list[object]:
         """The observations of each copy."""
         if not self.is_vector:
             return [observations]
@@ -268,7 +269,7 @@ def _info(value: object) -> Info:
     return value
 
 
-def _mean_cost(value: Any, constraints: int) -> np.ndarray:
+def _mean_cost(value: ArrayLike, constraints: int) -> np.ndarray:
     """The true means of the constraints (m,) that an environment reports beside the observed ones."""
     mean = signed(value, lambda: f"info['mean_constraint'] is {shown(value)}")
     if len(mean) != constraints:

@@ -21,10 +21,11 @@ import os
 import stat
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from everystep.errors import EverystepError, shown
@@ -42,7 +43,7 @@ def sign(request: Mapping[str, Any]) -> str | None:
     return None if key is None else _hmac(key, request)
 
 
-def is_signed(request: Mapping[str, Any], signature: Any) -> bool:
+def is_signed(request: Mapping[str, Any], signature: object) -> bool:
     """Whether this user signed a request."""
     if not isinstance(signature, str) or not signature.isascii():
         return False
@@ -184,7 +185,9 @@ class _Refusing:
     def __init__(self) -> None:
         self._looking = threading.local()
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         busy: set[str] = self._looking.__dict__.setdefault("names", set())
         if name in busy:  # another finder asks all finders
             return None

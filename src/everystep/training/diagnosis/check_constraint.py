@@ -85,7 +85,7 @@ class ConstraintCheck:
     avoidable: tuple[int | None, ...]
     lowest: tuple[float, ...]
     highest: tuple[float, ...]
-    example: Any
+    example: object
     agent: str
     horizon: int
     remarks: tuple[str, ...]
@@ -158,8 +158,8 @@ def check_constraint(
 class _Visited:
     """A state that was met: what is observed there, and the environment as a copy, or how it was reached."""
 
-    observation: Any
-    env: Any = None
+    observation: object
+    env: AnyEnv | None = None
     episode: int = 0
     actions: tuple[int, ...] = ()
 
@@ -177,7 +177,7 @@ class _Check:
         self.by: str | None = None  # how other actions are tried
         self.seen: list[np.ndarray] = []
         self.avoidable: list[int | None] = []
-        self.example: Any = None
+        self.example: object = None
         self.remarks: list[str] = []
 
     def run(self, episodes: int) -> ConstraintCheck:
@@ -324,7 +324,7 @@ class _Check:
             if over or (self.by == REPLAYS and self.copies >= most_replayed):
                 return
 
-    def _step(self, env: Any, observation: Any, a: int) -> tuple[Any, np.ndarray, bool]:
+    def _step(self, env: AnyEnv, observation: object, a: int) -> tuple[Any, np.ndarray, bool]:
         """One step: the next observation, the constraints, and whether the episode is over."""
         action, here = self.stage.candidates.action, copy.deepcopy(observation)
         with calls("step"):
@@ -353,12 +353,12 @@ class _Check:
     def _branch(self, state: _Visited, a: int) -> tuple[_Visited, np.ndarray, bool]:
         """An action in a state that was met: what follows."""
         self.copies += 1 if self.by == COPIES else 1 + len(state.actions)
-        env = copy.deepcopy(state.env) if self.by == COPIES else self._replayed(state)
+        env = self._replayed(state) if state.env is None else copy.deepcopy(state.env)
         after, g, over = self._step(env, state.observation, a)
         kept = env if self.by == COPIES else None
         return _Visited(copy.deepcopy(after), kept, state.episode, (*state.actions, a)), g, over
 
-    def _replayed(self, state: _Visited) -> Any:
+    def _replayed(self, state: _Visited) -> AnyEnv:
         """The environment, brought to the state again."""
         observation = self.stage.reset(state.episode)[0]
         try:
@@ -373,7 +373,7 @@ class _Check:
     def _distance(self, path: list[_Visited]) -> int | None:
         """The steps before the end of the path from which a safe sequence leads past it; None if none was found."""
         farthest = min(len(path) - 1, EARLIEST)
-        distances = [2**i for i in range(farthest.bit_length()) if 2**i < farthest]
+        distances = [1 << i for i in range(farthest.bit_length()) if 1 << i < farthest]
         for distance in [*distances, farthest]:
             if distance and self._safe_for(path[-1 - distance], distance + max(distance, MARGIN)):
                 return distance
@@ -409,7 +409,7 @@ NOT_REPEATED = (
 )
 
 
-def _numbers(observation: Any) -> np.ndarray:
+def _numbers(observation: object) -> np.ndarray:
     """An observation as one array; empty if it has no numbers."""
     try:
         return flatten(observation)
@@ -417,10 +417,10 @@ def _numbers(observation: Any) -> np.ndarray:
         return np.empty(0)
 
 
-def _equal(one: Any, other: Any) -> bool:
-    if isinstance(one, dict):
+def _equal(one: object, other: object) -> bool:
+    if isinstance(one, dict) and isinstance(other, dict):
         return set(one) == set(other) and all(_equal(one[key], other[key]) for key in one)
-    if isinstance(one, tuple):
+    if isinstance(one, tuple) and isinstance(other, tuple):
         return len(one) == len(other) and all(map(_equal, one, other))
-    one, other = np.asarray(one), np.asarray(other)
-    return bool(np.array_equal(one, other, equal_nan=one.dtype.kind == other.dtype.kind == "f"))
+    a, b = np.asarray(one), np.asarray(other)
+    return bool(np.array_equal(a, b, equal_nan=a.dtype.kind == b.dtype.kind == "f"))

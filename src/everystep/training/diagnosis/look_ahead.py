@@ -47,7 +47,7 @@ def harm_ahead(plan: ActingPlan, observations: np.ndarray, steps: int) -> np.nda
     h = plan.price.shape[1] - steps
     G = _led_to(plan, observations, h)
     chosen = plan.choose(h, observations, np.random.default_rng(0))
-    return np.take_along_axis(G, chosen[None], 0)[0]
+    return np.asarray(np.take_along_axis(G, chosen[None], 0)[0])
 
 
 def _led_to(plan: ActingPlan, observations: np.ndarray, h: int) -> np.ndarray:

@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from everystep import files
 from everystep.environments.play import trust
@@ -24,6 +24,9 @@ from everystep.training.folder.interrupts import PausedError
 from everystep.training.seeds import run as training_seeds
 from everystep.training.seeds.request import TrainingRequest
 from everystep.training.seeds.run import Message, folder_of
+
+if TYPE_CHECKING:
+    from everystep.experiments.engines.ray import Cluster
 
 Packed = dict[str, bytes]  # the files of a folder by their path in it
 
@@ -44,7 +47,7 @@ class Turn(NamedTuple):
     files: Packed
 
 
-def train(request: TrainingRequest, out: Path, cluster: Any, report: Callable[[Message], None]) -> list[str]:
+def train(request: TrainingRequest, out: Path, cluster: Cluster, report: Callable[[Message], None]) -> list[str]:
     """Train what is left of a request. The failures, in sentences."""
     from everystep.experiments.engines.ray import Tasks
 

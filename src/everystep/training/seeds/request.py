@@ -113,7 +113,7 @@ class TrainingRequest(TrainingOptions):
         return asdict(self) | lists
 
     @classmethod
-    def from_json(cls, content: Any) -> TrainingRequest:
+    def from_json(cls, content: object) -> TrainingRequest:
         """What `to_json` wrote; a ValueError for anything else."""
         if not isinstance(content, dict) or not set(content) <= set(OPTIONS) or "env" not in content:
             raise ValueError("other keys")

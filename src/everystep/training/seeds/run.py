@@ -23,8 +23,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from multiprocessing import connection
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from everystep import files
 from everystep.environments.play import trust
@@ -37,6 +38,9 @@ from everystep.training.folder import training_folder
 from everystep.training.folder.interrupts import PausedError
 from everystep.training.seeds import filmstrip
 from everystep.training.seeds.request import TrainingRequest, close
+
+if TYPE_CHECKING:
+    from everystep.experiments.engines.ray import Cluster
 
 FORMAT = 2  # 1 had no signature
 AGAIN = "train into another folder."
@@ -141,7 +145,7 @@ class Means(NamedTuple):
     jobs: int = 1
     cache: bool = True
     logs: Path | None = None
-    cluster: Any = None
+    cluster: Cluster | None = None
 
 
 def train(request: TrainingRequest, out: Path, means: Means, report: Callable[[Message], None]) -> None:
@@ -309,7 +313,7 @@ def _received(ends: Sequence[Any], unfinished: dict[Any, set[int]]) -> Iterator[
             yield message
 
 
-def _in_a_process(request: dict[str, Any], out: Path, seeds: Sequence[int], means: Means, end: Any) -> None:
+def _in_a_process(request: dict[str, Any], out: Path, seeds: Sequence[int], means: Means, end: Connection) -> None:
     """What a process does. It ends as soon as the process that started it has ended."""
     for number in (signal.SIGINT, signal.SIGTERM):  # Ctrl-C reaches all processes of a terminal
         signal.signal(number, signal.SIG_IGN)
