@@ -46,7 +46,7 @@ COMMANDS = (  # in the order in which `everystep --help` lists them
 # 700 new objects between collections, searching them for garbage was a tenth of the time of a short run.
 NEW_OBJECTS = 100_000
 
-NO_MEMORY = "the memory did not suffice; use fewer seeds or episodes, a smaller problem, or a shorter horizon."
+NO_MEMORY = "there was not enough memory; use fewer seeds or episodes, a smaller problem, or a shorter horizon."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -157,7 +157,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class _UsageError(SystemExit):
-    """Words that are no command of ours; the error was printed."""
+    """Wrong arguments; the error was printed."""
 
 
 def _refuse(sentence: str) -> int:

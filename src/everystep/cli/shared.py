@@ -58,14 +58,14 @@ def add_out(parser: argparse.ArgumentParser, help: str, metavar: str = "DIR", de
 
 
 def add_force(parser: argparse.ArgumentParser) -> None:
-    """The permission to replace files that this command did not write."""
+    """The permission to replace files that everystep did not write."""
     parser.add_argument(
         "--force", action="store_true", help="also replace files that everystep did not write, or that were changed"
     )
 
 
 def add_trust(parser: argparse.ArgumentParser) -> None:
-    """The permission to import what a folder names that this user did not begin."""
+    """The permission to import modules named by a folder of another user."""
     parser.add_argument(
         "--trust", action="store_true", help="import the modules that DIR names, although another user began it"
     )
@@ -74,10 +74,10 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
 # --- printing ---------------------------------------------------------------------------------------------------------
 @contextmanager
 def printable() -> Iterator[None]:
-    """The streams through which everything is printed: what a terminal cannot show is escaped, and no stream is closed.
+    """Make standard output and error printable: characters that a terminal cannot show are escaped.
 
-    A name of a file may hold bytes that are no text, and a terminal may know ASCII only. A stream that the caller has
-    closed is replaced by the null device; otherwise the next file to be opened would take its place.
+    The name of a file may hold bytes that are not text, and a terminal may support ASCII only. A stream that the caller
+    has closed is replaced by the null device; otherwise the next file to be opened would take its number.
     """
     before = sys.stdout, sys.stderr
     with ExitStack() as opened:
@@ -110,7 +110,7 @@ def _close_spare(name: str) -> None:
 
 
 def reopen() -> None:
-    """Open the streams again that an environment has closed, so that what it learnt can be printed."""
+    """Open the streams again that an environment has closed, so that results can be printed."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if not _is_as_before(name, stream):
@@ -133,7 +133,7 @@ def _is_as_before(name: str, stream: TextIO) -> bool:
 
 @contextmanager
 def environments_at_work() -> Iterator[None]:
-    """A block in which environments run: afterwards the current folder and the streams are those before."""
+    """A block in which environments run; the current folder and the streams are restored after it."""
     try:
         here = os.getcwd()
     except OSError:  # it was removed
@@ -148,7 +148,7 @@ def environments_at_work() -> Iterator[None]:
 
 
 class _Escaping:
-    """A stream that gets only what its encoding can express."""
+    """A stream that escapes what its encoding cannot express."""
 
     def __init__(self, stream: TextIO):
         self._stream = stream
@@ -169,7 +169,7 @@ def add_cache(parser: argparse.ArgumentParser) -> None:
 
 
 def use_cache(options: argparse.Namespace) -> None:
-    """Keep compiled programs between commands, unless the user does not want it."""
+    """Keep compiled programs between commands, unless --no-cache is given."""
     from everystep.runtime import program_cache
 
     program_cache.disable() if options.no_cache else program_cache.enable()
@@ -178,7 +178,7 @@ def use_cache(options: argparse.Namespace) -> None:
 # --- progress and interrupts ------------------------------------------------------------------------------------------
 @contextmanager
 def progress_bar(total: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar of episodes with the remaining time; now and again a line if standard error is no terminal."""
+    """A progress bar of episodes with the remaining time; occasional lines if standard error is not a terminal."""
     from tqdm import tqdm
 
     from everystep.experiments.progress import size

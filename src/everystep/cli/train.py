@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 HELP = "train an agent on a Gymnasium environment"
 EPILOG = (
-    "In parentheses: what holds if a flag is left out. For example: everystep train --env CartPole-v1 --constraint "
+    "Defaults are in parentheses. For example: everystep train --env CartPole-v1 --constraint "
     "limits:upright --episodes 50 --out out/cartpole, where limits.py is in the current folder."
 )
 
@@ -77,7 +77,7 @@ class Where(NamedTuple):
 
 
 def _where(options: argparse.Namespace) -> Where:
-    """What the flags say; what an engine cannot do is refused before any work."""
+    """The choice of the flags; what the engine cannot do is refused before any work."""
     jobs = max(1, os.cpu_count() or 1) if options.jobs is None else whole_number("jobs", options.jobs)
     engine = chosen_engine(options)
     if engine.name != "local" and (options.log is not None or options.jobs is not None):
@@ -123,7 +123,7 @@ def _train(request: TrainingRequest, out: Path, options: argparse.Namespace, whe
 
 
 def _how_to_continue(out: Path) -> str:
-    """The command that does what is left after Ctrl-C, "" if nothing was begun: never one that would be refused."""
+    """The command that continues after Ctrl-C; "" if nothing was begun."""
     from everystep.reports.training import results as training_results
     from everystep.training.seeds import run as training_seeds
 

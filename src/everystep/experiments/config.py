@@ -1,4 +1,4 @@
-"""What the command is to run: from a TOML file, from flags, or from a file whose values flags override.
+"""What `everystep run` runs: from a TOML file, from flags, or from a file whose values flags override.
 
     episodes = 1000                  # also: certify, out, engine, address
     seeds = 32                       # or a range "10:42", or a list
@@ -22,8 +22,8 @@ or, with parameters of a problem and settings of an agent,
     settings = {react = true}
     grid = {beta = [0.1, 0.3], lam = [0.01, 1.0]}     # each combination is a separate agent
 
-Each problem is a run folder. Flags alone are an empty file whose values they override (`read` with path None), and then
-`out` itself is the run folder.
+Each problem has its own run folder inside `out`. With flags alone (`read` with path None) `out` itself is the run
+folder.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ LARGEST_SEED = 2**32 - 1  # of a run, whose random words have 32 bits
 
 @dataclass(frozen=True)
 class Experiment:
-    """What to run: a problem, and agents with every setting decided. `spec` holds all of it, ready for JSON."""
+    """What to run: a problem, and agents with all settings resolved. `spec` holds all of it, ready for JSON."""
 
     problem: FiniteCMDP
     spec: dict[str, Any]
@@ -163,7 +163,7 @@ def prepare(
     seeds: Seeds,
     certify: bool = False,
 ) -> Experiment:
-    """The experiment that `run` would run, checked as far as possible without running it."""
+    """The experiment that `run` runs, checked as far as possible without running it."""
     problem = problems.load(problem) if isinstance(problem, str) else problem
     if not isinstance(problem, FiniteCMDP):
         raise EverystepError(f"problem is {shown(problem)}; give a FiniteCMDP, the name of a problem, or a file.")

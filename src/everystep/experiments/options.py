@@ -32,7 +32,7 @@ Value = object  # of any option: `Form.read` returns what the field of the table
 
 
 def seed_list(name: str, given: object, largest: int = LARGEST_SEED) -> Sequence[int]:
-    """The seeds that a number, a range or a list stands for, in Python, in TOML and as a flag.
+    """Seeds from a number, a range or a list, alike in Python, in TOML and as a flag.
 
     5            0, 1, 2, 3, 4; as a flag --seeds 5
     "3:6"        3, 4, 5; also range(3, 6); as a flag --seeds 3:6

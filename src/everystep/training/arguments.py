@@ -27,7 +27,7 @@ FEW_CANDIDATES, MEMORY_LEAST = 32, 512  # with more candidates, MEMORY * 32 / A 
 
 
 def most_states(memory: int | None, actions: Candidates) -> int | None:
-    """The most states of plans; the default is lower with many candidates, because a plan is made for both."""
+    """The most states of plans; the default is lower with many candidates, because plans grow with both."""
     most = 0 if memory is None else whole_number("memory", memory, 0)
     if not most:
         return None
@@ -42,7 +42,7 @@ def is_listed(space: Space) -> bool:
 
 
 def range_of_rewards(given: Iterable[object] | None) -> tuple[float, float] | None:
-    """(low, high); None: of observed rewards, and 0."""
+    """(low, high), checked; None stays None."""
     if given is None:
         return None
     try:
@@ -55,7 +55,7 @@ def range_of_rewards(given: Iterable[object] | None) -> tuple[float, float] | No
 
 
 def flattened(batch: Batch, stage: Stage) -> Batch:
-    """Logged data with observations in rows, as the environment's own episodes have them."""
+    """Logged data with observations in rows, as of episodes that were played."""
     if not isinstance(batch, Batch) or not len(batch):
         raise EverystepError("the batch has no transitions; give a Batch, as everystep.logged makes them.")
     if batch.actions.max() >= stage.actions:

@@ -6,8 +6,8 @@
     es.train("CartPole-v1", on_episode=enough, ...)
     es.train("CartPole-v1", on_episode=es.callbacks.tensorboard("logs/cartpole"), ...)
 
-They receive the `Learner`, whose `last_episode` is the newest row. They only look: a training with functions is the
-same as without, as far as it goes. One that is resumed after a kill calls them again for the episodes that it repeats.
+They receive the `Learner`, whose `last_episode` is the newest row. They do not change the training, except that they
+may end it. After a kill they are called again for the episodes that are repeated.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CURVES = ("return", "length", "violation", "unsafe_steps")  # of TensorBoard
 
 
 def checked(name: str, given: Callback | None) -> Callback | None:
-    """A function that was given for `name`, or None.
+    """`given`, if it is a function or None; else the error that names `name`.
 
     >>> es.callbacks.checked("on_episode", None) is None
     True
@@ -42,7 +42,7 @@ def checked(name: str, given: Callback | None) -> Callback | None:
 
 
 def asks_to_stop(name: str, function: Callback | None, learner: Learner) -> bool:
-    """Call a function, if there is one; what it returns is checked, and what it raises becomes a sentence.
+    """Call a function, if there is one, and check what it returns; its exceptions become an `EverystepError`.
 
     >>> es.callbacks.asks_to_stop("on_episode", lambda learner: learner is None, None)
     True
@@ -57,7 +57,7 @@ def asks_to_stop(name: str, function: Callback | None, learner: Learner) -> bool
 
 
 def all_of(*functions: Callback | None) -> Callback | None:
-    """Several functions as one, which ends training if one of them does.
+    """Combine several functions; training ends if one of them returns True.
 
     >>> too_harmful = lambda learner: learner.so_far.violation > 10
     >>> on_episode = es.callbacks.all_of(es.callbacks.stop_at_return(190), too_harmful)
@@ -89,7 +89,7 @@ def stop_at_return(least: float, over: int = 20) -> Callback:
 class tensorboard:  # noqa: N801  used like a function
     """For `on_episode`: curves over steps for TensorBoard, in `folder`. Requires the extra `logs`.
 
-    `close` writes what is left; the end of the program does so, too.
+    `close` writes the rest, as does the end of the program.
 
     >>> curves = es.callbacks.tensorboard("logs/pond")
     >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
@@ -114,7 +114,7 @@ class tensorboard:  # noqa: N801  used like a function
         self._writer.add_scalar("total/plans", learner.plans, so_far.steps)
 
     def _open(self, steps: int) -> None:
-        """What an earlier process logged after so many steps is repeated, and replaced."""
+        """Open the log; what an earlier process logged after `steps` steps is replaced."""
         import tensorboardX
 
         try:

@@ -1,4 +1,4 @@
-"""The columns of a training as arrays, at the cost of the rows that are new since they were last asked for."""
+"""The columns of a training as arrays, which are extended by the new rows only."""
 
 from __future__ import annotations
 

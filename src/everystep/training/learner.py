@@ -64,7 +64,7 @@ COLUMNS = ("return", "length", "violation", "unsafe_steps", "soft_violation", "p
 LOOK_AHEAD = 50  # default steps a plan looks ahead, if episodes are longer
 
 OF_AGENTS = where_settings_belong()
-_OF_TRAIN = {  # what `train` has and `Learner` has not
+_OF_TRAIN = {  # arguments of `train`, but not of `Learner`
     **{
         name: f"give it to its train, as in learner.train({name}=...)"
         for name in ("episodes", "steps", "without_exploration", "progress")
@@ -85,23 +85,22 @@ class Learner:
     """An agent in an environment.
 
     env            a gymnasium environment, a vector environment, or the id of one
-    agent          the name of an agent, or one with settings: es.agents.lsvi_ahead(switch="5%")
+    agent          the name of an agent, or an agent with settings: es.agents.lsvi_ahead(switch="5%")
     constraint     (obs, action, obs_next, info) -> one number or several, safe iff <= 0; None: from `info`
-    features       of (x, a), as `everystep.features` makes them, or "auto": chosen by what is seen
-                   (`training/agent/automatic.py`); None: one-hot where observations are integers, else auto
-    cost_features  of the cost model, likewise; None: the same, or auto where features are
+    features       features of (x, a) from `everystep.features`, or "auto": selected from the data
+                   (`training/agent/automatic.py`); None: one-hot where observations are integers, else "auto"
+    cost_features  features of the cost model; None: the same as `features`
     horizon        the number of steps a plan looks ahead; None: the length of an episode, at most 50
     length         the most steps of an episode; None: the environment's own limit, else the horizon
-    reward_range   (low, high) of rewards, which are scaled to [0, 1] by it; None: of observed rewards, and 0
-    memory         the most states that plans compute values at, where observations are not integers: beyond it, those
-                   close to each other share a value; 0 or None: no limit
-    actions        those that it chooses among where the action space is a Box: es.actions.grid(5), sobol(64) or
-                   listed(...); None: grid(5) while it has at most 125 actions, else sobol(64)
-    seed           of everything random: the same seed repeats a training
-    envs           copies stepped together, if `env` is an id or has a spec: they share a plan
-    reseed         begin every episode with reset(seed=...), derived from `seed` and its number
-    on_episode     called with the learner after every episode (see `callbacks.py`); it may return True: training then
-                   ends, as if no more had been asked for
+    reward_range   (low, high), which scales rewards to [0, 1]; None: the range of the observed rewards and 0
+    memory         the most states at which plans compute values, where observations are not integers: beyond it,
+                   neighbouring states share a value; 0 or None: no limit
+    actions        the candidates where the action space is a Box: es.actions.grid(5), sobol(64) or listed(...);
+                   None: grid(5) if it has at most 125 candidates, else sobol(64)
+    seed           seed of all randomness: the same seed repeats a training
+    envs           number of copies stepped together with one plan, if `env` is an id or has a spec
+    reseed         begin every episode with reset(seed=...), derived from `seed` and the number of the episode
+    on_episode     a function of the learner, called after every episode (see `callbacks.py`); True ends the training
     on_plan        likewise after every new plan; training then ends after the episode
 
     >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
@@ -186,7 +185,7 @@ class Learner:
     # --- learning ----------------------------------------------------------------------------------------------------
     @one_blas_thread()
     def learn(self, batch: Batch) -> None:
-        """Learn from logged transitions, before or between episodes, as if they had been its own."""
+        """Learn from logged transitions, before or between episodes, as from episodes that it played."""
         flat = flattened(batch, self.stage)
         agent = self._ready(batch.constraints)
         for encoder in (self.resolved.value, self.resolved.cost):  # a wrong row is refused before any row is learnt
@@ -201,9 +200,9 @@ class Learner:
         *,
         steps: int | None = None,
     ) -> TrainingResult:
-        """Play `episodes` or `steps` more (see `play`), and return the result of all; also if Ctrl-C ends them early.
+        """Play `episodes` or `steps` more (see `play`), and return the result of all episodes; Ctrl-C ends it early.
 
-        The last `without_exploration` of them are played as the policy that is returned plays.
+        The last `without_exploration` episodes are played without exploration, as the returned policy plays.
         """
         schedule = Schedule.of(episodes, steps, without_exploration)
         try:
@@ -228,12 +227,11 @@ class Learner:
         *,
         steps: int | None = None,
     ) -> None:
-        """Play `episodes` more episodes, or until the episode in which `steps` more steps are reached is over.
+        """Play `episodes` more episodes, or at least `steps` more steps; the last episode is completed.
 
-        With copies the last round is played to its end.
-
-        Without `explore` it acts as `policy()` would, and goes on learning. On Ctrl-C every step that was played is
-        learnt, and KeyboardInterrupt is raised. `stopped` says whether `on_episode` or `on_plan` ended it early.
+        With copies the last round is completed. With explore=False it acts as `policy()` does, and keeps learning. On
+        Ctrl-C it learns every step that was played, and raises KeyboardInterrupt. `stopped` is True if `on_episode` or
+        `on_plan` ended it early.
 
         >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
         >>> learner = es.Learner(env, "lsvi-ae", seed=0)
@@ -262,7 +260,7 @@ class Learner:
             raise
 
     def _play_and_learn(self, waiting: list[BatchBuilder], explore: bool) -> None:
-        """An episode in every copy. An interrupt leaves in `waiting` what was not learnt."""
+        """An episode in every copy. After an interrupt `waiting` holds what has not been learnt."""
         number, failure = self.number, None
         waiting[:] = [BatchBuilder() for _ in range(self.stage.copies)]
         try:
@@ -306,7 +304,7 @@ class Learner:
             self._interrupts.append(f"{name} ended training after {self.so_far.steps} steps")
 
     def _tell(self, progress: Callable[[int], None], episodes: int) -> None:
-        """Call `progress`; what goes wrong in it is said, and loses nothing."""
+        """Call `progress`; its errors are reported, and no data is lost."""
         try:
             progress(episodes)
         except (KeyboardInterrupt, EverystepError):
@@ -348,10 +346,10 @@ class Learner:
 
     @one_blas_thread()
     def policy(self, optimism: float = SHIPPED) -> Policy:
-        """What was learnt, as a policy without exploration.
+        """The policy without exploration.
 
-        optimism   which estimate of costs its choices use, of harm ahead as well: 0 the estimate itself, -1 the upper
-                   end of the interval, 1 the lower end, as an agent does while it explores
+        optimism   which estimate of costs, and of the violation ahead, its choices use: 0 the mean, -1 the upper end of
+                   the interval, 1 the lower end, as an agent does while it explores
 
         >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
         >>> learner = es.Learner(env, "lsvi-ae", seed=0)
@@ -367,7 +365,7 @@ class Learner:
         return Policy(self.agent.plan_without_exploration(optimism), self.spec, self.observed, chosen)
 
     def diagnose(self) -> Diagnosis:
-        """What stands in the way, each finding with the setting to change; print it.
+        """Problems of the training, each with the setting to change; print it.
 
         >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
         >>> learner = es.Learner(env, "lsvi-ae", seed=0)
@@ -379,7 +377,7 @@ class Learner:
 
     # --- folders -----------------------------------------------------------------------------------------------------
     def save(self, folder: str | Path, force: bool = False) -> Path:
-        """Write everything that decides how training goes on, whole or not at all; an existing learner is replaced.
+        """Save everything that training depends on, atomically; an existing learner is replaced.
 
         A file that another program wrote or changed is replaced only with `force`.
 
@@ -408,7 +406,7 @@ class Learner:
         features: FeaturesLike | None = None,
         cost_features: FeaturesLike | None = None,
     ) -> Learner:
-        """A saved learner, in the same environment. It goes on as if it had never stopped.
+        """A saved learner, in the same environment, which continues as if it had not stopped.
 
         Functions are not saved: pass a constraint function, custom features, and an agent with a custom kernel again.
         """
@@ -461,7 +459,7 @@ class Learner:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What a reader of the results should know, one sentence each."""
+        """Notes on the results, one sentence each."""
         assert self.agent is not None
         resolved, (low, high) = self.resolved, self.agent.reward_scale
         source = "as declared" if resolved.environment.reward_range else "the range of observed rewards and 0"
@@ -546,12 +544,12 @@ class Learner:
             self.agent.learn(each)
 
     def use_features(self, chosen: Chosen) -> None:
-        """Settings for features that were chosen; the agent is to be made again with them."""
+        """Resolve the settings for features that were selected; the caller makes the agent again."""
         environment = self.resolved.environment._replace(**chosen._asdict())
         self.resolved = ResolvedForTraining.resolve(self.recipe, environment)
 
     def _play_round(self, builders: list[BatchBuilder], explore: bool) -> None:
-        """An episode in every copy. The very first action is random: the number of constraints is not known yet."""
+        """An episode in every copy. The first action is random, because the number of constraints is unknown."""
         looking = self.automatic is not None and self.automatic.looking
         plan = None if self.agent is None or looking else self._plan(explore)
         reacts = self.resolved["react"] and not looking
@@ -583,7 +581,7 @@ class Learner:
         return plan
 
     def _add_row(self, builder: BatchBuilder) -> None:
-        """One row of the table. Violations are those of the true means where the environment reports them."""
+        """Add a row. Violations are of the true mean constraints where the environment reports them."""
         planned, self._plans_in_rows = self.plans > self._plans_in_rows, self.plans
         g = np.stack(builder.mean_costs)
         violation, earned = np.maximum(g, 0), sum(builder.rewards)

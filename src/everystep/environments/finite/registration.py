@@ -49,7 +49,7 @@ class RegisterOnImport:
         gymnasium.make("everystep:everystep/FrozenLake-v0")     # import_module finds everystep in sys.modules
 
     Neither call runs code of this package, gymnasium 1.0 and later reads no entry points, and importing gymnasium here
-    would slow down every command. So only the import of gymnasium itself is left to react to.
+    would slow down every command. So the ids are registered when gymnasium is imported.
     """
 
     def find_spec(

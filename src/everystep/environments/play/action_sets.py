@@ -1,4 +1,4 @@
-"""Which actions an agent chooses among, where the action space is not a list of numbers: `es.actions`.
+"""The candidates that an agent chooses among where the action space is not Discrete: `es.actions`.
 
     es.actions.grid(5)              5 points along each coordinate of a Box, ends included; or (5, 3) points
     es.actions.sobol(64, seed=0)    64 points spread evenly over a Box (a scrambled Sobol sequence)
@@ -115,7 +115,7 @@ class Candidates:
     count, first   A; of a Discrete space the number of its first action, else 0
     values         the actions (A, ...) as the environment takes them; None for a Discrete space
     low, high (k,) the bounds of their coordinates
-    about          how they were asked for, if it was not by the user
+    about          how the candidates were chosen, if not by the user
 
     >>> candidates = es.Learner("Pendulum-v1", actions=es.actions.grid(5)).actions
     >>> candidates.action(4).tolist(), candidates.several([0, 1]).tolist()
@@ -200,7 +200,7 @@ class Candidates:
         return cls(len(values), 0, values, low, high)
 
     def check_same(self, other: Candidates, who: str) -> None:
-        """Raise unless `other`, of an environment, are the same actions."""
+        """Raise unless `other`, of an environment, has the same actions."""
         if self.values is None and other.values is None:
             if (other.count, other.first) != (self.count, self.first):
                 raise EverystepError(
@@ -217,7 +217,7 @@ class Candidates:
 
 
 def candidates(space: Space, given: ActionSet | Candidates | None = None) -> Candidates:
-    """The actions of a space: as asked for, or its own; what does not fit is refused with a remedy."""
+    """The candidates of a space, as given or by default; raises an error with a remedy if they do not fit."""
     if isinstance(given, Candidates):
         return _known(space, given)
     if given is not None:

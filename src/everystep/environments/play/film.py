@@ -85,7 +85,7 @@ class _Recording:
 
 
 def rendering_environment(name: str, otherwise: str) -> AnyEnv:
-    """A new environment that renders pictures; `otherwise` says what to do if it does not."""
+    """A new environment that renders pictures; `otherwise` is the remedy in the error if it does not."""
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pictures need no window, and SDL would complain without one
     options = {} if named.is_imported(name) else {"render_mode": "rgb_array"}
     env = named.environment(name, **options)

@@ -3,8 +3,8 @@
 Gymnasium seeds `self.np_random`. An environment may draw from NumPy's or Python's global generator instead; the state
 of that generator then differs after a reset or a step. Nothing is drawn and nothing is reset to find out.
 
-An environment that seeds a global generator in reset(seed=...) repeats. It is recognised by a state that draws alone do
-not lead to: both generators are Mersenne twisters, whose key changes in a known way once it is used up.
+An environment that seeds a global generator in reset(seed=...) repeats. It is recognised by a state that cannot be
+reached by draws alone: both generators are Mersenne twisters, whose key changes in a known way once it is used up.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ States = dict[str, State]
 
 
 class GlobalDraws:
-    """What an environment was seen to draw from."""
+    """The global generators that an environment draws from."""
 
     def __init__(self) -> None:
         self._left = WATCHED

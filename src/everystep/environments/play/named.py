@@ -1,4 +1,4 @@
-"""Environments and constraints by name, for a command: an id of gymnasium, or `module:name` of something to import.
+"""Environments and constraints by name, for the command: an id of gymnasium, or `module:name`, which is imported.
 
 Modules are looked for in the current folder, then where Python looks. An id may name the module that registers it, as
 in `everystep:everystep/FrozenLake-v0`: what follows the colon of a factory is an identifier, and of an id it is not,

@@ -82,7 +82,7 @@ class Stage:
 
     @property
     def action_points(self) -> int | np.ndarray:
-        """What features know of the actions: their number, or their coordinates (A, k)."""
+        """The actions as features receive them: their number, or their coordinates (A, k)."""
         points = self.candidates.points
         return self.actions if points is None else points
 
@@ -111,7 +111,7 @@ class Stage:
             return self._several(*values) if self.is_vector else self.single(*values)
 
     def array_of(self, observation: object) -> np.ndarray:
-        """An observation as an array of finite numbers that are not outside of its space, or not far."""
+        """An observation as an array of finite numbers inside its space, up to a small tolerance."""
         array = self.to_array(observation)
         check_observation(array)
         numbers = array.reshape(-1)

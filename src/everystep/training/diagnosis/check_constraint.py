@@ -1,4 +1,4 @@
-"""Can the constraint be kept, by one decision, by looking ahead, or not at all? Asked of a simulator before training.
+"""Can the constraint be kept by one decision, by looking ahead, or not at all? Tried in a simulator before training.
 
     print(check_constraint(env, constraint))
 
@@ -12,15 +12,15 @@ known where other actions can be tried in a state that was met:
 
     free      some action keeps every g <= 0
     trapped   none does, although every step before was safe: one decision cannot keep the constraint
-    after     none does, but an earlier step of the episode was unsafe: that says nothing, and is only counted
+    after     none does, but an earlier step of the episode was unsafe: this is inconclusive, and only counted
 
-From the states before a trapped one, 1, 2, 4, ... steps earlier and at the start, sequences of actions are searched
-(the lowest g first, then back) that stay safe past the trap, as far again as the search began before it, and at least
-MARGIN steps. The first distance at which one is found tells how far ahead an agent must look
-(`look_ahead.horizon_for`). Chance is that of the copy, which draws what the original would have drawn.
+From the states 1, 2, 4, ... steps before a trapped one, and from the start, a depth-first search (the lowest g first)
+looks for a sequence of actions that stays safe past the trap, by as many steps as the search began before it and at
+least MARGIN. The first distance at which it finds one determines how far ahead an agent must look
+(`look_ahead.horizon_for`). A copy draws the random numbers that the original would have drawn.
 
 The effort is bounded: `episodes` episodes of at most `MOST_STEPS` steps, `MOST_TRAPS` traps, `MOST_TRIED` steps of
-copies for one search (`MOST_REPLAYED` of replays) and `MOST_COPIES` in all; the result says if the last was reached.
+copies for one search (`MOST_REPLAYED` of replays) and `MOST_COPIES` in total; the result notes if that was reached.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class ConstraintCheck:
     avoidable   for up to 20 traps, the steps before it from which it could be avoided; None: from none that was tried
     lowest, highest   of each constraint, over all steps and copies
     example     the observation of a trapped state
-    agent       the one to train: lsvi-ae if one decision is enough, else lsvi-ahead, which is right in both cases
-    horizon     the number of steps to look ahead: the fewest that will do where it was found, else the default
+    agent       the agent to train: lsvi-ae if one decision is enough, else lsvi-ahead, which suits both cases
+    horizon     the number of steps to look ahead: the fewest that suffice where this was found, else the default
 
     >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
     >>> found = es.check_constraint(env, episodes=2)
@@ -137,11 +137,11 @@ def check_constraint(
     seed: int = 0,
     actions: ActionSet | None = None,
 ) -> ConstraintCheck:
-    """Play at random, try other actions in the same states, and say whether the constraint can be kept, and how.
+    """Play at random, try other actions in the same states, and report whether and how the constraint can be kept.
 
     env         a gymnasium environment, or the id of one; it is reset and stepped
     constraint  (obs, action, obs_next, info) -> one number or several, safe iff <= 0; None: from `info`
-    actions     those that are tried where the action space is no list: es.actions.grid(5), ...
+    actions     the candidates where the action space is a Box: es.actions.grid(5), ...
 
     >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
     >>> es.check_constraint(env, episodes=2).verdict
@@ -169,7 +169,7 @@ class _NotRepeatedError(Exception):
 
 
 class _Check:
-    """Counts, while episodes are played."""
+    """The state of a check while episodes are played."""
 
     def __init__(self, stage: Stage, rng: np.random.Generator) -> None:
         self.stage, self.rng = stage, rng

@@ -61,7 +61,7 @@ class Picture(NamedTuple):
 
 
 class Strip(NamedTuple):
-    """Pictures of one episode, and what it earned and harmed."""
+    """Pictures of one episode, its return and its violation."""
 
     pictures: list[Picture]
     length: int
@@ -145,7 +145,7 @@ def of_policy(policy: Policy, request: TrainingRequest) -> Recorded:
 
 
 def _sheet(recorded: Recorded) -> tuple[bytes, dict[str, Any]]:
-    """The pictures side by side as a PNG, and what pictures.json says of them."""
+    """The pictures side by side as a PNG, and their entry in pictures.json."""
     from PIL import Image
 
     pictures = [_small(frame) for _, _, frame in recorded.frames]
@@ -215,7 +215,7 @@ class _Recorder:
 
 # --- for a report -----------------------------------------------------------------------------------------------------
 def read(folder: Path, otherwise: str) -> list[Film]:
-    """The films of a seed; nothing is run. `otherwise` says what to do about a file that was altered."""
+    """The films of a seed; nothing is run. `otherwise` is the remedy for a file that was altered."""
     place = folder / FOLDER
     if not place.is_dir():
         return [Film("", None, "There are no pictures: they are taken when a training of `everystep train` ends.")]

@@ -1,4 +1,4 @@
-"""What `everystep train` is to train: from flags, from a TOML file whose values flags override, or from a folder.
+"""What `everystep train` trains: from flags, from a TOML file whose values flags override, or from a folder.
 
 env = "CartPole-v1"              # an id of gymnasium, or module:factory
 constraint = "limits:tilt"       # module:function; left out: from info

@@ -1,14 +1,14 @@
 """A training for several seeds in one folder, as `everystep train` runs it.
 
     DIR/training.json    the request: environment, constraint, features, agent, settings, seeds, how long; signed
-    DIR/seed-N/          a training in a folder of its own (see training_folder.py)
+    DIR/seed-N/          the training of one seed (see training_folder.py)
     DIR/evaluation.json  the last evaluation of the policies (see training_evaluation.py)
 
 The signature tells commands whether this user named what the request would import (see trust.py).
 
-Seeds are divided among processes; one process alone trains in a thread. Neither receives signals, so that a training
-stops between two episodes, writes a checkpoint and goes on from there as if it had not been stopped. A process ends
-with the one that started it, however that ended.
+Seeds are divided among processes; a single process trains in a thread. Neither receives signals, so that a training
+stops between two episodes, writes a checkpoint, and can be resumed with the same bits. A process ends when the process
+that started it ends.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ WAIT = 0.2  # between looks at whether the command was stopped
 STOPPING = 5.0  # seconds that a training has to end its episode and to write a checkpoint
 UNSIGNED = "no key can be kept in the state folder of this user, so `everystep resume` will need --trust"
 
-Send = Callable[["Message"], None]  # it raises PausedError once the training is to stop
+Send = Callable[["Message"], None]  # raises PausedError when the training should stop
 
 
 class Message(NamedTuple):
-    """What a seed reports: its progress, or (`kind`) that it is finished, has stopped or failed, and why; or a note."""
+    """A report of a seed, by `kind`: its progress, that it is finished, stopped or failed and why, or a note."""
 
     seed: int
     kind: str = "progress"
@@ -197,12 +197,12 @@ def _train(request: TrainingRequest, out: Path, means: Means, report: Callable[[
             report(message)
     if stopped:
         raise KeyboardInterrupt
-    return failures + [f"seed {seed}: its training ended without a word; the same command goes on." for seed in left]
+    return failures + [f"seed {seed}: its worker died; rerun the command to resume." for seed in left]
 
 
 @contextmanager
 def _held(out: Path) -> Iterator[None]:
-    """Hold a folder, made if it is missing, before anything is written there; nothing is imported from it meanwhile."""
+    """Lock a folder, which is made if missing; no module is imported from it while it is locked."""
     try:
         files.refuse_temporary_name(out)
         files.make_folder(out)
@@ -238,7 +238,7 @@ def _remove_if_empty(out: Path) -> None:
 # --- in a thread ------------------------------------------------------------------------------------------------------
 @contextmanager
 def _in_a_thread(request: TrainingRequest, out: Path, logs: Path | None) -> Iterator[Iterator[Message | None]]:
-    """Messages of all seeds, trained one after another in a thread; None now and again."""
+    """Messages of all seeds, trained one after another in a thread; None at intervals, so that the caller can stop."""
     arrived: queue.SimpleQueue[Message] = queue.SimpleQueue()
     stop = threading.Event()
 
@@ -270,7 +270,7 @@ def _in_a_thread(request: TrainingRequest, out: Path, logs: Path | None) -> Iter
 # --- in processes -----------------------------------------------------------------------------------------------------
 @contextmanager
 def _in_processes(request: TrainingRequest, out: Path, means: Means) -> Iterator[Iterator[Message | None]]:
-    """Messages of all seeds, trained in processes; None now and again."""
+    """Messages of all seeds, trained in processes; None at intervals, so that the caller can stop."""
     jobs = min(means.jobs, len(request.seeds))
     context = multiprocessing.get_context("spawn")
     processes, ends = [], []
@@ -306,7 +306,7 @@ def _received(ends: Sequence[Any], unfinished: dict[Any, set[int]]) -> Iterator[
             except (EOFError, OSError):
                 waiting.remove(end)
                 for seed in sorted(unfinished[end]):
-                    yield Message(seed, "failed", words=("its process ended; the same command goes on.",))
+                    yield Message(seed, "failed", words=("the worker died; rerun the command to resume.",))
                 continue
             if message.kind != "progress":
                 unfinished[end].discard(message.seed)
@@ -314,7 +314,7 @@ def _received(ends: Sequence[Any], unfinished: dict[Any, set[int]]) -> Iterator[
 
 
 def _in_a_process(request: dict[str, Any], out: Path, seeds: Sequence[int], means: Means, end: Connection) -> None:
-    """What a process does. It ends as soon as the process that started it has ended."""
+    """The work of a process, which ends when the process that started it ends."""
     for number in (signal.SIGINT, signal.SIGTERM):  # Ctrl-C reaches all processes of a terminal
         signal.signal(number, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
@@ -344,7 +344,7 @@ def _work(request: TrainingRequest, out: Path, seeds: Sequence[int], send: Send,
             return
         except EverystepError as error:
             _report(send, Message(seed, "failed", words=(str(error),)))
-        except BaseException as error:  # of the environment, or a mistake of ours: the other seeds go on
+        except BaseException as error:  # of the environment, or a defect here: the other seeds continue
             _report(send, Message(seed, "failed", words=("{}: {}.".format(*raised(error)),)))
 
 
