@@ -92,7 +92,7 @@ def test_columns_grow_with_the_training_and_keep_their_numbers():
             wanted = learner._columns[name]
             assert column.dtype == learner.columns[name].dtype
             assert column.tolist() == list(wanted)
-        assert learner.so_far == (sum(learner._columns["length"]), sum(learner._columns["violation"]))
+        assert learner.so_far == pytest.approx((sum(learner._columns["length"]), sum(learner._columns["violation"])))
     assert [len(each["return"]) for each in before] == [1, 2, 3, 4, 5]
     with pytest.raises(ValueError, match="read-only"):
         learner.columns["return"][0] = 1.0

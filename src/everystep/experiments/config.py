@@ -124,7 +124,7 @@ class File:
             raise self.wrong(_named(error, keys, option.name), str(error), value) from None
 
     def text_of(self, key: str, value: object) -> str:
-        return str(self.checked(Option(key, "", TEXT, "", None, ()), value))
+        return str(self.checked(Option(key, "", TEXT, "", "", ()), value))
 
 
 def _flag(key: str) -> str:

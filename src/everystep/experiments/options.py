@@ -121,6 +121,7 @@ SWITCH = Form((bool,), "true or false", lambda name, value: bool(value))
 NUMBER = Form((int, float), "a number", lambda name, value: real_number(name, value, -math.inf))
 PAIR = Form((list, tuple), "two numbers, the lower first, such as [-1, 1]", _pair)
 NAMES = Form((list, tuple), "names in quotes", _names)
+SEEDS_HELP = "their number, a range 10:20 without its end, or a list 3,8"
 SEEDS = Form(
     (int, str, list, tuple, range),
     'their number, a range such as "10:20", or a list',
@@ -137,7 +138,7 @@ class Option(NamedTuple):
     default: Value  # MISSING: it must be given
     form: Form
     help: str
-    metavar: str | None
+    metavar: str
     travels: tuple[str, ...]
 
     def checked(self, value: Value) -> Value:
@@ -151,9 +152,12 @@ class Option(NamedTuple):
         return self.form.read(self.name, value)
 
 
-def option(form: Form, help: str, metavar: str | None = None, *travels: str) -> dict[str, Value]:
-    """The metadata of a field."""
-    return {"form": form, "help": help, "metavar": metavar, "travels": travels}
+def option(form: Form, metavar: str, help: str, default: Value = None, *travels: str) -> Any:
+    """The field of a table."""
+    about = {"form": form, "help": help, "metavar": metavar, "travels": travels}
+    if isinstance(default, dict):
+        return field(default_factory=dict, metadata=about)
+    return field(default=default, metadata=about)
 
 
 def rows(table: type[Any]) -> dict[str, Option]:
@@ -205,39 +209,18 @@ class EngineChoice(NamedTuple):
 class RunOptions:
     """The flags of `everystep run`, most of which are also keys of its TOML; None keeps the value of the file."""
 
-    problem: str | None = field(
-        default=None, metadata=option(TEXT, "a name, or a file: .txt, .npz, .npy, .csv, .png (see list)", "P")
+    problem: str | None = option(TEXT, "P", "a name, or a file: .txt, .npz, .npy, .csv, .png (see list)")
+    agents: Sequence[str] | None = option(NAMES, "A,B", "names separated by commas (lsvi-ae,lsvi,lsvi-primal)")
+    episodes: int | None = option(COUNT, "K", "number of episodes (1000)")
+    seeds: Seeds | None = option(SEEDS, "N", f"{SEEDS_HELP} (32)")  # noqa: RUF009  it is a field
+    horizon: int | None = option(whole(), "H", "steps per episode (the problem's own; 15 for a map, 26 for heights)")
+    settings: Sequence[SettingFlag] = option(
+        SETTINGS, "", "a setting of all agents that have it, or of one agent: lsvi-ae.beta=0.5; may be repeated", ()
     )
-    agents: Sequence[str] | None = field(
-        default=None, metadata=option(NAMES, "names separated by commas (lsvi-ae,lsvi,lsvi-primal)", "A,B")
-    )
-    episodes: int | None = field(default=None, metadata=option(COUNT, "number of episodes (1000)", "K"))
-    seeds: Seeds | None = field(
-        default=None, metadata=option(SEEDS, "their number, a range 10:20 without its end, or a list 3,8 (32)", "N")
-    )
-    horizon: int | None = field(
-        default=None,
-        metadata=option(whole(), "steps per episode (the problem's own; 15 for a map, 26 for heights)", "H"),
-    )
-    settings: Sequence[SettingFlag] = field(
-        default=(),
-        metadata=option(
-            SETTINGS, "a setting of all agents that have it, or of one agent: lsvi-ae.beta=0.5; may be repeated"
-        ),
-    )
-    certify: bool | None = field(
-        default=None,
-        metadata=option(SWITCH, "record per episode how many actions are certified, and how many falsely"),
-    )
-    out: str | None = field(
-        default=None, metadata=option(PATH, "the run folder to write; for a FILE, a folder of run folders", "DIR")
-    )
-    engine: str | None = field(
-        default=None, metadata=option(TEXT, "local (this machine) or ray (a cluster; extra `ray`)", "E")
-    )
-    address: str | None = field(
-        default=None, metadata=option(TEXT, "address of a Ray cluster, or auto (Ray on this machine)", "A")
-    )
+    certify: bool | None = option(SWITCH, "", "record per episode how many actions are certified, and how many falsely")
+    out: str | None = option(PATH, "DIR", "the run folder to write; for a FILE, a folder of run folders")
+    engine: str | None = option(TEXT, "E", "local (this machine) or ray (a cluster; extra `ray`)")
+    address: str | None = option(TEXT, "A", "address of a Ray cluster, or auto (Ray on this machine)")
 
 
 RUN_OPTIONS = rows(RunOptions)

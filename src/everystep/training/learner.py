@@ -432,8 +432,8 @@ class Learner:
     @property
     def so_far(self) -> SoFar:
         """The number of steps, and the violation, until now."""
-        steps, violation = (self._as_arrays.total(name, self._columns[name]) for name in ("length", "violation"))
-        return SoFar(int(steps), float(violation))
+        columns = self.columns
+        return SoFar(int(columns["length"].sum()), float(columns["violation"].sum()))
 
     @property
     def played(self) -> tuple[int, int]:
@@ -443,7 +443,7 @@ class Learner:
     @property
     def columns(self) -> dict[str, np.ndarray]:
         """The columns of the result so far, as arrays that cannot be changed."""
-        return self._as_arrays.arrays(self._columns)
+        return {name: self._as_arrays.of(name, values) for name, values in self._columns.items()}
 
     @property
     def last_episode(self) -> dict[str, Number]:

@@ -8,13 +8,14 @@ of `Learner` and of `train` (a test compares both with the table), and its use.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass
 
 from everystep.errors import MOST_COPIES, EverystepError, quoted
 from everystep.experiments.options import (
     NUMBER,
     PAIR,
     SEEDS,
+    SEEDS_HELP,
     SETTINGS,
     SWITCH,
     TEXT,
@@ -45,87 +46,46 @@ def _seeds(name: str, value: Value) -> tuple[int, ...]:
 class TrainingOptions:
     """One agent in one environment, for several seeds: text and numbers."""
 
-    env: str = field(metadata=option(TEXT, "an id of gymnasium, or module:factory", "E"))
-    constraint: str | None = field(
-        default=None,
-        metadata=option(TEXT, "module:function of (obs, action, obs_next, info) (from info)", "C", LEARNER),
+    env: str = option(TEXT, "E", "an id of gymnasium, or module:factory", MISSING)
+    constraint: str | None = option(
+        TEXT, "C", "module:function of (obs, action, obs_next, info) (from info)", None, LEARNER
     )
-    features: str | None = field(
-        default=None,
-        metadata=option(TEXT, "auto, one-hot, fourier(100), polynomial(2), tiles(8) ... (auto)", "F", LEARNER),
+    features: str | None = option(
+        TEXT, "F", "auto, one-hot, fourier(100), polynomial(2), tiles(8) ... (auto)", None, LEARNER
     )
-    cost_features: str | None = field(
-        default=None, metadata=option(TEXT, "features of the cost model (the same)", "F", LEARNER)
+    cost_features: str | None = option(TEXT, "F", "features of the cost model (the same)", None, LEARNER)
+    actions: str | None = option(
+        TEXT, "A", "candidates of a Box: grid(5), sobol(64), listed([...]) (grid(5))", None, LEARNER
     )
-    actions: str | None = field(
-        default=None,
-        metadata=option(TEXT, "candidates of a Box: grid(5), sobol(64), listed([...]) (grid(5))", "A", LEARNER),
+    agent: str = option(TEXT, "A", "an agent of `everystep list` (lsvi-ahead)", "lsvi-ahead")
+    settings: Mapping[str, str | int | float] = option(
+        SETTINGS, "", "a setting of the agent, of `everystep list`; may be repeated", {}
     )
-    agent: str = field(default="lsvi-ahead", metadata=option(TEXT, "an agent of `everystep list` (lsvi-ahead)", "A"))
-    settings: Mapping[str, str | int | float] = field(
-        default_factory=dict,
-        metadata=option(SETTINGS, "a setting of the agent, of `everystep list`; may be repeated"),
+    horizon: int | None = option(
+        whole(), "H", "steps that a plan looks ahead (an episode, at most 50)", None, LEARNER, CHECKPOINT
     )
-    horizon: int | None = field(
-        default=None,
-        metadata=option(whole(), "steps that a plan looks ahead (an episode, at most 50)", "H", LEARNER, CHECKPOINT),
+    length: int | None = option(
+        whole(), "N", "the most steps of an episode (the environment's own limit)", None, LEARNER, CHECKPOINT
     )
-    length: int | None = field(
-        default=None,
-        metadata=option(
-            whole(), "the most steps of an episode (the environment's own limit)", "N", LEARNER, CHECKPOINT
-        ),
+    episodes: int | None = option(whole(), "N", "number of episodes of each seed", None, MAY_DIFFER)
+    steps: int | None = option(whole(), "N", "or of steps: the last episode is completed", None, MAY_DIFFER)
+    without_exploration: int = option(whole(0), "N", "the last N episodes are played as the policy plays", 0)
+    reward_range: tuple[float, float] | None = option(
+        PAIR, "LOW,HIGH", "of rewards, write --reward-range=-1,1 (as observed)", None, LEARNER, CHECKPOINT
     )
-    episodes: int | None = field(
-        default=None, metadata=option(whole(), "number of episodes of each seed", "N", MAY_DIFFER)
+    memory: int = option(whole(0), "N", f"most states of plans; 0: no limit ({MEMORY})", MEMORY, LEARNER, CHECKPOINT)
+    envs: int = option(whole(1, MOST_COPIES), "N", "copies of the environment stepped together (1)", 1)
+    reseed: bool = option(SWITCH, "", "begin every episode with reset(seed=...)", False, LEARNER, CHECKPOINT)
+    on_episode: str | None = option(
+        TEXT, "F", "module:function of the learner, called after every episode", None, LEARNER, MAY_DIFFER
     )
-    steps: int | None = field(
-        default=None,
-        metadata=option(whole(), "or of steps: the episode that reaches them is the last", "N", MAY_DIFFER),
+    on_plan: str | None = option(
+        TEXT, "F", "the same after every plan; True ends the training", None, LEARNER, MAY_DIFFER
     )
-    without_exploration: int = field(
-        default=0, metadata=option(whole(0), "the last N episodes are played as the policy plays", "N")
-    )
-    reward_range: tuple[float, float] | None = field(
-        default=None,
-        metadata=option(PAIR, "of rewards, write --reward-range=-1,1 (as observed)", "LOW,HIGH", LEARNER, CHECKPOINT),
-    )
-    memory: int = field(
-        default=MEMORY,
-        metadata=option(
-            whole(0), f"most states that plans compute values at; 0: no limit ({MEMORY})", "N", LEARNER, CHECKPOINT
-        ),
-    )
-    envs: int = field(
-        default=1, metadata=option(whole(1, MOST_COPIES), "copies of the environment stepped together (1)", "N")
-    )
-    reseed: bool = field(
-        default=False,
-        metadata=option(SWITCH, "begin every episode with reset(seed=...)", None, LEARNER, CHECKPOINT),
-    )
-    on_episode: str | None = field(
-        default=None,
-        metadata=option(TEXT, "module:function of the learner, called after every episode", "F", LEARNER, MAY_DIFFER),
-    )
-    on_plan: str | None = field(
-        default=None,
-        metadata=option(TEXT, "the same after every plan; True ends the training", "F", LEARNER, MAY_DIFFER),
-    )
-    stop_at_return: float | None = field(
-        default=None, metadata=option(NUMBER, "end once the mean return of 20 episodes is R", "R", MAY_DIFFER)
-    )
-    seeds: Sequence[int] = field(
-        default=(0,),
-        metadata=option(
-            SEEDS._replace(read=_seeds),
-            "their number, a range 10:20 without its end, or a list 3,8 (1)",
-            "M",
-            MAY_DIFFER,
-        ),
-    )
-    evaluate: int = field(
-        default=EVALUATED,
-        metadata=option(whole(0), f"episodes that each policy plays afterwards ({EVALUATED})", "N", MAY_DIFFER),
+    stop_at_return: float | None = option(NUMBER, "R", "end once the mean return of 20 episodes is R", None, MAY_DIFFER)
+    seeds: Sequence[int] = option(SEEDS._replace(read=_seeds), "M", f"{SEEDS_HELP} (1)", (0,), MAY_DIFFER)
+    evaluate: int = option(
+        whole(0), "N", f"episodes that each policy plays afterwards ({EVALUATED})", EVALUATED, MAY_DIFFER
     )
 
 

@@ -42,7 +42,7 @@ from everystep.training.options import LEARNER, MAY_DIFFER, OPTIONS, TrainingOpt
 from everystep.training.schedule import Schedule
 
 FUNCTIONS = ("on_episode", "on_plan")
-OUT = {"out": Option("out", None, PATH, "", None, ())}  # the folder, which is no part of a request
+OUT = {"out": Option("out", None, PATH, "", "", ())}  # the folder, which is no part of a request
 
 
 def _features(name: str, text: str) -> object:
