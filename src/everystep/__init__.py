@@ -80,58 +80,46 @@ __all__ = [
     "train",
 ]
 
-# Where each public name lives: modules by their full name, anything else as module:name.
+# Where the public names are defined; those in `_MODULES` are modules themselves.
 _HOME = {
-    "Batch": "environments.play.batch:Batch",
-    "BrokenError": "training.result:BrokenError",
-    "Comparison": "reports.compare:Comparison",
-    "ConstraintCheck": "training.diagnosis.check_constraint:ConstraintCheck",
-    "Diagnosis": "training.diagnosis.finding:Diagnosis",
-    "Evaluation": "training.policy.evaluation:Evaluation",
-    "EverystepError": "errors:EverystepError",
-    "Factored": "mdp.cmdp:Factored",
-    "FiniteCMDP": "mdp.cmdp:FiniteCMDP",
-    "Known": "mdp.cmdp:Known",
-    "Leaderboard": "reports.leaderboard.board:Leaderboard",
-    "Learner": "training.learner:Learner",
-    "Noise": "mdp.cmdp:Noise",
-    "Policy": "training.policy.policy:Policy",
-    "Result": "experiments.result:Result",
-    "Shield": "training.policy.shield:Shield",
-    "Successors": "mdp.cmdp:Successors",
-    "TrainingResult": "training.result:TrainingResult",
+    "agents.model_syntax": ("gp", "kernel_values", "regression"),
+    "environments.play.batch": ("Batch",),
+    "errors": ("EverystepError",),
+    "experiments.experiment": ("run",),
+    "experiments.result": ("Result",),
+    "mdp.cmdp": ("Factored", "FiniteCMDP", "Known", "Noise", "Successors"),
+    "reports.compare": ("Comparison", "compare"),
+    "reports.leaderboard.board": ("Leaderboard", "leaderboard"),
+    "reports.leaderboard.monitor": ("convert_monitor",),
+    "training.diagnosis.check_constraint": ("ConstraintCheck", "check_constraint"),
+    "training.diagnosis.finding": ("Diagnosis",),
+    "training.learner": ("Learner",),
+    "training.policy.evaluation": ("Evaluation", "evaluate"),
+    "training.policy.policy": ("Policy",),
+    "training.policy.shield": ("Shield", "shield"),
+    "training.result": ("BrokenError", "TrainingResult"),
+    "training.train": ("train",),
+}
+_MODULES = {
+    **{name: name for name in ("agents", "features", "kernels", "problems")},
     "actions": "environments.play.action_sets",
-    "agents": "agents",
     "callbacks": "training.callbacks",
-    "check_constraint": "training.diagnosis.check_constraint:check_constraint",
-    "compare": "reports.compare:compare",
-    "convert_monitor": "reports.leaderboard.monitor:convert_monitor",
-    "evaluate": "training.policy.evaluation:evaluate",
-    "features": "features",
-    "gp": "agents.model_syntax:gp",
     "gym": "environments.finite.gym",
-    "kernel_values": "agents.model_syntax:kernel_values",
-    "kernels": "kernels",
-    "leaderboard": "reports.leaderboard.board:leaderboard",
     "logged": "environments.logged",
     "planner": "mdp.planner",
-    "problems": "problems",
-    "regression": "agents.model_syntax:regression",
-    "run": "experiments.experiment:run",
-    "shield": "training.policy.shield:shield",
-    "train": "training.train:train",
 }
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 _RENAMED = {"Trained": "TrainingResult", "kernel": "kernel_values"}
 _EXTRA = ("gym",)  # needs an optional package, so `from everystep import *` leaves it out
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOME:
-        remedy = f"; use {_RENAMED[name]}" if name in _RENAMED else ""
-        raise AttributeError(f"module 'everystep' has no attribute '{name}'{remedy}")
-    module, _, attribute = _HOME[name].partition(":")
-    found = import_module(f"everystep.{module}")
-    return getattr(found, attribute) if attribute else found
+    if name in _MODULES:
+        return import_module(f"everystep.{_MODULES[name]}")
+    if name in _MODULE_OF:
+        return getattr(import_module(f"everystep.{_MODULE_OF[name]}"), name)
+    remedy = f"; use {_RENAMED[name]}" if name in _RENAMED else ""
+    raise AttributeError(f"module 'everystep' has no attribute '{name}'{remedy}")
 
 
 def __dir__() -> list[str]:

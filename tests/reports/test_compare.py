@@ -113,7 +113,7 @@ def test_ablations_change_one_ingredient_each(small, tmp_path):
     ("arguments", "words"),
     [
         (["--problems", "sea"], "problem"),
-        (["--ablation"], "--ablation has its own agents"),
+        (["--ablation"], "ablation has its own agents"),
         (["--seeds", "none"], "seeds"),
         (["--problems", ""], "empty"),
         (["--table-only"], "--table-only reads all run folders"),

@@ -45,24 +45,15 @@ def run(options: argparse.Namespace) -> None:
     problems = None if options.problems is None else split_names(options.problems)
     if options.table_only and (problems is not None or options.agents is not None):
         raise EverystepError("--table-only reads all run folders; leave --problems and --agents out.")
-    if options.ablation and options.agents is not None:
-        raise EverystepError(
-            f"--agents is '{options.agents}', but --ablation has its own agents; leave one of the two out."
-        )
-
-    from everystep.agents.registry import Recipe
     from everystep.experiments.folder import run_folder
-    from everystep.reports import comparison
+    from everystep.reports import compare, comparison
 
     comparison.claim(out, options.force)
     if not options.table_only:
         use_cache(options)
         with announced("preparing the runs"):
-            if options.ablation:
-                prepared = comparison.ablation(problems, seeds, episodes)
-            else:
-                agents = None if options.agents is None else [Recipe(name) for name in split_names(options.agents)]
-                prepared = comparison.prepare(agents, problems, seeds, episodes)
+            agents = None if options.agents is None else split_names(options.agents)
+            prepared = compare.prepare(problems, agents, options.ablation, episodes, seeds)
         missing = prepared.missing(out)
         with progress_bar(missing.episodes) as advance:
             missing.run(out, lambda chunk: advance(chunk.episodes))

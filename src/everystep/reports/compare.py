@@ -76,13 +76,7 @@ def compare(
         return Comparison([training_comparison.row(each) for each in trainings], training_comparison.text(trainings))
     if progress is not None:
         check_type("progress", progress, Callable, "a function of the number of episodes")  # type: ignore[arg-type]
-    if true_or_false("ablation", ablation):
-        if agents is not None:
-            raise EverystepError("agents are given, but ablation has its own agents; leave one of the two out.")
-        prepared = comparison.ablation(problems, seeds, episodes)
-    else:
-        chosen = None if agents is None else [recipe(each) for each in listed("agents", agents)]
-        prepared = comparison.prepare(chosen, problems, seeds, episodes)
+    prepared = prepare(problems, agents, ablation, episodes, seeds)
     with ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory())) if out is None else path_from("out", out)
         comparison.claim(place, force)
@@ -93,3 +87,19 @@ def compare(
         if out is not None:
             table.write(place, force)
     return Comparison([row._asdict() for row in table.rows], table.text())
+
+
+def prepare(
+    problems: Sequence[str] | None,
+    agents: Iterable[str | Recipe] | None,
+    ablation: bool,
+    episodes: int | None,
+    seeds: Seeds,
+) -> comparison.PreparedComparison:
+    """The runs of a comparison."""
+    if true_or_false("ablation", ablation):
+        if agents is not None:
+            raise EverystepError("agents are given, but ablation has its own agents; leave one of the two out.")
+        return comparison.ablation(problems, seeds, episodes)
+    chosen = None if agents is None else [recipe(each) for each in listed("agents", agents)]
+    return comparison.prepare(chosen, problems, seeds, episodes)

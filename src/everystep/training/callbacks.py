@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from everystep import files
-from everystep.errors import EverystepError, check_type, path_from, quoted, real_number, user_code, whole_number
+from everystep.errors import EverystepError, path_from, quoted, real_number, user_code, whole_number
 
 if TYPE_CHECKING:
     from everystep.training.learner import Learner
@@ -30,23 +30,8 @@ Callback = Callable[["Learner"], Any]
 CURVES = ("return", "length", "violation", "unsafe_steps")  # of TensorBoard
 
 
-def checked(name: str, given: Callback | None) -> Callback | None:
-    """`given`, if it is a function or None; else the error that names `name`.
-
-    >>> es.callbacks.checked("on_episode", None) is None
-    True
-    """
-    if given is not None:
-        check_type(name, given, Callable, "a function of the learner")  # type: ignore[arg-type]
-    return given
-
-
 def asks_to_stop(name: str, function: Callback | None, learner: Learner) -> bool:
-    """Call a function, if there is one, and check what it returns; its exceptions become an `EverystepError`.
-
-    >>> es.callbacks.asks_to_stop("on_episode", lambda learner: learner is None, None)
-    True
-    """
+    """Call a function, if there is one, and check what it returns; its exceptions become an `EverystepError`."""
     if function is None:
         return False
     with user_code(lambda error, words: f"{name} raised {error} ({words}); correct it."):

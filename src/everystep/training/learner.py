@@ -131,8 +131,9 @@ class Learner:
         on_episode: Callback | None = None,
         on_plan: Callback | None = None,
     ) -> None:
-        self.on_episode = callbacks.checked("on_episode", on_episode)
-        self.on_plan = callbacks.checked("on_plan", on_plan)
+        self.on_episode, self.on_plan = on_episode, on_plan
+        for name, given in (("on_episode", on_episode), ("on_plan", on_plan)):
+            check_type(name, given, (Callable, type(None)), "a function of the learner")  # type: ignore[arg-type]
         self.stopped = False  # by one of them
         self.recipe = recipe(agent)
         self.seed = seed_number("seed", seed)

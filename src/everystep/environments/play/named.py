@@ -62,19 +62,7 @@ def function(field: str, name: str | None) -> Callable[..., Any] | None:
 
 def constraint(name: str | None) -> Constraint | None:
     """The constraint function with this name; None for none."""
-    if name is None:
-        return None
-    if not is_imported(name):
-        raise EverystepError(
-            f"constraint is '{shown(name)}'; write module:function, such as limits:tilt for tilt in limits" + ".py."
-        )
-    found = imported("constraint", name)
-    if not callable(found):
-        raise EverystepError(
-            f"constraint '{shown(name)}' is {quoted(found)}; name a function of (obs, action, obs_next, info)."
-        )
-    called: Constraint = found
-    return called
+    return function("constraint", name)
 
 
 def is_imported(name: str) -> bool:
