@@ -171,7 +171,7 @@ def test_a_number_that_no_float_can_hold_is_a_wrong_request(tmp_path):
     content = {"kind": "training", "format": training_seeds.FORMAT, "request": request}
     (tmp_path / "training.json").write_text(json.dumps(content), encoding="utf-8")
     with pytest.raises(EverystepError, match=r"training\.json that cannot be read"):
-        training_seeds.read_request(tmp_path)
+        training_seeds.read_begun(tmp_path)
 
 
 @pytest.mark.quick

@@ -93,11 +93,6 @@ def read_begun(out: Path) -> Begun:
     return Begun(request, trust.is_signed(request.to_json(), signature))
 
 
-def read_request(out: Path) -> TrainingRequest:
-    """The request of a folder that `begin` wrote."""
-    return read_begun(out).request
-
-
 def begin(out: Path, request: TrainingRequest) -> bool:
     """Write the request into an empty folder, or a larger one into a folder that holds this training, which is held.
 
