@@ -1,6 +1,6 @@
 """The exception that users see: one sentence with the field, the value and the remedy.
 
-A sentence is printed on a terminal, so whatever it echoes is shortened and made printable here: `shown` for one value,
+A sentence is printed on a terminal, so the values in it are shortened and made printable here: `shown` for one value,
 and `EverystepError` itself for the whole sentence.
 """
 
@@ -26,9 +26,9 @@ ELIDED = " ... "
 LARGEST = 2**31 - 1  # of whole numbers: counts are 32-bit integers in compiled code
 LARGEST_SEED = 2**63 - 1
 LARGEST_TEXT = 2**26  # bytes of a text file: no map, table of heights or experiment is longer
-MOST_COPIES = 1024  # of an environment stepped together: each is an object of its own, and all wait for the slowest
+MOST_COPIES = 1024  # of an environment stepped together: each is a separate object, and all wait for the slowest
 LARGEST_MEASUREMENT = 1e100  # of observed rewards, costs and coordinates: their squares and sums stay finite
-# What Python raises while it reads content that is whole, but not of the form that was written.
+# What Python raises while it reads a complete file whose content has an unexpected form.
 UNLIKE = (
     *(KeyError, TypeError, ValueError, AttributeError, IndexError, StopIteration, ArithmeticError, RecursionError),
 )
@@ -40,7 +40,7 @@ _LIMITED.maxset, _LIMITED.maxstring, _LIMITED.maxother = 20, LONGEST_VALUE, LONG
 class EverystepError(ValueError):
     """A wrong input. Its text is one printable line for the user; the command exits with status 2.
 
-    kept: the result gathered before the error, where the sentence says that it can still be used.
+    kept: the result gathered before the error, if it can still be used.
 
     >>> try:
     ...     es.agents.recipe("lsvi-a")
@@ -49,7 +49,7 @@ class EverystepError(ValueError):
     no agent 'lsvi-a'. Did you mean lsvi-ae, lsvi, lsvi-ahead? `everystep list` shows all.
     """
 
-    kept: Any = None
+    kept: object = None
 
     def __init__(self, sentence: object = "") -> None:
         line = LONG_WORD.sub(lambda word: _shortened(word[0], LONGEST_VALUE), _on_one_line(str(sentence)))
@@ -57,9 +57,9 @@ class EverystepError(ValueError):
 
 
 class user_code:  # noqa: N801  used like a function
-    """A block that runs code of the user's: whatever it raises becomes an `EverystepError`, sys.exit() included.
+    """A block that runs user code: any exception in it, sys.exit() included, becomes an `EverystepError`.
 
-    `sentence` makes the text from the name of the exception and its words. Ctrl-C and errors of ours pass.
+    `sentence` makes the text from the name of the exception and its message. Ctrl-C and an `EverystepError` pass.
     """
 
     def __init__(self, sentence: Callable[[str, str], str]) -> None:
@@ -68,15 +68,15 @@ class user_code:  # noqa: N801  used like a function
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if error is not None and not isinstance(error, KeyboardInterrupt | EverystepError):
             raise EverystepError(self._sentence(*raised(error))) from error
 
 
 def raised(error: BaseException) -> tuple[str, str]:
-    """The name of an exception, and its words."""
+    """The name of an exception, and its message."""
     words = "it called sys.exit()" if isinstance(error, SystemExit) else shown(error)
-    return type(error).__name__, words or "without a word"
+    return type(error).__name__, words or "no message"
 
 
 # --- values in a sentence ---------------------------------------------------------------------------------------------
@@ -200,10 +200,10 @@ def number_below(field: str, value: object, count: int) -> int:
 
 
 # --- other arguments --------------------------------------------------------------------------------------------------
-def listed(field: str, given: Any, most: int = 10**6) -> list[Any]:
+def listed(field: str, given: object, most: int = 10**6) -> list[Any]:
     """The entries of `given` as a list, or the error that names `field`; it may be a generator without an end."""
     try:
-        values = list(islice(iter(given), most + 1))
+        values = list(islice(iter(given), most + 1))  # type: ignore[call-overload]
     except Exception:  # no sequence, or one that fails while it is read
         raise EverystepError(f"{field} is {quoted(given)}; give a list.") from None
     if len(values) > most:
@@ -241,7 +241,7 @@ def path_from(field: str, value: object) -> Path:
 
 
 def check_type(field: str, value: object, kind: type | tuple[type, ...], wanted: str) -> None:
-    """Raise the error that names `field` unless `value` is an instance of `kind`; `wanted` says what to give."""
+    """Raise the error that names `field` unless `value` is an instance of `kind`; `wanted` names what to give."""
     if not isinstance(value, kind):
         raise EverystepError(f"{field} is {shown(value)}; give {wanted}.")
 

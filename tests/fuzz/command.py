@@ -128,7 +128,7 @@ IMPORTED = (
     *(f"everystep.cli.{name}" for name in ("run", "resume", "reading")),
     *(f"everystep.cli.{name}" for name in ("compare", "leaderboard", "play", "list", "reproduce", "main")),
     *("everystep.experiments.runner", "everystep.experiments.config", "everystep.experiments.figures"),
-    *("everystep.experiments.folder.rerun", "everystep.experiments.estimate", "everystep.experiments.progress"),
+    *("everystep.experiments.folder.rerun", "everystep.experiments.estimate", "everystep.experiments.run_progress"),
     *("everystep.reports.comparison", "everystep.reports.certificates", "everystep.reports.reproduction"),
     *("everystep.reports.leaderboard.output", "everystep.reports.leaderboard.figures"),
     *("everystep.reports.leaderboard.monitor", "everystep.reports.leaderboard.board"),
@@ -138,5 +138,5 @@ IMPORTED = (
     *(f"everystep.reports.training.{name}" for name in ("results", "comparison", "figures")),
     *("everystep.training.policy.evaluation_file", "everystep.training.policy.shield"),
     *("everystep.training.seeds.filmstrip", "everystep.web.training_report"),
-    *("matplotlib.font_manager", "matplotlib.pyplot", "pyarrow.parquet", "scipy.stats", "plotly", "jinja2", "tqdm"),
+    *("matplotlib.font_manager", "matplotlib.pyplot", "pyarrow.parquet", "scipy.stats", "plotly", "jinja2"),
 )

@@ -43,7 +43,7 @@ STREAMS = ("out", "err", "case")
 PARTIAL = re.compile(r"\.everystep-[^/]*\.partial(/|$)")
 QUIET = re.compile(  # lines on standard error that are not errors: notes, bars, and what a server says
     r"(\x1b\[A)*"  # a bar moves up
-    r"(note: |everystep: (stopped|stopping|\d+% of )|Open http|.*http://|Press Ctrl|(\x1b\[A|\s)*$|.*\d+%\|.*/\d)"
+    r"(note: |everystep: (stopped|stopping)|Open http|.*http://|Press Ctrl|(\x1b\[A|\s)*$|.*\d+%\|.*/\d)"
 )
 
 

@@ -448,7 +448,7 @@ def public_names() -> set[str]:
 INTERNAL = {  # types of results and base classes, and functions on compressed arrays
     "Policy", "agents.Parts", "features.Features", "kernels.Kernel", "planner.Solution", "planner.Evaluation",
     "features.Spec", "planner.action_values", "planner.mean_under", "planner.policy_backup",
-    "planner.harm", "planner.Baseline", "planner.DeadEnds",
+    "planner.violation_of_step", "planner.Baseline", "planner.DeadEnds",
     "planner.start_distribution", "planner.from_start", "actions.Candidates",
 }  # fmt: skip
 

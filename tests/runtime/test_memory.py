@@ -104,7 +104,9 @@ def test_the_size_furthest_above_its_usual_value_is_to_blame():
     assert refused({"seeds": 10**6, "episodes": 1000}, needed, usual).startswith("seeds is 1000000:")
     assert refused({"seeds": 32, "episodes": 10**7}, needed, usual).startswith("episodes is 10000000:")
     # neither alone suffices: 40 episodes of a million seeds would fit, but that is not what a run is for
-    assert refused({"seeds": 10**6, "episodes": 10**8}, needed, usual).startswith("episodes is 100000000 and seeds")
+    said = refused({"seeds": 10**6, "episodes": 10**8}, needed, usual)
+    assert said.startswith("episodes is 100000000: ")
+    assert said.endswith("; give smaller values of seeds and episodes.")
 
 
 def test_numbers_that_no_float_holds_are_refused_as_well():
@@ -149,4 +151,4 @@ def test_the_horizon_of_any_problem_is_checked(small_machine):
 def test_large_but_possible_problems_are_not_refused(small_machine):
     assert es.problems.linear(states=20_000).states == 20_000  # its one-hot rows once took S x S numbers
     memory.check_horizon(600, 300 * 300)
-    memory.check_problem({"cells": 300 * 300}, memory.of_grid, {})
+    memory.check_problem(memory.of_grid, cells=300 * 300)

@@ -156,7 +156,7 @@ def test_a_run_is_the_same_byte_for_byte_without_with_and_from_the_cache(tmp_pat
     for out, use in (("without", "no"), ("first", "yes"), ("again", "yes")):
         command = [sys.executable, "-c", CHILD, str(tmp_path / out), use]
         done = subprocess.run(command, env=environment, capture_output=True, text=True)
-        said = [line for line in done.stderr.splitlines() if not line.startswith("everystep: ")]  # how far it is
+        said = [line for line in done.stderr.splitlines() if not line.startswith("note: ")]  # how far it is
         assert (done.returncode, said) == (0, [])
         kept = entries(tmp_path / "cache")
         assert bool(kept) == (use == "yes")

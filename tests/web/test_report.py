@@ -1,7 +1,6 @@
 """The report of a run folder: the page in a real browser, compared with the folder."""
 
 import json
-from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -23,18 +22,13 @@ NAME = "<script>alert(1)</script>"
 EPISODES, SEEDS = 60, 3
 
 
-@contextmanager
-def no_bar(total):
-    yield lambda n: None
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A small run on a map with a malicious name, and its report."""
     pond = from_map(["SFFF", "FHFH", "F.#G"], horizon=8, name=NAME)
     out = tmp_path_factory.mktemp("report") / "run"
     experiment.run(pond, ["lsvi-ae", "lsvi"], EPISODES, range(4, 4 + SEEDS)).save(out, figures=False)
-    report.write(out, no_bar)
+    report.write(out)
     return out
 
 
@@ -208,7 +202,7 @@ def test_one_record_more_is_one_chart_more(folder, monkeypatch):
     def visited(inputs):
         return [charts.Panel(None, charts.learning_curve("return", inputs)[0].content)]
 
-    record = charts.Chart("mine", "curves", "A chart of <mine>", "Its caption.", "episode", "number", visited)
+    record = charts.Chart("mine", "curves", "A chart of <mine>", "number", visited, "Its caption.")
     monkeypatch.setattr(charts, "CHARTS", (*charts.CHARTS, record))
     text = report.page(rerun.read(folder, report.COLUMNS), report.FirstSeed({}, []))
     assert "A chart of &lt;mine&gt;" in text
@@ -219,7 +213,7 @@ def test_one_record_more_is_one_chart_more(folder, monkeypatch):
 def test_a_run_that_cannot_be_repeated_has_a_page_without_a_player(folder):
     kept = rerun.read(folder, report.COLUMNS)
     other = {label: {**curves, "value": curves["value"] + 1} for label, curves in kept.curves.items()}
-    shown = report.run_first_seed(replace(kept, curves=other), no_bar)
+    shown = report.run_first_seed(replace(kept, curves=other))
     assert shown.films == {}
     assert "run again gives a different value of lsvi-ae" in shown.remarks[0]
     text = report.page(kept, shown)
@@ -229,7 +223,7 @@ def test_a_run_that_cannot_be_repeated_has_a_page_without_a_player(folder):
 
 def test_a_problem_without_a_map_has_a_page_without_a_player(tmp_path):
     experiment.run(streaming(), ["lsvi"], 5, 2).save(tmp_path / "run", figures=False)
-    out = report.write(tmp_path / "run", no_bar, tmp_path / "page.html", player=False)
+    out = report.write(tmp_path / "run", tmp_path / "page.html", player=False)
     assert "data:image/png;base64," in out.read_text(encoding="utf-8")
     assert not (tmp_path / "run" / "report.html").exists()
 
@@ -241,12 +235,12 @@ def test_a_folder_that_holds_no_run_is_refused(tmp_path, capsys):
 
 def test_a_page_that_cannot_be_written_is_refused(folder):
     with pytest.raises(EverystepError, match=r"nowhere.*cannot be written"):
-        report.write(folder, no_bar, folder / "nowhere" / "page.html", player=False)
+        report.write(folder, folder / "nowhere" / "page.html", player=False)
 
 
 def test_a_problem_whose_frames_are_too_large_has_no_player(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(report, "MOST_BYTES", 1000)
-    text = report.write(folder, no_bar, tmp_path / "page.html").read_text(encoding="utf-8")
+    text = report.write(folder, tmp_path / "page.html").read_text(encoding="utf-8")
     assert "There is no player and no price chart, because 12 frames for 12 states and 8 steps would take" in text
     assert json.loads(text.split('id="content">')[1].split("</script>")[0])["films"] == {}
 

@@ -1,6 +1,6 @@
 """The program: `everystep`, or `python -m everystep.cli`. From here on a signal ends it in one sentence.
 
-Until a command runs (`interrupts.listening`) there is nothing to save, so the process ends at once. An exception would
+Until a command runs (`signals.listening`) there is nothing to save, so the process ends at once. An exception would
 be raised in the middle of an import, and print a traceback.
 """
 

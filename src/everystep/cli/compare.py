@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from everystep.cli.notes import announced
-from everystep.cli.shared import a_path, add_cache, add_force, add_out, progress_bar, use_cache
+from everystep.cli.shared import a_path, add_cache, add_force, add_out, use_cache
 from everystep.errors import EverystepError, count
 from everystep.experiments.options import seed_list, split_names
+from everystep.runtime.progress import announced, counting
 
 HELP = "run all agents on all problems that support them: Table 1, measured; or put trainings side by side"
 SEEDS = "32"
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> None:
             agents = None if options.agents is None else split_names(options.agents)
             prepared = compare.prepare(problems, agents, options.ablation, episodes, seeds)
         missing = prepared.missing(out)
-        with progress_bar(missing.episodes) as advance:
+        with counting(missing.episodes, "episodes") as advance:
             missing.run(out, lambda chunk: advance(chunk.episodes))
     table = comparison.read(out)
     if not table.rows and table.unfinished:

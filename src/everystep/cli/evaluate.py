@@ -6,9 +6,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from everystep.cli.notes import announced
-from everystep.cli.shared import a_path, add_folder, add_trust, environments_at_work, print_note
+from everystep.cli.shared import a_path, add_folder, add_trust, environments_at_work
 from everystep.errors import EverystepError, seed_number, whole_number
+from everystep.runtime.progress import announced, note
 
 if TYPE_CHECKING:
     from everystep.training.policy.evaluation_file import Saved
@@ -101,7 +101,7 @@ def _evaluate(
     if not finished:
         raise EverystepError(f"'{results.folder}' holds no finished training; a policy is saved at its end.")
     if left := results.unfinished:
-        print_note(f"{len(left)} of the seeds are unfinished; {len(finished)} policies are played.")
+        note(f"{len(left)} of the seeds are unfinished; {len(finished)} policies are played.")
     recorder: dict[str, Any] = {}
     if gif is not None:
         from everystep.environments.play.film import Film

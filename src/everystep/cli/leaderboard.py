@@ -6,10 +6,10 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from everystep.cli.notes import announced
 from everystep.cli.shared import a_path, add_force, add_out
 from everystep.errors import EverystepError, seed_number, shown
 from everystep.experiments.options import split_names
+from everystep.runtime.progress import announced
 
 HELP = "compare systems by files of results, of everystep or of other software: tables, intervals, tests, figures"
 OUT = "out/leaderboard"

@@ -20,9 +20,10 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from everystep import __version__
-from everystep.cli import interrupts, notes, reading
+from everystep.cli import reading
 from everystep.cli.shared import printable, reopen
 from everystep.errors import EverystepError, shown
+from everystep.runtime import progress, signals
 
 POOL = "everystep-run"  # names of threads that compute, which end by themselves only when a compilation does
 COMMANDS = (  # in the order in which `everystep --help` lists them
@@ -63,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with printable():
         status = _main(sys.argv[1:] if arguments is None else arguments)
         computing = any(thread.name.startswith(POOL) for thread in threading.enumerate())
-        if arguments is None and status and (computing or interrupts.received()):
+        if arguments is None and status and (computing or status > 128):
             for stream in (sys.stdout, sys.stderr):
                 with suppress(OSError, ValueError):
                     stream.flush()
@@ -81,10 +82,10 @@ def _main(arguments: Sequence[str]) -> int:
             options = parser().parse_args(arguments)
             try:
                 if options.own_interrupts:
-                    with interrupts.left_to_python():
+                    with signals.left_to_python():
                         options.run(options)
                 else:
-                    with interrupts.listening(), notes.working():
+                    with signals.listening(), progress.working():
                         options.run(options)
             except SystemExit as left:
                 if isinstance(left, _UsageError):
@@ -97,7 +98,7 @@ def _main(arguments: Sequence[str]) -> int:
         return _refuse(str(error))
     except KeyboardInterrupt as stopped:
         print(f"everystep: stopped{f'; {stopped}' if str(stopped) else ''}.", file=sys.stderr)
-        return interrupts.status()
+        return signals.status()
     except MemoryError:
         return _refuse(NO_MEMORY)
     except RuntimeError as error:

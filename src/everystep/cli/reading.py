@@ -7,9 +7,9 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from everystep.cli.notes import announced
-from everystep.cli.shared import add_cache, add_folder, add_force, add_out, progress_bar, use_cache
+from everystep.cli.shared import add_cache, add_folder, add_force, add_out, use_cache
 from everystep.errors import EverystepError, shown, unknown, whole_number
+from everystep.runtime.progress import announced
 
 STYLES = ("screen", "paper")
 
@@ -81,7 +81,7 @@ class Theory:
         from everystep.reports.theory import table
 
         use_cache(options)
-        print(table.run(Path(options.folder), seeds, progress_bar, options.force))
+        print(table.run(Path(options.folder), seeds, options.force))
 
 
 class Figures:
@@ -169,7 +169,7 @@ class Report:
             from everystep.web import report
 
             use_cache(options)
-            written = report.write(folder, progress_bar, out, not options.no_player, options.force)
+            written = report.write(folder, out, not options.no_player, options.force)
         print(f"Written to {written}")
 
 

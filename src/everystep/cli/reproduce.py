@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from everystep.cli.notes import announced
-from everystep.cli.shared import add_cache, add_force, add_out, progress_bar, use_cache
+from everystep.cli.shared import add_cache, add_force, add_out, use_cache
 from everystep.errors import count
+from everystep.runtime.progress import announced, counting
 
 HELP = "run the paper's experiment and report what reproduces"
 
@@ -32,10 +32,10 @@ def run(options: argparse.Namespace) -> None:
     runs.claim(out, options.force)
     if out.is_dir():
         report.check_place(out, None, options.force)
-    with progress_bar(runs.episodes) as advance:
+    with counting(runs.episodes, "episodes") as advance:
         findings = runs.run(advance)
     with announced("writing"):
         findings.save(out, options.force)
     print(findings.text())
     print(f"\nWritten to {out}")
-    print(f"Report for the browser: {report.write(out, progress_bar, force=options.force)}")
+    print(f"Report for the browser: {report.write(out, force=options.force)}")

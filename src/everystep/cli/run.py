@@ -7,20 +7,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from everystep.cli.notes import announced
 from everystep.cli.shared import (
     a_path,
     add_cache,
     add_flags,
     connected_cluster,
     given_flags,
-    print_note,
     print_summary,
     run_with_progress,
     use_cache,
 )
 from everystep.errors import EverystepError
 from everystep.experiments.options import RUN_OPTIONS, RunOptions, SettingFlag
+from everystep.runtime.progress import announced, duration, note
 
 if TYPE_CHECKING:
     from everystep.experiments.experiment import Experiment
@@ -49,11 +48,11 @@ def run(options: argparse.Namespace) -> None:
         given.setdefault("agents", AGENTS)
     flags = RunOptions(**given, settings=[SettingFlag.parse(text) for text in options.settings])
 
-    from everystep.experiments import config, needs, progress, runner
+    from everystep.experiments import config, needs, run_progress, runner
     from everystep.experiments.folder import run_folder
     from everystep.experiments.folder.run_folder import FolderState
 
-    progress.check(options.log)
+    run_progress.check(options.log)
     use_cache(options)
     with announced("preparing the runs"):
         runs = config.read(None if options.file is None else Path(options.file), flags)
@@ -63,11 +62,11 @@ def run(options: argparse.Namespace) -> None:
         if found is not FolderState.FINISHED:
             left[out] = prepared
         if found is FolderState.UNFINISHED:
-            print_note(f"'{out}' holds this run, unfinished; it is continued.")
+            note(f"'{out}' holds this run, unfinished; it is continued.")
         elif found is FolderState.FINISHED and options.dry_run:
-            print_note(f"'{out}' holds this run, finished; nothing would be run.")
+            note(f"'{out}' holds this run, finished; nothing would be run.")
         for remark in prepared.problem.check():
-            print_note(remark)
+            note(remark)
     with announced("measuring the runs"):
         needs.check_in_folders(left)
         measured = _dry_run(runs.runs) if options.dry_run else ""
@@ -104,11 +103,11 @@ def _dry_run(runs: dict[str, Experiment]) -> str:
         head = ["agent", "seeds", "episodes", "time", "state per seed"]
         lines.append(tables.aligned([head, *estimate.table(prepared, estimates)]))
         lines.append(
-            f"\nabout {estimate.duration(seconds)}, {estimate.memory(prepared) / 2**20:.0f} MB of memory, "
+            f"\nabout {duration(seconds)}, {estimate.memory(prepared) / 2**20:.0f} MB of memory, "
             f"{estimate.disk(prepared) / 2**20:.0f} MB of disk until it is finished\n"
         )
     lines.append(
-        f"About {estimate.duration(total)} in total under the present load of this machine, measured by a short probe\n"
+        f"About {duration(total)} in total under the present load of this machine, measured by a short probe\n"
         "of each agent, compilation included. Nothing was run or written."
     )
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""What several commands share: flags, progress bars, Ctrl-C, the engine, and the end of a run."""
+"""What several commands share: flags, the engine, Ctrl-C, and the end of a run."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import argparse
 import io
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from everystep.cli import interrupts
-from everystep.cli.notes import announced, told_elsewhere
 from everystep.experiments.options import PATH, RUN_OPTIONS, SETTINGS, SWITCH, EngineChoice, Option
+from everystep.runtime import signals
 
 if TYPE_CHECKING:
     from everystep.experiments.engines.ray import Cluster
@@ -175,56 +173,6 @@ def use_cache(options: argparse.Namespace) -> None:
     program_cache.disable() if options.no_cache else program_cache.enable()
 
 
-# --- progress and interrupts ------------------------------------------------------------------------------------------
-@contextmanager
-def progress_bar(total: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar of episodes with the remaining time; occasional lines if standard error is not a terminal."""
-    from tqdm import tqdm
-
-    from everystep.experiments.progress import size
-
-    done = 0
-    seen = sys.stderr.isatty()
-    with (
-        tqdm(
-            total=total, unit=" episodes", unit_scale=True, disable=not seen, leave=False, **size(sys.stderr)
-        ) as progress,
-        ticking_bar(progress) if seen else announced(lambda: f"{done / max(total, 1):.0%} of {total:,} episodes"),
-    ):
-
-        def advance(episodes: int) -> None:
-            nonlocal done
-            if interrupts.received():
-                raise KeyboardInterrupt
-            done = min(done + episodes, total)
-            progress.update(min(episodes, total - progress.n))
-
-        yield advance
-
-
-@contextmanager
-def ticking_bar(bar: Any) -> Iterator[None]:
-    from everystep.experiments.progress import ticking
-
-    with told_elsewhere(), ticking(bar):
-        yield
-
-
-@contextmanager
-def run_progress(spec: dict[str, Any]) -> Iterator[Callable[[Any], None]]:
-    """Show the progress of a run, and stop it at its next chunk after Ctrl-C."""
-    from everystep.experiments import progress
-
-    with progress.shown(spec) as show:
-
-        def report(chunk: ChunkReport) -> None:
-            if interrupts.received():
-                raise KeyboardInterrupt
-            show(chunk)
-
-        yield report
-
-
 # --- runs -------------------------------------------------------------------------------------------------------------
 def add_engine(parser: argparse.ArgumentParser) -> None:
     """The arguments that choose where a run is computed, and its log."""
@@ -234,9 +182,9 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
 
 def chosen_engine(options: argparse.Namespace) -> EngineChoice:
     """The engine and the log that were asked for, checked before any work."""
-    from everystep.experiments import progress
+    from everystep.experiments import run_progress
 
-    progress.check(options.log)
+    run_progress.check(options.log)
     return EngineChoice(options.engine or "local", options.address).checked()
 
 
@@ -256,31 +204,23 @@ def run_with_progress(
     out: Path, spec: dict[str, Any], run: Callable[[Callable[[Any], None]], Any], log: str | None = None
 ) -> Any:
     """Return what `run` returns; show its progress, and after Ctrl-C say how to continue."""
-    from everystep.experiments import progress
+    from everystep.experiments import run_progress
 
     try:
-        with progress.logged(log, out) as write_log, run_progress(spec) as show:
-            left = total = len(spec["agents"]) * len(spec["seeds"]) * spec["episodes"]
-            lock = threading.Lock()
+        with (
+            run_progress.logged(log, out) as write_log,
+            signals.keeping(lambda: _how_to_continue(out)),
+            run_progress.shown(spec) as show,
+        ):
 
             def report(chunk: ChunkReport) -> None:
-                nonlocal left
-                if not chunk.earlier:
-                    begun()
                 show(chunk)
                 if write_log is not None:
                     write_log(chunk)
-                with lock:
-                    left -= chunk.episodes
-                    if left == 0:
-                        phases.enter_context(announced("writing the results", below_bars=True))
 
-            with ExitStack() as phases, interrupts.keeping(lambda: _how_to_continue(out)):
-                phases.enter_context(told_elsewhere(lambda: f"{1 - left / total:.0%} of {total:,} episodes"))
-                begun = phases.enter_context(announced("compiling", below_bars=True))
-                return run(report)
+            return run(report)
     except BaseException as error:
-        if isinstance(error, KeyboardInterrupt) or interrupts.received():  # the exception may have become another one
+        if isinstance(error, KeyboardInterrupt) or signals.received():  # the exception may have become another one
             raise KeyboardInterrupt(_how_to_continue(out)) from None
         raise
 
@@ -300,7 +240,3 @@ def print_summary(out: Path, remark: str = "") -> None:
     run = finished.read(out)
     print(tables.summary(run.summary() if run.sealed else summary.of_finished(run)))
     print(f"\n{out} {remark}" if remark else f"\nWritten to {out}")
-
-
-def print_note(sentence: str) -> None:
-    print(f"note: {sentence}", file=sys.stderr)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from everystep.cli import interrupts
-from everystep.cli.notes import announced
 from everystep.cli.shared import (
     a_path,
     add_cache,
@@ -22,12 +19,12 @@ from everystep.cli.shared import (
     connected_cluster,
     environments_at_work,
     given_flags,
-    print_note,
-    ticking_bar,
     use_cache,
 )
 from everystep.errors import EverystepError, quoted, shown, whole_number
 from everystep.experiments.options import RUN_OPTIONS, EngineChoice, SettingFlag
+from everystep.runtime import signals
+from everystep.runtime.progress import announced, counting, note
 from everystep.training.options import OPTIONS
 
 if TYPE_CHECKING:
@@ -89,30 +86,30 @@ def _where(options: argparse.Namespace) -> Where:
 def _train(request: TrainingRequest, out: Path, options: argparse.Namespace, where: Where) -> None:
     """Train what is left of a request, evaluate the policies, and print the table."""
     from everystep import files
-    from everystep.experiments import progress
+    from everystep.experiments import run_progress
     from everystep.reports.training import results as training_results
     from everystep.training.seeds import run as training_seeds
 
     use_cache(options)
-    logs = None if options.log is None else files.absolute(progress.log_folder(out))
+    logs = None if options.log is None else files.absolute(run_progress.log_folder(out))
     try:
         with (
             connected_cluster(where.engine) as cluster,
-            interrupts.keeping(lambda: _how_to_continue(out)),
+            signals.keeping(lambda: _how_to_continue(out)),
             _progress(request) as report,
             environments_at_work(),
         ):
             means = training_seeds.Means(where.jobs, not options.no_cache, logs, cluster)
             training_seeds.train(request, files.absolute(out), means, report)
     except BaseException as error:
-        if isinstance(error, KeyboardInterrupt) or interrupts.received():
+        if isinstance(error, KeyboardInterrupt) or signals.received():
             raise KeyboardInterrupt(_how_to_continue(out)) from None
         raise
     results = training_results.read(out)
     if request.evaluate and any(results.evaluation_of(each) is None for each in results.seeds):
         from everystep.cli.evaluate import evaluate
 
-        with interrupts.keeping(lambda: _how_to_continue(out)):
+        with signals.keeping(lambda: _how_to_continue(out)):
             try:
                 evaluate(out, request.env, request.constraint, request.evaluate)
             except KeyboardInterrupt:
@@ -138,46 +135,32 @@ def _how_to_continue(out: Path) -> str:
 
 @contextmanager
 def _progress(request: TrainingRequest) -> Iterator[Callable[[Message], None]]:
-    """A bar of episodes or steps with the violation so far and the time left; lines if there is no terminal."""
-    from tqdm import tqdm
-
-    from everystep.experiments.progress import size
-
+    """The progress in episodes or steps of all seeds, with the violation so far."""
     by_steps, each = request.steps is not None, request.steps or request.schedule.total
     latest: dict[int, Message] = {}
-    total = each * len(request.seeds)
-    seen = sys.stderr.isatty()
-    unit = " steps" if by_steps else " episodes"
-
-    def done() -> int:
-        return sum(min(one.steps if by_steps else one.episodes, each) for one in latest.values())
+    remarks: list[str] = []
 
     def words() -> str:
-        steps, violation = sum(one.steps for one in latest.values()), sum(one.violation for one in latest.values())
-        other = f"{sum(one.episodes for one in latest.values()):,} episodes" if by_steps else f"{steps:,} steps"
-        return f"{other}, violation {violation:.4g}" if latest else "compiling"
+        if not (all_seeds := list(latest.values())):
+            return "compiling"
+        other = sum(one.episodes if by_steps else one.steps for one in all_seeds)
+        violation = sum(one.violation for one in all_seeds)
+        return f"{other:,} {'episodes' if by_steps else 'steps'}, violation {violation:.4g}"
 
-    with tqdm(total=total, unit=unit, unit_scale=True, disable=not seen, leave=False, **size(sys.stderr)) as bar:
-        line = lambda: f"{done() / total:.0%} of {total:,}{unit}; {words()}"
-        with ticking_bar(bar) if seen else announced(line):
-            bar.set_postfix_str("compiling")
+    with counting(each * len(request.seeds), "steps" if by_steps else "episodes", words) as count:
 
-            def report(message: Message) -> None:
-                if interrupts.received():
-                    raise KeyboardInterrupt
-                if message.kind in ("progress", "finished"):
-                    latest[message.seed] = message
-                    bar.update(done() - bar.n)
-                    bar.set_postfix_str(words(), refresh=False)
-                if message.kind == "note":
-                    print_note(message.words[0])
-                if message.kind == "finished" and message.seed == request.seeds[0]:
-                    remarks.extend(message.words)
+        def report(message: Message) -> None:
+            if message.kind in ("progress", "finished"):
+                latest[message.seed] = message
+            count(sum(min(one.steps if by_steps else one.episodes, each) for one in latest.values()) - count.done)
+            if message.kind == "note":
+                note(message.words[0])
+            if message.kind == "finished" and message.seed == request.seeds[0]:
+                remarks.extend(message.words)
 
-            remarks: list[str] = []
-            yield report
+        yield report
     for remark in remarks:
-        print_note(remark if len(request.seeds) == 1 else f"seed {request.seeds[0]}: {remark}")
+        note(remark if len(request.seeds) == 1 else f"seed {request.seeds[0]}: {remark}")
 
 
 def resume(out: Path, options: argparse.Namespace) -> None:

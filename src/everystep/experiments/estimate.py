@@ -12,6 +12,7 @@ from everystep.experiments import needs
 from everystep.experiments.engines import local
 from everystep.experiments.experiment import Experiment
 from everystep.lsvi.loop import CHUNK
+from everystep.runtime.progress import duration
 
 PROBE = 0.3  # seconds of episodes that are measured for each agent, at least
 
@@ -86,13 +87,3 @@ def memory(prepared: Experiment) -> float:
 def disk(prepared: Experiment) -> float:
     """Bytes on the disk while the run is unfinished."""
     return needs.of(prepared).on_disk(**needs.counts(prepared))
-
-
-def duration(spent: float) -> str:
-    """Seconds in a readable unit."""
-    if spent < 90:
-        return f"{spent:.0f} s"
-    if spent < 5400:
-        return f"{spent / 60:.0f} min"
-    days = spent / 86400
-    return f"{spent / 3600:.1f} h" if days < 3 else f"{days:.0f} days" if days < 730 else f"{days / 365:.2g} years"

@@ -149,7 +149,7 @@ def run(
     run_it = prepared.run if place is None else partial(prepared.run_in, place)
     if progress is not None:
         return run_it(progress)
-    from everystep.experiments.progress import counting
+    from everystep.runtime.progress import counting
 
     total = len(prepared.agents) * len(prepared.spec["seeds"]) * prepared.spec["episodes"]
     with counting(total, "episodes") as progress:

@@ -36,7 +36,7 @@ BYTES_OF_A_ROW = 90  # of a part; in the finished file less than half of it
 ROW_IN_MEMORY = 180  # of a result in memory while it is put together
 OF_A_SEED = 33_000  # of a folder: its place in lists and in the bootstrap, where 2,000 resamples have a weight for it
 OF_A_UNIT = 4_000  # of one agent on a batch of seeds: what waits, and the list of what is stored
-SMALL = 0.01  # of what is free: less than this needs no closer look
+SMALL = 0.01  # of what is free: less than this needs no tracing
 
 
 class Needs(NamedTuple):
@@ -95,7 +95,7 @@ def check_counts(agents: int, seeds: int, episodes: int, problem: FiniteCMDP) ->
 def check_horizon(horizon: int, constraints: int = 1) -> None:
     """Raise if an episode has too many steps to run, whatever the problem is."""
     drawn = lambda horizon: local.workers() * _draws(horizon, constraints)
-    memory.check(f"{CHUNK} episodes", {"horizon": horizon}, drawn, {})
+    memory.check(f"{CHUNK} episodes", {"horizon": horizon}, drawn)
 
 
 def _draws(horizon: float, constraints: int) -> float:
@@ -106,7 +106,7 @@ def _draws(horizon: float, constraints: int) -> float:
 def check_grid(agent: str, combinations: int) -> None:
     """Raise if a grid has too many combinations to list."""
     name = f"the number of combinations in the grid of {agent}"
-    memory.check("their list", {name: combinations}, lambda **one: float(one[name]) * OF_AN_AGENT, {})
+    memory.check("their list", {name: combinations}, lambda **one: float(one[name]) * OF_AN_AGENT)
 
 
 def check_in_memory(prepared: Experiment) -> None:
@@ -125,9 +125,8 @@ def check_in_folders(runs: Mapping[Path, Experiment]) -> None:
         memory.check("this run", counts(prepared), need.in_folder, USUAL)
         free = memory.free_disk(out) + _written(out)
         written = disk.get(free, 0.0)
-        on_disk = lambda need=need, written=written, **counts: written + need.on_disk(**counts)
-        memory.check("this run", counts(prepared), on_disk, USUAL, free, f"disk space at '{out}'")
-        disk[free] = on_disk(**counts(prepared))
+        memory.check("this run", counts(prepared), need.on_disk, USUAL, free - written, f"disk space at '{out}'")
+        disk[free] = written + need.on_disk(**counts(prepared))
 
 
 def _written(out: Path) -> float:
@@ -155,8 +154,8 @@ def of(prepared: Experiment) -> Needs:
             final = max(final, _size(ends) + 8.0 * S + ahead)
             grown = max(grown, local.growth(fresh, H))
             largest = 16.0 * H * S * prepared.problem.actions * (2 + m)
-            if local.workers() * largest > SMALL * memory.free_memory():  # which is worth a closer look
-                word = jax.ShapeDtypeStruct((), np.uint32)
+            if local.workers() * largest > SMALL * memory.free_memory():  # then the shapes are traced
+                word = jax.ShapeDtypeStruct((), np.uint32)  # type: ignore[no-untyped-call]
                 planned = lambda agent, world, state, word: loop.new_plan(agent, world, state, ties(word, H, S))
                 largest = 2.0 * _size(jax.eval_shape(planned, job.agent, job.world, fresh.agent, word)) + 4.0 * H * S
             counts = isinstance(job.agent.values, Counts) and isinstance(job.agent.costs, CountCosts)
@@ -180,8 +179,11 @@ def counts(prepared: Experiment) -> dict[str, int]:
 def _check_working(prepared: Experiment, need: Needs) -> None:
     """Raise if even one seed would not fit: the horizon, the states or the model is the cause."""
     H, K, free = prepared.problem.horizon, prepared.spec["episodes"], memory.free_memory()
-    shorter = lambda share: need._replace(plan=need.plan * share, update=need.update * share**2)
-    bytes_with = lambda horizon, episodes: shorter(horizon / H).working(episodes, 1)
+
+    def bytes_with(horizon: int, episodes: int = K) -> float:
+        share = horizon / H
+        return need._replace(plan=need.plan * share, update=need.update * share**2).working(episodes, 1)
+
     if bytes_with(1, 1) > free:
         raise EverystepError(
             f"the problem has {prepared.problem.states} states and {prepared.problem.actions} actions: one seed of an "
@@ -189,5 +191,4 @@ def _check_working(prepared: Experiment, need: Needs) -> None:
             "smaller problem, or cost=counts where a Gaussian process or features are used."
         )
     sizes = {"horizon": H, "episodes": K} if need.grown[2] else {"horizon": H}
-    at_least = lambda horizon, episodes=K: bytes_with(horizon, episodes)
-    memory.check("one seed of an agent", sizes, at_least, {"horizon": 15, "episodes": 1000}, free)
+    memory.check("one seed of an agent", sizes, bytes_with, {"horizon": 15, "episodes": 1000}, free)

@@ -9,20 +9,22 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from everystep.errors import EverystepError, check_openable, path_from, shown, whole_number
 from everystep.files import name_from, read_npz, write_npz
 from everystep.mdp.cmdp import Factored, FiniteCMDP, Grid, Known, Noise, Successors
 from everystep.mdp.validation import numbers
 
+T = TypeVar("T")
 COORDINATE = "coordinate_"  # prefix of a named coordinate in a file
 DESCRIPTIVE = ("state_names", "action_names", "remarks", "_stepped")  # fields that are not saved
 
 
-def _unchanged(value: Any) -> Any:
+def _unchanged(value: T) -> T:
     return value
 
 
@@ -30,40 +32,32 @@ def _without_step_axis(array: np.ndarray) -> np.ndarray:
     return array if len(array) > 1 else array[0]
 
 
-def _sigma(name: str) -> Callable[[np.ndarray], Any]:
-    """Reads a standard deviation: one number, or one per constraint."""
-
-    def from_file(array: np.ndarray) -> Any:
-        value = numbers(name, array)
-        return value if value.ndim else float(value)
-
-    return from_file
+# Readers of one array of a file, by its name.
+def _given(name: str, array: np.ndarray) -> np.ndarray:
+    return array
 
 
-def _text(name: str) -> Callable[[np.ndarray], str]:
-    """Reads one text."""
-
-    def from_file(array: np.ndarray) -> str:
-        if array.ndim or array.dtype.kind != "U":
-            raise EverystepError(f"{name} has shape {array.shape} and type {array.dtype}; save one text.")
-        return str(array)
-
-    return from_file
+def _sigma(name: str, array: np.ndarray) -> float | np.ndarray:
+    """A standard deviation: one number, or one per constraint."""
+    value = numbers(name, array)
+    return value if value.ndim else float(value)
 
 
-def _flag(name: str) -> Callable[[np.ndarray], bool]:
-    """Reads true or false; 1 and 0 are also accepted."""
-
-    def from_file(array: np.ndarray) -> bool:
-        if array.ndim or array.dtype.kind not in "biu" or array not in (0, 1):
-            raise EverystepError(f"{name} is {shown(array)}; save True or False.")
-        return bool(array)
-
-    return from_file
+def _text(name: str, array: np.ndarray) -> str:
+    if array.ndim or array.dtype.kind != "U":
+        raise EverystepError(f"{name} has shape {array.shape} and type {array.dtype}; save one text.")
+    return str(array)
 
 
-def _scale(array: np.ndarray) -> Any:
-    """Reads the scale of constraints: true, a number, or one per constraint."""
+def _flag(name: str, array: np.ndarray) -> bool:
+    """True or false; 1 and 0 are also accepted."""
+    if array.ndim or array.dtype.kind not in "biu" or array not in (0, 1):
+        raise EverystepError(f"{name} is {shown(array)}; save True or False.")
+    return bool(array)
+
+
+def _scale(name: str, array: np.ndarray) -> bool | np.ndarray:
+    """The scale of constraints: true, a number, or one per constraint."""
     return bool(array) if array.dtype == bool and array.ndim == 0 else array
 
 
@@ -83,7 +77,7 @@ class ArrayField(NamedTuple):
     required: bool = False
     hashed: bool = True
     to_file: Callable[[Any], Any] = _unchanged
-    from_file: Callable[[np.ndarray], Any] = _unchanged
+    from_file: Callable[[str, np.ndarray], Any] = _given
 
     def value(self, problem: FiniteCMDP) -> Any:
         """The value in a problem; None where the problem has none."""
@@ -102,16 +96,11 @@ FIELDS = (
     ArrayField("r", "r", required=True, to_file=_without_step_axis),
     ArrayField("g", "g", required=True),
     ArrayField("start", "start", required=True, to_file=lambda start: start if start.size > 1 else start[0]),
-    ArrayField("horizon", "horizon", required=True, from_file=lambda horizon: whole_number("horizon", horizon[()])),
+    ArrayField("horizon", "horizon", required=True, from_file=lambda name, horizon: whole_number(name, horizon[()])),
     ArrayField("reward_on_arrival", "noise.reward_on_arrival"),
     ArrayField("cost_on_arrival", "noise.cost_on_arrival"),
-    ArrayField("reward_sigma", "noise.reward_sigma", from_file=_sigma("reward_sigma")),
-    ArrayField(
-        "cost_sigma",
-        "noise.cost_sigma",
-        to_file=lambda sigma: np.asarray(sigma, float),
-        from_file=_sigma("cost_sigma"),
-    ),
+    ArrayField("reward_sigma", "noise.reward_sigma", from_file=_sigma),
+    ArrayField("cost_sigma", "noise.cost_sigma", to_file=lambda sigma: np.asarray(sigma, float), from_file=_sigma),
     ArrayField("features", "features"),
     ArrayField("exempt", "exempt"),
     ArrayField(
@@ -119,25 +108,25 @@ FIELDS = (
         "grid.rows",
         hashed=False,
         to_file=np.array,
-        from_file=lambda rows: tuple(str(row) for row in rows.reshape(-1)),
+        from_file=lambda name, rows: tuple(str(row) for row in rows.reshape(-1)),
     ),
     ArrayField("heights", "grid.heights", hashed=False),
     ArrayField("cells", "grid.cells", hashed=False),
     ArrayField("moves", "grid.moves", hashed=False),
-    ArrayField("kernel", "kernel", hashed=False, to_file=np.array, from_file=_text("kernel")),
+    ArrayField("kernel", "kernel", hashed=False, to_file=np.array, from_file=_text),
     ArrayField(
         "linear_costs",
         "linear_costs",
         hashed=False,
         to_file=lambda linear: None if linear else np.array(False),
-        from_file=_flag("linear_costs"),
+        from_file=_flag,
     ),
     ArrayField("scale", "scale", from_file=_scale),
     ArrayField("threshold", "known.threshold"),
     ArrayField("safe_action", "known.safe_action"),
     ArrayField("triples", "known.triples"),
     ArrayField(f"{COORDINATE}*", "coordinates"),  # one array per name
-    ArrayField("name", "name", hashed=False, to_file=np.array, from_file=_text("name")),
+    ArrayField("name", "name", hashed=False, to_file=np.array, from_file=_text),
 )
 TRANSITIONS = (("P",), ("successors", "probabilities"), ("phi", "mu"))  # the forms of P, of which a file has one
 
@@ -157,7 +146,7 @@ def save_problem(problem: FiniteCMDP, path: str | Path) -> None:
     write_npz(path, arrays.items(), compressed=True)
 
 
-def read_problem(path: str | Path, horizon: int | None = None, scale: Any = None) -> FiniteCMDP:
+def read_problem(path: str | Path, horizon: int | None = None, scale: ArrayLike | None = None) -> FiniteCMDP:
     """A problem from an .npz file with P, r, g, start and horizon. Nothing is unpickled.
 
     P is a table `P`, lists `successors` and `probabilities`, or factors `phi` and `mu`.
@@ -221,7 +210,7 @@ def _from_arrays(arrays: dict[str, np.ndarray], name: str, replaced: dict[str, A
             named = {key: array for key, array in arrays.items() if key.startswith(COORDINATE)}
             parts[part][attribute] = {key.removeprefix(COORDINATE): array for key, array in named.items()}
         elif each.name in arrays:
-            parts[part][attribute] = each.from_file(arrays[each.name])
+            parts[part][attribute] = each.from_file(each.name, arrays[each.name])
     fields = parts[""] | {"noise": Noise(**parts["noise"]), "known": Known(**parts["known"])}
     if parts["P"]:
         fields["P"] = (Factored if "phi" in parts["P"] else Successors)(**parts["P"])

@@ -16,7 +16,7 @@ state that may be entered next has such an action: what was never seen to follow
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,14 +58,14 @@ def count_labels(label: AnyArray, g: AnyArray, counted: AnyArray) -> LabelCounts
         always, ever = safe_step.all(0, keepdims=True), safe_step.any(0, keepdims=True)
     else:
         always = ever = safe_step
-    total = lambda mask: (mask & counted).sum((-3, -2, -1), dtype=np.int32)
+    total: Callable[[AnyArray], AnyArray] = lambda mask: (mask & counted).sum((-3, -2, -1), dtype=np.int32)
     safe, unsafe = label == SAFE, label == UNSAFE
     return LabelCounts(total(safe), total(unsafe), total((safe & ~always) | (unsafe & ever)))
 
 
 def count_labels_ahead(label: AnyArray, G: AnyArray, counted: AnyArray, tolerance: AnyArray = 0.0) -> LabelCounts:
     """Labels ahead (..., H, A, S) compared with the harm G (H, A, S) that actions lead to, where `counted` (S,)."""
-    total = lambda mask: (mask & counted).sum((-3, -2, -1), dtype=np.int32)
+    total: Callable[[AnyArray], AnyArray] = lambda mask: (mask & counted).sum((-3, -2, -1), dtype=np.int32)
     return LabelCounts(total(label == SAFE), total(label == UNSAFE), total(false_ahead(label, G, tolerance)))
 
 
@@ -139,7 +139,7 @@ def final_counts(problem: FiniteCMDP, agent: str, bounds: Mapping[str, np.ndarra
 
 
 # --- what labels ahead are compared with ---------------------------------------------------------------------------
-def harm_of_step(problem: FiniteCMDP, events: bool = False) -> np.ndarray:
+def violation_of_step(problem: FiniteCMDP, events: bool = False) -> np.ndarray:
     """c (T, A, S), in the units of g: sum_i max(E g_i, 0), or with `events` sum_i E max(g_i, 0) of observed costs."""
     world = problem.world
     if not events or (world.cost_seen is None and world.cost_sigma is None):
@@ -147,7 +147,7 @@ def harm_of_step(problem: FiniteCMDP, events: bool = False) -> np.ndarray:
     seen = world.g[:, :, :, None] if world.cost_seen is None else world.cost_seen  # (T, m, A, J or 1, S)
     sigma = np.zeros(problem.constraints) if world.cost_sigma is None else np.asarray(world.cost_sigma)
     harm = _mean_above_zero(seen, sigma[:, None, None, None]).sum(1)
-    return harm[:, :, 0] if world.cost_seen is None else (np.asarray(world.P) * harm).sum(2)
+    return harm[:, :, 0] if world.cost_seen is None else np.asarray((np.asarray(world.P) * harm).sum(2))
 
 
 def _mean_above_zero(mean: np.ndarray, sigma: np.ndarray) -> np.ndarray:
@@ -156,12 +156,12 @@ def _mean_above_zero(mean: np.ndarray, sigma: np.ndarray) -> np.ndarray:
 
     z = mean / np.where(sigma > 0, sigma, 1)
     density = np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
-    return np.where(sigma > 0, mean * ndtr(z) + sigma * density, np.maximum(mean, 0))
+    return np.asarray(np.where(sigma > 0, mean * ndtr(z) + sigma * density, np.maximum(mean, 0)))
 
 
 def led_to(problem: FiniteCMDP, events: bool = False) -> np.ndarray:
     """G* (H, A, S), in the units of g: the harm that each action makes unavoidable. It is 0 at exempt states."""
-    c, world = harm_of_step(problem, events), problem.world
+    c, world = violation_of_step(problem, events), problem.world
     G = np.zeros((problem.horizon, problem.actions, problem.states))
     C = np.zeros(problem.states)
     for h in reversed(range(problem.horizon)):

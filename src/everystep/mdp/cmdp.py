@@ -206,8 +206,8 @@ class FiniteCMDP:
     def check(self, cap: float | None = None) -> tuple[str, ...]:
         """Raise an error for the first mistake; return remarks on what is unusual but allowed.
 
-        States without a safe action are allowed: a remark says from how many states violations cannot be avoided, and
-        how much violation an episode has at least. With `cap`, also check that Q-values clipped at `cap` can represent
+        States without a safe action are allowed: a remark reports from how many states violations cannot be avoided,
+        and the least violation of an episode. With `cap`, also check that Q-values clipped at `cap` can represent
         the unconstrained optimum.
         """
         from everystep.mdp import validation
@@ -292,7 +292,7 @@ class FiniteCMDP:
 
     @property
     def dense_P(self) -> np.ndarray:
-        """P as a table (T, S, A, S), made anew at every call; of a large problem it does not fit into memory.
+        """P as a table (T, S, A, S), computed at every call; that of a large problem does not fit into memory.
 
         >>> problem = es.problems.streaming()
         >>> problem.dense_P.shape, problem.world.r.shape, problem.compressed.r.shape

@@ -25,8 +25,8 @@ from everystep.errors import EverystepError, check_type, number_below, real_numb
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.mdp.world import FEW, AnyArray, World, at_step, can_follow, expected, next_states
 
-# Of C: violations that differ by less are equal. All terms of G are at least 0, so that its rounding error is relative,
-# and where C = 0 it is exactly 0 and so is the margin.
+# Relative to C: violations that differ by less are equal. All terms of G are at least 0, so its rounding error is
+# relative; where C = 0 it is exactly 0, and so is the margin.
 ROUNDING = 1e-9
 
 
@@ -48,7 +48,7 @@ class Solution:
 
     `least_violation` is the violation per episode that no policy avoids, E[C_1(x_1)], and C_1 (S,) is that of each
     start; both are 0 where every state has a safe action. The policy is in the smallest integers that hold an action,
-    and V at all steps is computed when it is asked for: on a large problem the policy is by far the largest array.
+    and V at all steps is computed on first use: on a large problem the policy is by far the largest array.
 
     >>> best = es.planner.solve(es.problems.from_map(["SFG", "FHF"], horizon=4))
     >>> best.V.shape, best.V_1.shape, best.baseline.C_1 is None
@@ -153,11 +153,11 @@ def has_safe_actions(problem: FiniteCMDP) -> bool:
     return all(bool(((g[t] <= 0).all(0).any(0) | problem.exempt).all()) for t in range(len(g)))
 
 
-def harm(world: World, h: AnyArray) -> AnyArray:
+def violation_of_step(world: World, h: AnyArray) -> AnyArray:
     """c_h(a, x) = sum_i max(g_i, 0), (A, S), in the units of g; for NumPy and JAX arrays.
 
     >>> pond = es.problems.from_map(["SFG", "FHF"], horizon=4)
-    >>> es.planner.harm(pond.world, 0)[:, 3]
+    >>> es.planner.violation_of_step(pond.world, 0)[:, 3]
     array([0., 0., 1., 0.])
     """
     return at_step(world.g, h).clip(min=0).sum(0)
@@ -179,7 +179,7 @@ def harm_of_actions(of: World | FiniteCMDP, h: int, C_next: np.ndarray) -> np.nd
     fits = isinstance(C_next, np.ndarray) and C_next.shape == (S,) and C_next.dtype.kind in "biuf"
     if not fits or not np.isfinite(C_next).all():
         raise EverystepError(f"C_next is {shown(C_next)}; give an array of {S} finite numbers, one for each state.")
-    G = np.asarray(harm(world, h) + expected(at_step(world.P, h), world.successors, C_next))
+    G = np.asarray(violation_of_step(world, h) + expected(at_step(world.P, h), world.successors, C_next))
     if isinstance(of, FiniteCMDP) and of.exempt.any():
         G[:, of.exempt] = 0
     return G
@@ -338,7 +338,7 @@ def policy_backup(
     array([0.01, 5.4 , 0.01, 0.01, 0.01, 0.31])
     """
     P, r, after = at_step(world.P, h), at_step(world.r, h), world.successors
-    c = harm(world, h)
+    c = violation_of_step(world, h)
     if after is None or after.ndim == 3 or len(after) > FEW:
         return under_pi(r + expected(P, after, V)), under_pi(c + expected(P, after, C))
     V_pi, C_pi = under_pi(r), under_pi(c)
@@ -402,7 +402,7 @@ def start_distribution(problem: FiniteCMDP) -> np.ndarray:
     _check(problem)
     if np.issubdtype(problem.start.dtype, np.integer):
         return np.bincount(problem.start, minlength=problem.states) / len(problem.start)
-    return problem.start
+    return np.asarray(problem.start)
 
 
 def _check(problem: object) -> None:

@@ -1,17 +1,18 @@
 """Which states an episode can be in at each step: a state that no policy can reach by step h needs no plan for step h.
 
-States are put in the order in which they can first be entered. At step h an episode is then among the first n_h of
-them, whatever the policy is, and a plan for step h reads V_{h+1} at the first n_{h+1} only. Steps are grouped into a
+States are put in the order in which they can first be entered. At step h an episode is then in one of the first n_h of
+them under every policy, and a plan for step h reads V_{h+1} at the first n_{h+1} only. Steps are grouped into a
 few `Span`s, each with one number of states, because every span is compiled separately.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from everystep.mdp.world import AnyArray, World, at_step, can_follow
+from everystep.mdp.world import AnyArray, Observed, World, at_step, can_follow
 
 if TYPE_CHECKING:
     from everystep.mdp.cmdp import FiniteCMDP
@@ -96,8 +97,13 @@ def best_spans(needed: np.ndarray) -> tuple[Span, ...]:
 # --- arrays in that order ---------------------------------------------------------------------------------------------
 def in_order(world: World, reach: Reach) -> World:
     """A world with successor lists, its states in the order of `reach`; `start` stays. For NumPy and JAX arrays."""
-    by = lambda array: None if array is None else array[..., reach.states]
-    seen = lambda of: {name: by(getattr(of, name)) for name in ("r", "g", "reward_seen", "cost_seen")}
+
+    def by(array: AnyArray | None) -> AnyArray | None:
+        return None if array is None else array[..., reach.states]
+
+    def seen(of: World | Observed) -> dict[str, AnyArray | None]:
+        return {name: by(getattr(of, name)) for name in ("r", "g", "reward_seen", "cost_seen")}
+
     return world._replace(
         successors=reach.place[by(world.successors)],
         P=by(world.P),
@@ -109,5 +115,5 @@ def in_order(world: World, reach: Reach) -> World:
 
 def first_states(world: World, states: int) -> World:
     """The first states of a world; only states that cannot be reached yet have successors beyond them."""
-    few = lambda array: array[..., :states]
+    few: Callable[[AnyArray], AnyArray] = lambda array: array[..., :states]
     return world._replace(successors=few(world.successors), P=few(world.P), r=few(world.r), g=few(world.g))

@@ -9,7 +9,7 @@ lists are 0, ..., S - 1: then probabilities, and what is observed on arrival, ar
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,9 +34,10 @@ def from_table(P: np.ndarray, seen: Mapping[str, np.ndarray]) -> tuple[Successor
     else:
         states, listed = np.zeros((S, A, J), np.int32), np.arange(J) < count[..., None]
         states[listed] = np.nonzero(possible)[-1]
-    at_lists = lambda array: np.where(
-        listed, np.take_along_axis(array, np.broadcast_to(states, (*array.shape[:-1], J)), -1), 0.0
-    )
+
+    def at_lists(array: np.ndarray) -> np.ndarray:
+        return np.where(listed, np.take_along_axis(array, np.broadcast_to(states, (*array.shape[:-1], J)), -1), 0.0)
+
     return Successors(states, at_lists(P)), {name: at_lists(array) for name, array in seen.items()}
 
 
@@ -85,7 +86,8 @@ def normal_form(given: Successors, seen: Mapping[str, np.ndarray]) -> tuple[Succ
     if twice:
         key, probabilities, arrays = _sorted(key, probabilities, arrays)
     kept = max(1, int((key < S).sum(-1).max()))
-    key, cut = key[..., :kept], lambda array: np.ascontiguousarray(np.where(key < S, array[..., :kept], 0.0))
+    key = key[..., :kept]
+    cut: Callable[[np.ndarray], np.ndarray] = lambda array: np.where(key < S, array[..., :kept], 0.0)
     lists = Successors(np.where(key < S, key, 0).astype(np.int32), cut(probabilities))
     arrays = {name: cut(array) for name, array in arrays.items()}
     if kept == S:
@@ -101,7 +103,9 @@ def _all_states(S: int, A: int) -> np.ndarray:
 def _sorted(key: np.ndarray, probabilities: np.ndarray, arrays: Seen) -> tuple[np.ndarray, np.ndarray, Seen]:
     """All arrays with each list in ascending order of its key (S, A, J)."""
     order = np.argsort(key, -1, kind="stable")
-    by = lambda array: np.take_along_axis(array, np.broadcast_to(order, array.shape), -1)
+    by: Callable[[np.ndarray], np.ndarray] = lambda array: np.take_along_axis(
+        array, np.broadcast_to(order, array.shape), -1
+    )
     return by(key), by(probabilities), {name: by(array) for name, array in arrays.items()}
 
 

@@ -4,8 +4,8 @@
     g~_i = g_i / scale_i                  only where the problem has a `scale`; the sign of g decides safety and stays
 
 Bonuses and prices are numbers in these units, so the unit of reward does not change what an agent does: an episode has
-H steps, and H low is the same for every policy. Everything that is reported (values, regret, violations, the columns
-of a run) stays in the units of the user. This module is the only place that converts:
+H steps, and H low is the same for every policy. All reported quantities (values, regret, violations, the columns
+of a run) stay in the units of the user. This module is the only place that converts:
 
     problem.in_units      the problem as an agent sees it: settings are resolved on it, models are made for it
     problem.world.units   what the agent observes in one step, beside what is recorded
@@ -19,13 +19,13 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from everystep.errors import EverystepError
 from everystep.mdp.cmdp import Factored, FiniteCMDP
-from everystep.mdp.world import Observed, World, at_step, can_follow
+from everystep.mdp.world import AnyArray, Observed, World, at_step, can_follow
 
 LARGEST = 1e100  # of a return: its square, for intervals over seeds, must be finite
 DIGITS = 12  # decimals of a reward in units of the range
@@ -117,21 +117,24 @@ def scaled_costs(g: np.ndarray, scale: np.ndarray) -> np.ndarray:
     return np.where((g > 0) & (quotient < tiny), tiny, quotient)
 
 
-def where_possible(P: Any, seen: np.ndarray) -> np.ndarray:
+def where_possible(P: np.ndarray, seen: np.ndarray) -> np.ndarray:
     """What is seen on arrival, 0 at states that cannot follow at any step; the step axis of both leads."""
     return np.where((P > 0).any(0), seen, 0.0)
 
 
 def observed(problem: FiniteCMDP, world: World) -> Observed | None:
     """What an agent observes in the world of a problem, in its units; None where those are the user's."""
-    rewards, scale = problem.reward_range, problem.scale
+    rewards, scale, seen = problem.reward_range, problem.scale, world.reward_seen
     if rewards.digits is None and scale is None:
         return None
-    costs = lambda g: g if scale is None or g is None else scaled_costs(np.moveaxis(g, 1, 0), scale).swapaxes(0, 1)
+
+    def costs(g: AnyArray | None) -> AnyArray | None:
+        return g if scale is None or g is None else scaled_costs(np.moveaxis(g, 1, 0), scale).swapaxes(0, 1)
+
     return Observed(
         r=rewards.scaled(world.r),
         g=costs(world.g),
-        reward_seen=None if world.reward_seen is None else where_possible(world.P, rewards.scaled(world.reward_seen)),
+        reward_seen=None if seen is None else where_possible(np.asarray(world.P), rewards.scaled(seen)),
         cost_seen=costs(world.cost_seen),
         reward_sigma=None
         if world.reward_sigma is None

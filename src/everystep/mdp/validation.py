@@ -1,4 +1,4 @@
-"""The validation of a problem: arrays brought into their shapes, and mistakes reported by name and place.
+"""The validation of a problem: arrays are brought into their shapes, and errors name the field and the place.
 
 `normalise` runs when a problem is made and raises errors about shapes. `check` is `FiniteCMDP.check`: it raises errors
 about values (probabilities, the range of g, noise) and remarks on states without a safe action.
@@ -62,7 +62,7 @@ def normalise(problem: FiniteCMDP, put: Callable[[str, Any], None]) -> None:
         _check_grid(problem.grid, problem.states, problem.actions)
 
 
-def numbers(name: str, value: Any) -> np.ndarray:
+def numbers(name: str, value: object) -> np.ndarray:
     """`value` as an array of float64, or the error that names the field."""
     try:
         array = np.asarray(value)
@@ -75,7 +75,7 @@ def numbers(name: str, value: Any) -> np.ndarray:
     return array.astype(np.float64)
 
 
-def numbers_or_integers(name: str, value: Any) -> np.ndarray:
+def numbers_or_integers(name: str, value: object) -> np.ndarray:
     """`value` as an array whose integers stay integers, or the error that names the field."""
     array = numbers(name, value)
     given = np.asarray(value)
@@ -89,7 +89,7 @@ def _noise(given: Noise | None) -> Noise:
     return given
 
 
-def _kernel(given: Any) -> str:
+def _kernel(given: object) -> str:
     """The text of the suggested cost kernel; refused here if no kernel can be read from it."""
     from everystep import kernels
 
@@ -103,7 +103,7 @@ def _kernel(given: Any) -> str:
     return text
 
 
-def _texts(name: str, given: Any, count: int | None) -> Any:
+def _texts(name: str, given: object, count: int | None) -> tuple[str, ...] | None:
     """A sequence of texts as a tuple, `count` of them unless that is None; None stays None."""
     if given is None and count is not None:
         return None
@@ -146,7 +146,7 @@ def _constraint_axes(problem: FiniteCMDP, name: str, array: np.ndarray, shape: t
     return array
 
 
-def _transitions(problem: FiniteCMDP, given: Any) -> tuple[np.ndarray | Successors, tuple[int, ...], bool]:
+def _transitions(problem: FiniteCMDP, given: object) -> tuple[np.ndarray | Successors, tuple[int, ...], bool]:
     """P as a table or as lists, with a step axis; (S, A); and whether P depends on the step."""
     if isinstance(given, Successors):
         return _lists(problem, given)
@@ -239,7 +239,7 @@ def _factors(problem: FiniteCMDP, given: Factored) -> tuple[Factored, tuple[int,
     return P, (S, A), phi.ndim == 4 or mu.ndim == 3
 
 
-def _start(start: Any, states: int) -> np.ndarray:
+def _start(start: object, states: int) -> np.ndarray:
     array = start if isinstance(start, np.ndarray) else numbers_or_integers("start", start)
     if np.issubdtype(array.dtype, np.integer):
         array = array.reshape(-1)
@@ -257,14 +257,14 @@ def _start(start: Any, states: int) -> np.ndarray:
     return array
 
 
-def _exempt(given: Any, states: int) -> np.ndarray:
+def _exempt(given: object, states: int) -> np.ndarray:
     exempt = np.zeros(states, bool) if given is None else np.asarray(numbers("exempt", given), bool)
     if exempt.shape != (states,):
         raise EverystepError(f"exempt has shape {exempt.shape}; give ({states},), one for each state.")
     return exempt
 
 
-def _features(problem: FiniteCMDP, given: Any) -> np.ndarray:
+def _features(problem: FiniteCMDP, given: object) -> np.ndarray:
     phi = numbers("features", given)
     if phi.ndim != 3 or phi.shape[:2] != (problem.states, problem.actions):
         raise EverystepError(
@@ -299,7 +299,7 @@ def _known(problem: FiniteCMDP, given: Known | None) -> Known:
     return Known(np.broadcast_to(threshold, (m,)).copy(), safe, triples)
 
 
-def _scale(problem: FiniteCMDP, given: Any) -> np.ndarray | None:
+def _scale(problem: FiniteCMDP, given: object) -> np.ndarray | None:
     """What each constraint is divided by, (m,): its largest |g| (True), or the numbers given; None for no scale."""
     m = problem.constraints
     if given is None or (isinstance(given, bool | np.bool_) and not given):
@@ -334,7 +334,7 @@ def _safe_action(problem: FiniteCMDP, safe: np.ndarray) -> np.ndarray:
     return safe
 
 
-def _coordinate(problem: FiniteCMDP, name: str, given: Any) -> np.ndarray:
+def _coordinate(problem: FiniteCMDP, name: str, given: object) -> np.ndarray:
     if not isinstance(name, str) or not name.isidentifier() or name in ("state", "action", "features"):
         raise EverystepError(
             f"coordinates are called '{shown(name)}'; use another word of letters, because state, action and "
@@ -466,7 +466,7 @@ def _check_noise(problem: FiniteCMDP) -> None:
 
 
 def _remarks_on_dead_ends(problem: FiniteCMDP) -> tuple[str, ...]:
-    """Assumption 1, a safe action for every state that is not exempt at every step, does not hold; what that means."""
+    """Remarks for a problem without Assumption 1 (a safe action at every step in every state that is not exempt)."""
     ends = problem.dead_ends
     if ends is None:
         return ()

@@ -3,8 +3,8 @@
 A `World` holds the arrays of a `FiniteCMDP` with a step axis of length 1 (stationary) or H in front and states last, so
 that a planning step is one pass over contiguous numbers. Next states are compressed to the list of states that can
 follow each state, so that an expectation over them costs J products instead of S; where actions lead to different
-states, to one list for each state and action. Where P is a product of factors (a
-linear CMDP) both forms keep the factors, and no array of size S A S is ever made.
+states, to one list for each state and action. Where P is a product of factors (a linear CMDP) both forms keep the
+factors, and no array of size S A S is ever made.
 """
 
 from __future__ import annotations

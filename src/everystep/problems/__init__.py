@@ -1,9 +1,10 @@
-"""Problems by name, and problems from a user's files. `registry` says how to register more."""
+"""Problems by name, and problems from a user's files. `registry` explains how to register more."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+
+from numpy.typing import ArrayLike
 
 from everystep.errors import EverystepError, check_openable, path_from, unknown
 from everystep.files import name_from
@@ -11,7 +12,7 @@ from everystep.mdp.arrays import read_problem as from_arrays
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.problems.grids import read_map
 from everystep.problems.registry import REGISTERED, Comparison, import_entry_points, register
-from everystep.runtime.announce import patiently
+from everystep.runtime.progress import patiently
 
 # isort: off
 # Importing a problem registers it; `everystep list` shows problems in this order.
@@ -29,7 +30,7 @@ from everystep.problems.thermostat import thermostat
 # isort: on
 
 FILES = f"a map (.txt), a racetrack (.track), arrays (.npz) or heights ({', '.join(READERS)})"
-# What makes a problem of a file, by its ending; the first parameter is the path.
+# The function that reads a problem from a file, by its ending; the first parameter is the path.
 FROM_FILES: dict[str, Callable[..., FiniteCMDP]] = {".track": racetrack} | dict.fromkeys(READERS, terrain_from)
 
 __all__ = [
@@ -57,7 +58,7 @@ __all__ = [
 ]
 
 
-def load(name: str, horizon: int | None = None, scale: Any = None) -> FiniteCMDP:
+def load(name: str, horizon: int | None = None, scale: ArrayLike | None = None) -> FiniteCMDP:
     """A registered problem by its name, or a problem from a file, whose ending selects the format.
 
     >>> es.problems.load("frozen-lake", horizon=20).sizes
@@ -66,7 +67,12 @@ def load(name: str, horizon: int | None = None, scale: Any = None) -> FiniteCMDP
     path = path_from("problem", name)
     name = str(name)
     if name in REGISTERED:
-        return _registered(name, horizon)
+        definition = REGISTERED[name]
+        if horizon is None:
+            return definition.make()
+        if "horizon" not in definition.parameters:
+            raise EverystepError(f"horizon is {horizon}, but the problem '{name}' has a fixed horizon; leave it out.")
+        return definition.make(horizon=horizon)
     if path.suffix in FROM_FILES:
         make = FROM_FILES[path.suffix]
         return make(path) if horizon is None else make(path, horizon=horizon)
@@ -81,16 +87,7 @@ def load(name: str, horizon: int | None = None, scale: Any = None) -> FiniteCMDP
     return from_arrays(path, horizon, scale)
 
 
-def _registered(name: str, horizon: int | None) -> FiniteCMDP:
-    definition = REGISTERED[name]
-    if horizon is None:
-        return definition.make()
-    if "horizon" not in definition.parameters:
-        raise EverystepError(f"horizon is {horizon}, but the problem '{name}' has a fixed horizon; leave it out.")
-    return definition.make(horizon=horizon)
-
-
-# Called from Python, a problem that takes long to make says so. The command has its own words, and calls `make`.
+# Called from Python, a problem that takes long to make reports it. The command has its own words, and calls `make`.
 for _definition in REGISTERED.values():
     globals()[_definition.make.__name__] = patiently(_definition.make)
 

@@ -35,7 +35,7 @@ def bandit(arms: int = 10, seed: int = 0, noise: float = 0.1, horizon: int = 1) 
     """
     arms, seed = whole_number("arms", arms, at_least=3), seed_number("seed", seed)
     noise = real_number("noise", noise, 0, 1e6)
-    memory.check_problem({"arms": arms}, lambda arms: 40.0 * arms, {"arms": 10})
+    memory.check_problem(lambda arms: 40.0 * arms, arms=arms)
     rng = np.random.default_rng(seed)
     while True:
         r, g = rng.random(arms), rng.uniform(-1, 1, arms)
@@ -79,7 +79,7 @@ def bandit_continuum(resolution: int = 25, noise: float = 0.05, horizon: int = 1
     """
     n = whole_number("resolution", resolution, at_least=2)
     noise = real_number("noise", noise, 0, 1e6)
-    memory.check_problem({"resolution": n}, lambda resolution: 40.0 * resolution**2, {"resolution": 25})
+    memory.check_problem(lambda resolution: 40.0 * resolution**2, resolution=n)
     side = np.linspace(0, SIDE, n)
     x1, x2 = (each.reshape(1, -1) for each in np.meshgrid(side, side, indexing="ij"))
     g = (np.sin(x1) * np.sin(x2) + 0.95) / LARGEST_COST

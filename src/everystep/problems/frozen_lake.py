@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from everystep.errors import EverystepError, real_number, seed_number, shown, whole_number
+from everystep.errors import EverystepError, one_of, real_number, seed_number, whole_number
 from everystep.mdp.cmdp import FiniteCMDP, Grid, Noise
 from everystep.problems.grids import (
     ACTIONS,
@@ -21,6 +21,7 @@ from everystep.problems.grids import (
     grid_coordinates,
     landing_cells,
     map_rows,
+    remarks_on_route,
     slippery_moves,
     steps_to,
 )
@@ -94,11 +95,9 @@ def from_map(
     horizon = whole_number("horizon", horizon)
     slip = real_number("slip", slip, most=1.0)
     _check_rows(rows)
-    for field, value, options in (("reward", reward, ("once", "at_goal")), ("cost", cost, ("intended", "realised"))):
-        if not isinstance(value, str) or value not in options:
-            raise EverystepError(f"{field} is '{shown(value)}'; choose {' or '.join(options)}.")
-
-    memory.check_problem({"cells": len(rows) * len(rows[0])}, memory.of_grid, {"cells": 100})
+    one_of("reward", reward, ("once", "at_goal"))
+    one_of("cost", cost, ("intended", "realised"))
+    memory.check_problem(memory.of_grid, cells=len(rows) * len(rows[0]))
     cells = np.array([list(row) for row in rows]).reshape(-1)
     goal, hazard, wall = cells == "G", cells == "H", cells == "#"
     landing = landing_cells(wall.reshape(len(rows), -1))
@@ -117,15 +116,6 @@ def from_map(
     aimed[goal] = -1.0
 
     start = int(np.flatnonzero(cells == "S")[0])
-    steps = steps_to(goal, landing)[start]
-    remarks: tuple[str, ...] = ()
-    if steps == np.inf:
-        remarks = ("no path leads from S to G: the goal can never be reached.",)
-    elif steps > horizon:
-        remarks = (
-            f"the horizon {horizon} is shorter than the {steps:.0f} steps from S to G: the goal can never be reached.",
-        )
-
     lake = FiniteCMDP(
         P,
         (P.probabilities * earned).sum(-1),
@@ -138,7 +128,7 @@ def from_map(
         action_names=ACTIONS,
         exempt=wall,
         grid=Grid(rows),
-        remarks=remarks,
+        remarks=remarks_on_route(steps_to(goal, landing)[start], horizon),
         coordinates=grid_coordinates(np.where(goal[:, None], np.arange(S)[:, None], landing), len(rows[0])),
         kernel="categorical(on=landing)" if cost == "intended" else None,
     )
@@ -159,7 +149,7 @@ def random_lake(seed: int, size: int = 10, hazards: float = 0.12, horizon: int =
     rng = np.random.default_rng(seed_number("seed", seed))
     size, horizon = whole_number("size", size, at_least=2), whole_number("horizon", horizon, at_least=4)
     hazards = real_number("hazards", hazards, most=1.0)
-    memory.check_problem({"size": size}, lambda size: memory.of_grid(size**2), {"size": 10})
+    memory.check_problem(lambda size: memory.of_grid(size**2), size=size)
     for _ in range(10_000):
         cells = np.where(rng.random((size, size)) < hazards, "H", "F")
         start, goal = rng.choice(size * size, 2, replace=False)

@@ -6,9 +6,8 @@ that each action aims at: a problem that blocks a move changes `landing` and not
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -85,12 +84,23 @@ def _steps_to_one(goal: np.ndarray, landing: np.ndarray, at_most: float) -> np.n
     return steps
 
 
+def remarks_on_route(steps: float, horizon: int) -> tuple[str, ...]:
+    """A remark if the goal cannot be reached, by the length of a shortest route from S."""
+    if steps == np.inf:
+        return ("no path leads from S to G: the goal can never be reached.",)
+    if steps > horizon:
+        return (
+            f"the horizon {horizon} is shorter than the {steps:.0f} steps from S to G: the goal can never be reached.",
+        )
+    return ()
+
+
 def grid_coordinates(landing: np.ndarray, width: int) -> dict[str, np.ndarray]:
     """Rows and columns of the cell of each (x, a) (`position`), of the cell it aims at (`landing`), and both (`move`).
 
     At an absorbing goal every action must aim at the goal itself.
     """
-    place = lambda cell: np.stack([cell // width, cell % width], -1).astype(float)
+    place: Callable[[np.ndarray], np.ndarray] = lambda cell: np.stack([cell // width, cell % width], -1).astype(float)
     position = place(np.broadcast_to(np.arange(len(landing))[:, None], landing.shape))
     return {"position": position, "landing": place(landing), "move": np.concatenate([position, place(landing)], -1)}
 
@@ -110,7 +120,7 @@ def check_equally_long(rows: Sequence[Sequence[str]]) -> None:
 
 
 # --- maps -------------------------------------------------------------------------------------------------------------
-def map_rows(given: Any) -> tuple[str, ...]:
+def map_rows(given: object) -> tuple[str, ...]:
     """The rows of a map, given as one text, as texts, or as lists of letters."""
     if isinstance(given, str):
         return tuple(given.rstrip("\n").split("\n"))

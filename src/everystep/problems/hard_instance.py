@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from itertools import product
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from everystep.errors import EverystepError, quoted, seed_number, whole_number
 from everystep.mdp.cmdp import FiniteCMDP
@@ -21,7 +21,9 @@ MOST_D = 12  # 2 ** 11 actions
     gym_id="everystep/HardInstance-v0",
     compared=Comparison(episodes=4096, settings={"safe_action": "safest"}),
 )
-def hard_instance(d: int = 4, horizon: int = 3, episodes: int = 2**12, u: Any = None, seed: int = 0) -> FiniteCMDP:
+def hard_instance(
+    d: int = 4, horizon: int = 3, episodes: int = 2**12, u: ArrayLike | None = None, seed: int = 0
+) -> FiniteCMDP:
     """The chain of the paper's lower bound: one of 8 actions is safe, and it is also the best by a small margin.
 
     States      x_1, ..., x_{H+2}. At step h an episode is at x_h or at x_{H+2}.
@@ -52,11 +54,7 @@ def hard_instance(d: int = 4, horizon: int = 3, episodes: int = 2**12, u: Any = 
     d, H = whole_number("d", d, at_least=2), whole_number("horizon", horizon, at_least=2)
     if d > MOST_D:
         raise EverystepError(f"d is {d}, which makes 2^{d - 1} actions; give {MOST_D} at most.")
-    memory.check_problem(
-        {"horizon": H, "d": d},
-        lambda horizon, d: horizon * memory.of_table(horizon + 2, 2 ** (d - 1)),
-        {"horizon": 3, "d": 4},
-    )
+    memory.check_problem(lambda horizon, d: horizon * memory.of_table(horizon + 2, 2 ** (d - 1)), horizon=H, d=d)
     K = whole_number("episodes", episodes)
     least = math.ceil((d - 1) ** 2 * H / 2)
     if least > K:
@@ -96,7 +94,7 @@ def hard_instance(d: int = 4, horizon: int = 3, episodes: int = 2**12, u: Any = 
     )
 
 
-def _signs(u: Any, shape: tuple[int, int], seed: int) -> np.ndarray:
+def _signs(u: ArrayLike | None, shape: tuple[int, int], seed: int) -> np.ndarray:
     """The signs of u_1, ..., u_H: given or drawn."""
     if u is None:
         return np.random.default_rng(seed).choice([-1.0, 1.0], shape)

@@ -1,8 +1,9 @@
-"""An inventory whose orders arrive later: what is ordered today decides whether the stock lasts in some days."""
+"""An inventory whose orders arrive later: orders placed today decide whether the stock lasts days later."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -54,12 +55,8 @@ def inventory(
     horizon, capacity = whole_number("horizon", horizon), whole_number("capacity", capacity)
     delay, order = whole_number("delay", delay, 0, LONGEST_DELAY), whole_number("order", order)
     chances, holding = _probabilities(demand), real_number("holding", holding, most=1e6)
-    sizes = {"capacity": capacity, "delay": delay, "order": order}
-    memory.check_problem(
-        sizes,
-        lambda capacity, delay, order: _numbers(capacity, delay, order, len(chances)),
-        {"capacity": 6, "delay": 2, "order": 2},
-    )
+    numbers = partial(_numbers, demands=len(chances))
+    memory.check_problem(numbers, capacity=capacity, delay=delay, order=order)
     states = [(stock, transit) for stock in range(capacity + 1) for transit in product(range(order + 1), repeat=delay)]
     S, A, J = len(states), order + 1, len(chances)
     stock, due = np.array([each for each, _ in states]), np.array([each[0] if delay else 0 for _, each in states])
@@ -100,7 +97,7 @@ def inventory(
 def _numbers(capacity: float, delay: float, order: float, demands: float) -> float:
     """Numbers of 8 bytes that an inventory takes while it is made and checked."""
     states = (capacity + 1) * (order + 1) ** delay
-    return states * (order + 1) * (40 + 25 * demands + 6 * (order + 1) * demands)
+    return float(states * (order + 1) * (40 + 25 * demands + 6 * (order + 1) * demands))
 
 
 def _probabilities(given: Sequence[float]) -> np.ndarray:
@@ -119,7 +116,7 @@ def _start(capacity: int, delay: int, order: int, chances: np.ndarray) -> int:
     usual = min(order, round(float(chances @ np.arange(len(chances)))))
     most = int(np.flatnonzero(chances)[-1])
     stock = min(capacity, most + delay * (most - usual))
-    return stock * (order + 1) ** delay + sum(usual * (order + 1) ** i for i in range(delay))
+    return int(stock * (order + 1) ** delay + sum(usual * (order + 1) ** i for i in range(delay)))
 
 
 def _name(stock: int, transit: tuple[int, ...]) -> str:

@@ -63,9 +63,7 @@ def linear(
     margin, noise = real_number("margin", margin, 0, 1), real_number("noise", noise, 0, 1e6)
     concentration = real_number("concentration", concentration, 1e-3, 1e6)
     memory.check_problem(
-        {"states": states, "actions": actions, "d": d},
-        lambda states, actions, d: 6.0 * states * (actions + 1) * d + 2.0 * d * d,
-        {"states": 1000, "actions": 5, "d": 10},
+        lambda states, actions, d: 6.0 * states * (actions + 1) * d + 2.0 * d * d, states=states, actions=actions, d=d
     )
     rng = np.random.default_rng(seed)
     safe = rng.permutation(d) < math.ceil(d / 2)

@@ -1,22 +1,22 @@
-"""Racetracks: a car with inertia, walls, and states in which no action is safe any more.
+"""Racetracks: a car with inertia, walls, and states in which no action is safe.
 
-A state is a cell and a velocity. One decision changes the velocity by at most one cell per step, so that a car which is
-too fast for the wall ahead cannot avoid it: to be safe, an agent must brake before.
+A state is a cell and a velocity. One decision changes the velocity by at most one cell per step, so a car that is
+too fast for the wall ahead cannot avoid it: to be safe, an agent must brake earlier.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 import numpy as np
 
 from everystep.errors import EverystepError, one_of, real_number, shown, whole_number
 from everystep.files import name_from
 from everystep.mdp.cmdp import FiniteCMDP, Grid, Noise, Successors
-from everystep.problems.grids import cell_name, check_letters, map_rows, read_map, steps_to
+from everystep.problems.grids import cell_name, check_letters, map_rows, read_map, remarks_on_route, steps_to
 from everystep.problems.registry import Comparison, register
 from everystep.runtime import memory
 
@@ -79,7 +79,7 @@ MAPS = {
 
 @register("racetrack", gym_id="everystep/Racetrack-v0", compared=Comparison(episodes=1000))
 def racetrack(
-    map: Any = "small",
+    map: str | Path | Sequence[str] = "small",
     top_speed: int | None = None,
     failure: float = 0.0,
     horizon: int | None = None,
@@ -117,7 +117,7 @@ def racetrack(
     >>> track.states, track.dead_ends.states, es.planner.solve(track).value
     (725, 107, 1.0)
     """
-    track, name, rows, file = MAPS["small"], "racetrack", map, None
+    track, name, rows, file = MAPS["small"], "racetrack", cast(Sequence[str], map), None
     if isinstance(map, str) and map in MAPS:
         track, name = MAPS[map], "racetrack" if map == "small" else f"racetrack-{map}"
         rows = track.rows
@@ -157,8 +157,7 @@ def racetrack_from(
     if not any("S" in row for row in rows):
         raise EverystepError("the map has no cell S. Give it a start.")
     free = sum(len(row) - row.count("#") for row in rows)
-    sizes = {"cells": free, "top_speed": top_speed}
-    memory.check_problem(sizes, numbers_of, {"cells": 29, "top_speed": 2})
+    memory.check_problem(numbers_of, cells=free, top_speed=top_speed)
     return _problem(Moves(rows, top_speed, finish), failure, horizon, name)
 
 
@@ -253,7 +252,7 @@ def _problem(moves: Moves, failure: float, horizon: int, name: str) -> FiniteCMD
     place = np.broadcast_to(moves.place[:, None, None], (F, V, A, 2)).reshape(S, A, 2)
     velocity = np.broadcast_to(moves.velocities[new], (F, V, A, 2)).copy()
     velocity[moves.goal] = 0
-    path = lambda new: np.where(
+    path: Callable[[np.ndarray], np.ndarray] = lambda new: np.where(
         at_goal[:, None, None, None], place[:, :, None], moves.path[:, new].reshape(S, A, -1, 2)
     )
     coordinates = {
@@ -282,23 +281,12 @@ def _problem(moves: Moves, failure: float, horizon: int, name: str) -> FiniteCMD
             cells=np.repeat(moves.cells, V),
             moves=velocity.reshape(S, A, 2),
         ),
-        remarks=_remarks(at_goal, states[..., 0], starts, horizon) if failure < 1 else (),
+        remarks=remarks_on_route(steps_to(at_goal, states[..., 0])[starts].min(), horizon) if failure < 1 else (),
         coordinates=coordinates,
         kernel="categorical(on=path)*categorical(on=drift)" if fails else "categorical(on=path)",
     )
     track.check()
     return track
-
-
-def _remarks(goal: np.ndarray, arrived: np.ndarray, starts: np.ndarray, horizon: int) -> tuple[str, ...]:
-    steps = steps_to(goal, arrived)[starts].min()
-    if steps == np.inf:
-        return ("no path leads from S to G: the goal can never be reached.",)
-    if steps > horizon:
-        return (
-            f"the horizon {horizon} is shorter than the {steps:.0f} steps from S to G: the goal can never be reached.",
-        )
-    return ()
 
 
 def _state_names(moves: Moves) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The registry of problems: one decorated function carries all that the package knows about a problem.
+"""The registry of problems: one decorated function defines everything the package knows about a problem.
 
     @es.problems.register("pond", gym_id="mine/Pond-v0", compared=True)
     def pond(horizon: int = 8) -> es.FiniteCMDP:
@@ -135,10 +135,8 @@ def import_entry_points() -> None:
 
 def _check_distinct(new: ProblemDefinition, old: ProblemDefinition) -> None:
     """Refuse a name or an id of another problem; a module that is imported again replaces its own."""
-    home = lambda definition: (definition.make.__module__, definition.make.__qualname__)
-    if new.name == old.name and home(new) != home(old):
-        raise EverystepError(
-            f"problem '{new.name}' is registered already ({'.'.join(home(old))}); choose another name."
-        )
+    here, there = ((each.make.__module__, each.make.__qualname__) for each in (new, old))
+    if new.name == old.name and here != there:
+        raise EverystepError(f"problem '{new.name}' is registered already ({'.'.join(there)}); choose another name.")
     if new.name != old.name and new.gym_id is not None and new.gym_id == old.gym_id:
         raise EverystepError(f"gym_id {new.gym_id} belongs to the problem '{old.name}'; choose another id.")

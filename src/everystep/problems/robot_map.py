@@ -50,7 +50,7 @@ def robot_map(seed: int = 0, horizon: int = 25, size: int = 10) -> FiniteCMDP:
     """
     horizon, n = whole_number("horizon", horizon), whole_number("size", size, at_least=4)
     rng = np.random.default_rng(seed_number("seed", seed))
-    memory.check_problem({"size": n}, lambda size: 10 * memory.of_table(size**2, 5), {"size": 10})
+    memory.check_problem(lambda size: 10 * memory.of_table(size**2, 5), size=n)
     S = n * n
     move, stay = landing_cells(np.zeros((n, n), bool)), np.arange(S)[:, None]
     turned = [np.concatenate([np.roll(move, turn, axis=1), stay], 1) for turn in (0, -1, 1)]

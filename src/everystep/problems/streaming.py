@@ -37,7 +37,7 @@ def streaming(horizon: int = 4, levels: int = 6, limit: float = 0.2) -> FiniteCM
     """
     horizon, S = whole_number("horizon", horizon), whole_number("levels", levels, at_least=3)
     limit = real_number("limit", limit, 0, 1)
-    memory.check_problem({"levels": S}, lambda levels: memory.of_table(levels, 2), {"levels": 6})
+    memory.check_problem(lambda levels: memory.of_table(levels, 2), levels=S)
     P = np.zeros((S, 2, S))
     for x in range(S):
         for a, delivers in enumerate(DELIVERS):

@@ -66,13 +66,12 @@ def synthetic(
     rng = np.random.default_rng(seed_number("seed", seed))
     noise = real_number("noise", noise, 0, 1e6)
     memory.check_problem(
-        {"states": states, "directions": directions, "levels": levels, "d": d},
         lambda states, directions, levels, d: (
             memory.of_table(states, 1 + directions * levels) * (1 + d / 2)
             + 4.0 * states * directions * levels * d
             + 4.0 * d**2
         ),
-        {"states": 8, "directions": 4, "levels": 5, "d": 5},
+        **{"states": states, "directions": directions, "levels": levels, "d": d},
     )
 
     M = _risk_classes(d)
@@ -114,7 +113,7 @@ def synthetic(
 def _risk_classes(d: int) -> np.ndarray:
     """M (d - 2, d): factors lie evenly between the safest class and the most dangerous; each mixes its neighbours."""
     place = np.linspace(0, d - 3, d)
-    return np.maximum(0, 1 - np.abs(place - np.arange(d - 2)[:, None]))
+    return np.asarray(np.maximum(0, 1 - np.abs(place - np.arange(d - 2)[:, None])))
 
 
 def _drawn(rng: np.random.Generator, costs: np.ndarray, least: float, most: float) -> np.ndarray:

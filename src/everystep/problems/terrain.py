@@ -6,9 +6,9 @@ import math
 import struct
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from everystep.errors import LARGEST_TEXT, EverystepError, check_openable, real_number, seed_number, shown, whole_number
 from everystep.files import did_not_fit, name_from
@@ -76,7 +76,7 @@ def terrain(
     size, horizon = whole_number("size", size, at_least=2), whole_number("horizon", horizon, at_least=SPARE + 1)
     if size > WIDEST:
         raise EverystepError(f"size is {size}; give at most {WIDEST}.")
-    memory.check_problem({"size": size}, lambda size: memory.of_grid(size**2), {"size": 12})
+    memory.check_problem(lambda size: memory.of_grid(size**2), size=size)
     length, limit = real_number("length", length, *LENGTHS), None if limit is None else real_number("limit", limit)
     root = covariance_root(size, length)
     for _ in range(2000):
@@ -93,7 +93,7 @@ def terrain(
 
 
 def terrain_from(
-    heights: Any,
+    heights: ArrayLike,
     start: tuple[int, int] | None = None,
     goal: tuple[int, int] | None = None,
     limit: float | None = None,
@@ -128,9 +128,9 @@ def terrain_from(
         raise EverystepError(f"problem '{heights}': {error}") from None
 
 
-def rbf(distance: Any, length: float) -> np.ndarray:
+def rbf(distance: float | np.ndarray, length: float) -> np.ndarray:
     """The covariance of two heights."""
-    return np.exp(-0.5 * (np.asarray(distance) / length) ** 2)
+    return np.asarray(np.exp(-0.5 * (np.asarray(distance) / length) ** 2))
 
 
 def covariance_root(size: int, length: float) -> np.ndarray:
@@ -140,7 +140,7 @@ def covariance_root(size: int, length: float) -> np.ndarray:
     """
     at = np.arange(size)
     values, vectors = np.linalg.eigh(rbf(at[:, None] - at, length))
-    return vectors * np.sqrt(values.clip(min=0)) @ vectors.T
+    return np.asarray(vectors * np.sqrt(values.clip(min=0)) @ vectors.T)
 
 
 class Hills:
@@ -171,9 +171,10 @@ class Hills:
         """(S, n): the length of a shortest route over safe moves from every cell to each goal, inf beyond `at_most`."""
         return steps_to(self.own == np.array(goals), np.where(self.safe, self.landing, self.own), at_most)
 
-    def direct_steps(self, start: Any, goal: Any) -> Any:
+    def direct_steps(self, start: int | np.ndarray, goal: int | np.ndarray) -> np.ndarray:
         """The length of a shortest route over all moves."""
-        return abs(start // self.width - goal // self.width) + abs(start % self.width - goal % self.width)
+        rows, columns = start // self.width - goal // self.width, start % self.width - goal % self.width
+        return np.asarray(abs(rows) + abs(columns))
 
     def problem(self, start: int, goal: int, length: float, horizon: int, sigma: float, name: str) -> FiniteCMDP:
         """The problem of walking on these heights, which have unit variance, from `start` to `goal`.
@@ -214,13 +215,13 @@ class Hills:
 
 
 def _from_heights(
-    given: Any, start: Any, goal: Any, limit: Any, horizon: Any, sigma: Any, length: Any, name: str
+    given: object, start: object, goal: object, limit: object, horizon: int, sigma: float, length: float, name: str
 ) -> FiniteCMDP:
     heights, unit = _standardised(given)
     horizon, length = whole_number("horizon", horizon), real_number("length", length, *LENGTHS)
     hills = Hills(heights, None if limit is None else real_number("limit", limit) / unit)
     first, last = (_cell(field, each, heights.shape) for field, each in (("start", start), ("goal", goal)))
-    memory.check_problem({"cells": heights.size}, memory.of_grid, {"cells": 144})
+    memory.check_problem(memory.of_grid, cells=heights.size)
     if last is None and heights.size > SEARCHED:
         raise EverystepError(
             f"goal is not given, and is searched for on at most {SEARCHED} cells; give it on these {heights.size}."
@@ -253,7 +254,7 @@ def _from_heights(
     return hills.problem(int(pairs[0][roundabout]), int(pairs[1][roundabout]), length, horizon, sigma, name)
 
 
-def _standardised(given: Any) -> tuple[np.ndarray, float]:
+def _standardised(given: object) -> tuple[np.ndarray, float]:
     """Heights with mean 0 and standard deviation 1, and their unit."""
     try:
         heights = np.asarray(given)
@@ -279,12 +280,12 @@ def _standardised(given: Any) -> tuple[np.ndarray, float]:
     return heights / unit, unit
 
 
-def _cell(field: str, given: Any, shape: tuple[int, ...]) -> int | None:
+def _cell(field: str, given: object, shape: tuple[int, ...]) -> int | None:
     """The state of a (row, column)."""
     if given is None:
         return None
     try:
-        row, column = (whole_number(field, each, at_least=0) for each in given)
+        row, column = (whole_number(field, each, at_least=0) for each in given)  # type: ignore[attr-defined]
         return int(np.ravel_multi_index((row, column), shape))
     except (TypeError, ValueError):  # not two whole numbers, or outside the map
         raise EverystepError(

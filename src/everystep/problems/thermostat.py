@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -55,12 +55,11 @@ def thermostat(horizon: int = 24, band: int = 9, gust: float = 0.2, tariff: Sequ
     if len(prices) == 0:
         raise EverystepError("tariff is empty; give the price of each hour.")
     n, levels = band + 2 * BEYOND, 2 * LOSS + 1
-    pairs = lambda band: (band + 2 * BEYOND) * levels * len(ACTIONS)
+    pairs: Callable[[int], int] = lambda band: (band + 2 * BEYOND) * levels * len(ACTIONS)
     if len(prices) == 1:
-        memory.check_problem({"band": band}, lambda band: 100 * pairs(band), {"band": 9})
+        memory.check_problem(lambda band: 100 * pairs(band), band=band)
     else:
-        by_step = lambda band, horizon: (5 * horizon + 90) * pairs(band)
-        memory.check_problem({"band": band, "horizon": horizon}, by_step, {"band": 9, "horizon": 24})
+        memory.check_problem(lambda band, horizon: (5 * horizon + 90) * pairs(band), band=band, horizon=horizon)
     above = np.repeat(np.arange(n) - BEYOND, levels)  # half degrees above the lower limit
     level = (np.tile(np.arange(levels), n)[:, None] + np.arange(len(ACTIONS)) - 1).clip(0, levels - 1)
     mean = above[:, None] + level - LOSS

@@ -12,9 +12,9 @@ from everystep.agents.arguments import refuse_unknown
 from everystep.agents.registry import Recipe, recipe, where_settings_belong
 from everystep.errors import EverystepError, check_type, listed, path_from, true_or_false
 from everystep.experiments.options import Seeds
-from everystep.experiments.progress import counting
 from everystep.reports import comparison
 from everystep.reports.training import comparison as training_comparison
+from everystep.runtime.progress import counting
 
 
 @dataclass(frozen=True, repr=False)

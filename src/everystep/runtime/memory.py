@@ -1,19 +1,22 @@
 """Sizes before arrays: what a request would take, compared with what this machine has free before any of it is made.
 
-    memory.check("the problem", {"states": states}, lambda states: 8 * states**2, usual={"states": 8})
+    memory.check("the problem", {"states": states}, lambda states: 8 * states**2)
 
-raises an error that names the size to blame, what it would take, what is free, and the largest number that would fit.
-Free memory is what the system calls available, less if a control group (a container) or a limit of the process allows
-less.
+raises an error that names the size at fault, what it would take, what is free, and the largest number that would fit.
+Free memory is what the system reports as available, or less if a control group (a container) or a limit of the
+process allows less.
 """
 
 from __future__ import annotations
 
 import math
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 
 from everystep.errors import EverystepError
 
@@ -27,29 +30,26 @@ def check(
     what: str,
     sizes: Mapping[str, int],
     needed: Callable[..., float],
-    usual: Mapping[str, int],
+    usual: Mapping[str, int] = MappingProxyType({}),
     free: float | None = None,
     kind: str = "memory",
 ) -> None:
     """Raise if `needed(**sizes)` bytes are more than are `free` (default: memory, now).
 
-    To blame is the size furthest above its `usual` value, among those that need not go below it to fit; if there is
-    none, all that are above.
+    The error names the size furthest above its `usual` value, and what would fit if that is at least as much.
     """
     free = free_memory() if free is None else free
     taken = _counted(needed, sizes)
     if taken <= free:
         return
-    fits = {name: _largest(needed, sizes, name, free) for name in sizes}
-    excess = lambda name: sizes[name] // max(usual.get(name, 1), 1)
-    above = sorted((name for name in sizes if excess(name) > 1), key=excess, reverse=True) or list(sizes)
-    enough = [name for name in above if fits[name] >= min(usual.get(name, 1), sizes[name])]
-    worst = enough[0] if enough else above[0] if len(above) == 1 and fits[above[0]] else None
+    worst = max(sizes, key=lambda name: sizes[name] // max(usual.get(name, 1), 1))
+    most = _largest(needed, sizes, worst, free)
+    if most and (most >= usual.get(worst, 1) or len(sizes) == 1):
+        remedy = f"give at most {most}"
+    else:
+        remedy = f"give smaller values of {' and '.join(sizes)}" if len(sizes) > 1 else f"give a smaller {worst}"
     would = f"{what} would take {amount(taken)} of {kind}, and {amount(free)} are free"
-    if worst is not None:
-        raise EverystepError(f"{worst} is {shown(sizes[worst])}: {would}; give at most {fits[worst]}.")
-    remedy = f"give a smaller {above[0]}" if len(above) == 1 else "make all of them smaller"
-    raise EverystepError(f"{' and '.join(f'{name} is {shown(sizes[name])}' for name in above)}: {would}; {remedy}.")
+    raise EverystepError(f"{worst} is {shown(sizes[worst])}: {would}; {remedy}.")
 
 
 def _counted(needed: Callable[..., float], sizes: Mapping[str, int]) -> float:
@@ -67,7 +67,7 @@ def _largest(needed: Callable[..., float], sizes: Mapping[str, int], name: str, 
         fits = _counted(needed, {**sizes, name: middle}) <= SPARE * free
         low, high = (middle, high) if fits else (low, middle)
     digits = 10 ** max(0, len(str(low)) - 2)
-    return low // digits * digits
+    return int(low // digits * digits)
 
 
 def amount(size: float) -> str:
@@ -88,9 +88,9 @@ def shown(number: int) -> str:
 
 
 # --- problems ---------------------------------------------------------------------------------------------------------
-def check_problem(sizes: Mapping[str, int], numbers: Callable[..., float], usual: Mapping[str, int]) -> None:
-    """Raise if the arrays of a problem would not fit: `numbers` of 8 bytes each, from its parameters."""
-    check("the problem", sizes, lambda **given: 8.0 * numbers(**given), usual)
+def check_problem(numbers: Callable[..., float], **sizes: int) -> None:
+    """Raise if the arrays of a problem would not fit: `numbers(**sizes)` of 8 bytes each."""
+    check("the problem", sizes, lambda **given: 8.0 * numbers(**given))
 
 
 def of_table(states: float, actions: float) -> float:
@@ -113,81 +113,70 @@ def check_horizon(horizon: int, states: int) -> None:
 
 # --- this machine -----------------------------------------------------------------------------------------------------
 def free_memory(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> float:
-    """Bytes of memory that this process can still take; infinite where no system tells."""
-    return max(
-        0.0, min([*_of_the_system(proc), *_of_control_groups(proc, groups), *_of_the_process(proc)], default=math.inf)
-    )
+    """Bytes of memory that this process can still take; infinite where no system reports it."""
+    free = [*_of_the_system(proc), *_of_control_groups(proc, groups), *_of_the_process(proc)]
+    return max(0.0, min(free, default=math.inf))
 
 
 def free_disk(path: Path) -> float:
-    """Bytes that can still be written at a path, whose folders need not exist; infinite where no system tells."""
+    """Bytes that can still be written at a path, whose folders need not exist; infinite where no system reports it."""
     for folder in (path.absolute(), *path.absolute().parents):
-        try:
+        with suppress(OSError):
             return float(shutil.disk_usage(folder).free)
-        except OSError:
-            continue
     return math.inf
 
 
-def _of_the_system(proc: Path) -> Iterator[float]:
+def _read(path: Path) -> str:
     try:
-        for line in (proc / "meminfo").read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                yield 1024.0 * int(line.split()[1])
-                return
-    except (OSError, ValueError, IndexError):
-        pass
-    try:  # not Linux: all memory, because what is available is not told
-        yield float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    except (AttributeError, OSError, ValueError):
+        return path.read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""
+
+
+def _number(text: str, name: str = "") -> int | None:
+    """The number at the beginning of a text, or after a name at the beginning of one of its lines."""
+    found = re.search(rf"^{name}:?\s*(\d+)\b", text, re.MULTILINE)
+    return int(found[1]) if found else None
+
+
+def _of_the_system(proc: Path) -> Iterator[float]:
+    available = _number(_read(proc / "meminfo"), "MemAvailable")
+    if available is not None:
+        yield 1024.0 * available
         return
+    with suppress(AttributeError, OSError, ValueError):  # not Linux: all memory, as no more is reported
+        yield float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
 
 
 def _of_control_groups(proc: Path, groups: Path) -> Iterator[float]:
-    """What is left of the limits of the control groups of this process: of its own and of those around it."""
-    try:
-        lines = (proc / "self" / "cgroup").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return
-    for line in lines:
+    """What is left of the limits of the control groups of this process, its own and those around it.
+
+    Files in memory that were not used recently count as free.
+    """
+    for line in _read(proc / "self" / "cgroup").splitlines():
         _, controllers, path = [*line.split(":", 2), "", ""][:3]
         if controllers == "":
-            top, names = groups, ("memory.max", "memory.current", "inactive_file")
-        elif "memory" in controllers.split(","):
-            top, names = groups / "memory", ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+            top, names, cached = groups, ("memory.max", "memory.current"), "inactive_file"
+        elif "memory" in controllers.split(","):  # the older kind
+            top, names = groups / "memory", ("memory.limit_in_bytes", "memory.usage_in_bytes")
+            cached = "total_inactive_file"
         else:
             continue
         inner = top / path.lstrip("/")
         for folder in (inner, *inner.parents):
-            yield from _left_in(folder, *names)
+            most, used = (_number(_read(folder / name)) for name in names)
+            if most is not None and used is not None:
+                yield float(most - used + (_number(_read(folder / "memory.stat"), cached) or 0))
             if folder == top:
                 break
 
 
-def _left_in(folder: Path, limit: str, used: str, cached: str) -> Iterator[float]:
-    """The limit of one group less what it uses; files in memory that were not used recently count as free."""
-    try:
-        most, now = ((folder / name).read_text(encoding="ascii").strip() for name in (limit, used))
-        if most == "max":
-            return
-        left = float(int(most) - int(now))
-        for line in (folder / "memory.stat").read_text(encoding="ascii").splitlines():
-            if line.split()[:1] == [cached]:
-                left += int(line.split()[1])
-        yield left
-    except (OSError, ValueError, IndexError):
-        return
-
-
 def _of_the_process(proc: Path) -> Iterator[float]:
     """What is left of the limit on the address space (`ulimit -v`)."""
-    try:
+    with suppress(ImportError):
         import resource
 
         limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-        if limit != resource.RLIM_INFINITY:
-            yield float(
-                limit - int((proc / "self" / "statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
-            )
-    except (ImportError, OSError, ValueError, IndexError):
-        return
+        pages = _number(_read(proc / "self" / "statm"))
+        if limit != resource.RLIM_INFINITY and pages is not None:
+            yield float(limit - pages * resource.getpagesize())

@@ -5,8 +5,9 @@
 JAX decides what an entry is for: its key covers the program, the options of the compiler and the kind of device, and
 its entries hold no pickles. The name of the folder adds the versions of JAX and of this package and the features of the
 processor, because machines may share a home. An entry is machine code, so a folder is used only if it belongs to the
-user and nobody else may write there. An entry that is damaged is removed and compiled again. Nothing that goes wrong
-here stops or troubles a run; results are the same with and without it.
+user and no other user may write there. A damaged entry is removed and compiled again; JAX's own cache writes entries in
+place, verifies them only as far as its compression does, and never replaces one. No error here stops a run, and results
+are the same with and without the cache.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import platform
 import stat
 import sys
 import warnings
-from collections.abc import Iterator
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
@@ -69,7 +69,7 @@ def enable() -> Path | None:
         if folder is None:
             return None
         _trim(folder.parent)
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", LEAST_SECONDS)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", LEAST_SECONDS)  # type: ignore[no-untyped-call]
         compilation_cache._cache = ProgramCache(folder)  # type: ignore[assignment]
         compilation_cache._cache_initialized = True
     except Exception:  # of a file system, or of another version of JAX
@@ -134,10 +134,10 @@ def _name() -> str:
 
 def _processor(about: Path = Path("/proc/cpuinfo")) -> str:
     """A hash of the model and the features of the processor."""
-    told = ("model name", "flags", "Features", "CPU implementer", "CPU part", "isa")
+    fields = ("model name", "flags", "Features", "CPU implementer", "CPU part", "isa")
     try:
         lines = about.read_text(encoding="utf-8", errors="replace").split("\n\n", 1)[0].splitlines()
-        parts = sorted(line for line in lines if line.split(":")[0].strip() in told)
+        parts = sorted(line for line in lines if line.split(":")[0].strip() in fields)
     except OSError:
         parts = [platform.processor(), platform.version()]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
@@ -145,19 +145,13 @@ def _processor(about: Path = Path("/proc/cpuinfo")) -> str:
 
 def _trim(top: Path) -> None:
     """Remove the entries used longest ago, of all versions and processors, until the rest fits."""
-    entries = sorted(_entries(top), key=lambda entry: entry[0], reverse=True)
-    total = 0
-    for _, size, path in entries:
+    entries, total = [], 0
+    for path in top.glob("*/*"):
+        with suppress(OSError):
+            found = path.stat()
+            entries.append((found.st_mtime, found.st_size, path))
+    for _, size, path in sorted(entries, reverse=True):
         total += size
         if total > MOST:
             with suppress(OSError):
                 path.unlink()
-
-
-def _entries(top: Path) -> Iterator[tuple[float, int, Path]]:
-    for folder in top.iterdir():
-        with suppress(OSError):
-            for path in folder.iterdir():
-                with suppress(OSError):
-                    found = path.stat()
-                    yield found.st_mtime, found.st_size, path

@@ -83,10 +83,10 @@ class tensorboard:  # noqa: N801  used like a function
     """
 
     def __init__(self, folder: str | Path) -> None:
-        from everystep.experiments import progress
+        from everystep.experiments import run_progress
 
         self._place = files.absolute(path_from("folder of tensorboard", folder))
-        progress.check("tensorboard")
+        run_progress.check("tensorboard")
         self._writer: Any = None
 
     def __call__(self, learner: Learner) -> None:

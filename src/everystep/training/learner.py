@@ -39,6 +39,7 @@ from everystep.experiments.folder import run_folder
 from everystep.experiments.result import episode_columns
 from everystep.features.spaces import Coordinates
 from everystep.features.specs import bind, one_hot
+from everystep.runtime.signals import PausedError, deferred
 from everystep.training import callbacks, training_bar
 from everystep.training.agent.acting import ActingPlan
 from everystep.training.agent.automatic import AutomaticFeatures, Chosen
@@ -51,12 +52,11 @@ from everystep.training.columns import Columns, Number
 from everystep.training.diagnosis import checks, record
 from everystep.training.diagnosis.finding import Diagnosis
 from everystep.training.diagnosis.fit import CostFit, about_cost_features
-from everystep.training.folder.interrupts import PausedError, deferred, interrupt_remark
 from everystep.training.options import MEMORY
 from everystep.training.policy.observed import Observed
 from everystep.training.policy.policy import Policy
 from everystep.training.result import BrokenError, TrainingResult
-from everystep.training.schedule import Schedule
+from everystep.training.schedule import Schedule, interrupt_remark
 
 FORMAT = 2  # of spec.json; format 1 had no number, and the guarantee under "confidence"
 MOST_STEPS = 10_000  # of an episode, whose rows are learnt together

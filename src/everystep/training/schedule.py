@@ -39,9 +39,19 @@ class Schedule(NamedTuple):
             raise EverystepError(
                 f"without_exploration is {last}, and episodes {episodes}; explore in at least one: give less."
             )
-        full = lambda n: -(-n // copies) * copies
-        return cls(full(episodes - last), full(episodes - last) + full(last))
+        exploring, others = (-(-n // copies) * copies for n in (episodes - last, last))
+        return cls(exploring, exploring + others)
 
     def is_over(self, episodes: int, steps: int) -> bool:
         """Whether a training of this many episodes and steps is complete."""
         return episodes >= self.total if self.steps is None else steps >= self.steps
+
+
+def interrupt_remark(episodes: int, of: int | None, unfinished: list[int]) -> str:
+    """How far training got: `episodes` of `of` were played, among them `unfinished` ones of these lengths."""
+    remark = f"stopped by Ctrl-C after {episodes - len(unfinished)} {'' if of is None else f'of {of} '}episodes"
+    if not unfinished:
+        return remark
+    what = "an unfinished one" if len(unfinished) == 1 else f"{len(unfinished)} unfinished ones"
+    verb = "is" if len(unfinished) == 1 else "are"
+    return f"{remark}; {what} of {', '.join(map(str, unfinished))} steps {verb} kept"

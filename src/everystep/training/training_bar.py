@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from everystep.runtime.progress import counting
+
 if TYPE_CHECKING:
     from everystep.training.learner import Learner
 
@@ -20,10 +22,7 @@ def shown(
     if given is not None:
         yield given
         return
-    from everystep.experiments.progress import counting
-
     first, before = learner.number, learner.so_far.steps  # a training in a folder may then go on with a later one
-    now = lambda: learner.number - first if steps is None else learner.so_far.steps - before
 
     def words() -> str:
         played, done = learner.number - first, learner.so_far
@@ -32,12 +31,10 @@ def shown(
         other = f"{done.steps:,} steps" if steps is None else f"{played:,} episodes"
         return f"{other}, violation {done.violation:.4g}"
 
-    with counting(steps or episodes, "episodes" if steps is None else "steps", words) as more:
-        told = 0
+    with counting(steps or episodes, "episodes" if steps is None else "steps", words) as count:
 
-        def advance(_: int) -> None:
-            nonlocal told
-            more(now() - told)
-            told = now()
+        def report(_: int) -> None:
+            done = learner.number - first if steps is None else learner.so_far.steps - before
+            count(done - count.done)
 
-        yield advance
+        yield report

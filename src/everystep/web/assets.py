@@ -7,6 +7,7 @@ between modules that share a page.
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from importlib import resources
 from typing import Any
 
 import jinja2
+import numpy as np
 import plotly
 from markupsafe import Markup
 
@@ -37,10 +39,15 @@ def one_module(names: Sequence[str]) -> str:
     return re.sub(r"^export (?=class|function|const|async)", "", text, flags=re.MULTILINE)
 
 
-def as_json(content: Any) -> Markup:
+def as_json(content: object) -> Markup:
     """Content for <script type="application/json">, escaped so that no text in it can end the element."""
     text = json.dumps(content, separators=(",", ":"), allow_nan=False)
     return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
+
+
+def as_base64(array: np.ndarray, dtype: str = "<f4") -> str:
+    """Numbers as base64 of their bytes, in order: `<f4` and `<f8` floats, `<u4` and `u1` whole numbers."""
+    return base64.b64encode(np.ascontiguousarray(array, np.dtype(dtype)).tobytes()).decode("ascii")
 
 
 def page(template: str, context: Mapping[str, Any]) -> str:
@@ -71,7 +78,7 @@ def looks(labels: Sequence[str]) -> list[dict[str, str]]:
     ]
 
 
-def _dash(dash: Any) -> str:
+def _dash(dash: str | tuple[int, Sequence[float]]) -> str:
     """A dash of matplotlib in Plotly's notation."""
     if isinstance(dash, str):
         return {"-": "solid", "-.": "dashdot", ":": "dot", "--": "dash"}[dash]

@@ -11,7 +11,6 @@ page iterates over sections and panels. `style` names the function of report.js 
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -26,6 +25,7 @@ from everystep.mdp import arrays, planner
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.problems.registry import REGISTERED
 from everystep.web import harm, watch
+from everystep.web.assets import as_base64
 from everystep.web.drawing import Drawing
 
 MOST_IN_STRIPS = 40_000  # (h, x): more tiles than pixels
@@ -67,10 +67,10 @@ class Chart(NamedTuple):
     name: str
     section: str  # a key of SECTIONS
     title: str
-    caption: str
-    x: str
     y: str
-    data: Callable[[Any], list[Panel]]  # of ChartInputs, or what another page gives it
+    data: Callable[[Any], list[Panel]]  # of ChartInputs, or of the inputs of another page
+    caption: str = ""
+    x: str = "episode"
     style: str = "curves"
     from_zero: bool = False
 
@@ -87,11 +87,6 @@ class Section(NamedTuple):
 
 
 # --- data -------------------------------------------------------------------------------------------------------------
-def base64_floats(array: np.ndarray, dtype: str = "<f8") -> str:
-    """Numbers as base64 of little-endian floats."""
-    return base64.b64encode(np.ascontiguousarray(array, np.dtype(dtype)).tobytes()).decode("ascii")
-
-
 def evenly_spread(K: int, points: int) -> np.ndarray:
     """At most `points` of K episodes, evenly spread, counted from 0."""
     return np.unique(np.linspace(0, K - 1, min(points, K)).round().astype(int))
@@ -109,13 +104,12 @@ def learning_curve(column: str, inputs: ChartInputs) -> list[Panel]:
         "references": [],
         "episodes": (reductions.shown_episodes(inputs.episodes) + 1).tolist(),
         "bands": {
-            label: {end: base64_floats(getattr(band, end)) for end in ("mean", "low", "high")}
+            label: {end: as_base64(getattr(band, end), "<f8") for end in ("mean", "low", "high")}
             for label, band in bands.items()
         },
         "seedX": (thinned + 1).tolist(),
         "seeds": {
-            label: base64_floats(reductions.DRAWN[column](curves)[:, thinned], "<f4")
-            for label, curves in first_seeds.items()
+            label: as_base64(reductions.DRAWN[column](curves)[:, thinned]) for label, curves in first_seeds.items()
         },
     }
     return [Panel(None, content)]
@@ -154,7 +148,7 @@ def prices(inputs: ChartInputs) -> list[Panel]:
         if not film.prices.any():
             continue
         thinned = evenly_spread(K, PRICE_POINTS)
-        lines = [[base64_floats(film.prices[thinned, i, h]) for h in range(H)] for i in range(m)]
+        lines = [[as_base64(film.prices[thinned, i, h], "<f8") for h in range(H)] for i in range(m)]
         panels.append(Panel(label, {"agent": label, "episodes": (thinned + 1).tolist(), "z": lines}))
     return panels
 
@@ -171,7 +165,7 @@ def has_strips(problem: FiniteCMDP) -> bool:
 
 
 def harm_strips(inputs: ChartInputs) -> list[Panel]:
-    """C*_h(x), and what agents that look ahead believe at the end of the run: C_h(x), and Ghat of the chosen action."""
+    """C*_h(x), and the final estimates of agents that look ahead: C_h(x), and Ghat of the chosen action."""
     problem = inputs.result.problem
     if not has_strips(problem):
         return []
@@ -185,7 +179,7 @@ def harm_strips(inputs: ChartInputs) -> list[Panel]:
         "states": list(named.state_names or [f"state {x}" for x in range(problem.states)]),
         "actions": list(named.action_names or [f"action {a}" for a in range(problem.actions)]),
         "top": float(max([exact.max(), *(C.max() for C, _ in found.values())])),
-        "exact": base64_floats(exact, "<f4"),
+        "exact": as_base64(exact),
     }
     of_agents = [
         Panel(
@@ -193,9 +187,9 @@ def harm_strips(inputs: ChartInputs) -> list[Panel]:
             common
             | {
                 "agent": label,
-                "believed": base64_floats(C, "<f4"),
-                "chosen": base64_floats(chosen, "<f4"),
-                "plan": base64_floats(inputs.films[label].frames[-1].policy, "<f4"),
+                "believed": as_base64(C),
+                "chosen": as_base64(chosen),
+                "plan": as_base64(inputs.films[label].frames[-1].policy),
             },
         )
         for label, (C, chosen) in found.items()
@@ -222,7 +216,7 @@ def harm_remarks(inputs: ChartInputs) -> list[str]:
 
 
 def unsafe_steps(inputs: ChartInputs) -> list[Panel]:
-    """Nothing but the labels: the frames of the player hold the unsafe steps already."""
+    """An empty panel: the frames of the player hold the unsafe steps."""
     return [Panel(None, {})] if inputs.films else []
 
 
@@ -262,7 +256,6 @@ CHARTS: tuple[Chart, ...] = (
         "curves",
         title="Return per episode",
         caption=f"Moving average over {reductions.WINDOW} episodes. Dotted: optimal values.",
-        x="episode",
         y="return",
         data=return_curve,
     ),
@@ -271,7 +264,6 @@ CHARTS: tuple[Chart, ...] = (
         "curves",
         title="Violations per episode",
         caption=f"Sum of max(g, 0) per episode, moving average over {reductions.WINDOW} episodes.",
-        x="episode",
         y="violations",
         data=partial(learning_curve, "violation"),
         from_zero=True,
@@ -281,7 +273,6 @@ CHARTS: tuple[Chart, ...] = (
         "curves",
         title="Cumulative regret",
         caption="Against the safe optimum; it decreases where unsafe actions earn more.",
-        x="episode",
         y="cumulative regret",
         data=partial(learning_curve, "cumulative_regret"),
     ),
@@ -290,7 +281,6 @@ CHARTS: tuple[Chart, ...] = (
         "curves",
         title="Cumulative violations",
         caption="Sum of max(g, 0) over all steps so far. Violations never cancel.",
-        x="episode",
         y="cumulative violations",
         data=partial(learning_curve, "cumulative_violation"),
         from_zero=True,
@@ -299,7 +289,6 @@ CHARTS: tuple[Chart, ...] = (
         "price",
         "price",
         title="Price Z",
-        caption="",
         x="episode k",
         y="Z",
         data=prices,
@@ -309,7 +298,6 @@ CHARTS: tuple[Chart, ...] = (
         "harm",
         "harm",
         title="Exact: the least of all policies",
-        caption="",
         x="state",
         y="step h",
         data=harm_strips,
@@ -320,7 +308,6 @@ CHARTS: tuple[Chart, ...] = (
         PLAYER,
         title="Unsafe steps by episode and step",
         caption="One row for each agent; within a row, step 1 is at the bottom. Click a mark to go to its episode.",
-        x="episode",
         y="",
         data=unsafe_steps,
         style="timeline",
@@ -355,7 +342,9 @@ def for_page(
             shown = {**about, **axes, **panel.content}
             panels.append({**{key: shown[key] for key in about}, "caption": chart.caption, "look": look})
             content.append(shown)
-    panels_of = lambda name: [panel for panel in panels if panel["section"] == name]
+    panels_of: Callable[[str], list[dict[str, Any]]] = lambda name: [
+        panel for panel in panels if panel["section"] == name
+    ]
     sections = [
         section._asdict() | {"name": name, "remarks": section.remarks(inputs), "panels": panels_of(name)}
         for name, section in (SECTIONS if headed is None else headed).items()

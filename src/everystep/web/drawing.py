@@ -8,7 +8,7 @@ visited most.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -81,8 +81,6 @@ class Drawing:
 
     def policy(self, policy: np.ndarray, visits: np.ndarray) -> np.ndarray:
         """(H, cells): the move of the plan in the state of each cell that was visited most; the slowest of several."""
-        if not self.shares_cells:
-            return policy
         states = self.typical(visits)
         cells = np.flatnonzero(states >= 0)
         typical = states[cells]
@@ -94,8 +92,6 @@ class Drawing:
 
     def labels(self, labels: np.ndarray) -> np.ndarray:
         """(cells, moves): unsafe if any state and action of this cell and move are, else safe if any are."""
-        if not self.shares_cells:
-            return labels
         rank = np.array([1, 2, 3], np.uint8)[labels]  # 0 is no move, and the largest counts
         best = np.zeros((self.grid.size, len(self.moves)), np.uint8)
         np.maximum.at(best, (self._cells[:, None], self._move), rank)
@@ -103,16 +99,12 @@ class Drawing:
 
     def safe(self, safe: np.ndarray) -> np.ndarray:
         """(cells, moves): 1 where no state and action of this cell and move are unsafe, from 1 or 0 for each (x, a)."""
-        if not self.shares_cells:
-            return safe
         best = np.ones((self.grid.size, len(self.moves)), np.uint8)
         np.minimum.at(best, (self._cells[:, None], self._move), safe)
         return best
 
     def violations(self, violations: Sequence[Violation]) -> list[Violation]:
         """The same with cells and moves in place of states and actions."""
-        if not self.shares_cells:
-            return list(violations)
         return [(k, h, int(self._cells[x]), int(self._move[x, a]), amount) for k, h, x, a, amount in violations]
 
     def path(self, policy: np.ndarray) -> list[int] | None:
@@ -155,7 +147,9 @@ class Drawing:
         if self.grid.moves is None:
             return [Move("", 0, 0)]
         coasting = np.median(self.grid.moves, axis=1).astype(int)  # (S, 2); 0 in goals, which are never left
-        fastest = lambda states: coasting[states[np.abs(coasting[states]).sum(-1).argmax()]]
+        fastest: Callable[[np.ndarray], np.ndarray] = lambda states: coasting[
+            states[np.abs(coasting[states]).sum(-1).argmax()]
+        ]
         found = [fastest(states[states >= 0]).tolist() for states in self.states]
         return [Move(_name(down, right) if down or right else "at rest", down, right) for down, right in found]
 
@@ -188,7 +182,7 @@ def _name(down: int, right: int) -> str:
 def _steps(problem: FiniteCMDP, grid: Grid) -> list[tuple[int, int]]:
     """The direction of each action, (down, right): its most frequent move among the cells where it moves."""
     here = np.arange(problem.states)
-    place = lambda x: np.stack([x // grid.width, x % grid.width], -1)
+    place: Callable[[np.ndarray], np.ndarray] = lambda x: np.stack([x // grid.width, x % grid.width], -1)
     if "landing" in problem.coordinates:
         aims = np.asarray(problem.coordinates["landing"])
     else:

@@ -2,15 +2,14 @@
 
     exact      G*_h(x, a), the least expected violation from step h on after action a; C*_h(x) = min_a G*_h(x, a), and
                a state is viable at h if C*_h(x) = 0
-    believed   Ghat_h(x, a) and C_h(x) of an agent that looks ahead, from which its coming plan is made
+    estimated  Ghat_h(x, a) and C_h(x) of an agent that looks ahead, from which its next plan is made
 
 Pages derive C, and viability, from G. Steps with equal G* are sent once (many steps before the end of an episode are
-equal), and of Ghat only what is positive, because an agent believes harm where it has seen some.
+equal), and only the positive entries of Ghat, because an agent expects harm only where it has observed some.
 """
 
 from __future__ import annotations
 
-import base64
 from typing import Any, NamedTuple
 
 import jax
@@ -21,9 +20,10 @@ from jaxtyping import Array, Float
 from everystep.lsvi import algorithm
 from everystep.lsvi.ahead import HarmToGo
 from everystep.lsvi.algorithm import Agent, PlanInfo, State
-from everystep.mdp import planner
+from everystep.mdp import certificates
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.mdp.world import at_step
+from everystep.web.assets import as_base64
 
 MOST = 4_000_000  # (h, x, a) of a problem whose harm-to-go is computed for a page
 MOST_SENT = 500_000  # numbers of G* in a page, equal steps counted once
@@ -52,15 +52,7 @@ class Belief(NamedTuple):
         return (chosen if self.of_plan else G.min(-1)), chosen
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "at": base64_numbers(self.at, "<u4"),
-            "value": base64_numbers(self.value, "<f4"),
-            "of_plan": self.of_plan,
-        }
-
-
-def base64_numbers(array: np.ndarray, dtype: str) -> str:
-    return base64.b64encode(np.ascontiguousarray(array, np.dtype(dtype)).tobytes()).decode("ascii")
+        return {"at": as_base64(self.at, "<u4"), "value": as_base64(self.value), "of_plan": self.of_plan}
 
 
 def is_shown(problem: FiniteCMDP) -> bool:
@@ -75,11 +67,7 @@ def too_large(problem: FiniteCMDP) -> str:
 
 def exact(problem: FiniteCMDP) -> np.ndarray:
     """G*_h(x, a), (H, S, A)."""
-    G, C = np.zeros((problem.horizon, problem.states, problem.actions)), np.zeros(problem.states)
-    for h in reversed(range(problem.horizon)):
-        of_actions = planner.harm_of_actions(problem, h, C)
-        G[h], C = of_actions.T, of_actions.min(0)
-    return G
+    return certificates.led_to(problem).swapaxes(-1, -2)
 
 
 def sent(G: np.ndarray) -> dict[str, Any] | None:
@@ -87,7 +75,7 @@ def sent(G: np.ndarray) -> dict[str, Any] | None:
     tables, steps = np.unique(G.astype(np.float32).reshape(len(G), -1), axis=0, return_inverse=True)
     if tables.size > MOST_SENT:
         return None
-    return {"steps": steps.reshape(-1).tolist(), "value": base64_numbers(tables, "<f4")}
+    return {"steps": steps.reshape(-1).tolist(), "value": as_base64(tables)}
 
 
 def traced_belief(agent: Agent, state: State, info: PlanInfo) -> Float[Array, "H S A"] | None:
@@ -100,11 +88,13 @@ def traced_belief(agent: Agent, state: State, info: PlanInfo) -> Float[Array, "H
 
     def of_step(h: Array, C_next: Array) -> Array:
         after = ahead.after(agent.values, fit, h, C_next, None if width is None else at_step(width, h))
-        return ahead.led_to(jax.tree.map(lambda leaf: at_step(leaf, h), belief), after).T
+        G: Array = ahead.led_to(jax.tree.map(lambda leaf: at_step(leaf, h), belief), after)
+        return G.T
 
     H = len(C)
     C_after = jnp.concatenate([C[1:], jnp.zeros_like(C[:1])])
-    return jax.lax.map(lambda step: of_step(*step), (jnp.arange(H, dtype=jnp.int32), C_after))
+    G: Array = jax.lax.map(lambda step: of_step(*step), (jnp.arange(H, dtype=jnp.int32), C_after))
+    return G
 
 
 def belief_of(agent: Agent, G: np.ndarray | None, problem: FiniteCMDP) -> Belief | None:

@@ -3,7 +3,7 @@
 The learning curves are those of figures.py: means over seeds of episodes.parquet with their confidence intervals. The
 folder does not hold the trajectories, the plans and the prices Z of single episodes; they come from running the first
 seed again, which is checked against the folder. Where there is too much to show, the page holds fewer points and
-reports it. charts.py lists the charts.
+a remark. charts.py lists the charts.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +23,7 @@ from everystep.experiments.experiment import Experiment
 from everystep.experiments.folder import rerun
 from everystep.mdp import planner
 from everystep.mdp.cmdp import FiniteCMDP
+from everystep.runtime.progress import counting
 from everystep.web import assets, charts, harm, watch
 from everystep.web.drawing import Drawing
 
@@ -41,8 +41,6 @@ FEWEST_FRAMES = 12
 MOST_BYTES = 4 * BYTES_OF_FRAMES  # if the fewest frames take more, the page has none
 VIOLATIONS = 5_000  # the largest number of unsafe steps that the player marks for one agent
 
-Bar = Callable[[int], AbstractContextManager[Callable[[int], None]]]
-
 
 class FirstSeed(NamedTuple):
     """The first seed, run again: a film of each agent, and remarks on what they leave out or why there are none."""
@@ -51,11 +49,11 @@ class FirstSeed(NamedTuple):
     remarks: list[str]
 
 
-def write(folder: Path, bar: Bar, out: Path | None = None, player: bool = True, force: bool = False) -> Path:
-    """Write the report of a run folder (DIR/report.html) and return its path. `bar(total)` is a progress bar."""
+def write(folder: Path, out: Path | None = None, player: bool = True, force: bool = False) -> Path:
+    """Write the report of a run folder (DIR/report.html) and return its path."""
     run = rerun.read(folder, COLUMNS)
     out = check_place(folder, out, force)
-    first_seed = run_first_seed(run, bar) if player else FirstSeed({}, ["The player was left out (--no-player)."])
+    first_seed = run_first_seed(run) if player else FirstSeed({}, ["The player was left out (--no-player)."])
     return write_page(out, page(run, first_seed), force)
 
 
@@ -104,8 +102,12 @@ def page(run: rerun.Run, first_seed: FirstSeed) -> str:
         "report.html",
         {
             "name": run.problem.name,
-            "facts": [*_facts(run.problem, summary), ("Seeds", seeds_in_words(run.spec["seeds"]))],
-            "run_line": _run_line(run.spec),
+            "facts": [
+                *_facts(run.problem, summary),
+                ("Seeds", seeds_in_words(run.spec["seeds"])),
+                ("Versions", versions_in_words(run.spec)),
+            ],
+            "run_line": counted(agent=len(looks), seed=len(run.spec["seeds"]), episode=run.spec["episodes"]),
             "remarks": [*run.spec["remarks"], *run.problem.check(), *run.opened.remarks, *_no_harm(run.problem, scene)],
             "has_map": scene is not None,
             "map_caption": _map_caption(scene) if scene else "",
@@ -113,7 +115,6 @@ def page(run: rerun.Run, first_seed: FirstSeed) -> str:
             "picture": None if scene else _picture(run.problem),
             "looks": looks,
             "agents": [_agent(agent, look) for agent, look in zip(run.spec["agents"], looks, strict=True)],
-            "versions": run.spec.get("versions", {}),
             "summary": _summary_rows(summary, looks),
             "heads": [HEADS[column] for column in tables.shown_columns(summary)],
             "final": min(reductions.FINAL, run.spec["episodes"]),
@@ -135,12 +136,9 @@ def page(run: rerun.Run, first_seed: FirstSeed) -> str:
 
 
 # --- what was run -----------------------------------------------------------------------------------------------------
-def _run_line(spec: Mapping[str, Any]) -> str:
-    seeds, agents = spec["seeds"], spec["agents"]
-    number_of = lambda n, noun: f"{n:,} {noun}{'' if n == 1 else 's'}"
-    return ", ".join(
-        [number_of(len(agents), "agent"), number_of(len(seeds), "seed"), number_of(spec["episodes"], "episode")]
-    )
+def counted(**numbers: int) -> str:
+    """Numbers of things: 2 agents, 1 seed."""
+    return ", ".join(f"{n:,} {noun}{'' if n == 1 else 's'}" for noun, n in numbers.items())
 
 
 def seeds_in_words(seeds: Sequence[int]) -> str:
@@ -148,6 +146,10 @@ def seeds_in_words(seeds: Sequence[int]) -> str:
     if consecutive:
         return f"{seeds[0]} to {seeds[-1]}"
     return ", ".join(map(str, seeds[:12])) + (f" and {len(seeds) - 12:,} more" if len(seeds) > 12 else "")
+
+
+def versions_in_words(spec: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {number}" for name, number in spec.get("versions", {}).items())
 
 
 def _facts(problem: FiniteCMDP, summary: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -209,7 +211,9 @@ def _picture(problem: FiniteCMDP) -> str:
 
 
 def _agent(agent: Mapping[str, Any], look: Mapping[str, str]) -> dict[str, Any]:
-    as_text = lambda value: ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    as_text: Callable[[object], str] = lambda value: (
+        ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    )
     p = agent.get("confidence")
     return {
         "look": look,
@@ -223,7 +227,7 @@ def _agent(agent: Mapping[str, Any], look: Mapping[str, str]) -> dict[str, Any]:
 
 # --- tables -----------------------------------------------------------------------------------------------------------
 def _summary_rows(summary: Mapping[str, Any], looks: list[dict[str, str]]) -> list[dict[str, Any]]:
-    cell = lambda numbers: {
+    cell: Callable[[Mapping[str, float]], dict[str, str]] = lambda numbers: {
         "mean": tables.number(numbers["mean"]),
         "interval": f"{tables.number(numbers['low'])} to {tables.number(numbers['high'])}",
     }
@@ -248,7 +252,7 @@ def _certificate_rows(summary: Mapping[str, Any], looks: list[dict[str, str]]) -
 
 
 # --- the first seed, run again ---------------------------------------------------------------------------------------
-def run_first_seed(run: rerun.Run, bar: Bar) -> FirstSeed:
+def run_first_seed(run: rerun.Run) -> FirstSeed:
     """Run the first seed of every agent again and record frames."""
     K, labels = run.spec["episodes"], [agent["label"] for agent in run.spec["agents"]]
     if (takes := FEWEST_FRAMES * len(labels) * _bytes_of_a_frame(run.problem)) > MOST_BYTES:
@@ -256,7 +260,7 @@ def run_first_seed(run: rerun.Run, bar: Bar) -> FirstSeed:
     try:
         again = run.again(1)
         when = watch.moments(K, _frames_at_most(run.problem, len(labels)))
-        with bar(K * len(labels)) as advanced:
+        with counting(K * len(labels), "episodes") as advanced:
             films = {label: _film(run, again, label, when, advanced) for label in labels}
     except EverystepError as error:
         return FirstSeed({}, [f"There is no player and no price chart, because the run could not be repeated: {error}"])

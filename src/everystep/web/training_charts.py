@@ -1,4 +1,4 @@
-"""The charts of the report of a training: learning curves over steps, and what the cost model believes.
+"""The charts of the report of a training: learning curves over steps, and the estimates of the cost model.
 
 `curves` is drawn as in the report of a run. One more style, drawn by training.js:
 
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from everystep.environments.play import coordinate_names
 from everystep.errors import EverystepError
 from everystep.reports.training import cost_slice
 from everystep.reports.training import curves as training_curves
@@ -21,15 +22,15 @@ from everystep.reports.training.curves import Curve
 from everystep.reports.training.learnt import Learnt
 from everystep.reports.training.results import TrainingResults
 from everystep.training.policy.policy import Policy
-from everystep.web import coordinate_names
-from everystep.web.charts import SEEDS_DRAWN, Chart, Panel, Section, base64_floats
+from everystep.web.assets import as_base64
+from everystep.web.charts import SEEDS_DRAWN, Chart, Panel, Section
 
 MOST_ACTIONS = 6  # that have a panel
 MOST_DOTS = 250  # transitions marked in all panels together
 
 
 class Model(NamedTuple):
-    """What the cost model of one seed believes: along two coordinates, or at every state; or why it is not shown."""
+    """The estimates of the cost model of one seed, along two coordinates or at every state; or why it is not shown."""
 
     sliced: Slice | None = None
     states: np.ndarray | None = None
@@ -38,7 +39,7 @@ class Model(NamedTuple):
 
 
 class TrainingInputs(NamedTuple):
-    """The data of the page: the rows of all seeds, what the first of them has learnt, and its cost model."""
+    """The data of the page: the rows of all seeds, and what the first seed has learnt, with its cost model."""
 
     results: TrainingResults
     learnt: Learnt
@@ -61,20 +62,20 @@ def curve(of: Callable[[TrainingResults], list[Curve]], inputs: TrainingInputs) 
     ends = {"mean": interval.mean} | ({"low": interval.low, "high": interval.high} if len(curves) > 1 else {})
     first = curves[:SEEDS_DRAWN]
     shown = np.linspace(0, training_curves.end(curves), training_curves.POINTS)
-    inside = lambda each: np.where((shown >= each.steps[0]) & (shown <= each.steps[-1]), each.at(shown), np.nan)
+    inside = [np.where((shown >= each.steps[0]) & (shown <= each.steps[-1]), each.at(shown), np.nan) for each in first]
     content = {
         "references": [],
         "episodes": np.round(steps, 2).tolist(),
-        "bands": {label: {name: base64_floats(values) for name, values in ends.items()}},
+        "bands": {label: {name: as_base64(values, "<f8") for name, values in ends.items()}},
         "seedX": np.round(shown, 2).tolist(),
-        "seeds": {label: base64_floats(np.stack([inside(each) for each in first]), "<f4")} if len(curves) > 1 else {},
+        "seeds": {label: as_base64(np.stack(inside))} if len(curves) > 1 else {},
         "faint": float(np.clip(2 / len(first), 0.12, 0.6)),
     }
     return [Panel(None, content)]
 
 
 def returns(inputs: TrainingInputs) -> list[Panel]:
-    """The return, with what the policies earned alone."""
+    """The return, with the mean return of the evaluated policies."""
     found = [each for each in map(inputs.results.evaluation_of, inputs.results.seeds) if each is not None]
     (panel,) = curve(training_curves.returns, inputs)
     if not found:
@@ -99,7 +100,7 @@ def curve_remarks(inputs: TrainingInputs) -> list[str]:
 
 # --- the cost model ---------------------------------------------------------------------------------------------------
 def model(learnt: Learnt, along: tuple[int, ...] | None) -> Model:
-    """What the cost model of a policy believes, along two coordinates: the given ones, or those with most effect."""
+    """The estimates of a policy's cost model along two coordinates: the given ones, or those with most effect."""
     if learnt.policy is None:
         return Model(why=learnt.why)
     policy = learnt.policy
@@ -133,8 +134,8 @@ def slices(inputs: TrainingInputs) -> list[Panel]:
     about = _by_state(inputs) if found.sliced is None else _by_coordinates(inputs, found.sliced)
     panels = []
     for a in shown_actions(policy):
-        floats = {key: base64_floats(getattr(beliefs, key)[a], "<f4") for key in ("lower", "upper", "estimate")}
-        labels = base64_floats(beliefs.labels[a], "<f4")
+        floats = {key: as_base64(getattr(beliefs, key)[a]) for key in ("lower", "upper", "estimate")}
+        labels = as_base64(beliefs.labels[a])
         own = {"name": f"slice-{a}", "title": names[a], "labels": labels, **floats, "dots": _dots(inputs, a)}
         panels.append(Panel(None, about | own))
     return panels
@@ -259,5 +260,5 @@ CHARTS: tuple[Chart, ...] = (
         data=partial(curve, training_curves.unsafe_share),
         from_zero=True,
     ),
-    Chart("slice", "model", title="", caption="", x="", y="", data=slices, style="slice"),
+    Chart("slice", "model", title="", x="", y="", data=slices, style="slice"),
 )

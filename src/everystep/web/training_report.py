@@ -1,21 +1,22 @@
 """`everystep report DIR` of a training: one page that opens from the disk, without a network.
 
 Curves and tables are those of `everystep figures` and `everystep summary`. The cost model is that of the first seed's
-policy; of a seed that was stopped it is in the last checkpoint. Pictures are of the first episode and of an episode of
-the policy; they were taken when the training ended, because nothing that a folder names is imported here. What cannot
-be shown is replaced by a sentence.
+policy; that of a stopped seed is in the last checkpoint. Pictures show the first episode and an episode of the policy;
+they were taken when the training ended, because modules that a folder names are not imported here. A sentence replaces
+what cannot be shown.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from markupsafe import Markup, escape
 
 from everystep import __version__
+from everystep.environments.play import coordinate_names
 from everystep.experiments import tables
 from everystep.reports.training import learnt
 from everystep.reports.training import results as training_results
@@ -26,8 +27,8 @@ from everystep.training.seeds import filmstrip
 from everystep.training.seeds.filmstrip import Film
 from everystep.training.seeds.request import TrainingRequest
 from everystep.training.seeds.run import AGAIN
-from everystep.web import assets, charts, coordinate_names, training_charts
-from everystep.web.report import check_place, seeds_in_words, write_page
+from everystep.web import assets, charts, training_charts
+from everystep.web.report import check_place, counted, seeds_in_words, versions_in_words, write_page
 from everystep.web.training_charts import TrainingInputs
 
 STYLES = ("page.css", "report.css", "training.css")
@@ -124,14 +125,12 @@ def page(made: Contents) -> str:
 
 
 def _line(results: TrainingResults) -> str:
-    n = len(results.seeds)
     episodes, steps = (sum(getattr(each, name) for each in results.seeds) for name in ("episodes", "steps"))
-    number_of = lambda count, noun: f"{count:,} {noun}{'' if count == 1 else 's'}"
-    return ", ".join([number_of(n, "seed"), number_of(episodes, "episode"), number_of(steps, "step")])
+    return counted(seed=len(results.seeds), episode=episodes, step=steps)
 
 
 def _unfinished(results: TrainingResults) -> Markup | str:
-    """That some seeds are unfinished, and how to go on; "" if none is."""
+    """The unfinished seeds, and the command that continues them; "" if there are none."""
     if not (left := results.unfinished):
         return ""
     which = f"Seed {left[0]} is" if len(left) == 1 else f"Seeds {seeds_in_words(left)} are"
@@ -144,7 +143,7 @@ def _unfinished(results: TrainingResults) -> Markup | str:
 
 
 def _with_code(text: str) -> Markup:
-    """A text in which what stands between backticks is code."""
+    """A text whose parts between backticks are shown as code."""
     return Markup(re.sub(r"`([^`]*)`", r"<code>\1</code>", str(escape(text))))
 
 
@@ -162,22 +161,22 @@ def _facts(made: Contents) -> list[tuple[str, str]]:
         ("Length of phi(x, a)", spec.get("d")),
         ("Plans look ahead", f"{spec['horizon']} steps" if "horizon" in spec else None),
         ("Longest episode", f"{spec['length']} steps" if "length" in spec else None),
-        ("Asked for", None if request is None else f"{request.amount} of each seed"),
+        ("Requested", None if request is None else f"{request.amount} of each seed"),
         ("Seeds", seeds_in_words([each.seed for each in results.seeds])),
-        ("Versions", ", ".join(f"{name} {number}" for name, number in spec.get("versions", {}).items())),
+        ("Versions", versions_in_words(spec)),
     ]
     return [(name, str(value)) for name, value in facts if value not in (None, "")]
 
 
 def _features(request: TrainingRequest | None, spec: Mapping[str, Any], asked_as: str, saved_as: str) -> str | None:
-    """As they were asked for, else as they are."""
+    """The features as requested, else as resolved."""
     asked = None if request is None else getattr(request, asked_as)
     if asked not in (None, "auto") or saved_as not in spec:
         return asked
-    return f"{policy_card.features_in_words(spec[saved_as])}{', chosen by what was seen' if asked else ''}"
+    return f"{policy_card.features_in_words(spec[saved_as])}{', chosen by evidence' if asked else ''}"
 
 
-def _plain(value: Any) -> str:
+def _plain(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
@@ -192,15 +191,17 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-# --- how it is doing --------------------------------------------------------------------------------------------------
+# --- remarks and estimates --------------------------------------------------------------------------------------------
 def _remarks(made: Contents) -> list[dict[str, str]]:
-    """Every remark once, with the seeds it is of unless it is of all."""
+    """Every remark once, with its seeds unless it applies to all."""
     of: dict[str, list[int]] = {}
     for seed, found in made.all_learnt.items():
         for remark in found.remarks:
             of.setdefault(remark, []).append(seed)
     everywhere = [seed for seed, found in made.all_learnt.items() if found.remarks]
-    which = lambda seeds: "" if len(everywhere) == 1 or seeds == everywhere else _named(seeds)
+    which: Callable[[list[int]], str] = lambda seeds: (
+        "" if len(everywhere) == 1 or seeds == everywhere else _named(seeds)
+    )
     return [{"text": _capital(remark), "seeds": which(seeds)} for remark, seeds in of.items()]
 
 
@@ -209,8 +210,10 @@ def _named(seeds: Sequence[int]) -> str:
 
 
 def _fits(made: Contents) -> list[list[str]]:
-    """How the cost estimates of each seed did, in the second half of its episodes."""
-    share = lambda part, whole: f"{part:,.0f} ({part / whole:.1%})" if whole else f"{part:,.0f}"
+    """The errors of the cost estimates of each seed, in the second half of its episodes."""
+    share: Callable[[float, float], str] = lambda part, whole: (
+        f"{part:,.0f} ({part / whole:.1%})" if whole else f"{part:,.0f}"
+    )
     return [
         [
             f"{seed}",
@@ -226,7 +229,7 @@ def _fits(made: Contents) -> list[list[str]]:
 
 
 def _examples(made: Contents) -> list[str]:
-    """Observations at which no action was believed safe."""
+    """Observations at which no action was estimated to be safe."""
     found = []
     for each in made.all_learnt.values():
         for example in [] if each.fit is None else each.fit["examples"]:
@@ -236,7 +239,7 @@ def _examples(made: Contents) -> list[str]:
 
 
 def _estimates(first: Learnt) -> str:
-    """What the intervals of the cost model are of."""
+    """The quantity that the intervals of the cost model bound."""
     if first.policy is None:
         return ""
     ahead = first.policy.plan.ahead
@@ -247,7 +250,7 @@ def _estimates(first: Learnt) -> str:
 
 
 def _certificates(first: Learnt) -> str:
-    """What its labels are worth; nothing of a seed that cannot be restored."""
+    """What the labels guarantee; "" for a seed that cannot be restored."""
     if first.policy is None:
         return ""
     return policy_card.certificates_in_words(first.spec, first.policy.plan.optimism)

@@ -1,8 +1,8 @@
 """Frames of an agent as it learns: visited states, its plan, its certificates, and its unsafe steps.
 
-A scene is the fixed part (the map); a Frame is one agent after k episodes. Both are ready for JSON and hold all that a
-page needs to draw a problem on a grid. They come from the run itself: the engine is paused (`local.advance`), and a
-probe returns the trajectory of every episode, so the numbers are those of `everystep run`, bit for bit.
+A scene is the fixed part (the map); a Frame is one agent after k episodes. Both are ready for JSON and hold everything
+that a page needs to draw a problem on a grid. They come from the run itself: the engine is paused (`local.advance`),
+and a probe returns the trajectory of every episode, so the numbers are those of `everystep run`, bit for bit.
 
 A frame after k episodes shows the visits of all k episodes; the plan and the labels that follow from them, which the
 agent uses in episode k + 1; and the unsafe steps since the previous frame.
@@ -10,7 +10,6 @@ agent uses in episode k + 1; and the unsafe steps since the previous frame.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -32,6 +31,7 @@ from everystep.mdp import certificates, planner
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.mdp.world import Sizes, World
 from everystep.web import harm
+from everystep.web.assets import as_base64
 from everystep.web.drawing import MIXED, SAFE, UNKNOWN, UNSAFE, Drawing
 
 SUMMED = ("return", "regret", "violation", "unsafe_steps")
@@ -46,7 +46,7 @@ def scene(problem: FiniteCMDP) -> dict[str, Any] | None:
     if problem.grid is None:
         return None
     best, letters, drawing = planner.solve(problem), "".join(problem.grid.rows), Drawing(problem)
-    cells_with = lambda letter: [x for x, found in enumerate(letters) if found == letter]
+    cells_with: Callable[[str], list[int]] = lambda letter: [x for x, found in enumerate(letters) if found == letter]
     heights = problem.grid.heights
     with_harm = {"harm": found} if (found := _harm(problem, drawing)) is not None else {}
     return {
@@ -62,7 +62,7 @@ def scene(problem: FiniteCMDP) -> dict[str, Any] | None:
         "heights": None if heights is None else np.asarray(heights, float).ravel().tolist(),
         "actions": [move._asdict() for move in drawing.moves],
         "top_speed": drawing.top_speed,
-        "safe": base64_bytes(drawing.safe(truly_safe(problem))),
+        "safe": as_base64(drawing.safe(truly_safe(problem)), "u1"),
         "route": drawing.cells(planner.most_likely_states(problem, best)),
         "optimal_value": best.value,
         **with_harm,
@@ -80,7 +80,7 @@ def _harm(problem: FiniteCMDP, drawing: Drawing) -> dict[str, Any] | None:
         "at_start": int((drawing.states == start).any(1).argmax()),
         "states": drawing.states.reshape(-1).tolist(),
         "actions": problem.actions,
-        "moves": base64_bytes(drawing.move_of_action),
+        "moves": as_base64(drawing.move_of_action, "u1"),
     }
 
 
@@ -89,19 +89,14 @@ def truly_safe(problem: FiniteCMDP) -> np.ndarray:
     return np.asarray((problem.g <= 0).all((0, 1)), np.uint8)
 
 
-def base64_bytes(array: np.ndarray) -> str:
-    """Small whole numbers as base64 of bytes, in order."""
-    return base64.b64encode(np.ascontiguousarray(array, np.uint8).tobytes()).decode("ascii")
-
-
 # --- one agent --------------------------------------------------------------------------------------------------------
 class Frame(NamedTuple):
     """One agent after `episode` episodes.
 
     visits (S,); policy (H, S): the action of the plan, MIXED where no action has a probability above 1/2; labels
     (S, A), None for agents without a cost model; violations: the unsafe steps since the previous frame, each (episode,
-    h, x, a, sum over constraints of max(g, 0)), episode and h from 1; totals since the first episode; harm: what an
-    agent that looks ahead believes, on problems with states without a safe action.
+    h, x, a, sum over constraints of max(g, 0)), episode and h from 1; totals since the first episode; harm: the
+    estimates of an agent that looks ahead, on problems with states without a safe action.
     """
 
     episode: int
@@ -118,15 +113,15 @@ class Frame(NamedTuple):
         Where harm-to-go is shown, also the plan (H, S) by states, and the state of each cell whose plan is drawn.
         """
         by_state = {
-            "actions": base64_bytes(self.policy),
+            "actions": as_base64(self.policy, "u1"),
             "typical": drawing.typical(self.visits).tolist(),
             "harm": None if self.harm is None else self.harm.to_json(),
         }
         return {
             "episode": self.episode,
             "visits": drawing.visits(self.visits).tolist(),
-            "policy": base64_bytes(drawing.policy(self.policy, self.visits)),
-            "labels": None if self.labels is None else base64_bytes(drawing.labels(self.labels)),
+            "policy": as_base64(drawing.policy(self.policy, self.visits), "u1"),
+            "labels": None if self.labels is None else as_base64(drawing.labels(self.labels), "u1"),
             "path": drawing.path(self.policy),
             "violations": [list(violation) for violation in drawing.violations(self.violations)],
             "totals": self.totals,
@@ -239,9 +234,11 @@ class Player:
 def _plan_ahead(
     agent: Agent, world: World, sizes: Sizes, carry: Carry, seed: UInt32[Array, ""]
 ) -> tuple[Plan, PlanInfo]:
-    """The plan of the coming episode. With rare plans, the info is that of the plan which could be made now."""
+    """The plan of the next episode. With rare plans, the info is that of the plan which could be made now."""
     word = loop.draws(world, sizes, seed, carry.agent.k).tie_word
-    plan_now = lambda: algorithm.plan(agent, carry.agent, ties(word, sizes.horizon, sizes.states))
+    plan_now: Callable[[], tuple[Plan, PlanInfo]] = lambda: algorithm.plan(
+        agent, carry.agent, ties(word, sizes.horizon, sizes.states)
+    )
     if carry.planned is None:
         return plan_now()
     plan = lax.cond(loop.is_due(agent, carry), lambda: plan_now()[0], lambda: carry.planned.plan)  # type: ignore[union-attr]
@@ -251,10 +248,10 @@ def _plan_ahead(
 def _traced_plan_and_labels(
     agent: Agent, world: World, sizes: Sizes, with_harm: bool, carries: Carry, seed: UInt32[Array, ""]
 ) -> tuple[UInt8[Array, "H S"], UInt8[Array, "S A"], Float[Array, "H S A"] | None]:
-    """The coming plan of the only seed in `carries`: its actions, the worst label of each pair over steps, and Ghat."""
+    """The next plan of the only seed in `carries`: its actions, the worst label of each pair over steps, and Ghat."""
     carry = jax.tree.map(lambda leaf: leaf[0], carries)
     plan, info = _plan_ahead(agent, world, sizes, carry, seed)
-    likeliest = lambda: jnp.where(plan.policy.max(1) > 0.5, plan.policy.argmax(1), MIXED)
+    likeliest: Callable[[], Array] = lambda: jnp.where(plan.policy.max(1) > 0.5, plan.policy.argmax(1), MIXED)
     actions = likeliest() if plan.actions is None else plan.actions
     label = certificates.labels(*loop.bounds(agent, carry.agent))  # (T, A, S)
     unsafe, safe = (label == certificates.UNSAFE).any(0), (label == certificates.SAFE).all(0)

@@ -75,7 +75,7 @@ class AheadProbe(NamedTuple):
         """`events`: harm is E max(g, 0) instead of max(E g, 0)."""
         unit = 1.0 if problem.scale is None else float(np.max(problem.scale))
         G = certificates.led_to(problem, events) / unit
-        c = np.broadcast_to(certificates.harm_of_step(problem, events), G.shape) / unit
+        c = np.broadcast_to(certificates.violation_of_step(problem, events), G.shape) / unit
         C, seen = G.min(1), problem.in_units
         V = np.zeros((problem.horizon + 1, problem.states))
         for h in reversed(range(problem.horizon)):

@@ -28,6 +28,7 @@ from everystep.lsvi.penalties import Rectified
 from everystep.mdp.cmdp import Factored, FiniteCMDP
 from everystep.reports.theory import bounds, diagnosis
 from everystep.reports.theory.diagnosis import Diagnosed
+from everystep.runtime.progress import counting
 
 Bound = Callable[[float], float]
 READINGS = (("printed", False), ("repaired", True))
@@ -316,12 +317,13 @@ def _held(held: np.ndarray) -> dict[str, float]:
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
-def run(folder: Path, seeds: int, bar: Callable[[int], Any], force: bool = False) -> str:
-    """Read a run, run seeds again, draw, write theory.json, and return the table. `bar(total)` is a progress bar."""
+def run(folder: Path, seeds: int, force: bool = False) -> str:
+    """Read a run, run seeds again, draw, write theory.json, and return the table."""
     kept = rerun.read(folder)
     files.check_places(files.real(folder), OUTPUTS, force)
     experiment = kept.again(seeds)
-    with bar(len(experiment.spec["seeds"]) * kept.spec["episodes"] * len(experiment.agents)) as advanced:
+    total = len(experiment.spec["seeds"]) * kept.spec["episodes"] * len(experiment.agents)
+    with counting(total, "episodes") as advanced:
         diagnosed = diagnosis.diagnose(experiment, advanced)
     for label, each in diagnosed.items():
         kept.check(label, np.asarray(each.metrics.value), np.asarray(each.metrics.violation).sum(-1))

@@ -28,13 +28,13 @@ from everystep.lsvi import algorithm, radii
 from everystep.lsvi.ahead import HarmToGo
 from everystep.lsvi.algorithm import Agent, State
 from everystep.lsvi.choices.ties import ties
+from everystep.runtime.signals import deferred
 from everystep.training.agent import regressors
 from everystep.training.agent.acting import ActingPlan, HarmAhead, divisor, largest_size
 from everystep.training.agent.encoders import RegressionEncoder
 from everystep.training.agent.models.protocols import NO_SLOT, TransitionRows, stored_models
 from everystep.training.agent.resolve import ResolvedForTraining, StoredParts
 from everystep.training.agent.slot_table import SlotTable
-from everystep.training.folder.interrupts import deferred
 
 CAPACITY = 256  # slots, and points of a kernel, at the start
 GROWTH = 4  # of the capacity, each time it is full: programs are compiled for each

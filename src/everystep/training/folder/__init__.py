@@ -1,1 +1,1 @@
-"""A training in a folder: checkpoints without pickle, interrupts, the form of its spec."""
+"""A training in a folder: checkpoints without pickle, the form of its spec."""

@@ -30,9 +30,9 @@ from everystep.environments.play.batch import Batch
 from everystep.errors import EverystepError, check_type
 from everystep.experiments.folder import run_folder
 from everystep.experiments.folder.run_folder import TRAINING, WORK
+from everystep.runtime.signals import deferred
 from everystep.training.folder import checkpoint
 from everystep.training.folder.checkpoint import DamagedError, SavedLearner
-from everystep.training.folder.interrupts import deferred
 from everystep.training.learner import Learner
 from everystep.training.result import BrokenError, TrainingResult
 from everystep.training.schedule import Schedule

@@ -102,7 +102,7 @@ def _shown(episodes: int, given: Callable[[int], None] | None) -> Iterator[Calla
         check_type("progress", given, Callable, "a function of the number of episodes")  # type: ignore[arg-type]
         yield given
         return
-    from everystep.experiments.progress import counting
+    from everystep.runtime.progress import counting
 
     with counting(episodes, "episodes") as report:
         yield report

@@ -19,8 +19,8 @@ from everystep.environments.play import trust
 from everystep.errors import EverystepError, raised
 from everystep.experiments.experiment import versions
 from everystep.experiments.folder.run_folder import WORK
+from everystep.runtime.signals import PausedError
 from everystep.training.folder import training_folder
-from everystep.training.folder.interrupts import PausedError
 from everystep.training.seeds import run as training_seeds
 from everystep.training.seeds.request import TrainingRequest
 from everystep.training.seeds.run import Message, folder_of

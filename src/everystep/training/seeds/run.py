@@ -33,9 +33,9 @@ from everystep.errors import UNLIKE, EverystepError, raised
 from everystep.experiments.folder import run_folder
 from everystep.experiments.folder.run_folder import TRAINING, TRAINING_REQUEST
 from everystep.runtime import program_cache
+from everystep.runtime.signals import PausedError
 from everystep.training import callbacks
 from everystep.training.folder import training_folder
-from everystep.training.folder.interrupts import PausedError
 from everystep.training.seeds import filmstrip
 from everystep.training.seeds.request import TrainingRequest, close
 

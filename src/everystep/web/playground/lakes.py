@@ -48,7 +48,7 @@ def required_settings(agent: str) -> dict[str, Any]:
 
 
 def _settings_of(agent: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The required settings of an agent, and those of the given ones that it has."""
+    """The required settings of an agent, and the given ones that it accepts."""
     return required_settings(agent) | config.accepted_settings(agent, given)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from everystep.errors import EverystepError, unknown
 from everystep.problems.frozen_lake import CELLS, PAPER_MAP
@@ -120,7 +120,7 @@ def parse_request(content: object) -> PlaygroundRequest:
 FieldParser = Callable[[str, Any], Any]
 
 
-def _refuse_constant(name: str) -> Any:
+def _refuse_constant(name: str) -> NoReturn:
     """NaN and infinities are not JSON."""
     raise ValueError(name)
 
@@ -138,7 +138,7 @@ def _refuse_unknown(of: str, content: Mapping[str, Any], known: Mapping[str, Any
 
 
 def _whole(least: int, most: int) -> FieldParser:
-    def parser(field: str, value: Any) -> int:
+    def parser(field: str, value: object) -> int:
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
@@ -149,7 +149,7 @@ def _whole(least: int, most: int) -> FieldParser:
 
 
 def _number(least: float, most: float) -> FieldParser:
-    def parser(field: str, value: Any) -> float:
+    def parser(field: str, value: object) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
             raise EverystepError(f"{field} is {_shown(value)}; give a number from {least:g} to {most:g}.")
         return float(value)
@@ -157,19 +157,19 @@ def _number(least: float, most: float) -> FieldParser:
     return parser
 
 
-def _kind(field: str, value: Any) -> str:
+def _kind(field: str, value: object) -> str:
     if not isinstance(value, str) or value not in DEFAULTS_OF:
         raise EverystepError(f"{field} is {_shown(value)}; choose {' or '.join(DEFAULTS_OF)}.")
     return value
 
 
-def _name(field: str, value: Any) -> str:
+def _name(field: str, value: object) -> str:
     if not isinstance(value, str) or not value.strip() or len(value) > NAME or not value.isprintable():
         raise EverystepError(f"{field} is {_shown(value)}; give 1 to {NAME} printable characters.")
     return value
 
 
-def _rows(field: str, value: Any) -> tuple[str, ...]:
+def _rows(field: str, value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(row, str) for row in value):
         raise EverystepError(f"{field} is {_shown(value)}; give a list of texts, one for each row of the map.")
     if not 1 <= len(value) <= SIDE or not all(1 <= len(row) <= SIDE for row in value):
@@ -185,7 +185,7 @@ def _rows(field: str, value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _agents(field: str, value: Any) -> tuple[str, ...]:
+def _agents(field: str, value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not 1 <= len(value) <= AGENTS:
         raise EverystepError(f"{field} is {_shown(value)}; give a list of 1 to {AGENTS} agents.")
     for name in value:
@@ -196,17 +196,17 @@ def _agents(field: str, value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _request(field: str, value: Any) -> PlaygroundRequest:
+def _request(field: str, value: object) -> PlaygroundRequest:
     return parse_request(value)
 
 
-def _settings(field: str, value: Any) -> dict[str, Any]:
+def _settings(field: str, value: object) -> dict[str, Any]:
     given = _object(field, value)
     _refuse_unknown("of settings", given, dict.fromkeys(SETTING_NAMES))
     return {name: _setting(name, own) for name, own in given.items()}
 
 
-def _setting(name: str, value: Any) -> Any:
+def _setting(name: str, value: object) -> Any:
     """A setting within the range that agents/settings.py gives it, sent as the JSON type that it has."""
     from everystep.agents.settings import SETTINGS  # late, as above
 

@@ -1,9 +1,9 @@
 """`everystep play`: a small server for the user's own machine.
 
-It answers GET for a fixed list of files, held in memory, and one WebSocket. It refuses everything else that another
+It answers GET for a fixed list of files, held in memory, and one WebSocket. It refuses all other requests that another
 site could make a browser send: other host names (against DNS rebinding), other origins, bodies, long messages. No path
 from a browser is ever looked up on the disk. Requests that arrive too slowly and connections that are too many are
-closed (`BoundedConnection`), and nothing that a visitor sends, or stops sending, prints a traceback.
+closed (`BoundedConnection`), and no message of a visitor, or its absence, prints a traceback.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import socket
 import sys
 import threading
 import webbrowser
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 from everystep.errors import EverystepError, shown
 
@@ -29,7 +29,7 @@ try:
     from starlette.requests import Request
     from starlette.responses import PlainTextResponse, Response
     from starlette.routing import Route, WebSocketRoute
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
     from starlette.websockets import WebSocket, WebSocketDisconnect
     from uvicorn.protocols.http.h11_impl import H11Protocol
 except ImportError as error:
@@ -135,7 +135,7 @@ class RequestFilter:
 
 
 def _with_headers(send: Send) -> Send:
-    async def sending(message: Any) -> None:
+    async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
             ours = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
             message = {**message, "headers": [*message["headers"], *ours]}
@@ -147,8 +147,8 @@ def _with_headers(send: Send) -> Send:
 class BoundedConnection(H11Protocol):
     """A connection with a time limit on every request and its answer, and a bound on the number of connections.
 
-    Where there are too many, the one that has been sending its request for longest is closed: so those who send half a
-    request and wait cannot keep others out.
+    Where there are too many, the one that has been sending its request for longest is closed: so clients that send half
+    a request and wait cannot block others.
     """
 
     _limit: asyncio.TimerHandle | None = None
@@ -171,7 +171,7 @@ class BoundedConnection(H11Protocol):
         super().on_response_complete()
         self._update_limit()
 
-    def handle_websocket_upgrade(self, event: Any) -> None:
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
         self._clear_limit()  # pings limit how long a visitor is silent
         super().handle_websocket_upgrade(event)
 
@@ -207,7 +207,7 @@ class BoundedConnection(H11Protocol):
 
 
 class _CausedByVisitors(logging.Filter):
-    """Drops reports about what visitors send: it is their mistake, and their connection is closed."""
+    """Drops reports about invalid messages of visitors, whose connections are closed."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
@@ -270,7 +270,7 @@ def application(hosts: Hosts, warm: bool = True) -> ASGIApp:
     visitors: set[object] = set()
 
     async def serve_visitor(socket: WebSocket) -> None:
-        with contextlib.suppress(WebSocketDisconnect, ConnectionError):  # a visitor who vanishes has left, no more
+        with contextlib.suppress(WebSocketDisconnect, ConnectionError):  # a visitor who disconnects is no error
             await converse(socket)
 
     async def converse(socket: WebSocket) -> None:
@@ -310,7 +310,7 @@ def application(hosts: Hosts, warm: bool = True) -> ASGIApp:
     return RequestFilter(app, hosts)
 
 
-def _answer(content: bytes, kind: str) -> Any:
+def _answer(content: bytes, kind: str) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         return Response(content, media_type=kind)
 
@@ -372,7 +372,7 @@ class _Server(uvicorn.Server):
         if self.started:
             self.when_started()
 
-    when_started: Any = staticmethod(lambda: None)
+    when_started: Callable[[], None] = staticmethod(lambda: None)
 
 
 def serve(host: str, port: int | None, browser: bool) -> None:

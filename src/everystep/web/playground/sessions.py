@@ -82,7 +82,7 @@ class SharedWorkers:
         if structure not in self._programs:
             if len(self._programs) >= PROGRAMS:
                 self._programs.clear()
-                jax.clear_caches()  # running agents compile once more: rare, and the server stays small
+                jax.clear_caches()  # type: ignore[no-untyped-call]  # running agents compile once more: rare, and the server stays small
             self._programs[structure] = Compilation(self._compiling.submit(_compile, prepared, label))
         program = self._programs[structure]
         program.waiting += 1
@@ -336,7 +336,7 @@ def catalogue() -> dict[str, Any]:
     from everystep.agents.registry import REGISTERED
     from everystep.agents.settings import SETTINGS
 
-    about = lambda name: {
+    about: Callable[[str], dict[str, Any]] = lambda name: {
         "needs": REGISTERED[name].needs,
         "summary": REGISTERED[name].summary,
         "required": lakes.required_settings(name),
