@@ -82,7 +82,7 @@ with progress_bar(len(PROBLEMS) * len(KNOWN) * len(OPTIMISMS) * options.seeds * 
         ]
         result = es.run(problem, agents, options.episodes, options.seeds, progress=advanced)
         result.save(Path(options.out) / problem.name, figures=False)
-        curves = iter(result.curves.values())
+        curves = iter(result.columns.values())
         panels[name] = {}
         for known in KNOWN:
             points = []

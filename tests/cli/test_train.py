@@ -127,7 +127,7 @@ def test_a_file_gives_the_same_training_as_flags(two_seeds, tmp_path, capsys):
 
 def test_a_stopped_training_resumes_bit_for_bit(two_seeds, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(training_seeds, "OFTEN", 0.0)
-    request = training_seeds.read_request(two_seeds)
+    request = training_seeds.read_begun(two_seeds).request
 
     def stop_in_the_second_seed(message):
         if message.seed == 1 and message.episodes == 4:
@@ -349,7 +349,7 @@ class OneAfterAnother:
 def test_a_training_on_a_cluster_is_the_same_byte_for_byte(two_seeds, tmp_path, monkeypatch):
     monkeypatch.setattr(training_seeds, "OFTEN", 0.0)
     cluster, told, out = OneAfterAnother(), [], tmp_path / "cluster"
-    request = replace(training_seeds.read_request(two_seeds), seeds=(0,))
+    request = replace(training_seeds.read_begun(two_seeds).request, seeds=(0,))
     training_seeds.train(request, out, training_seeds.Means(cluster=cluster), told.append)
     content = lambda folder: {
         path.relative_to(folder): path.read_bytes()

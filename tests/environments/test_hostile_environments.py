@@ -118,7 +118,7 @@ def test_masked_logged_data_and_problems_are_refused():
     }
     for name in ("rewards", "costs"):
         with pytest.raises(EverystepError, match=f"{name} have masked entries"):
-            es.logged.Batch.of(**rows, **{"rewards": [0.0, 1.0], "costs": [0.0, 1.0]} | {name: MASKED})
+            es.Batch.of(**rows, **{"rewards": [0.0, 1.0], "costs": [0.0, 1.0]} | {name: MASKED})
     with pytest.raises(EverystepError, match="masked"):
         es.features.flatten([MASKED])
 
@@ -154,7 +154,7 @@ def test_a_number_that_no_float_can_hold_is_a_wrong_request(tmp_path):
     with files.replacing(tmp_path) as partial:
         files.write_json(partial / "training.json", content)
     with pytest.raises(EverystepError, match=r"training\.json' holds no request of this version"):
-        training_seeds.read_request(tmp_path)
+        training_seeds.read_begun(tmp_path)
 
 
 @pytest.mark.quick

@@ -67,17 +67,17 @@ def test_an_episode_is_compared_with_the_optimum_of_least_violation_from_its_sta
         C = [min(0.5 + 0.5 * C[0] + 0.5 * C[1], 0.25 + C[2]), 0.0, min(0.75 + 0.75 * C[2], 1.0 + C[2])]
     best = planner.solve(problem)
     np.testing.assert_allclose(best.C_1, C, rtol=1e-12)
-    for curves in result.curves.values():
+    for curves in result.columns.values():
         np.testing.assert_allclose(curves["least_violation"], [np.array(C)[STARTS]] * 3, rtol=1e-12)
         np.testing.assert_allclose(curves["regret"], best.V_1[STARTS] - curves["value"], rtol=0, atol=1e-12)
         assert (curves["expected_violation"] >= curves["least_violation"] - 1e-12).all()
-    assert result.curves["lsvi"]["violation"].min() < min(C[0], C[2])  # luck; on average it is not below
+    assert result.columns["lsvi"]["violation"].min() < min(C[0], C[2])  # luck; on average it is not below
 
 
 def test_the_summary_has_the_least_violation_and_what_was_avoidable(problem, result):
     least = planner.solve(problem).C_1[STARTS]
     assert result.summary["problem"]["least_violation"] == pytest.approx(least.mean(), rel=1e-12)
-    for label, curves in result.curves.items():
+    for label, curves in result.columns.items():
         avoidable = curves["violation"].sum(1) - least.sum()
         interval = statistics.mean_over_seeds(avoidable, np.random.default_rng(0))
         for key, value in interval._asdict().items():
@@ -89,7 +89,7 @@ def test_a_random_start_counts_with_what_cannot_be_avoided_from_it(problem):
     random = FiniteCMDP(problem.P, problem.r[0], problem.g, start=weights, horizon=3)
     result = es.run(random, "lsvi", episodes=40, seeds=3)
     C = planner.solve(random).C_1
-    least = result.curves["lsvi"]["least_violation"]
+    least = result.columns["lsvi"]["least_violation"]
     assert set(np.unique(least)) == {C[0], C[1]}
     assert len(set(least.sum(1))) > 1  # so the intervals of total and avoidable violation differ
     numbers = result.summary["agents"]["lsvi"]
@@ -101,7 +101,7 @@ def test_a_random_start_counts_with_what_cannot_be_avoided_from_it(problem):
 def test_a_viable_start_has_no_such_column_and_all_violations_are_avoidable(problem):
     viable = FiniteCMDP(problem.P, problem.r[0], problem.g, start=[1] * 12, horizon=3)
     result = es.run(viable, "lsvi", episodes=12, seeds=3)
-    assert "least_violation" not in result.curves["lsvi"]
+    assert "least_violation" not in result.columns["lsvi"]
     numbers = result.summary["agents"]["lsvi"]
     assert numbers["avoidable_violation"] == numbers["total_violation"]
     assert numbers["total_violation"]["mean"] > 0

@@ -41,7 +41,7 @@ def test_row_groups_hold_whole_seeds_and_any_batches_give_the_same_file(folder, 
     monkeypatch.setattr(run_folder, "ROWS", 1400)
     result = prepared.run()
     run_folder.write_episodes(result, tmp_path / "one.parquet")
-    in_pieces = lambda label: iter([{k: v[i : i + 1] for k, v in result.curves[label].items()} for i in range(3)])
+    in_pieces = lambda label: iter([{k: v[i : i + 1] for k, v in result.columns[label].items()} for i in range(3)])
     monkeypatch.setattr(type(result), "batches", lambda self, label: in_pieces(label))
     run_folder.write_episodes(result, tmp_path / "two.parquet")
     assert (tmp_path / "one.parquet").read_bytes() == (tmp_path / "two.parquet").read_bytes()

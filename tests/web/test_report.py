@@ -28,7 +28,7 @@ def folder(tmp_path_factory):
     """A small run on a map with a malicious name, and its report."""
     pond = from_map(["SFFF", "FHFH", "F.#G"], horizon=8, name=NAME)
     out = tmp_path_factory.mktemp("report") / "run"
-    experiment.run(pond, ["lsvi-ae", "lsvi"], EPISODES, SEEDS, seed0=4).save(out, figures=False)
+    experiment.run(pond, ["lsvi-ae", "lsvi"], EPISODES, range(4, 4 + SEEDS)).save(out, figures=False)
     report.write(out)
     return out
 

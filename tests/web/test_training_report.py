@@ -217,7 +217,7 @@ def test_pictures_are_of_the_first_episode_and_of_the_policy(home):
 
 
 def test_an_environment_without_pictures_leaves_a_sentence(home):
-    request = replace(training_seeds.read_request(home / "two"), env="spot_for_test:blind")
+    request = replace(training_seeds.read_begun(home / "two").request, env="spot_for_test:blind")
     policy = es.Policy.load(home / "two" / "seed-0" / "policy")
     made = filmstrip.record(request, 0, SimpleNamespace(columns={}, policy=policy))
     assert list(made) == ["pictures/pictures.json"]
@@ -254,7 +254,7 @@ def seal_again(folder):
 # --- other folders ----------------------------------------------------------------------------------------------------
 def test_an_unfinished_training_says_so_and_shows_its_last_checkpoint(home, monkeypatch, capsys):
     monkeypatch.setattr(training_seeds, "OFTEN", 0.0)
-    request = training_seeds.read_request(home / "two")
+    request = training_seeds.read_begun(home / "two").request
 
     def stop(message):
         if message.episodes == 4:
@@ -282,7 +282,7 @@ def test_an_unfinished_training_says_so_and_shows_its_last_checkpoint(home, monk
 
 @pytest.fixture(scope="module")
 def single(home):
-    """The folder of es.train(out=...), on a lake, and one of Trained.save."""
+    """The folder of es.train(out=...), on a lake, and one of TrainingResult.save."""
     lake = es.problems.from_map(["SFG", "FHF"], horizon=4)
     result = es.train(es.gym.make_env(lake), "lsvi-ae", episodes=5, out=home / "single", progress=lambda n: None)
     result.save(home / "saved")

@@ -6,8 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from everystep.cli.shared import a_path, add_force, add_out, split_names
+from everystep.cli.shared import a_path, add_force, add_out
 from everystep.errors import EverystepError, seed_number, shown
+from everystep.experiments.options import split_names
 from everystep.runtime.progress import announced
 
 HELP = "compare systems by files of results, of everystep or of other software: tables, intervals, tests, figures"
@@ -24,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="files of results (.parquet), or folders that hold some; docs/reference/files.md describes them",
     )
     parser.add_argument(
-        "--baseline", metavar="SYSTEM", help="compare the others with it (that of kind ours with the least harm)"
+        "--baseline", metavar="SYSTEM", help="compare the others with it (that of kind ours with the least violation)"
     )
     add_out(parser, f"the folder to write ({OUT}); with --convert the .parquet file to write")
     parser.add_argument(
@@ -46,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--harm-column",
         metavar="NAME",
-        help="with --convert: the column of monitor files with the harm of an episode (harm)",
+        help="with --convert: the column of monitor files with the violation of an episode (harm)",
     )
     parser.add_argument(
         "--final",
@@ -123,7 +124,7 @@ def _convert(options: argparse.Namespace) -> None:
 
 
 def _settled(rows: list[dict[str, Any]]) -> dict[str, str]:
-    """How numbers that episodes do not tell were settled, as the rows say it."""
+    """How the numbers that episodes do not contain were decided, as the rows record it."""
     import json
 
     return {name: json.loads(rows[0]["settings"])[name] for name in ("last_violation", "unsafe_steps", "final")}
@@ -157,7 +158,7 @@ def _rows_of_training(folder: Path, options: argparse.Namespace) -> list[dict[st
 
     results = training_results.read(folder)
     if results.unfinished:
-        raise EverystepError(f"'{folder}' is not finished; {training_results.how_to_go_on(folder)}.")
+        raise EverystepError(f"'{folder}' is not finished; {training_results.how_to_continue(folder)} it.")
     of = lambda columns: monitor.Episodes(
         columns["return"], columns["length"].astype(int), columns["violation"], columns["unsafe_steps"].astype(int)
     )

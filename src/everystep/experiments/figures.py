@@ -241,13 +241,13 @@ def write_literal(main: Result, longer: Result, folder: Path) -> list[Path]:
     with mpl.rc_context(STYLE):  # type: ignore[arg-type]
         figure = Figure(figsize=(9.6, 3.9), layout="constrained")
         left, right = figure.subplots(1, 2)
-        same, wider, printed = longer.curves
+        same, wider, printed = longer.columns
         for axes, column in ((left, "value"), (right, "violation")):
             shown = {
-                "shared": (main.curves["lsvi-ae"], "#0072B2", "-"),
-                "step-indexed": (longer.curves[same], "#D55E00", (0, (5, 2))),
-                "wider bonus": (longer.curves[wider], "#CC79A7", "-."),
-                "printed radii": (longer.curves[printed], "#009E73", (0, (2, 1.5))),
+                "shared": (main.columns["lsvi-ae"], "#0072B2", "-"),
+                "step-indexed": (longer.columns[same], "#D55E00", (0, (5, 2))),
+                "wider bonus": (longer.columns[wider], "#CC79A7", "-."),
+                "printed radii": (longer.columns[printed], "#009E73", (0, (2, 1.5))),
             }
             for name, (curves, colour, dash) in shown.items():
                 smooth = statistics.moving_average(curves[column], WINDOW)

@@ -36,12 +36,12 @@ def moving_average(curves: np.ndarray, window: int) -> np.ndarray:
     before = np.concatenate([np.zeros((*total.shape[:-1], 1)), total], -1)[
         ..., np.maximum(np.arange(n) + 1 - window, 0)
     ]
-    return (total - before) / np.minimum(np.arange(n) + 1, window)
+    return np.asarray((total - before) / np.minimum(np.arange(n) + 1, window))
 
 
 def last(curves: np.ndarray, window: int = 100) -> np.ndarray:
     """The mean over the last `window` episodes of (seeds, K)."""
-    return np.asarray(curves, float)[..., -window:].mean(-1)
+    return np.asarray(np.asarray(curves, float)[..., -window:].mean(-1))
 
 
 LAST, SHARE = 100, 0.3

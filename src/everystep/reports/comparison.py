@@ -25,6 +25,7 @@ from everystep.errors import EverystepError, unknown
 from everystep.experiments import config, experiment, needs, reductions, runner, statistics, tables
 from everystep.experiments.folder import finished, run_folder
 from everystep.experiments.folder.run_folder import FolderState
+from everystep.experiments.options import Seeds
 from everystep.experiments.tables import Table
 from everystep.files import forms
 from everystep.mdp.cmdp import FiniteCMDP
@@ -72,7 +73,7 @@ class PreparedComparison(NamedTuple):
 def prepare(
     agents: Iterable[Recipe] | None = None,
     names: Sequence[str] | None = None,
-    seeds: int = 32,
+    seeds: Seeds = 32,
     episodes: int | None = None,
 ) -> PreparedComparison:
     """Agents (default: all) on problems (default: all that are compared), without the agents that cannot run there."""
@@ -99,7 +100,7 @@ def _all_agents() -> list[Recipe]:
     return [*once, *(lsvi_priced(harm_price=price).called(f"lsvi-priced {price:g}") for price in PRICES)]
 
 
-def ablation(names: Sequence[str] | None = None, seeds: int = 32, episodes: int | None = None) -> PreparedComparison:
+def ablation(names: Sequence[str] | None = None, seeds: Seeds = 32, episodes: int | None = None) -> PreparedComparison:
     """LSVI-AE, and LSVI-AE without each of its ingredients."""
     named = [recipe.called(name) for name, recipe in ABLATION.items()]
     if names is None:

@@ -23,7 +23,7 @@ import everystep as es
 from everystep.agents import Recipe
 from everystep.cli import main
 from everystep.errors import EverystepError
-from everystep.experiments import config, experiment, runner, work_units
+from everystep.experiments import config, experiment, options, runner, work_units
 from everystep.experiments.engines import ray as ray_engine
 from everystep.experiments.engines import ray_cluster
 from everystep.experiments.folder import checkpoints, run_folder
@@ -156,7 +156,7 @@ def test_engines_are_asked_for_by_name_and_by_file(tmp_path):
     path.write_text(
         'out = "o"\nproblems = ["frozen-lake"]\nagents = ["lsvi"]\nengine = "ray"\naddress = "auto"\n', encoding="utf-8"
     )
-    engine = lambda **flags: config.read(path, config.Overrides(**flags)).engine
+    engine = lambda **flags: config.read(path, options.RunOptions(**flags)).engine
     assert engine() == ("ray", "auto")
     assert engine(address="10.0.0.1:6379") == ("ray", "10.0.0.1:6379")
     assert engine(engine="local") == ("local", None)

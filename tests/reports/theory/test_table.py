@@ -28,7 +28,7 @@ def folder(pond, tmp_path_factory):
         es.agents.lsvi_ae(features=phi, switch=2).called("rare"),
         "lsvi",
     ]
-    return es.run(pond, agents, episodes=30, seeds=3, seed0=5).save(tmp_path_factory.mktemp("runs") / "pond", False)
+    return es.run(pond, agents, episodes=30, seeds="5:8").save(tmp_path_factory.mktemp("runs") / "pond", False)
 
 
 @pytest.fixture(scope="module")

@@ -27,6 +27,7 @@ from everystep.runtime import memory
 if TYPE_CHECKING:
     import pyarrow as pa
 
+KEYS = ("problem", "agent", "seed", "episode")  # the columns that say which episode a row is of
 WHOLE = ("unsafe_steps", "planned", "safe_labels", "unsafe_labels", "false_labels")  # columns of whole numbers
 OF_SOME = ("mixture_violation", *WHOLE[1:])  # columns that only some agents have
 AGAIN = "run it again into another folder."

@@ -96,10 +96,15 @@ def is_unfinished(folder: Path) -> bool:
 
 
 def how_to_finish(folder: Path) -> str:
-    """The sentence that names what continues an unfinished run or training."""
-    if is_training_spec(folder / WORK):
-        return f"'{folder}' holds an unfinished training; the same call of everystep.train with out= resumes it."
-    return f"'{folder}' holds an unfinished run; `everystep resume {folder}` finishes it."
+    kind = "training" if is_training_spec(folder / WORK) else "run"
+    return f"'{folder}' holds an unfinished {kind}; {how_to_continue(folder)} it."
+
+
+def how_to_continue(folder: Path) -> str:
+    """What continues a run, or a training of `es.train`; see `results.how_to_continue` for those of the command."""
+    if is_training_spec(folder / WORK) or is_training_spec(folder):
+        return "the same call of everystep.train with out= continues"
+    return f"`everystep resume {folder}` continues"
 
 
 def check_run(folder: Path, unfinished: bool = False) -> None:

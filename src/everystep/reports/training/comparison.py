@@ -108,7 +108,7 @@ def text(compared: Sequence[Compared]) -> str:
     for each in compared:
         groups.setdefault(each.group, []).append(each)
     parts = [
-        str(Table(f"{environment}, constraint {constraint}", HEAD, [_row(each) for each in members], _notes(members)))
+        str(Table(f"{environment}, constraint {constraint}", HEAD, [_cells(each) for each in members], _notes(members)))
         for (environment, constraint), members in groups.items()
     ]
     if len(groups) > 1:
@@ -120,25 +120,49 @@ def text(compared: Sequence[Compared]) -> str:
     return "\n\n".join([*parts, FOOTNOTE])
 
 
-def _row(each: Compared) -> list[str]:
+def row(each: Compared) -> dict[str, object]:
+    """The numbers of a training; arrays have an entry for each seed, or for each evaluated seed."""
     results = each.results
-    violation, unsafe, earned = np.array([seed.numbers() for seed in results.seeds]).T
-    steps = np.array([seed.steps for seed in results.seeds])
+    numbers = np.array([seed.numbers() for seed in results.seeds])
     evaluations = [found for found in map(results.evaluation_of, results.seeds) if found is not None]
-    samples = [violation, 1000 * violation / steps, unsafe, earned]
-    samples += [np.array([found.columns[name].mean() for found in evaluations]) for name in ("return", "violation")]
+    means = {name: np.array([found.columns[name].mean() for found in evaluations]) for name in ("return", "violation")}
+    return {
+        "training": str(each.folder),
+        "finished": not results.unfinished,
+        "environment": each.environment,
+        "constraint": each.constraint,
+        "agent": results.seeds[0].agent if results.request is None else results.request.recipe.label,
+        "features": each.features,
+        "episodes": np.array([seed.episodes for seed in results.seeds]),
+        "steps": np.array([seed.steps for seed in results.seeds]),
+        **dict(zip(("violation", "unsafe_steps", "return_at_the_end"), numbers.T, strict=True)),
+        **{f"evaluation_{name}": found for name, found in means.items()},
+    }
+
+
+def _cells(each: Compared) -> list[str]:
+    numbers: dict[str, Any] = row(each)
+    steps, violation = numbers["steps"], numbers["violation"]
     return [
-        f"{each.folder}{' (unfinished)' if results.unfinished else ''}",
-        results.seeds[0].agent if results.request is None else results.request.recipe.label,
+        f"{each.folder}{'' if numbers['finished'] else ' (unfinished)'}",
+        numbers["agent"],
         each.features,
-        f"{len(results.seeds)}",
-        _span([seed.episodes for seed in results.seeds]),
+        f"{len(steps)}",
+        _span(numbers["episodes"]),
         _span(steps),
-        *(tables.over_seeds(column, count_or_number) if len(column) else "" for column in samples),
+        *(
+            tables.over_seeds(column, count_or_number) if len(column) else ""
+            for column in (
+                violation,
+                1000 * violation / steps,
+                *(numbers[name] for name in ("unsafe_steps", "return_at_the_end")),
+                *(numbers[f"evaluation_{name}"] for name in ("return", "violation")),
+            )
+        ),
     ]
 
 
-def _span(counts: Sequence[int] | np.ndarray) -> str:
+def _span(counts: np.ndarray) -> str:
     low, high = min(counts), max(counts)
     return f"{low}" if low == high else f"{low} to {high}"
 

@@ -62,7 +62,7 @@ def read_findings(seed: SeedResult) -> Learnt:
 
 
 def _saved(folder: Path, spec: dict[str, Any], learner: Path | None) -> Learnt:
-    """What `Trained.fill` wrote; with the `learner` also its policy and transitions."""
+    """What `TrainingResult.fill` wrote; with the `learner` also its policy and transitions."""
     found = spec.get(record.KEY, {})
     where = training_spec.fault(spec) or forms.fault(found, training_spec.FOUND, record.KEY)
     seen = None if where else found.get("seen")

@@ -1,7 +1,7 @@
 """What a training's folder holds, finished or not: the rows of every seed, and the table that summarises them.
 
 Two kinds of folders are read: those of `everystep train`, with a folder for each seed, and those of `es.train(out=...)`
-and `Trained.save`, which are one seed. Of an unfinished seed the last checkpoint is read.
+and `TrainingResult.save`, which are one seed. Of an unfinished seed the last checkpoint is read.
 
 All commands read a training here. A file counts only if it is the one that was written, by the record of its folder,
 and a policy only if it is the one that spec.json names. Nothing that a file names is imported.
@@ -103,7 +103,7 @@ class TrainingResults:
     def _is_over(self, seed: SeedResult) -> bool:
         if self.request is None or not seed.finished:
             return seed.finished
-        return training_folder.is_over(seed.spec, self.request.schedule, seed.columns["length"])
+        return training_folder.is_over(seed.spec, self.request.schedule, seed.episodes, seed.steps)
 
     def evaluation_of(self, seed: SeedResult) -> Evaluation | None:
         """The saved evaluation of a seed's policy, unless it has been trained on since."""
@@ -127,7 +127,9 @@ def read(folder: Path) -> TrainingResults:
         request, signed, found = None, False, [_seed(folder, None)]
     seeds = [each for each in found if each is not None and each.episodes]
     if not seeds:
-        raise EverystepError(f"'{folder}' holds a training without a finished episode so far; {how_to_go_on(folder)}.")
+        raise EverystepError(
+            f"'{folder}' holds a training without a finished episode so far; {how_to_continue(folder)} it."
+        )
     evaluation = training_evaluation.read(folder)
     if evaluation is not None and (request is not None or seeds[0].finished):
         names = training_evaluation.trained_as(seeds[0].spec) if request is None else (request.env, request.constraint)
@@ -135,13 +137,12 @@ def read(folder: Path) -> TrainingResults:
     return TrainingResults(folder, seeds, request, evaluation, training_evaluation.read_others(folder), signed)
 
 
-def how_to_go_on(folder: Path) -> str:
+def how_to_continue(folder: Path) -> str:
     """The command that continues an unfinished training."""
     if not (folder / TRAINING_REQUEST).is_file():
-        return "the same call of everystep.train with out= resumes it"
+        return run_folder.how_to_continue(folder)
     begun = training_seeds.read_begun(folder)
-    which = with_trust(f"everystep resume {folder}", begun.request.names, begun.signed)
-    return f"{which} continues, unless another process is working on it"
+    return f"{with_trust(f'everystep resume {folder}', begun.request.names, begun.signed)} continues"
 
 
 def with_trust(command: str, names: dict[str, str | None], signed: bool) -> str:
@@ -293,7 +294,10 @@ def _notes(results: TrainingResults, evaluated: bool) -> list[str]:
     if results.unfinished:
         listed = ", ".join(map(str, results.unfinished[:10])) + (", ..." if len(results.unfinished) > 10 else "")
         word = "seed" if len(results.unfinished) == 1 else "seeds"
-        notes += [f"unfinished: {word} {listed}, at the last checkpoint", how_to_go_on(results.folder)]
+        notes += [
+            f"unfinished: {word} {listed}, at the last checkpoint",
+            f"{how_to_continue(results.folder)} it, unless another process is working on it",
+        ]
     elif results.evaluation is None:
         notes += [how] if (how := how_to_evaluate(results)) is not None else []
     elif not evaluated:

@@ -40,6 +40,7 @@ from everystep.training.folder.plain_values import (
     set_fields,
     to_plain,
 )
+from everystep.training.options import CHECKPOINT, names
 
 if TYPE_CHECKING:
     from everystep.training.learner import Learner
@@ -49,6 +50,7 @@ NAME = "learner.json"
 CALLED = ("on_episode", "on_plan", "stopped")  # of one training, not of what was learnt
 OF_LEARNER = (
     *("recipe", "seed", "stage", "name", "length", "horizon", "resolved", "requested", "agent", "automatic"),
+    "_as_arrays",
     *CALLED,
 )
 SAME = "give the same"
@@ -77,12 +79,7 @@ def identity(learner: Learner) -> dict[str, Any]:
         else "the same"
         if resolved.cost is resolved.value
         else _described(resolved.cost),
-        "horizon": learner.horizon,
-        "length": learner.length,
-        "reward_range": None if resolved.environment.reward_range is None else list(resolved.environment.reward_range),
-        "memory": resolved.environment.memory,
-        "seed": learner.seed,
-        "reseed": stage.reseed,
+        **learner.decided,
         "constraint": "read from info" if stage.constraint is None else "a function",
     }
 
@@ -222,8 +219,7 @@ class SavedLearner:
                 "features": features,
                 "cost_features": cost_features,
                 "actions": self._actions(),
-                "reward_range": about["reward_range"],
-                **{name: about[name] for name in ("horizon", "length", "memory", "seed", "reseed")},
+                **{name: about[name] for name in ("seed", *names(CHECKPOINT))},
             }
 
     def _actions(self) -> Candidates | None:

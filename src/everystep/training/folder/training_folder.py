@@ -1,10 +1,10 @@
 """A training in a run folder, `train(..., out=DIR)`: it may be killed at any moment; the same call resumes it.
 
-    DIR/                       what Trained.save writes, when it is finished
+    DIR/                       what TrainingResult.save writes, when it is finished
     DIR/learner/               the learner itself (see checkpoint.py), which can play more episodes
     DIR/.work/                 while it is not finished: spec.json, what was requested
     DIR/.work/checkpoint-N/    a learner between two episodes (see files/store.py)
-    DIR/.work/checkpoint-N/so-far/  what Trained.save writes, of a training that was stopped, for its report
+    DIR/.work/checkpoint-N/so-far/  what TrainingResult.save writes, of a training that was stopped, for its report
 
 A killed process loses the episodes since the last checkpoint; they are repeated identically (see env_state.py).
 """
@@ -30,7 +30,7 @@ from everystep.runtime.signals import deferred
 from everystep.training.folder import checkpoint
 from everystep.training.folder.checkpoint import SavedLearner
 from everystep.training.learner import Learner
-from everystep.training.result import BrokenError, Trained
+from everystep.training.result import BrokenError, TrainingResult
 from everystep.training.schedule import Schedule
 
 MOST_EPISODES = 1_000_000  # of a seed, in a folder that is read
@@ -44,8 +44,8 @@ def train(
     schedule: Schedule,
     warm_start: Batch | None,
     progress: Callable[[int], None] | None,
-    pictures: Callable[[Trained], Mapping[str, bytes]] | None = None,
-) -> Trained:
+    pictures: Callable[[TrainingResult], Mapping[str, bytes]] | None = None,
+) -> TrainingResult:
     """Train in a folder until the schedule is done, from where an earlier call stopped.
 
     `pictures` returns more files for the finished folder, by name.
@@ -62,10 +62,9 @@ def train(
             found = _inspect(out, request)
             if found is not None:
                 _restore(learner, out, found)
-            done, finished = schedule.is_over(learner), (out / "spec.json").is_file()
-            stopped = finished and run_folder.read_json(out / "spec.json").get("stopped") == list(schedule)
-            if (done or stopped) and not run_folder.is_unfinished(out):
-                learner.stopped = not done
+            spec = run_folder.read_json(out / "spec.json") if (out / "spec.json").is_file() else {}
+            if not run_folder.is_unfinished(out) and is_over(spec, schedule, *learner.played):
+                learner.stopped = not schedule.is_over(*learner.played)
                 more = 0 if schedule.steps or learner.stopped else learner.number - 1 - schedule.total
                 files.sweep(out)
                 return _with_remark(
@@ -78,7 +77,7 @@ def train(
         return _go_on(learner, keeper, schedule, progress, pictures)
 
 
-def _with_remark(result: Trained, remark: str | None) -> Trained:
+def _with_remark(result: TrainingResult, remark: str | None) -> TrainingResult:
     return result if remark is None else replace(result, remarks=(*result.remarks, remark))
 
 
@@ -87,8 +86,8 @@ def _go_on(
     keeper: _Keeper,
     schedule: Schedule,
     progress: Callable[[int], None] | None,
-    pictures: Callable[[Trained], Mapping[str, bytes]] | None,
-) -> Trained:
+    pictures: Callable[[TrainingResult], Mapping[str, bytes]] | None,
+) -> TrainingResult:
     """Play the rest of the schedule, with checkpoints, and write the finished folder."""
 
     def after_round(played: int) -> None:
@@ -97,7 +96,7 @@ def _go_on(
             progress(played)
 
     try:
-        if schedule.steps is not None and not schedule.is_over(learner):
+        if schedule.steps is not None and not schedule.is_over(*learner.played):
             learner.play(None, after_round, steps=schedule.steps - learner.so_far.steps)
         for until, explore in () if schedule.steps else ((schedule.exploring, True), (schedule.total, False)):
             if (left := until - (learner.number - 1)) > 0 and not learner.stopped:
@@ -119,12 +118,12 @@ def _go_on(
     return result
 
 
-def is_over(spec: Mapping[str, Any], schedule: Schedule, lengths: np.ndarray) -> bool:
-    """Whether a finished folder, with episodes of these lengths, is finished for this schedule.
+def is_over(spec: Mapping[str, Any], schedule: Schedule, episodes: int, steps: int) -> bool:
+    """Whether a finished folder with this many episodes and steps is finished for this schedule.
 
     A training that `on_episode` or `on_plan` ended early counts as finished for the schedule that it had.
     """
-    return spec.get("stopped") == list(schedule) or schedule.is_reached(len(lengths), int(lengths.sum()))
+    return spec.get("stopped") == list(schedule) or schedule.is_over(episodes, steps)
 
 
 def rows(folder: Path, columns: Sequence[str]) -> dict[str, np.ndarray]:
@@ -148,7 +147,7 @@ def _inspect(out: Path, request: dict[str, Any]) -> list[Path] | None:
         raise EverystepError(f"out '{out}' holds a run of an experiment; choose another folder.")
     if not isinstance(before.get("request"), dict) or (state is FolderState.FINISHED and not (out / LEARNER).is_dir()):
         raise EverystepError(
-            f"out '{out}' holds the result of a training without its learner, as Trained.save writes it; choose "
+            f"out '{out}' holds the result of a training without its learner, as TrainingResult.save writes it; choose "
             "another folder."
         )
     checkpoint.check_same(out, before["request"], request, REMEDY)
@@ -193,7 +192,7 @@ class _Keeper:
         if self._store.is_due():
             self.commit()
 
-    def commit(self, so_far: Trained | None = None) -> None:
+    def commit(self, so_far: TrainingResult | None = None) -> None:
         """Write a checkpoint. If it cannot be written, training stops, and the error holds the result so far."""
 
         def fill(partial: Path) -> None:
@@ -209,7 +208,7 @@ class _Keeper:
             sentence = f"{str(files.cannot_write(self.out, error)).rstrip('.')}; the result so far is kept in memory."
             raise BrokenError(sentence, self._learner.result()) from None
 
-    def finish(self, result: Trained, stopped: Schedule | None, more: Mapping[str, bytes]) -> None:
+    def finish(self, result: TrainingResult, stopped: Schedule | None, more: Mapping[str, bytes]) -> None:
         """Write the finished files, and `more`.
 
         `stopped` is the schedule of a training that was ended early: for this schedule it counts as finished.

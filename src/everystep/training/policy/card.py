@@ -18,7 +18,7 @@ from everystep.training.policy.policy import CARD
 
 if TYPE_CHECKING:
     from everystep.training.policy.evaluation_file import Saved
-    from everystep.training.result import Trained
+    from everystep.training.result import TrainingResult
 
 KINDS = {
     "OneHot": "one-hot features",
@@ -35,7 +35,7 @@ KINDS = {
 BEFORE, AFTER = "\n## Evaluation\n\n", "\n\n## Certificates\n"  # the headings around the evaluation
 
 
-def write(result: Trained, folder: Path, evaluation: Saved | None) -> None:
+def write(result: TrainingResult, folder: Path, evaluation: Saved | None) -> None:
     """The card of a result into the folder of its policy, which is being filled."""
     files.write_text(folder / CARD, text(result, evaluation))
 
@@ -57,7 +57,7 @@ def add_evaluation(folder: Path, saved: Saved, seed: int) -> None:
         return  # the evaluation itself is saved elsewhere
 
 
-def text(result: Trained, evaluation: Saved | None) -> str:
+def text(result: TrainingResult, evaluation: Saved | None) -> str:
     """The card as Markdown."""
     spec, columns = result.spec, result.columns
     value, cost = (features_in_words(spec[name]) for name in ("value", "cost"))

@@ -37,7 +37,7 @@ from everystep.training.policy.policy import Policy
 from everystep.training.seeds.request import close
 
 if TYPE_CHECKING:
-    from everystep.training.result import Trained
+    from everystep.training.result import TrainingResult
 
 NAME = "evaluation.json"
 OTHERS = r"evaluation-[0-9a-f]{8}\.json"
@@ -156,7 +156,7 @@ def trained_as(spec: Mapping[str, Any]) -> tuple[str, str | None]:
     return str(spec["environment"]), None if given == FROM_INFO else given
 
 
-def of(result: Trained, evaluation: Evaluation) -> Saved:
+def of(result: TrainingResult, evaluation: Evaluation) -> Saved:
     """The evaluation of a result of `es.train`, as it is saved."""
     seed, columns = result.spec["seed"], evaluation.columns
     after = {seed: len(result.columns["return"])}
@@ -164,7 +164,7 @@ def of(result: Trained, evaluation: Evaluation) -> Saved:
     return Saved(*names, len(columns["return"]), after, {seed: columns}, FIRST_SEED, versions())
 
 
-def keep(result: Trained, evaluation: Evaluation, folder: Path) -> None:
+def keep(result: TrainingResult, evaluation: Evaluation, folder: Path) -> None:
     """Save an evaluation in the folder of a training, and on its card; a file that was changed by hand is left."""
     saved = of(result, evaluation)
     try:

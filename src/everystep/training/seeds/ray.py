@@ -1,8 +1,8 @@
-"""The seeds of a training on a Ray cluster: a worker trains one for a while and hands back the files of its folder.
+"""The seeds of a training on a Ray cluster: a worker trains a seed for some seconds and returns its files.
 
-No folder is shared between machines: the files of a seed travel with it, and the newest checkpoint is written here
-after every turn. A worker that is lost costs the turn. The modules of environment and constraint must be importable on
-every machine; those in the current folder are found if it is there, too.
+No folder is shared between machines: the files of a seed are sent with it, and the newest checkpoint is written here
+after every turn. If a worker is lost, only its turn is repeated. The modules of the environment and of the constraint
+must be importable on every machine; those in the current folder are found if the folder exists there, too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from everystep import files
 from everystep.environments.play import trust
@@ -26,11 +26,14 @@ from everystep.training.seeds import run as training_seeds
 from everystep.training.seeds.request import TrainingRequest
 from everystep.training.seeds.run import Message, folder_of
 
+if TYPE_CHECKING:
+    from everystep.experiments.engines.ray import Cluster
+
 Packed = dict[str, bytes]  # the files of a folder by their path in it
 
 
 class Shared(NamedTuple):
-    """What every worker needs."""
+    """What every worker receives."""
 
     request: dict[str, Any]
     folder: str  # the current one, for modules in it
@@ -39,13 +42,13 @@ class Shared(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """How far a seed is, and its files."""
+    """The progress of a seed, and its files."""
 
     message: Message
     files: Packed
 
 
-def train(request: TrainingRequest, out: Path, cluster: Any, report: Callable[[Message], None]) -> list[str]:
+def train(request: TrainingRequest, out: Path, cluster: Cluster, report: Callable[[Message], None]) -> list[str]:
     """Train what is left of a request. The failures, in sentences."""
     from everystep.experiments.engines.ray import Tasks
 
@@ -70,7 +73,7 @@ def train(request: TrainingRequest, out: Path, cluster: Any, report: Callable[[M
 
 
 def _work(shared: Shared, seed: int, before: Packed | None, seconds: float) -> Turn:
-    """On a worker: train a seed for some seconds, from where it stands."""
+    """On a worker: train a seed for some seconds, from its last checkpoint."""
     if versions() != shared.versions:
         raise EverystepError(f"a machine has versions {versions()}, and this one {shared.versions}; install the same.")
     if os.path.isdir(shared.folder):
@@ -114,7 +117,7 @@ def _unpack(packed: Packed, folder: Path) -> None:
 
 
 def _install(folder: Path, packed: Packed) -> None:
-    """Bring a folder to where the packed one stands, so that it is whole whenever this process ends."""
+    """Bring a folder to the state of the packed one; it stays valid if this process is killed meanwhile."""
     own = {name: content for name, content in packed.items() if Path(name).name != files.RECORD}
     if not own:
         return
