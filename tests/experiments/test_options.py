@@ -3,10 +3,10 @@
 from dataclasses import MISSING, dataclass
 
 import pytest
-from everystep.experiments.options import EngineChoice, SettingFlag
 
 from everystep.errors import EverystepError
 from everystep.experiments import options
+from everystep.experiments.options import EngineChoice, SettingFlag
 
 pytestmark = pytest.mark.quick
 

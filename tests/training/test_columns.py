@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from everystep.training.columns import Columns
 
 pytestmark = pytest.mark.quick

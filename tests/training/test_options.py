@@ -3,10 +3,10 @@
 import inspect
 
 import pytest
-from everystep.training.options import CHECKPOINT, LEARNER, MAY_DIFFER, OPTIONS, names
 
 import everystep as es
 from everystep.errors import EverystepError
+from everystep.training.options import CHECKPOINT, LEARNER, MAY_DIFFER, OPTIONS, names
 
 pytestmark = pytest.mark.quick
 

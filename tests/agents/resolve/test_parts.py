@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from everystep.agents.resolve.parts import SharedParts
 
+from everystep.agents.resolve.parts import SharedParts
 from everystep.lsvi.choices.basic import Penalised, Reacting
 from everystep.lsvi.penalties import Floor
 

@@ -3,7 +3,6 @@
 import jax
 import numpy as np
 import pytest
-from everystep.training.agent.parts import StoredParts
 from helpers.stored import Box
 
 from everystep import agents
@@ -13,6 +12,7 @@ from everystep.lsvi import radii
 from everystep.lsvi.ahead import HarmToGo
 from everystep.lsvi.choices.basic import Penalised, Reacting
 from everystep.training.agent.models.linear import NoCosts
+from everystep.training.agent.parts import StoredParts
 from everystep.training.agent.resolve import EnvironmentInfo, ResolvedForTraining
 
 pytestmark = pytest.mark.quick
