@@ -175,6 +175,21 @@ def valid_calls(bench: Bench) -> dict[str, Callable[[], Call]]:
             (),
             {"batch": es.Batch(**batch())},
         ),
+        "callbacks.all_of": lambda: (es.callbacks.all_of, (lambda learner: None, None), {}),
+        "compare": lambda: (
+            es.compare,
+            (),
+            {
+                "problems": ["streaming"],
+                "agents": ["lsvi-ae"],
+                "episodes": 2,
+                "seeds": 1,
+                "ablation": False,
+                "progress": lambda episodes: None,
+                "out": None,
+                "force": False,
+            },
+        ),
         "callbacks.stop_at_return": lambda: (es.callbacks.stop_at_return, (), {"least": 1.0, "over": 2}),
         "callbacks.tensorboard": lambda: (es.callbacks.tensorboard, (), {"folder": str(bench.here)}),
         "check_constraint": lambda: (
@@ -197,7 +212,7 @@ def valid_calls(bench: Bench) -> dict[str, Callable[[], Call]]:
             (),
             {"folder": str(bench.here), "features": None, "cost_features": None},
         ),
-        "Result": lambda: (es.Result, (), {"problem": pond(), "spec": {}, "curves": {}, "visits": {}}),
+        "Result": lambda: (es.Result, (), {"problem": pond(), "spec": {}, "columns": {}, "visits": {}}),
         "agents.Recipe": lambda: (es.agents.Recipe, (), {"name": "lsvi-ae", "settings": {"beta": 0.5}, "alias": None}),
         "agents.recipe": lambda: (es.agents.recipe, (), {"agent": "lsvi"}),
         "agents.register": lambda: (
@@ -448,7 +463,9 @@ INTERNAL = {  # types of results and base classes, and functions on compressed a
     "Policy", "agents.Parts", "features.Features", "kernels.Kernel", "planner.Solution", "planner.Evaluation",
     "features.Spec", "planner.action_values", "planner.mean_under", "planner.policy_backup",
     "planner.violation_of_step", "planner.Baseline", "planner.DeadEnds",
-    "planner.start_distribution", "planner.from_start", "actions.Candidates",
+    "planner.start_distribution", "planner.from_start", "actions.Candidates", "actions.ActionSet",
+    "Batch", "BrokenError", "Comparison", "ConstraintCheck", "Diagnosis", "Evaluation", "Leaderboard", "Shield",
+    "TrainingResult",
 }  # fmt: skip
 
 

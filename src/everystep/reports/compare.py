@@ -69,7 +69,7 @@ def compare(
     'streaming: H = 4, 20 episodes, 2 seeds, safe optimum 1.6223'
     """
     if folders:
-        if not (problems is agents is episodes is out is None) or ablation:
+        if any(given is not None for given in (problems, agents, episodes, out)) or ablation:
             raise EverystepError("folders are given, whose trainings are done; leave the other arguments out.")
         places = [path_from("folders", each) for each in ([folders] if isinstance(folders, str | Path) else folders)]
         trainings = training_comparison.read(places)

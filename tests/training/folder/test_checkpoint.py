@@ -121,7 +121,7 @@ def test_another_format_or_version_is_refused(saved):
     content["versions"]["numpy"] = "1.0"
     path.write_text(json.dumps(content | {"checksum": store.checksum(content)}))
     assert "numpy 1.0 before" in str(es.Learner.load(saved, Drift()).result())
-    del content["agent"]["plans"]
+    del content["agent"]["fields"]["plans"]
     path.write_text(json.dumps(content | {"checksum": store.checksum(content)}))
     assert "by another version, whose state differs" in sentence(es.Learner.load, saved, Drift())
 

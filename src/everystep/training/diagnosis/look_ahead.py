@@ -50,7 +50,7 @@ def _led_to(plan: TrainingPlan, observations: np.ndarray, h: int) -> np.ndarray:
     assert plan.ahead is not None
     found = plan.estimates(h, observations)
     estimated = found.mean - plan.optimism * found.width
-    return plan.ahead.led_to(estimated, found.after_harm(float(plan.ahead.optimism)))
+    return np.asarray(plan.ahead.led_to(estimated, found.after_harm(float(plan.ahead.optimism))))
 
 
 def horizon_finding(agent: TrainingAgent, plan: TrainingPlan, length: int) -> Finding | None:

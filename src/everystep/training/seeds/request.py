@@ -16,10 +16,9 @@ The keys are those of `TrainingOptions` (`training/options.py`).
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +96,7 @@ class TrainingRequest(TrainingOptions):
 
     def without_functions(self) -> TrainingRequest:
         """The same without callbacks, which are not called again for episodes that are played again."""
-        return dataclasses.replace(self, stop_at_return=None, on_episode=None, on_plan=None)
+        return replace(self, stop_at_return=None, on_episode=None, on_plan=None)
 
     def check(self) -> None:
         """Raise what would go wrong before the second step, so that nothing is written then."""
