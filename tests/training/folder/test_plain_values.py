@@ -9,6 +9,7 @@ from soak.drifting import Drift
 
 from everystep.training.folder import plain_values
 from everystep.training.folder.plain_values import UnknownContentError, from_plain, to_plain
+from everystep.training.schedule import Schedule
 
 
 @pytest.mark.quick
@@ -63,3 +64,14 @@ def test_a_restored_value_is_of_the_kind_of_the_one_just_made(wrong):
         plain_values.alike(wrong, 2)
     with pytest.raises(ValueError, match="another kind"):
         plain_values.alike((1.0, "x" if wrong == 1.5 else wrong), (0.5, 0.5))
+
+
+def test_a_generator_and_our_own_types_are_of_their_kind():
+    for like, wrong in (
+        (np.random.default_rng(0), [1]),
+        (Schedule(1, 2), [1, 2, None]),
+        (Schedule(1, 2), (1, 2, None)),
+    ):
+        assert plain_values.alike(like, like) is like
+        with pytest.raises(ValueError, match="another kind"):
+            plain_values.alike(wrong, like)

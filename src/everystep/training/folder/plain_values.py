@@ -179,8 +179,9 @@ def _object(content: Mapping[str, Any], arrays: Mapping[str, np.ndarray], like: 
 def alike(value: Any, like: Any) -> Any:
     """`value`, if it is of the kind of `like`, which was just made; any kind may take the place of None."""
     kinds: dict[type, tuple[type, ...]] = {bool: (bool,), int: (int,), float: (int, float), str: (str,)}
-    kinds |= {each: (each,) for each in (list, dict, tuple, np.ndarray)}
-    wanted = kinds.get(type(like))
+    kinds |= {each: (each,) for each in (list, dict, tuple, np.ndarray, np.random.Generator)}
+    own = (type(like),) if type(like).__module__.startswith("everystep.") else None
+    wanted = kinds.get(type(like), own)
     if wanted is not None and (not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted)):
         raise ValueError("another kind of value")
     if isinstance(like, tuple) and len(value) == len(like):
