@@ -27,6 +27,7 @@ Choose = Callable[[int, list[object], np.ndarray], np.ndarray]  # (step, observa
 # Observations, rewards, terminated, truncated and infos after a step, one for each copy.
 Steps = tuple[list[object], np.ndarray, np.ndarray, np.ndarray, list[Info]]
 
+
 class Transition(NamedTuple):
     """One step of one copy, as it happens; the action and the step of the episode count from 0."""
 

@@ -71,7 +71,7 @@ class PlanJson(TypedDict):
 
 @dataclass(frozen=True)
 class EstimatingPlan:
-    """What follows from the estimates of a plan, however it makes them: scores, choices, labels and ends of intervals."""
+    """What follows from the estimates of a plan, however it makes them: scores, choices, labels, intervals."""
 
     if TYPE_CHECKING:
 

@@ -274,7 +274,10 @@ class KernelEncoder:
 
 
 def encoder_from_json(content: Mapping[str, Any], arrays: Mapping[str, np.ndarray], given: Any = None) -> ModelEncoder:
-    """A saved encoder of features or points. A custom feature function is not saved: `given` is that function, or features made with it."""
+    """A saved encoder of features or points.
+
+    A custom feature function is not saved: `given` is that function, or features made with it.
+    """
     if "kernel" in content:
         sizes = (whole_number(f"{name} of a kernel", content[name]) for name in ("coordinates", "actions"))
         return KernelEncoder(kernels.read(content["kernel"]), *sizes)

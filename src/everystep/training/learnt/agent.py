@@ -107,7 +107,9 @@ class LearntAgent:
     def observe(self, step: Transition) -> None:
         """Learn one transition as it happens."""
         with deferred():
-            at = self._add(step.observation, step.action, step.reward, step.cost, step.next_observation, step.terminated)
+            at = self._add(
+                step.observation, step.action, step.reward, step.cost, step.next_observation, step.terminated
+            )
             before = self.waiting.get(str(step.copy), np.zeros(0, np.int64))
             self.waiting[str(step.copy)] = np.append(before, at)
             if len(self.rows) >= AT_RANDOM:
@@ -149,9 +151,7 @@ class LearntAgent:
                 return n
         return 0
 
-    def _add(
-        self, x: np.ndarray, a: int, r: float, g: np.ndarray, y: np.ndarray, ended: bool
-    ) -> int:
+    def _add(self, x: np.ndarray, a: int, r: float, g: np.ndarray, y: np.ndarray, ended: bool) -> int:
         x, y = (np.asarray(self.settings.value.encode(np.asarray(each)[None]))[0] for each in (x, y))
         residual = y - x - self._predicted(x[None], np.array([a]))[0]
         self._newest = None
@@ -161,7 +161,7 @@ class LearntAgent:
         """(n, o): the changes that the model predicts, the mean of its members."""
         chosen = (a[:, None] == np.arange(self.sizes.actions)).astype(np.float32)
         found = world.predict_at(_in_numpy(self.state.world), self.scales.inputs(x), chosen)
-        return found.change.clip(-world.FARTHEST, world.FARTHEST).mean(0) * self.scales.change
+        return np.asarray(found.change.clip(-world.FARTHEST, world.FARTHEST).mean(0) * self.scales.change)
 
     def _floored(self, price: np.ndarray, violation: float) -> np.ndarray:
         """Eq. (13) for one price of all steps, which grows by the mean violation of a step."""

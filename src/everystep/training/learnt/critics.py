@@ -67,9 +67,8 @@ def bounded(units: Units, values: AnyArray) -> AnyArray:
 
 def sums(rule: Rule, values: AnyArray) -> tuple[AnyArray, AnyArray]:
     """Q and G (A, n) of values (n, A, 2 N)."""
-    N = len(rule.weights)
-    weigh = lambda part: (part * along_last(rule.weights, 3)).sum(-1).T
-    return weigh(values[..., :N]), weigh(values[..., N:])
+    N, weights = len(rule.weights), along_last(rule.weights, 3)
+    return (values[..., :N] * weights).sum(-1).T, (values[..., N:] * weights).sum(-1).T
 
 
 def chosen(rule: Rule, values: AnyArray) -> AnyArray:
@@ -94,8 +93,8 @@ def imagined(
     then = chosen(rule, values).reshape(*y.shape[:-1], 2 * sizes.heads)
     N = sizes.heads
     r, cost = world.reward(units, found), world.costs(units, found.g).sum(-1)
-    repeat = lambda each: xp.broadcast_to(each[:, :, None, :, None], (*each.shape[:2], 1, each.shape[2], N))
-    now = xp.concatenate([repeat(r), repeat(cost)], -1)
+    shape = (*r.shape[:2], 1, r.shape[2], N)
+    now = xp.concatenate([xp.broadcast_to(each[:, :, None, :, None], shape) for each in (r, cost)], -1)
     ends = sigmoid(found.ends)[:, :, None, :, None]
     nothing = xp.concatenate([xp.broadcast_to(units.nothing.reshape(1), (N,)), xp.zeros(N, np.float32)])
     gamma = along_last(rule.gamma, 5)

@@ -1,4 +1,4 @@
-"""A plan that acts by networks, in NumPy: half critics, half one imagined step of every action and the critics after it.
+"""A plan that acts by networks, in NumPy: half critics, half one imagined step of every action and what follows it.
 
     Q, G (x, a)     mean of both halves, in sums over steps (`critics.py`)
     mean (x, a)     the expected harm of this step, the mean of the members; its width is their spread
@@ -108,8 +108,9 @@ class LearntPlan(EstimatingPlan):
         spread = np.stack([critics.sums(rule, critics.bounded(units, each))[1] for each in heads]).std(0)
         members = np.stack([critics.sums(rule, each)[1] for each in steps]).std(0)
         after = G - mean.sum(-1).T
-        wide = [each.astype(np.float64) for each in (Q, mean.transpose(2, 1, 0), width.transpose(2, 1, 0))]
-        return Estimates(*wide, after.astype(np.float64), (spread + members).astype(np.float64))
+        arrays = (Q, mean.transpose(2, 1, 0), width.transpose(2, 1, 0), after, spread + members)
+        Q, mean, width, after, after_width = (each.astype(np.float64) for each in arrays)
+        return Estimates(Q, mean, width, after, after_width)
 
     def cost_intervals(self, h: int, observations: np.ndarray, widths: bool = True) -> tuple[np.ndarray, np.ndarray]:
         """Centre and half width of the expected harm of a step (m, A, n), in the units of the constraints."""
@@ -164,7 +165,7 @@ class LearntPlan(EstimatingPlan):
         layers: dict[str, Layers] = {}
         for name, made in (("model", world.new(rng, sizes)), ("critics", critics.new(rng, sizes))):
             for i, pair in enumerate(made):
-                like |= {f"learnt_{name}_{kind}_{i}": each for kind, each in zip(("weights", "biases"), pair)}
+                like |= {f"learnt_{name}_weights_{i}": pair[0], f"learnt_{name}_biases_{i}": pair[1]}
             layers[name] = made
         like |= {"learnt_cost_scale": np.zeros(sizes.constraints)}
         for name, one in like.items():
@@ -179,17 +180,19 @@ class LearntPlan(EstimatingPlan):
         fits = fits and len(horizons) == sizes.heads and encoder.actions == sizes.actions
         if not fits or not (np.isfinite(price).all() and np.isfinite(residuals).all()):
             raise EverystepError("its networks do not fit together; save the policy again.")
-        read = lambda name: tuple(
-            (arrays[f"learnt_{name}_weights_{i}"], arrays[f"learnt_{name}_biases_{i}"])
-            for i in range(len(layers[name]))
+        depth = range(len(layers["model"]))
+        kinds = ("weights", "biases")
+        model, averaged = (
+            tuple((arrays[f"learnt_{name}_{kinds[0]}_{i}"], arrays[f"learnt_{name}_{kinds[1]}_{i}"]) for i in depth)
+            for name in ("model", "critics")
         )
         return cls(
             value_encoder=encoder,
             sizes=sizes,
             horizons=horizons,
             scales=Scales(**{each.name: arrays[f"learnt_scale_{each.name}"] for each in fields(Scales)}),
-            model=read("model"),
-            averaged=read("critics"),
+            model=model,
+            averaged=averaged,
             residuals=residuals,
             price=price,
             cost_scale=arrays["learnt_cost_scale"],
@@ -202,5 +205,3 @@ class LearntPlan(EstimatingPlan):
 def copies_of(actions: int) -> int:
     """C, the residuals of each member that decisions average over."""
     return int(np.clip(96 // actions, 2, 8))
-
-

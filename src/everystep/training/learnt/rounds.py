@@ -1,7 +1,7 @@
 """Rounds of learning: the model on rows that were seen, then the critics on imagined steps of all actions.
 
-One compiled function learns several rounds. Rows are drawn and put into units in NumPy, so that its shapes stay the same
-however much is known, and everything random comes from one generator of NumPy.
+One compiled function learns several rounds. Rows are drawn and put into units in NumPy, so that its shapes stay the
+same however much is known, and everything random comes from one generator of NumPy.
 """
 
 from __future__ import annotations

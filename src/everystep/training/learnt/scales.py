@@ -103,7 +103,10 @@ class Scales:
         span = high - low
         listed = [np.unique(column) for column in every.T]
         discrete = np.array([len(each) <= FEW_VALUES for each in listed])
-        values = [np.resize(each, FEW_VALUES) if few else np.zeros(FEW_VALUES) for each, few in zip(listed, discrete)]
+        values = [
+            np.resize(each, FEW_VALUES) if few else np.zeros(FEW_VALUES)
+            for each, few in zip(listed, discrete, strict=True)
+        ]
         least, most = declared or (min(r.min(), 0.0), max(r.max(), 0.0))
         most = most if most > least else least + 1.0
         size = np.abs(g).max()
@@ -138,18 +141,18 @@ class Scales:
 
     # --- to units ----------------------------------------------------------------------------------------------------
     def inputs(self, x: np.ndarray) -> np.ndarray:
-        return ((x - self.center) / self.size).clip(-LARGEST_INPUT, LARGEST_INPUT).astype(np.float32)
+        return _single((x - self.center) / self.size)
 
     def changes(self, change: np.ndarray) -> np.ndarray:
-        return (change / self.change).clip(-LARGEST_INPUT, LARGEST_INPUT).astype(np.float32)
+        return _single(change / self.change)
 
     def rewards(self, r: np.ndarray) -> np.ndarray:
-        return ((r - self.reward_mean) / self.reward_size).astype(np.float32)
+        return _single((r - self.reward_mean) / self.reward_size)
 
     def targets(self, g: np.ndarray) -> np.ndarray:
         """What the model learns of constraints (..., m): whether it is the higher of two values, or its units."""
         higher = g > (self.g_low + self.g_high) / 2
-        return np.where(self.two, higher, (g - self.g_mean) / self.g_size).astype(np.float32)
+        return _single(np.where(self.two, higher, (g - self.g_mean) / self.g_size))
 
     @property
     def units(self) -> Units:
@@ -204,4 +207,9 @@ class Scales:
 
 
 def _bounded(factor: np.ndarray) -> np.ndarray:
-    return np.clip(factor, 1 / MOST_FACTOR, MOST_FACTOR)
+    return np.asarray(np.clip(factor, 1 / MOST_FACTOR, MOST_FACTOR))
+
+
+def _single(array: np.ndarray) -> np.ndarray:
+    """In 32-bit numbers."""
+    return np.asarray(array.clip(-LARGEST_INPUT, LARGEST_INPUT).astype(np.float32))

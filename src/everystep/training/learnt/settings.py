@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from everystep.agents.model_syntax import AUTO
 from everystep.agents.registry import Recipe
-from everystep.agents.settings import AUTO
 from everystep.errors import EverystepError
 from everystep.features.spaces import Coordinates, Space
 from everystep.training.agent.countdown import Countdown

@@ -1,7 +1,7 @@
 """The model: networks of (z, a) for the change of the observation, the reward, the logit of termination, and each g.
 
-    y = z + (change + residual) step            a residual of a step that was predicted before it was learnt
-    cost_i = max(g_i, 0), or its mean where g_i has two values: low + P(high) (high - low)
+y = z + (change + residual) step            a residual of a step that was predicted before it was learnt
+cost_i = max(g_i, 0), or its mean where g_i has two values: low + P(high) (high - low)
 """
 
 from __future__ import annotations
@@ -97,10 +97,13 @@ def costs(units: Units, g: AnyArray) -> AnyArray:
     return module_of(g).where(along_last(units.two, d), of_two, measured)
 
 
+def _logistic(logit: AnyArray, yes: AnyArray) -> AnyArray:
+    return jnp.logaddexp(jnp.zeros_like(logit), logit) - yes * logit
+
+
 def loss(found: Predicted, change: AnyArray, r: AnyArray, g: AnyArray, ended: AnyArray, two: AnyArray) -> AnyArray:
     """(E, n): the error of one-step predictions (E, n, ...) for targets (n, ...)."""
-    logistic = lambda logit, yes: jnp.logaddexp(jnp.zeros_like(logit), logit) - yes * logit
     total = ((found.change - change[None]) ** 2).mean(-1) + (found.reward - r[None]) ** 2
-    total = total + logistic(found.ends, ended[None])
-    of_g = jnp.where(along_last(two, 3), logistic(found.g, g[None]), (found.g - g[None]) ** 2)
+    total = total + _logistic(found.ends, ended[None])
+    of_g = jnp.where(along_last(two, 3), _logistic(found.g, g[None]), (found.g - g[None]) ** 2)
     return total + of_g.sum(-1)
