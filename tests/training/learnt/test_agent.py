@@ -41,17 +41,16 @@ def test_residuals_are_predicted_before_their_step_is_learnt(trained, monkeypatc
     made.play(3)
     agent, wrong = made.agent, []
 
-    def learnt(count, own=agent._rounds):
+    def refreshed(own=agent._refresh_if_due):
         x, y, a = (agent.rows[name][-1:] for name in "xya")
         wrong.append(agent.rows["residual"][-1] - (y - x - agent._predicted(x, a))[0])  # before the rounds of this step
-        own(count)
+        own()
 
-    monkeypatch.setattr(agent, "_rounds", learnt)
+    monkeypatch.setattr(agent, "_refresh_if_due", refreshed)
     made.play(1)
-    assert wrong
-    assert np.abs(wrong).max() < 1e-12
+    assert np.abs(wrong).max() < 1e-6
     x, y, a = (agent.rows[name][-1:] for name in "xya")
-    assert np.abs(agent.rows["residual"][-1] - (y - x - agent._predicted(x, a))[0]).max() > 0  # and after them others
+    assert np.abs(agent.rows["residual"][-1] - (y - x - agent._predicted(x, a))[0]).max() > 1e-6  # and others after
 
 
 def test_logged_data_is_learnt_before_and_with_its_own():
@@ -119,7 +118,7 @@ def test_rounds_that_diverge_are_undone_and_said(trained, monkeypatch):
     monkeypatch.setattr(rounds, "learn", broken)
     made.play(1)
     assert made.agent.state is state or all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(made.agent.state.world))
-    assert made.agent.diverged == 10
+    assert made.agent.diverged >= 10
     assert any("diverged" in each for each in made.result().remarks)
 
 
@@ -159,9 +158,9 @@ def test_one_action_and_episodes_of_one_step():
     single = learner(seed=1, envs=Cart(actions=1))
     single.play(3)
     assert single.policy()(np.zeros(2)) == 0
-    short = learner(seed=1, envs=Cart(length=1))
+    short = es.Learner(Cart(length=1), es.agents.lsvi_nets(rounds=2), length=1, seed=1)
+    assert short.resolved.horizons == (1,)
     short.play(AT_RANDOM + 4)
-    assert short.resolved.horizons == (5, 20, 60) or max(short.resolved.horizons) <= short.length
     assert short.agent.fitted
 
 
@@ -176,6 +175,6 @@ def test_before_it_has_learnt_it_prefers_nothing_and_certifies_nothing():
 
 def test_ending_early_does_not_pay():
     """Each step costs 1, and the limit ends an episode: in reward alone it would pay to violate it at once."""
-    made = es.Learner(Cart(length=30, reward=-1.0, ends=True, two=True), "lsvi-nets", seed=0)
-    made.play(20)
-    assert made.columns["length"][-6:].mean() >= 27
+    made = learner(seed=0, envs=Cart(length=20, reward=-1.0, ends=True, two=True, limit=0.4))
+    made.play(25)
+    assert made.columns["length"][-5:].mean() >= 18

@@ -23,6 +23,7 @@ from everystep.training.learnt.networks import Layers
 from everystep.training.learnt.rows import Rows
 
 FEW_VALUES = 8  # of a coordinate that is snapped to them
+ROUNDING, DIGITS = 1e-7, 6  # a coordinate that varies by less than this share of its size is constant
 LARGEST_INPUT = 1e6  # of an observation in units; networks clip much earlier
 MOST_FACTOR = 4.0  # by which a unit may change at once
 
@@ -101,7 +102,9 @@ class Scales:
         every, change = np.concatenate([x, y]), y - x
         low, high = every.min(0), every.max(0)
         span = high - low
-        listed = [np.unique(column) for column in every.T]
+        span = np.where(span > ROUNDING * np.maximum(np.abs(low), np.abs(high)), span, 0.0)
+        known = np.where(span > 0, np.round((every - low) / np.where(span > 0, span, 1.0), DIGITS), 0.0)
+        listed = [low[j] + span[j] * np.unique(known[:, j]) for j in range(len(low))]
         discrete = np.array([len(each) <= FEW_VALUES for each in listed])
         values = [
             np.resize(each, FEW_VALUES) if few else np.zeros(FEW_VALUES)
@@ -116,7 +119,7 @@ class Scales:
             self,
             center=every.mean(0),
             size=np.where(span > 0, np.maximum(every.std(0), 0.02 * span), 1.0),
-            change=np.where((np.ptp(change, 0) > 0) & (spread > 0), spread, 1.0),
+            change=np.where(span > 0, spread, 1.0),
             low=low - 0.1 * span,
             high=high + 0.1 * span,
             values=np.array(values),
