@@ -1,6 +1,7 @@
 # make paper   reproduce the paper's experiment into out/paper
 # make test    lint, types and all tests
 # make quick   lint, types and the tests marked `quick`: a few of every file (a minute on two cores, once installed)
+# make test-as-shipped  the tests of all compiled code without the flags and checks of tests/conftest.py
 # make fuzz    15,000 hostile inputs of the command, the Python API, and folders and environments of others (JOBS at a time; about an hour on two cores)
 # make soak    500 kills of a run, each resumed and compared byte for byte (JOBS at a time), 60 of a training, and 200 of `everystep train`
 # make bench   the timed comparisons (minutes)
@@ -36,7 +37,7 @@ endif
 # Processes of `make fuzz` and `make soak`.
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: apps apps-quick paper docs blocks blocks-all check-site dist examples studies figures browser test quick lint types stub fuzz soak bench clean
+.PHONY: apps apps-quick paper docs blocks blocks-all check-site dist examples studies figures browser test test-as-shipped quick lint types stub fuzz soak bench clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("everystep needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
@@ -93,6 +94,11 @@ test: .venv/installed browser
 	    test $$checks = 0 || echo "FAILED: the style or the types above"; \
 	    test $$tests = 0 || echo "FAILED: the tests above"; test $$tests = 0 && test $$checks = 0; }
 
+# The rest of the suite runs no compiled code, or does not look at its numbers.
+COMPILED := mdp lsvi agents features experiments environments training reports
+test-as-shipped: .venv/installed
+	EVERYSTEP_TESTS_AS_SHIPPED=1 $(PYTEST) $(COMPILED:%=tests/%)
+
 quick: .venv/installed
 	$(MAKE) -j 2 lint types
 	$(PYTEST) -m quick
@@ -115,9 +121,9 @@ fuzz: .venv/installed
 	$(BIN)/python tests/fuzz --jobs $(JOBS)
 
 soak: .venv/installed
-	$(BIN)/python tests/experiments/soak.py --jobs $(JOBS)
-	$(BIN)/python tests/training/training_soak.py --kills 60
-	$(BIN)/python tests/training/command_soak.py --kills 200 --jobs $(JOBS)
+	$(BIN)/python tests/soak/run_soak.py --jobs $(JOBS)
+	$(BIN)/python tests/soak/training_soak.py --kills 60
+	$(BIN)/python tests/soak/command_soak.py --kills 200 --jobs $(JOBS)
 
 .venv-peers/installed: benchmarks/peers.txt
 	test -x .venv-peers/bin/python || $(PYTHON) -m venv .venv-peers

@@ -1,4 +1,8 @@
-"""Strict everywhere: shapes checked at run time, no silent promotion of types or ranks, 64-bit numbers."""
+"""Strict everywhere: shapes checked at run time, no silent promotion of types or ranks, 64-bit numbers.
+
+With EVERYSTEP_TESTS_AS_SHIPPED=1 the code runs as users run it: compiled with XLA's own flags, arrays made by JAX,
+shapes and promotions not checked. Only what isolates a test session stays: 64-bit numbers, no cache, a key of its own.
+"""
 
 import atexit
 import gc
@@ -10,19 +14,20 @@ import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
-# Tests compile hundreds of small programs and run each for a moment: that is quicker without LLVM's optimisations, and
-# without the newer emitters of fused loops, which prepare a whole compiler for each loop (0.11 has no others), and in
-# one piece: a program cut into 32 for as many threads takes a quarter more to compile, and more memory maps.
-os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_backend_optimization_level=0"
-os.environ["XLA_FLAGS"] += " --xla_cpu_parallel_codegen_split_count=1"
-if version("jaxlib").startswith("0.10."):
-    os.environ["XLA_FLAGS"] += " --xla_cpu_use_fusion_emitters=false"
+if os.environ.get("EVERYSTEP_TESTS_AS_SHIPPED") in (None, "", "0"):
+    # Tests compile hundreds of small programs and run each for a moment: that is quicker without LLVM's optimisations,
+    # and without the newer emitters of fused loops, which prepare a whole compiler for each loop (0.11 has no others),
+    # and in one piece: a program cut into 32 for as many threads takes a quarter more to compile, and more memory maps.
+    os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_backend_optimization_level=0"
+    os.environ["XLA_FLAGS"] += " --xla_cpu_parallel_codegen_split_count=1"
+    if version("jaxlib").startswith("0.10."):
+        os.environ["XLA_FLAGS"] += " --xla_cpu_use_fusion_emitters=false"
+    # Matrices are small: threads that wait for a share of them cost more than they do.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Compiled programs are kept where a test wants them, never in the cache of the person who runs the tests.
 os.environ["EVERYSTEP_CACHE"] = "off"
 # The key that signs trainings, likewise: this run has one of its own.
 os.environ["EVERYSTEP_STATE"] = tempfile.mkdtemp(prefix="everystep-state-")
-# Matrices are small: threads that wait for a share of them cost more than they do.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import hypothesis
 import jax
@@ -32,13 +37,16 @@ import seeds
 from jax.extend.core.primitives import broadcast_in_dim_p
 from jaxtyping import install_import_hook
 
+# `make test-as-shipped` runs the code as users do: without the changes that make the suite quicker or stricter.
+AS_SHIPPED = os.environ.get("EVERYSTEP_TESTS_AS_SHIPPED") not in (None, "", "0")
 # Where arrays are annotated with shapes. Functions that validate what a user passes are not checked: they get anything.
 FEATURES = ("automatic", "joint", "layout", "maps")
 CHECKED = [
     "everystep.lsvi", "everystep.kernels", "everystep.training.agent.models",
     *(f"everystep.features.{name}" for name in FEATURES),
 ]  # fmt: skip
-install_import_hook(CHECKED, "beartype.beartype")
+if not AS_SHIPPED:
+    install_import_hook(CHECKED, "beartype.beartype")
 
 # Tracing makes many objects that stay: looking through all of them as often as Python does by itself is a waste.
 gc.set_threshold(50_000, 20, 50)
@@ -67,11 +75,12 @@ def copied(operand):
     return operand.copy() if isinstance(operand, np.ndarray) else None
 
 
-jax.config.update("jax_numpy_dtype_promotion", "strict")
-jax.config.update("jax_numpy_rank_promotion", "raise")
-made_in_numpy(broadcast_in_dim_p, filled)
-if hasattr(jax.lax, "stage_p"):
-    made_in_numpy(jax.lax.stage_p, copied)
+if not AS_SHIPPED:
+    jax.config.update("jax_numpy_dtype_promotion", "strict")
+    jax.config.update("jax_numpy_rank_promotion", "raise")
+    made_in_numpy(broadcast_in_dim_p, filled)
+    if hasattr(jax.lax, "stage_p"):
+        made_in_numpy(jax.lax.stage_p, copied)
 
 
 # No folder of examples: the checkout may be read-only.
@@ -88,10 +97,10 @@ def pytest_configure(config):
 # The files that take longest begin first, so that none of them is left at the end; those that wait for other processes
 # or for a browser stand between those that compute.
 FIRST = [
-    "test_fuzz", "test_oracle", "test_ray", "test_drive", "test_kill", "test_reachable", "test_play", "test_gp_costs",
-    "test_gym", "test_stored", "test_diagnosis", "test_cli", "test_training", "test_safe_agents", "test_lsvi_new",
-    "test_mixtures", "test_gpu", "test_switching", "test_certificates", "test_units", "test_report",
-    "test_interrupts", "test_frames", "test_engine", "test_contract",
+    "test_fuzz", "test_oracle", "test_ray", "test_loop", "test_checkpoints", "test_reachable", "test_play", "test_gp",
+    "test_gym", "test_stored_agent", "test_diagnosis", "test_cli", "test_train", "test_safe_agents", "test_lsvi_new",
+    "test_cone_program", "test_gpu_kernel", "test_switching", "test_certificates", "test_units", "test_report",
+    "test_interrupts", "test_training_folder", "test_shielded_env", "test_frames", "test_local", "test_contract",
 ]  # fmt: skip
 
 
@@ -103,6 +112,8 @@ def pytest_collection_modifyitems(items):
 def pytest_terminal_summary(terminalreporter):
     """The seed of the random tests, and a line for everything that is missing here, so that no skip is overlooked."""
     terminalreporter.write_line(seeds.HOW)
+    if AS_SHIPPED:
+        terminalreporter.write_line("the code ran as shipped: compiled with XLA's own flags, shapes not checked")
     reasons = {str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", []) if report.longrepr}
     missing = re.compile("no browser|not installed|could not import", re.IGNORECASE)
     for reason in sorted(filter(missing.search, reasons)):

@@ -5,8 +5,6 @@ A call may also succeed: some of these values are valid somewhere. `make fuzz` t
 
 import argparse
 import inspect
-import runpy
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +12,7 @@ from gymnasium import spaces
 from jaxtyping import TypeCheckError
 
 import everystep as es
-from everystep.agents import arguments, registry
+from everystep.agents import registry
 from everystep.agents.settings import SETTINGS
 from everystep.cli.main import parser
 from everystep.errors import EverystepError
@@ -23,7 +21,6 @@ from everystep.mdp.cmdp import Grid
 from everystep.training.seeds.request import TrainingRequest
 
 pytestmark = pytest.mark.quick
-
 S, A, H = 3, 2, 4
 P, R, G = np.ones((S, A, S)) / S, np.zeros((S, A)), -np.ones((S, A))
 BOX, LIST = spaces.Box(-1, 1, (2,)), spaces.Discrete(4)
@@ -72,6 +69,7 @@ def bound_to_list(spec):
 
 LAKE = es.problems.from_map(["SFG", "FFF"], horizon=H)
 FEATURES = es.features.bind(es.features.fourier(2), BOX, A)
+
 TABLE = {
     "observations": [0, 1],
     "actions": [0, 1],
@@ -83,12 +81,15 @@ TABLE = {
     "episode": [0, 0],
     "action_count": 2,
 }
+
 SIGNALS = {"reward_on_arrival": np.zeros((S, A, S)), "cost_on_arrival": -np.ones((S, A, S))}
+
 FIELDS = {
     "P": P, "r": R, "g": G, "start": 0, "horizon": H, "noise": None, "features": np.ones((S, A, 1)), "name": "x",
     "state_names": ("a", "b", "c"), "action_names": ("d", "e"), "exempt": None, "grid": None, "remarks": (),
     "coordinates": {}, "kernel": None, "linear_costs": True, "known": None,
 }  # fmt: skip
+
 CALLS = {
     "FiniteCMDP": (problem, FIELDS),
     "Noise": (lambda **given: problem(noise=es.Noise(**given)), {**SIGNALS, "reward_sigma": 0.1, "cost_sigma": 0.1}),
@@ -151,6 +152,7 @@ CALLS = {
     "load": (es.problems.load, {"name": "bandit", "horizon": None}),
     "Policy.load": (es.Policy.load, {"folder": "nowhere"}),
 }
+
 CALLS |= {
     f"problems.{make.__name__}": (
         make,
@@ -158,6 +160,7 @@ CALLS |= {
     )
     for make in (es.problems.bandit, es.problems.bandit_continuum, es.problems.streaming, es.problems.hard_instance)
 }
+
 CASES = [(name, argument) for name, (_, given) in CALLS.items() for argument in given]
 
 
@@ -206,7 +209,6 @@ def test_booleans_are_not_numbers(flag):
             call(**{named: flag})
 
 
-# --- keywords ---------------------------------------------------------------------------------------------------------
 def parameters(of):
     return inspect.signature(of).parameters
 
@@ -214,54 +216,6 @@ def parameters(of):
 def command():
     (found,) = [each for each in parser()._actions if isinstance(each, argparse._SubParsersAction)]
     return found
-
-
-@pytest.mark.parametrize(
-    ("call", "given", "sentence"),
-    [
-        (es.train, "total_timesteps", "no argument of train called 'total_timesteps'; use steps=."),
-        (es.train, "n_envs", "use envs=."),
-        (es.train, "max_episode_steps", "use length=."),
-        (es.train, "policy", "give the name of an agent second"),
-        (es.train, "gamma", "use horizon="),
-        (es.train, "cost_fn", "safe where it is at most 0"),
-        (es.train, "beta", "give it to the agent, as in es.agents.lsvi_ahead(beta=...)"),
-        (es.train, "ridge", "give it to the agent, as in es.agents.lsvi_ahead(lam=...)"),
-        (es.train, "tolerence", "did you mean tolerance? Give it to the agent"),
-        (es.train, "episods", "Did you mean episodes"),
-        (es.train, "xyzzy", "help(es.train) lists all"),
-        (es.Learner, "total_timesteps", "no argument of Learner called 'total_timesteps'; give it to its train"),
-        (es.Learner, "num_envs", "use envs=."),
-        (es.Learner, "out", "learner.save"),
-        (es.Learner, "harm_price", "es.agents.lsvi_priced(harm_price=...)"),
-        (es.Learner, "constrain", "Did you mean constraint"),
-        (es.Learner.load, "horizon", "it is saved with the learner"),
-        (es.run, "n_episodes", "no argument of run called 'n_episodes'; use episodes=."),
-        (es.agents.lsvi_ae, "ridge", "no setting of lsvi-ae called 'ridge'; use lam=."),
-        (es.agents.lsvi_ae, "tolerance", "it is a setting of lsvi-ahead,"),
-        (es.agents.lsvi_ae, "bta", "Did you mean beta"),
-        (es.agents.lsvi_ae, "constraint", "give it to es.train"),
-        (es.agents.lsvi_ae, "learning_rate", "agents have beta and lam"),
-    ],
-)  # fmt: skip
-def test_a_keyword_that_does_not_exist_is_refused_with_the_one_to_use(call, given, sentence):
-    with pytest.raises(EverystepError) as refused:
-        call(**{given: 1})
-    assert sentence in str(refused.value)
-
-
-def test_what_is_given_by_position_and_has_no_place_is_refused_in_a_sentence():
-    with pytest.raises(EverystepError, match="train takes env, agent by position; give 500 by name"):
-        es.train("CartPole-v1", "lsvi-ae", 500)
-    with pytest.raises(EverystepError, match="lsvi_ae has no arguments by position; give settings by name"):
-        es.agents.lsvi_ae(0.3)
-
-
-def test_names_that_are_suggested_exist():
-    of_functions = {*parameters(es.train), *parameters(es.Learner), *parameters(es.run)}
-    assert set(arguments.RENAMED.values()) <= {*of_functions, *SETTINGS}
-    assert not {*arguments.RENAMED, *arguments.EXPLAINED} & {*of_functions, *SETTINGS}
-    assert set(registry.OF_TRAIN) <= set(parameters(es.train))
 
 
 def test_train_spells_out_every_argument_of_learner_with_its_type_and_default():
@@ -280,23 +234,3 @@ def test_the_agent_that_is_trained_by_default_is_the_one_that_is_recommended():
     assert defaults == {registry.TRAINED_BY_DEFAULT} == {"lsvi-ahead"}
     (flag,) = [each for each in command().choices["train"]._actions if "--agent" in each.option_strings]
     assert f"({registry.TRAINED_BY_DEFAULT})" in flag.help
-
-
-def test_the_signature_and_the_docstring_of_an_agent_show_its_settings():
-    for name, definition in es.agents.REGISTERED.items():
-        if make := getattr(es.agents, name.replace("-", "_"), None):
-            assert set(parameters(make)) == set(definition.settings)
-            for key in definition.settings:
-                assert f"\n{key} " in make.__doc__
-    shown = parameters(es.agents.lsvi_ae)
-    assert (shown["optimism"].default, shown["beta"].default, shown["rectify"].default) == (1.0, "auto", True)
-    assert "beta: float | Literal[\"auto\"] = 'auto'" in str(inspect.signature(es.agents.lsvi_ae))
-    front, _, behind = es.agents.lsvi_ae.__doc__.partition("Its settings:")
-    assert "argmax_a" in front
-    assert ">>> " in behind
-
-
-def test_the_stub_of_the_agents_is_current():
-    release = Path(__file__).resolve().parent.parent / "release" / "stub.py"
-    found = runpy.run_path(str(release))
-    assert found["stub"]() == found["STUB"].read_text(encoding="utf-8").removesuffix("\n"), "run `make stub`"

@@ -1,4 +1,4 @@
-"""LSVI-NEW: it follows its formulas, admits certified actions only, and learns within them."""
+"""LSVI-NEW follows its formulas."""
 
 from functools import cache
 
@@ -7,75 +7,25 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import stepping
-from oracles import lsvi as oracle
 from oracles import mixture as oracle_mixture
+from problems_for_tests.mixtures import few, of_one_action, passage
 
 import everystep as es
 from everystep.agents import Recipe, lsvi_new
-from everystep.errors import EverystepError
 from everystep.lsvi import algorithm, loop
 from everystep.lsvi.choices.safe_graph import Bonuses, SafeGraph
 from everystep.lsvi.choices.ties import priorities, ties
 from everystep.lsvi.costs.triples import TripleEstimate
 from everystep.mdp import planner, successors
-from everystep.mdp.cmdp import FiniteCMDP, Known, Noise
 from everystep.mdp.world import at_step
-from everystep.problems import frozen_lake, synthetic
+from everystep.problems import synthetic
 from everystep.reports.theory import diagnosis
 
 EPISODES, SEED = 30, 3
 EXACT = {"rtol": 0, "atol": 1e-9}
 TRAP, PIT = 4, 5
-
-
-@cache
-def passage(constraints=1, stepped=False, start=0, known=None):
-    """Six states. Landing in the pit is unsafe; the trap is safe itself, but every action there may lead to the pit.
-
-    Each (x, a) has two or three next states. Action 0 stays in states 0 to 3 and is the known safe action. Costs depend
-    on three features of the state reached; P mixes two kernels with unknown weights.
-    """
-    rng = np.random.default_rng(5)
-    S, A, H = 6, 4, 4
-    bases = np.zeros((2, S, A, S))
-    for x in range(S):
-        for a in range(A):
-            among = range(4) if a == 0 and x < 4 else range(S)
-            follows = rng.choice([y for y in among if y != PIT], 2, replace=False).tolist()
-            follows += [PIT] if x >= TRAP or (a == 3 and rng.random() < 0.5) else []
-            bases[:, x, a, follows] = rng.dirichlet(np.ones(len(follows)), 2)
-    psi = rng.uniform(0.2, 1, (S, 3))
-    psi[PIT] = 3.0, 3.0, 2.5
-    per_landing = np.broadcast_to(psi, (S, A, S, 3)) * (bases > 0).any(0)[..., None]
-    phi = np.concatenate([np.moveaxis(bases, 0, -1), per_landing], -1)
-    phi = phi / np.linalg.norm(phi, axis=-1).max()
-    gamma = rng.uniform(0.3, 0.8, (constraints, H if stepped else 1, 3))
-    scale = np.linalg.norm(np.concatenate([np.moveaxis(bases, 0, -1), per_landing], -1), axis=-1).max()
-    cost = np.einsum("yd,mtd->mty", psi, gamma)[:, :, None, None] / scale * np.ones((S, A, 1))
-    tau = np.array([0.45, 0.5])[:constraints]
-    w = rng.dirichlet(np.ones(2), H if stepped else 1)
-    P = np.einsum("tn,nxay->txay", w, bases)
-    seen = cost - tau[:, None, None, None, None]
-    return FiniteCMDP(
-        P if stepped else P[0],
-        rng.random((S, A)),
-        (P * seen).sum(-1),
-        start=start,
-        horizon=H,
-        noise=Noise(cost_on_arrival=seen, cost_sigma=0.01),
-        exempt=np.arange(S) >= TRAP,
-        known=Known(tau, np.zeros(S, int), phi) if known is None else known,
-        name="passage",
-    )
-
-
-@cache
-def few():
-    """The synthetic problem, smaller: every state may follow every other."""
-    return synthetic(states=4, directions=2, levels=3)
-
-
 SMALL = {"seed_episodes": 6, "lam_cost": 0.02}
+
 CASES = {
     "shared": (passage, {}, SMALL | {"safety_bonus": 0.3}),
     "each step its own": (passage, {}, SMALL | {"share_values": False, "share_costs": False, "bound": 0.5}),
@@ -200,6 +150,7 @@ def beliefs(agent, state, V_next):
     return Q.swapaxes(1, 2), admitted.actions.swapaxes(1, 2), each(gamma), each(fit.w)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("case", CASES)
 def test_every_episode_follows_the_formulas_belief_by_belief(case):
     s, want = resolved(case), expected(case)
@@ -274,7 +225,6 @@ def test_a_probe_finds_the_values_the_plan_was_made_by():
     np.testing.assert_allclose(norms, np.einsum("haxd,de,haxe->hax", phi_V, inverse, phi_V), **EXACT)
 
 
-# --- the closure -----------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("seed", range(4))
 def test_what_is_admitted_can_be_followed_to_the_end_without_violations(seed):
     rng = np.random.default_rng(seed)
@@ -315,13 +265,6 @@ def test_what_is_admitted_can_be_followed_to_the_end_without_violations(seed):
     assert not got.actions[0].any(0).all()
 
 
-# --- runs ------------------------------------------------------------------------------------------------------------
-def of_one_action(p):
-    """The value of always playing the known safe action."""
-    policy = np.broadcast_to(p.known.safe_action, (p.horizon, p.states))
-    return oracle.evaluate(by_step(p.dense_P, p.horizon), by_step(p.r, p.horizon), policy)[p.start[0]]
-
-
 def test_it_learns_without_violations_on_the_synthetic_problem():
     p = synthetic()
     curves = es.run(p, lsvi_new(switch=1.5), episodes=1000, seeds=2).curves["lsvi-new"]
@@ -329,30 +272,6 @@ def test_it_learns_without_violations_on_the_synthetic_problem():
     np.testing.assert_allclose(curves["value"][:, :20], known)
     assert curves["violation"].sum() == 0
     assert (curves["value"][:, -1] > (known + best) / 2).all()
-
-
-def test_one_hot_triples_never_lead_beyond_the_seed():
-    rng = np.random.default_rng(0)
-    S, A = 3, 2
-    p = FiniteCMDP(
-        rng.dirichlet(np.ones(S), (S, A)),
-        np.tile([0.2, 0.9], (S, 1)),
-        np.full((S, A), -0.3),  # everything is safe
-        horizon=3,
-        known=Known(0.5, np.zeros(S, int), np.eye(S * A * S).reshape(S, A, S, -1)),
-    )
-    curves = es.run(p, lsvi_new(seed_episodes=10), episodes=300, seeds=2).curves["lsvi-new"]
-    np.testing.assert_allclose(curves["value"], of_one_action(p))
-    assert planner.solve(p).value > of_one_action(p) + 1
-
-
-def test_cost_intervals_hold_the_true_mean_costs():
-    p = passage()
-    result = es.run(p, lsvi_new(**SMALL), episodes=100, seeds=4, certify=True)
-    assert result.spec["agents"][0]["confidence"] == 0.05
-    assert result.curves["lsvi-new"]["false_labels"].sum() == 0
-    assert result.curves["lsvi-new"]["safe_labels"][:, -1].min() > 4
-    assert (result.certificates["lsvi-new_lower"] <= p.g[None] + 1e-12).all()
 
 
 def test_a_mean_that_is_safe_is_not_enough_where_one_next_state_is_not():
@@ -363,102 +282,5 @@ def test_a_mean_that_is_safe_is_not_enough_where_one_next_state_is_not():
     assert not expected("shared")["admitted"][..., rarely].any()
 
 
-# --- what it requires --------------------------------------------------------------------------------------------
-@pytest.mark.quick
-@pytest.mark.parametrize(
-    ("known", "words"),
-    [
-        (Known(), r"requires the features of all triples.*Known\(triples="),
-        (Known(triples=np.ones((6, 4, 6, 2))), r"requires a known safe action.*Known\(safe_action="),
-    ],
-)
-def test_what_is_missing_is_named_with_how_to_give_it(known, words):
-    with pytest.raises(EverystepError, match=words):
-        es.run(passage(known=known), "lsvi-new", episodes=2, seeds=1)
-
-
-def ring(stepped):
-    """A ring: a0 is safe, the other action is not; the triples of a0 have features of zero, or change by step."""
-    P, g = np.zeros((2, 3, 2, 3)), np.full((3, 2), -0.2)
-    for x in range(3):
-        P[0, x, :, (x + 1) % 3] = P[1, x, :, (x + 1 + stepped) % 3] = 1
-    g[:, 1] = 0.3
-    triples = np.zeros((3, 2, 3, 1))
-    triples[:, int(not stepped) :] = 1
-    known = Known(0.2, np.zeros(3, int), triples)
-    return es.FiniteCMDP(P, np.array([[0, 1.0]] * 3), g, horizon=2, known=known)
-
-
-@pytest.mark.parametrize("stepped", [False, True])
-def test_a_seed_without_a_usable_triple_is_refused(stepped):
-    with pytest.raises(EverystepError, match="requires a triple of the seed whose features are not all zero"):
-        es.run(ring(stepped), "lsvi-new", episodes=2, seeds=1)
-
-
-def test_features_it_does_not_use_may_have_any_norm():
-    p = synthetic()
-    same = {"start": 0, "horizon": 3, "noise": p.noise, "known": p.known}
-    long = FiniteCMDP(p.dense_P[0], p.r[0], p.g[:, 0], features=np.full((p.states, p.actions, 2), 9.0), **same)
-    assert lsvi_new().resolve(long, 5).remarks == lsvi_new().resolve(p, 5).remarks
-
-
-def test_it_is_refused_on_environments_because_these_list_no_safe_actions():
-    pytest.importorskip("gymnasium")
-    with pytest.raises(EverystepError, match="lsvi-new requires"):
-        es.train("FrozenLake-v1", "lsvi-new", episodes=1)
-
-
-def test_the_lake_lacks_what_it_requires():
-    with pytest.raises(EverystepError, match="problem 'frozen-lake"):
-        es.run(frozen_lake(), "lsvi-new", episodes=2, seeds=1)
-
-
-def test_a_start_that_its_safe_actions_leave_is_refused():
-    with pytest.raises(EverystepError, match="never leave, but action 0 in state 4, where an episode starts"):
-        es.run(passage(start=TRAP), "lsvi-new", episodes=2, seeds=1)
-
-
 def test_the_seed_is_what_the_known_safe_actions_keep_safe():
     np.testing.assert_array_equal(resolved("shared").cost.numbers.graph.seed_states, np.arange(6) < TRAP)
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"radius": "coordinate"}, "setting radius of lsvi-new is coordinate"),
-        ({"radius_cost": "coordinate"}, "setting radius_cost of lsvi-new is coordinate"),
-        ({"safety_bonus": "printed"}, "need margins above kappa"),
-        ({"seed_episodes": 1.5}, "whole number of at least 0, or printed"),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused(settings, words):
-    with pytest.raises(EverystepError, match=words):
-        Recipe("lsvi-new", settings).resolve(passage(), 10)
-
-
-def test_a_remark_reports_that_the_printed_seed_phase_outlasts_the_run():
-    s = Recipe("lsvi-new", {"seed_episodes": "printed"}).resolve(synthetic(), 10_000)
-    assert "plays the known safe actions in all 10000 episodes" in s.remarks[0]
-
-
-@pytest.mark.quick
-def test_the_printed_bonuses_are_the_formulas():
-    p = synthetic()
-    settings = {"safety_bonus": "printed", "seed_episodes": 10**9, "bound": 0.1, "lipschitz": 2.0, "radius": "paper"}
-    mixture = Recipe("lsvi-new", settings).resolve(p, 1000).cost.numbers
-    H, beta = 3, mixture.printed_beta
-    assert beta == pytest.approx(5 * 3 * np.sqrt(np.log(5 * 3000 / 0.05)))
-    assert mixture.value_radius == beta + 1
-    here, beyond, start = mixture.bonuses()
-    phi = p.known.triples
-    B = 0.5 - (p.g[0, 0, :, 0].min() + 0.5) - 0.1 * np.linalg.norm(phi[:, :, :, None] - phi[:, :, None], axis=-1).max()
-    kappa = 4 * beta / (0.01 + mixture.graph.lambda0 * 1e9)
-    np.testing.assert_allclose(start, 4 * beta * H / B)
-    np.testing.assert_allclose(beyond, 2 * beta * H / (B - kappa))
-    np.testing.assert_allclose(here, 2 * beta * H / (B - kappa))
-
-
-def test_intervals_carry_no_probability_where_costs_are_longer_than_the_bound():
-    s = Recipe("lsvi-new", {"bound": 0.01}).resolve(passage(), 1000)
-    assert s.confidence is None
-    assert "carry no probability" in s.remarks[0]

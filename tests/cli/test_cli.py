@@ -159,11 +159,11 @@ WRONG = {
     "no value": ([*RUN, "--set", "beta"], "write key=value"),
     "setting of an absent agent": (
         [*RUN, "--set", "lsvi.beta=1"],
-        "--set is 'lsvi.beta=1': lsvi is not an agent of this run (lsvi-ae); add it",
+        "--set is 'lsvi.beta=1': lsvi is not an agent of this run (lsvi-ae)",
     ),
     "setting the agent lacks": (
         [*RUN, "--set", "kappa=1"],
-        "lsvi-ae has no setting kappa; leave it out (slucb-qvi, rslucb-qvi can use it)",
+        "lsvi-ae has no setting kappa",
     ),
     "too many seeds": ([*without("--seeds"), "--seeds", "99999999999"], "are free; give at most"),
     "a folder as a map": ([*without("--problem"), "--problem", "."], "no problem '.'"),

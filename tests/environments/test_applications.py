@@ -4,9 +4,9 @@ import json
 import sys
 from pathlib import Path
 
-import gymnasium
 import numpy as np
 import pytest
+from environments_for_tests.falls import Counter
 
 sys.path.append(str(Path(__file__).parents[2] / "examples" / "applications"))
 import advantages
@@ -14,22 +14,6 @@ import application
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.quick
-
-
-class Counter(gymnasium.Env):
-    """Counts its steps from 0; action 1 is unsafe by 0.5 and ends the episode, as step 4 does without harm."""
-
-    observation_space = gymnasium.spaces.Box(0.0, 10.0, (1,))
-    action_space = gymnasium.spaces.Discrete(2)
-
-    def reset(self, *, seed=None, options=None):
-        self.t = 0
-        return np.zeros(1), {}
-
-    def step(self, action):
-        self.t += 1
-        g = 0.5 if action == 1 else -0.5
-        return np.full(1, float(self.t)), 1.0, action == 1, self.t == 4, {"constraint": g}
 
 
 APP = application.Application(

@@ -5,10 +5,9 @@ import os
 import sys
 from types import SimpleNamespace
 
-import gymnasium
 import numpy as np
 import pytest
-from gymnasium import spaces
+from environments_for_tests.broken import Naughty
 
 import everystep as es
 from everystep import EverystepError
@@ -20,23 +19,6 @@ from everystep.training.seeds import run as training_seeds
 from everystep.training.seeds.request import TrainingRequest
 
 MASKED = np.ma.array([0.1, -0.5], mask=[True, False])
-
-
-class Naughty(gymnasium.Env):
-    """One state; `misdeed` is called at every step of its third episode, and may return the values of the step."""
-
-    observation_space, action_space = spaces.Box(-1, 1, (2,), np.float64), spaces.Discrete(2)
-
-    def __init__(self, misdeed=lambda: None):
-        self.misdeed, self.episode = misdeed, 0
-
-    def reset(self, *, seed=None, options=None):
-        self.episode += 1
-        return np.zeros(2), {}
-
-    def step(self, action):
-        values = self.misdeed() if self.episode == 3 else None
-        return values or (np.zeros(2), 0.0, True, False, {"constraint": -1.0})
 
 
 def leaving():

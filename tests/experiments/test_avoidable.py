@@ -111,7 +111,7 @@ def test_a_viable_start_has_no_such_column_and_all_violations_are_avoidable(prob
 
 
 def test_agents_that_require_a_safe_action_in_every_state_are_refused_with_their_own_sentence(problem):
-    with pytest.raises(es.EverystepError, match=r"known safe action of state 0 for slucb-qvi is .* it must have g < 0"):
+    with pytest.raises(es.EverystepError, match=r"state 0 for slucb-qvi is .* g < 0"):
         es.run(problem, es.agents.slucb_qvi(safe_action="safest"), episodes=5, seeds=1)
 
 

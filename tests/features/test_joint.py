@@ -57,7 +57,7 @@ def test_features_without_coordinates_keep_a_copy_for_each_action():
 WRONG = {
     "centres are given as points of the observation": lambda: fs.bind(fs.centres(np.zeros((2, 2))), PLANE, ACTIONS),
     "lengthscale of fourier has 2 numbers for 4 coordinates": lambda: fs.bind(fs.fourier(2, (1, 2)), PLANE, ACTIONS),
-    r"actions are .*; give their number, or coordinates \(A, k\)": lambda: fs.bind(fs.fourier(2), PLANE, 2 * ACTIONS),
+    "actions are .*": lambda: fs.bind(fs.fourier(2), PLANE, 2 * ACTIONS),
     "numbers for 2000 actions": lambda: fs.bind(fs.fourier(6000), PLANE, np.linspace(-1, 1, 2000)[:, None]),
 }
 

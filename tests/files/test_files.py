@@ -9,19 +9,14 @@ import socket
 import stat
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
-from tokenize import TokenError
 
-import numpy as np
 import pytest
 
 import everystep as es
 from everystep import files
-from everystep.files import contents
 
 pytestmark = pytest.mark.quick
-
 SOURCE = Path(files.__file__).parent.parent
 RENAMING = {"replace", "rename", "renames", "move"}
 
@@ -104,7 +99,6 @@ def test_a_folder_that_cannot_be_written_is_refused_with_its_name(tmp_path):
             files.check_writable(tmp_path / place)
 
 
-# --- what may be replaced ---------------------------------------------------------------------------------------------
 def put(path, text="new", force=False):
     files.write_output(path, lambda file: file.write(text.encode()), force)
 
@@ -123,7 +117,7 @@ def test_a_file_of_the_user_or_one_that_the_user_changed_is_replaced_by_force_on
     ours.write_text("new, with notes", encoding="utf-8")
     for path in (mine, ours):
         before = path.read_text(encoding="utf-8")
-        with pytest.raises(es.EverystepError, match=r"not written by everystep, or was changed since.*--force"):
+        with pytest.raises(es.EverystepError, match=r"not written by everystep.*--force"):
             put(path)
         assert path.read_text(encoding="utf-8") == before
         put(path, force=True)
@@ -156,7 +150,7 @@ def test_what_is_no_regular_file_is_never_replaced_not_even_by_force(tmp_path, m
     before = {path: os.lstat(path) for path in odd}
     for path in odd:
         for force in (False, True):
-            with pytest.raises(es.EverystepError, match=r"is a .*, which is never replaced; choose another name"):
+            with pytest.raises(es.EverystepError, match=r"choose another name"):
                 put(path, force=force)
     assert {path: os.lstat(path).st_ino for path in odd} == {path: each.st_ino for path, each in before.items()}
     assert {stat.S_IFMT(os.lstat(path).st_mode) for path in odd} == {
@@ -225,7 +219,7 @@ def test_a_record_that_is_cut_off_junk_or_no_file_gives_nothing_away(tmp_path):
     record.unlink()
     (tmp_path / "victim").write_text("precious", encoding="utf-8")
     record.symlink_to(tmp_path / "victim")
-    with pytest.raises(es.EverystepError, match=r"is not a regular file, so what is written cannot be recorded"):
+    with pytest.raises(es.EverystepError, match=r"not a regular file"):
         put(tmp_path / "third.html")
     assert (tmp_path / "victim").read_text(encoding="utf-8") == "precious"
     assert not (tmp_path / "third.html").exists()
@@ -314,93 +308,6 @@ def test_an_interrupted_removal_is_finished(tmp_path, monkeypatch):
     assert not list((tmp_path / "out").iterdir())
 
 
-# --- arrays -----------------------------------------------------------------------------------------------------------
-HEADERS = {  # texts in the place of a header of an array, on which Python's parser fails in different ways
-    "not closed": "{'descr': " + "'" * 3,
-    "indented": "  1\n 2",
-    "unhashable": "{[]: 1}",
-    "deep": "-" * 9000 + "1",
-    "long": "1" + "+1" * 4900,
-    "names": "{1: 2, 'a': 3}",
-    "no type": "{'descr': [('a',)], 'fortran_order': False, 'shape': (1,)}",
-    "large": f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({10**30},)}}",
-    "negative": "{'descr': '<f8', 'fortran_order': False, 'shape': (-5,)}",
-}
-
-
-@pytest.mark.parametrize("kind", HEADERS)
-def test_a_header_that_cannot_be_parsed_is_one_sentence_in_every_python(kind, tmp_path):
-    header = HEADERS[kind].encode()
-    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
-        archive.writestr("a.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + b"\0" * 64)
-    with pytest.raises(es.EverystepError, match=r"cannot be read as \.npz"):
-        files.read_npz(tmp_path / "x.npz", lambda name: True)
-
-
-@pytest.mark.parametrize("error", [TokenError, SyntaxError, MemoryError, RecursionError, TypeError, AttributeError])
-def test_whatever_the_parser_of_a_header_raises_is_that_sentence(error, tmp_path, monkeypatch):
-    def fail(*_, **__):
-        raise error
-
-    files.write_npz(tmp_path / "x.npz", [("a", np.ones(2))])
-    monkeypatch.setattr("ast.literal_eval", fail)
-    with pytest.raises(es.EverystepError, match=r"cannot be read as \.npz"):
-        files.read_npz(tmp_path / "x.npz", lambda name: True)
-
-
-def test_an_array_that_claims_more_than_its_file_holds_is_not_made(tmp_path):
-    header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000000,)}"
-    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
-        archive.writestr("a.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
-    with pytest.raises(es.EverystepError, match=r"cannot be read as \.npz"):
-        files.read_npz(tmp_path / "x.npz", lambda name: True)
-
-
-def test_arrays_that_take_far_more_than_their_file_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(contents, "ROOM", 2**16)
-    arrays = [("wanted", np.ones(3)), ("bomb", np.zeros(10**5))]
-    files.write_npz(tmp_path / "x.npz", arrays, compressed=True)
-    with pytest.raises(es.EverystepError, match=r"would take 800024 bytes .* may take 65536"):
-        files.read_npz(tmp_path / "x.npz", lambda name: True)
-    assert list(files.read_npz(tmp_path / "x.npz", lambda name: name == "wanted")) == ["wanted"]
-    files.write_npz(tmp_path / "plain.npz", arrays)
-    assert len(files.read_npz(tmp_path / "plain.npz", lambda name: True)["bomb"]) == 10**5
-
-
-def test_rows_that_take_no_room_in_a_file_of_parquet_are_counted_before_they_are_read(tmp_path, monkeypatch):
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    pq.write_table(pa.table({"a": np.zeros(10**5), "b": np.zeros(10**5), "c": ["x"] * 10**5}), tmp_path / "x.parquet")
-    assert files.read_parquet(tmp_path / "x.parquet", ["a"]).column_names == ["a"]
-    with pytest.raises(ValueError, match="it has 100000 rows, more than 99999"):
-        files.read_parquet(tmp_path / "x.parquet", ["a"], 99_999)
-    with pytest.raises(ValueError, match="its column c holds string, no numbers"):
-        files.read_parquet(tmp_path / "x.parquet", ["c"])
-    monkeypatch.setattr(contents, "ROOM", 2**20)
-    with pytest.raises(ValueError, match="its columns would take 1600000 bytes, more than 1048576"):
-        files.read_parquet(tmp_path / "x.parquet", ["a", "b"])
-
-
-def test_a_json_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
-    (tmp_path / "x.json").write_text("[1, 2, 3]")
-    monkeypatch.setattr(contents, "LARGEST_JSON", 8)
-    with pytest.raises(ValueError, match="too large"):
-        files.read_json(tmp_path / "x.json")
-
-
-def test_json_that_is_nested_too_deeply_or_no_file_is_an_error_not_a_crash(tmp_path):
-    path = tmp_path / "x.json"
-    for levels in (files.DEEPEST + 1, 900, 5000):
-        path.write_text("[" * levels + "]" * levels, encoding="utf-8")
-        with pytest.raises(ValueError, match="nested too deeply"):
-            files.read_json(path)
-    path.write_text('{"a": [{"b": 1}]}', encoding="utf-8")
-    assert files.read_json(path) == {"a": [{"b": 1}]}
-    path.unlink()
-    os.mkfifo(path)  # which would wait for ever
-    with pytest.raises(OSError, match="no regular file"):
-        files.read_json(path)
-
-
 @pytest.mark.quick
 def test_a_name_for_temporary_files_is_refused(tmp_path):
     taken = tmp_path / ".everystep-1.partial"
@@ -408,7 +315,7 @@ def test_a_name_for_temporary_files_is_refused(tmp_path):
         lambda: files.write_output(taken, lambda file: file.write(b"x")),
         lambda: files.check_writable(taken),
     ):
-        with pytest.raises(es.EverystepError, match="has a name for temporary files; choose another name"):
+        with pytest.raises(es.EverystepError, match="temporary files"):
             write()
     assert not list(tmp_path.iterdir())
 
@@ -417,25 +324,3 @@ def test_a_path_through_a_folder_that_is_not_there_makes_nothing(tmp_path):
     with pytest.raises(FileNotFoundError):
         files.make_folder(tmp_path / "nowhere" / ".." / "place" / "x")
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.quick
-@pytest.mark.parametrize("compression", ["zstd", "snappy", "none"])
-def test_a_page_that_says_more_than_its_column_is_refused(tmp_path, compression):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    path = tmp_path / "rows.parquet"
-    table = pa.table({"x": np.arange(50_000.0), "n": np.arange(50_000) % 7, "b": np.arange(50_000) % 2 == 0})
-    for options in ({}, {"data_page_version": "2.0", "use_dictionary": False, "data_page_size": 1000}):
-        pq.write_table(table, path, compression=compression, write_page_index=True, **options)
-        assert files.read_parquet(path, ["x", "n", "b"]).equals(table)
-    pq.write_table(table, path, compression=compression, use_dictionary=False, column_encoding="PLAIN")
-    chunk = pq.ParquetFile(path).metadata.row_group(0).column(0)
-    data, at = bytearray(path.read_bytes()), chunk.data_page_offset
-    assert data[at : at + 3] == bytes([0x15, 0, 0x15])  # a data page, and its size as a varint
-    end = next(i for i in range(at + 3, at + 9) if data[i] < 128)
-    data[at + 3 : end + 1] = bytes([0xFF] * (end - at - 3) + [0x7F])
-    path.write_bytes(data)
-    with pytest.raises(ValueError, match="larger than its column"):
-        files.read_parquet(path, ["x"])

@@ -176,7 +176,7 @@ def test_switching_is_set_by_a_word_or_a_factor(given, read):
 
 @pytest.mark.parametrize("given", [1, 0.5, "often", math.nan])
 def test_an_invalid_factor_is_refused(given):
-    with pytest.raises(EverystepError, match=r"choose none, true \(a factor of 2\), a number above 1"):
+    with pytest.raises(EverystepError, match=r"none, true .* above 1"):
         agents.lsvi_ae(switch=given)
 
 

@@ -249,7 +249,7 @@ def test_an_exempt_state_is_viable_and_may_use_any_action():
 
 
 def test_harm_needs_a_number_for_each_state():
-    with pytest.raises(EverystepError, match=r"^C_next is .*; give an array of 3 finite numbers, one"):
+    with pytest.raises(EverystepError, match=r"^C_next is .*; give an array of 3 "):
         planner.harm_of_actions(tiny(0), 0, np.zeros(4))
     with pytest.raises(EverystepError, match=r"^of is 3; give an es.FiniteCMDP, or its world\.$"):
         planner.harm_of_actions(3, 0, np.zeros(4))

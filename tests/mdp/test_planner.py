@@ -220,7 +220,7 @@ def test_actions_and_their_one_hot_probabilities_are_the_same_policy():
 )
 def test_what_is_no_policy_is_refused_with_the_shape_it_should_have(policy):
     problem = random_problem(1, S=3, H=4)
-    with pytest.raises(EverystepError, match=r"give \(4, 3\) actions or \(4, 3, 2\) probabilities that sum to 1"):
+    with pytest.raises(EverystepError, match=r"\(4, 3\) actions .*\(4, 3, 2\)"):
         planner.evaluate(problem, policy)
 
 

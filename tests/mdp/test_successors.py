@@ -187,7 +187,7 @@ def test_a_problem_comes_back_from_a_file_of_lists_and_from_one_with_a_table(tmp
 def test_half_of_the_lists_is_not_a_file_of_a_problem(tmp_path):
     arrays = {"r": np.zeros((2, 1)), "g": np.zeros((2, 1)), "start": 0, "horizon": 2}
     np.savez(tmp_path / "half.npz", successors=np.zeros((2, 1, 1), int), **arrays)
-    with pytest.raises(EverystepError, match=r"it has no probabilities\. Save successors, probabilities, r, g"):
+    with pytest.raises(EverystepError, match=r"no probabilities\."):
         es.problems.load(str(tmp_path / "half.npz"))
     np.savez(tmp_path / "none.npz", **arrays)
     with pytest.raises(EverystepError, match=r"it has no P\. Save P, r, g"):

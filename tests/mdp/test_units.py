@@ -229,13 +229,11 @@ def costly(scaled, **fields):
 def test_g_outside_its_interval_is_refused_unless_the_user_says_scale():
     given, _ = costly(scaled=True)
     plain = es.FiniteCMDP(given.dense_P[0], given.r[0], given.g[:, 0])
-    with pytest.raises(es.EverystepError, match=r"^g is .*, outside \[-1, 1\]; set scale to true, which divides"):
+    with pytest.raises(es.EverystepError, match=r"^g is .*\[-1, 1\]; set scale to true"):
         plain.check()
     given.check()
     too_small = es.FiniteCMDP(given.dense_P[0], given.r[0], given.g[:, 0], scale=[200.0, 0.001])
-    with pytest.raises(
-        es.EverystepError, match=r"^g is .* constraint 2, outside \[-0\.001, 0\.001\]; set scale to true"
-    ):
+    with pytest.raises(es.EverystepError, match=r"^g is .* constraint 2, .*; set scale to true"):
         too_small.check()
     for wrong in (0, -1.0, [1.0, 2.0, 3.0], np.nan, "wide"):
         with pytest.raises(es.EverystepError, match=r"^scale is "):

@@ -534,7 +534,7 @@ class Trap:
 def test_objects_in_a_file_are_refused_and_not_unpickled(saved, tmp_path):
     sprung = tmp_path / "sprung"
     path = saved(r=np.array([[Trap(sprung)]], dtype=object))
-    with pytest.raises(EverystepError, match="it holds Python objects, which are never unpickled"):
+    with pytest.raises(EverystepError, match="Python objects"):
         load(path)
     assert not sprung.exists()
     # The trap works: loading with pickles allowed triggers it.

@@ -56,7 +56,7 @@ def test_a_problem_that_is_compared_says_how_or_takes_the_defaults(registry):
 
 def test_a_horizon_is_refused_where_the_problem_has_none(registry):
     register("fixed")(without_horizon)
-    with pytest.raises(EverystepError, match=r"^horizon is 9, but the problem 'fixed' has a fixed horizon; leave it"):
+    with pytest.raises(EverystepError, match=r"^horizon is 9, .*'fixed'"):
         load("fixed", horizon=9)
 
 
@@ -77,7 +77,7 @@ def test_names_and_ids_of_other_problems_are_refused(registry):
     taken = r"^problem 'linear' is registered already \(everystep.problems.linear.linear\); choose another name"
     with pytest.raises(EverystepError, match=taken):
         register("linear")(pond)
-    with pytest.raises(EverystepError, match=r"^gym_id everystep/Linear-v0 belongs to the problem 'linear'; choose"):
+    with pytest.raises(EverystepError, match=r"^gym_id everystep/Linear-v0 .*'linear'"):
         register("pond", gym_id="everystep/Linear-v0")(pond)
     assert "pond" not in registry
     assert load("linear").name == "linear-0"

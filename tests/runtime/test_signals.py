@@ -236,3 +236,17 @@ def test_the_end_of_the_program_is_not_interrupted():
     program += "atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT)); sys.exit(main())"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (done.returncode, without_notes(done.stderr)) == (0, "")
+
+
+def test_deferred_calls_the_handler_that_was_there_once_and_at_the_end():
+    calls, before = [], signal.signal(signal.SIGINT, lambda *given: calls.append("handler"))
+    try:
+        with signals.deferred():
+            with signals.deferred():
+                os.kill(os.getpid(), signal.SIGINT)
+                calls.append("inner")
+            calls.append("outer")
+        assert calls == ["inner", "outer", "handler"]
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert signal.getsignal(signal.SIGINT) is before

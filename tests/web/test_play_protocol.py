@@ -30,7 +30,7 @@ REFUSED = {
 }
 REFUSED_SETTINGS = {
     "an unknown field": ({"out": "/tmp/x"}, "no field of the settings called 'out'"),
-    "a wide map": ({"rows": ["S" + "F" * 19 + "G"]}, "rows has 1 rows of up to 21 cells; a map is at most 20 x 20"),
+    "a wide map": ({"rows": ["S" + "F" * 19 + "G"]}, "rows has 1 rows of up to 21 cells"),
     "a tall map": ({"rows": ["SG"] * 21}, "a map is at most 20 x 20"),
     "no rows": ({"rows": []}, "rows has 0 rows"),
     "rows of two lengths": ({"rows": ["S", "GFF"]}, "rows have different lengths"),

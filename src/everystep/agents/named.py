@@ -272,6 +272,7 @@ def lsvi_new(s: Parts) -> Agent:
 @register(
     "lsvi-nets",
     title="LSVI, networks",
+    needs="an environment",
     colour="#CC79A7",
     dashes=(0, (4, 1, 1, 1)),
     summary="looks ahead in a learnt model of the environment, by networks; nothing is made by hand",

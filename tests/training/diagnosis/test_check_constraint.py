@@ -3,31 +3,12 @@
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium import spaces
+from environments_for_tests.falls import EntangledSled, Sled, SledWithoutCopies
 
 import everystep as es
 from everystep.errors import EverystepError
 
 pytestmark = pytest.mark.quick
-
-
-class Sled(gymnasium.Env):
-    """Position and speed on a line: action 0 brakes by 1, action 1 accelerates, up to `fastest`. The wall is at 9."""
-
-    observation_space, action_space = spaces.Box(-100, 100, (2,), np.float64), spaces.Discrete(2)
-
-    def __init__(self, fastest=3, start=0):
-        self.fastest, self.start = fastest, start
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.x, self.v = self.start, 0
-        return np.array([self.x, self.v], float), {}
-
-    def step(self, action):
-        self.v = min(max(self.v + (1 if action else -1), 0), self.fastest)
-        self.x += self.v
-        return np.array([self.x, self.v], float), 1.0, self.x > 12, False, {}
 
 
 def wall(obs, action, obs_next, info):
@@ -70,33 +51,13 @@ def test_constraints_that_never_bind_or_never_change_are_named():
     assert "constraint 1 is -0.5 everywhere" in str(idle)
 
 
-class Alone(Sled):
-    def __deepcopy__(self, memo):
-        raise TypeError("no")
-
-
-class Entangled(Sled):
-    """Draws from a generator that no seed sets, and that copies share."""
-
-    def __init__(self):
-        super().__init__()
-        self.shared = np.random.default_rng(0)
-
-    def __deepcopy__(self, memo):
-        twin = Entangled()
-        twin.__dict__ |= self.__dict__
-        return twin
-
-    def step(self, action):
-        x, *rest = super().step(action)
-        return x + self.shared.random(), *rest
-
-
 @pytest.mark.parametrize(
     ("fastest", "start", "verdict"), [(1, 0, "one decision"), (3, 0, "look ahead"), (3, 10, "not kept")]
 )
 def test_an_environment_that_cannot_be_copied_is_replayed_from_its_seed(fastest, start, verdict):
-    replayed, copied = (es.check_constraint(kind(fastest, start), wall, episodes=8) for kind in (Alone, Sled))
+    replayed, copied = (
+        es.check_constraint(kind(fastest, start), wall, episodes=8) for kind in (SledWithoutCopies, Sled)
+    )
     assert replayed.verdict == copied.verdict == verdict
     assert set(replayed.avoidable) <= {None, 1, 2}
     assert 0 < replayed.states < copied.states  # only those where an action was unsafe
@@ -106,12 +67,12 @@ def test_an_environment_that_cannot_be_copied_is_replayed_from_its_seed(fastest,
 
 def test_the_effort_of_replays_is_bounded(monkeypatch):
     monkeypatch.setattr("everystep.training.diagnosis.check_constraint.MOST_COPIES", 30)
-    found = es.check_constraint(Alone(), wall, episodes=8)
+    found = es.check_constraint(SledWithoutCopies(), wall, episodes=8)
     assert "the effort was bounded" in str(found)
     assert (found.verdict, found.agent) == ("unknown", "lsvi-ahead")
 
 
-@pytest.mark.parametrize("env", [Entangled(), "global"])
+@pytest.mark.parametrize("env", [EntangledSled(), "global"])
 def test_an_environment_that_does_not_repeat_is_named_and_lsvi_ahead_is_advised(env):
     class Global(Sled):
         def step(self, action):
@@ -127,7 +88,7 @@ def test_an_environment_that_does_not_repeat_is_named_and_lsvi_ahead_is_advised(
 
 
 def test_an_environment_that_repeats_at_first_but_not_for_long_is_found_out_by_the_replays():
-    class Late(Alone):
+    class Late(SledWithoutCopies):
         def step(self, action):
             x, *rest = super().step(action)
             return x + 0.1 * (self.x > 6) * drift.random(), *rest

@@ -1,33 +1,17 @@
 """learner.diagnose(): each finding where it is due, with the setting that removes it, and none elsewhere."""
 
-import random
 from types import SimpleNamespace
 
-import gymnasium
 import numpy as np
 import pytest
-from gymnasium import spaces
+from environments_for_tests.falls import DrawnSlide, Slide
+from environments_for_tests.walks import NoisyWalk
 
 import everystep as es
 from everystep.errors import EverystepError
 from everystep.training.diagnosis import checks, fit
 
 STEPS = 10
-
-
-class Walk(gymnasium.Env):
-    """A random walk on [-1, 1]: action 1 tends to the right, and earns a reward."""
-
-    observation_space, action_space = spaces.Box(-1, 1, (1,), np.float64), spaces.Discrete(2)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.x = self.np_random.uniform(-1, 1, 1)
-        return self.x.copy(), {}
-
-    def step(self, action):
-        self.x = np.clip(self.x + self.np_random.normal(0.2 * (2 * action - 1), 0.3, 1), -1, 1)
-        return self.x.copy(), float(action), False, False, {}
 
 
 def bowl(obs, action, obs_next, info):
@@ -38,7 +22,7 @@ def bowl(obs, action, obs_next, info):
 def trained(constraint=bowl, agent=None, episodes=12, env=None, **options):
     shared = {"features": es.features.fourier(1, constant=True), "cost_features": es.features.fourier(1)}
     options = {**shared, "length": STEPS, "horizon": 4} | options  # the same sizes in all tests: compiled once
-    learner = es.Learner(env or Walk(), agent or es.agents.lsvi_ae(), constraint=constraint, seed=1, **options)
+    learner = es.Learner(env or NoisyWalk(), agent or es.agents.lsvi_ae(), constraint=constraint, seed=1, **options)
     learner.play(episodes)
     return learner
 
@@ -88,7 +72,7 @@ def test_a_constraint_that_is_never_violated_and_a_reward_that_compresses_others
     two = SimpleNamespace(columns=columns, agent=SimpleNamespace(constraints=2))
     assert ["constraint 2" in each.sentence for each in checks._about_constraints(two)] == [True]
 
-    class Fined(Walk):
+    class Fined(NoisyWalk):
         def step(self, action):
             x, reward, *rest = super().step(action)
             return x, -1000.0 if x[0] > 0.99 and self.np_random.random() < 0.2 else reward, *rest
@@ -101,7 +85,7 @@ def test_a_constraint_that_is_never_violated_and_a_reward_that_compresses_others
 @pytest.mark.quick
 def test_a_diagnosis_needs_data():
     with pytest.raises(EverystepError, match="there is no data yet"):
-        es.Learner(Walk(), "lsvi-ae", constraint=bowl, length=STEPS).diagnose()
+        es.Learner(NoisyWalk(), "lsvi-ae", constraint=bowl, length=STEPS).diagnose()
 
 
 def test_only_the_last_transitions_are_kept_and_none_of_images(monkeypatch):
@@ -116,23 +100,6 @@ def test_only_the_last_transitions_are_kept_and_none_of_images(monkeypatch):
 
 
 # --- endings ----------------------------------------------------------------------------------------------------------
-class Slide(gymnasium.Env):
-    """Six places on a slope; beyond 2 nothing stops it, and at 5 it falls, which is unsafe and ends the episode."""
-
-    observation_space, action_space = spaces.Discrete(6), spaces.Discrete(2)
-
-    def __init__(self, reward):
-        self.reward = reward
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.x = 0
-        return 0, {}
-
-    def step(self, action):
-        self.x = self.x + 1 if action or self.x > 2 else max(self.x - 1, 0)
-        fell = self.x == 5
-        return self.x, self.reward, fell, False, {"constraint": 1.0 if fell else -1.0}
 
 
 def slid(reward, agent="lsvi-ae"):
@@ -162,31 +129,14 @@ def test_negative_rewards_alone_are_no_finding():
 
 
 # --- what was decided silently ----------------------------------------------------------------------------------------
-class Drawn(Slide):
-    """Draws its start by one of several generators."""
-
-    def __init__(self, draw):
-        super().__init__(1.0)
-        self.draw = draw
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        if self.draw == "seeded" and seed is not None:
-            np.random.seed(seed)  # noqa: NPY002
-            random.seed(seed)
-        if self.draw == "own":
-            self.x = int(self.np_random.integers(2))
-        else:
-            self.x = int(np.random.randint(2) if self.draw != "python" else random.randrange(2))  # noqa: NPY002
-        return self.x, {}
 
 
 def test_a_training_reports_that_its_environment_does_not_repeat_and_draws_nothing_itself():
     before = np.random.get_state()[2]  # noqa: NPY002
-    assert "self.np_random" not in str(es.train(Drawn("own"), "lsvi-ae", horizon=12, length=12, episodes=3))
+    assert "self.np_random" not in str(es.train(DrawnSlide("own"), "lsvi-ae", horizon=12, length=12, episodes=3))
     assert np.random.get_state()[2] == before  # noqa: NPY002
     assert "let it draw from self.np_random" in str(
-        es.train(Drawn("global"), "lsvi-ae", horizon=12, length=12, episodes=3)
+        es.train(DrawnSlide("global"), "lsvi-ae", horizon=12, length=12, episodes=3)
     )
 
 

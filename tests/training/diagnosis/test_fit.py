@@ -3,27 +3,14 @@
 import gymnasium
 import numpy as np
 import pytest
+from environments_for_tests.rings import ChanceRing, FreshStates, TrapRing
+from environments_for_tests.walks import Slope
+from environments_for_tests.wrappers import StepRecorder
 
 import everystep as es
 
 pytestmark = pytest.mark.quick
 LENGTH, EPISODES = 8, 14
-
-
-class Slope(gymnasium.Env):
-    """A position in [0, 1]; actions move it by -0.1, 0 and 0.1. The limit is 0.85, and the reward is the position."""
-
-    observation_space, action_space = gymnasium.spaces.Box(0, 1, (1,)), gymnasium.spaces.Discrete(3)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.x = self.np_random.uniform(0, 0.6)
-        return np.array([self.x]), {}
-
-    def step(self, action):
-        moved = self.x + 0.1 * (action - 1)
-        self.x = min(max(moved, 0), 1)
-        return np.array([self.x]), self.x, False, False, {"too_far": moved - 0.85}
 
 
 def clipped(obs, action, obs_next, info):
@@ -57,39 +44,6 @@ def test_a_max_of_linear_limits_does_not_fit_and_its_parts_do_as_is_advised(cons
     assert (advice in str(learner.diagnose())) is not fits
 
 
-class Chance(gymnasium.Env):
-    """Four states in a ring; each step is unsafe by chance, more often after action 1."""
-
-    observation_space, action_space = gymnasium.spaces.Discrete(4), gymnasium.spaces.Discrete(2)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.x = 0
-        return 0, {}
-
-    def step(self, action):
-        self.x = (self.x + 1) % 4
-        g = 1.0 if self.np_random.random() < 0.15 + 0.1 * action else -1.0
-        return self.x, float(action), False, False, {"constraint": g}
-
-
-class Recorder(gymnasium.Wrapper):
-    """Keeps (x, a, g) of every episode."""
-
-    episodes = ()
-
-    def reset(self, **given):
-        self.episodes = [*self.episodes, []]
-        self.x, info = self.env.reset(**given)
-        return self.x, info
-
-    def step(self, action):
-        x, *rest, info = self.env.step(action)
-        self.episodes[-1].append((self.x, int(action), info["constraint"]))
-        self.x = x
-        return x, *rest, info
-
-
 def counted(episodes, lam, events, shared):
     """Unsafe steps, those believed safe, and the rms error in the second half, by the means of earlier episodes."""
     total, count = np.zeros((2, LENGTH, 4, 2))
@@ -111,7 +65,7 @@ def counted(episodes, lam, events, shared):
 @pytest.mark.parametrize(("name", "shared"), [("lsvi_ae", True), ("lsvi_ae", False), ("lsvi_ahead", True)])
 def test_the_numbers_are_those_of_means_counted_by_hand(name, shared):
     agent, events = getattr(es.agents, name), name == "lsvi_ahead"
-    env = Recorder(Chance())
+    env = StepRecorder(ChanceRing())
     result = es.train(env, agent(lam_cost=0.5, share_values=shared), horizon=LENGTH, episodes=EPISODES, seed=1)
     unsafe, surprises, error = counted(env.episodes, 0.5, events, shared)
     numbers = f"of {unsafe} unsafe steps in the second half {surprises} were believed safe (RMS one-step cost error:"
@@ -119,39 +73,16 @@ def test_the_numbers_are_those_of_means_counted_by_hand(name, shared):
     assert numbers in str(result)
 
 
-class Fresh(Chance):
-    """The same observation is never met again, and action 1 is always unsafe."""
-
-    observation_space = gymnasium.spaces.Discrete(1 + LENGTH * EPISODES)
-
-    def reset(self, *, seed=None, options=None):
-        self.x = getattr(self, "x", 0)
-        return self.x, {}
-
-    def step(self, action):
-        self.x += 1
-        return self.x, float(action), False, False, {"constraint": 1.0 if action else -1.0}
-
-
 @pytest.mark.parametrize("agent", ["lsvi-ae", "lsvi-ahead"])
 def test_what_was_never_tried_is_no_fault_of_the_features(agent):
-    result = es.train(Fresh(), agent, horizon=LENGTH, episodes=EPISODES)
+    result = es.train(FreshStates(1 + LENGTH * EPISODES), agent, horizon=LENGTH, episodes=EPISODES)
     assert result.columns["unsafe_steps"][EPISODES // 2 :].sum() >= 5
     assert "believed safe" not in str(result)
 
 
-class Trap(Chance):
-    """A ring of four states, of which the last is unsafe whatever is done."""
-
-    def step(self, action):
-        g = 1.0 if self.x == 3 else -1.0
-        self.x = (self.x + 1) % 4
-        return self.x, float(action), False, False, {"constraint": g}
-
-
 @pytest.mark.parametrize(("agent", "said"), [("lsvi-ae", True), ("lsvi-ahead", False), ("lsvi", False)])
 def test_the_share_of_steps_without_an_action_believed_safe(agent, said):
-    result = es.train(Trap(), agent, horizon=LENGTH, episodes=EPISODES)
+    result = es.train(TrapRing(), agent, horizon=LENGTH, episodes=EPISODES)
     remark = "at 25% of the steps in the second half no action was believed to keep g <= 0, for example at 3: "
     assert (remark in str(result)) is said
     assert ("no action was believed" in str(result)) is said
@@ -161,13 +92,14 @@ def test_a_step_is_a_surprise_if_no_violated_constraint_was_expected():
     """g_2 is always violated and soon expected, so that only the steps without it count; here there are none."""
     both = lambda second: lambda obs, action, obs_next, info: [info["constraint"], second]
     texts = [
-        str(es.train(Chance(), "lsvi-ae", constraint=both(g), horizon=LENGTH, episodes=EPISODES)) for g in (-1.0, 1.0)
+        str(es.train(ChanceRing(), "lsvi-ae", constraint=both(g), horizon=LENGTH, episodes=EPISODES))
+        for g in (-1.0, 1.0)
     ]
     assert "were believed safe" in texts[0]
     assert "were believed safe" not in texts[1]
 
 
 def test_copies_are_counted_like_episodes():
-    envs = gymnasium.vector.SyncVectorEnv([Trap, Trap])
+    envs = gymnasium.vector.SyncVectorEnv([TrapRing, TrapRing])
     result = es.train(envs, "lsvi-ae", horizon=LENGTH, episodes=EPISODES)
     assert "at 25% of the steps in the second half no action was believed to keep g <= 0" in str(result)

@@ -3,28 +3,12 @@
 import gymnasium
 import numpy as np
 import pytest
+from environments_for_tests.falls import DELAY, Delayed, Lossy
 
 import everystep as es
 from everystep.training.diagnosis.look_ahead import MARGIN, harm_ahead
 
 pytestmark = pytest.mark.quick
-DELAY = 6
-
-
-class Delayed(gymnasium.Env):
-    """At 0, action 1 earns 1 and starts a countdown that nothing stops; DELAY steps later comes harm 1, and 0 again."""
-
-    observation_space, action_space = gymnasium.spaces.Discrete(DELAY + 1), gymnasium.spaces.Discrete(2)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.x = 0
-        return self.x, {}
-
-    def step(self, action):
-        harm, started = self.x == DELAY, self.x == 0 and action == 1
-        self.x = 1 if started else 0 if self.x in (0, DELAY) else self.x + 1
-        return self.x, float(started), False, False, {"constraint": 1.0 if harm else -1.0}
 
 
 def trained(horizon):
@@ -43,14 +27,6 @@ def test_the_horizon_advised_before_training_is_the_one_that_needs_no_more_after
     assert found.horizon == 2 * max(found.avoidable) + MARGIN >= DELAY
     assert max(found.avoidable) >= DELAY  # nothing avoids it any later
     assert "set horizon" not in str(trained(found.horizon).train(12))
-
-
-class Lossy(Delayed):
-    """A step is unsafe by chance, whatever is done: twice as much violation is expected in twice the time."""
-
-    def step(self, action):
-        *step, _ = super().step(action)
-        return *step, {"constraint": 1.0 if self.np_random.random() < 0.2 else -1.0}
 
 
 def test_violations_that_no_action_changes_ask_for_no_longer_horizon():

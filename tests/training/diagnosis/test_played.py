@@ -1,13 +1,10 @@
-"""Checks of what was played: violations that do not decline, outliers of rewards, draws of global generators."""
+"""Checks of what was played: violations that do not decline, outliers of rewards."""
 
-import random
-
-import gymnasium
 import numpy as np
 import pytest
+from environments_for_tests.falls import Fall
 
 import everystep as es
-from everystep.environments.play.rollout import Stage
 from everystep.training.diagnosis import played
 
 pytestmark = pytest.mark.quick
@@ -31,30 +28,12 @@ def test_the_lowest_reward_against_the_others(rewards, words):
     assert found is None if words is None else words in found.remark
 
 
-class Fall(gymnasium.Env):
-    """Earns 1 a step; every fourth episode ends with -100."""
-
-    observation_space, action_space = gymnasium.spaces.Discrete(2), gymnasium.spaces.Discrete(2)
-    episode = 0
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.episode, self.t = self.episode + 1, 0
-        return 0, {}
-
-    def step(self, action):
-        self.t += 1
-        fell = self.episode % 4 == 0 and self.t == 6
-        return 1, -100.0 if fell else 1.0, fell, False, {"constraint": 1.0 if fell else -1.0}
-
-
 @pytest.mark.parametrize(("reward_range", "said"), [(None, True), ((0, 1), False)])
 def test_training_reports_it_unless_the_range_is_declared(reward_range, said):
     text = str(es.train(Fall(), "lsvi-ae", horizon=6, episodes=4, reward_range=reward_range))
     assert ("leave what it punishes to the constraint, or set reward_range" in text) is said
 
 
-# --- violations that do not decline -----------------------------------------------------------------------------------
 def columns(unsafe, length=20, size=1.0):
     unsafe = np.asarray(unsafe, float)
     return {"length": np.full(len(unsafe), length), "unsafe_steps": unsafe, "violation": size * unsafe}
@@ -96,38 +75,3 @@ def test_few_false_alarms_of_trainings_whose_violations_fall_to_a_third():
         found += played.violation_trend(columns(constant), "") is not None
     assert alarms <= 4
     assert found >= 120
-
-
-# --- seeds ------------------------------------------------------------------------------------------------------------
-class Drawn(gymnasium.Env):
-    """Draws its start by one of several generators."""
-
-    observation_space, action_space = gymnasium.spaces.Discrete(2), gymnasium.spaces.Discrete(2)
-
-    def __init__(self, draw):
-        self.draw = draw
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        if self.draw == "seeded" and seed is not None:
-            np.random.seed(seed)  # noqa: NPY002
-            random.seed(seed)
-        if self.draw == "own":
-            self.x = int(self.np_random.integers(2))
-        else:
-            self.x = int(np.random.randint(2) if self.draw != "python" else random.randrange(2))  # noqa: NPY002
-        return self.x, {}
-
-
-@pytest.mark.parametrize("drawn_before", [0, 1, 5000])
-@pytest.mark.parametrize(("draw", "said"), [("global", "np.random"), ("python", "random"), ("own", ""), ("seeded", "")])
-def test_an_environment_that_draws_from_a_global_generator_is_reported(draw, said, drawn_before):
-    np.random.seed(1)  # noqa: NPY002
-    random.seed(1)
-    np.random.random(drawn_before), [random.random() for _ in range(drawn_before)]  # noqa: NPY002
-    stage = Stage(Drawn(draw), None, 0)
-    for _ in range(3):
-        stage.reset(0)
-    found = played.global_draws(stage.global_draws)
-    assert (found is not None) is bool(said)
-    assert found is None or f"global generator ({said}), which its seed does not set" in found.sentence

@@ -102,7 +102,8 @@ def test_a_training_resumes_exactly(trained, tmp_path):
     assert all(arrays[name].tobytes() == wanted[name].tobytes() for name in wanted)
 
 
-def test_the_price_has_a_floor_and_grows_by_violations(trained):
+@pytest.mark.quick
+def test_the_price_has_a_floor_and_grows_by_violations():
     agent = learner(seed=1).resolved.agent(1, 0)
     assert agent.price == 100
     before = agent._floored(agent.price, 0.25)

@@ -55,6 +55,7 @@ def test_costs_are_expected_violations_in_units(plan, trained):
     assert mean.max() <= trained.agent.cost_scale[0] * (1 + 1e-6)
 
 
+@pytest.mark.quick
 def test_labels_follow_from_the_ends(plan):
     lower, upper = plan.bounds(0, X)
     labels = plan.labels(0, X)

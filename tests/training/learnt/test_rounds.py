@@ -23,6 +23,7 @@ def seen():
     return made
 
 
+@pytest.mark.quick
 def test_draws_repeat_and_are_in_units(seen):
     scales = Scales.blank(2, 1, 3).refreshed(seen, None)
     one, other = (rounds.draw(np.random.default_rng(5), seen, scales, SIZES, 2) for _ in range(2))

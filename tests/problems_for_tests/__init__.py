@@ -1,0 +1,1 @@
+"""The small problems of the tests that several files use."""
