@@ -68,7 +68,7 @@ def measure(maps: int, seeds: int, setting: dict[str, float]) -> dict[str, float
     problems = [es.problems.frozen_lake(), *(es.problems.random_lake(10_000 + i) for i in range(maps))]
     ends, harms, regrets, totals = [], [], [], []
     for problem in problems:
-        result = es.run(problem, es.agents.lsvi_ae(**setting), EPISODES, seeds, seed0=10_000)
+        result = es.run(problem, es.agents.lsvi_ae(**setting), EPISODES, range(10_000, 10_000 + seeds))
         (numbers,) = result.summary["agents"].values()
         optimum = result.summary["problem"]["optimal_value"]
         ends.append(numbers["final_value"]["mean"] / optimum)
@@ -97,8 +97,10 @@ def candidates(rows: list[dict[str, float]]) -> list[dict[str, float]]:
 
 def lake_end(setting: dict[str, float]) -> tuple[float, float]:
     """The final value on the paper's lake: its mean over 640 seeds, and the standard error of that."""
-    result = es.run(es.problems.frozen_lake(), es.agents.lsvi_ae(**setting), EPISODES, LAKE_SEEDS, seed0=10_000)
-    (curves,) = result.curves.values()
+    result = es.run(
+        es.problems.frozen_lake(), es.agents.lsvi_ae(**setting), EPISODES, range(10_000, 10_000 + LAKE_SEEDS)
+    )
+    (curves,) = result.columns.values()
     end = curves["value"][:, -100:].mean(1)
     return float(end.mean()), float(end.std(ddof=1) / LAKE_SEEDS**0.5)
 

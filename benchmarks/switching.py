@@ -76,7 +76,7 @@ def compare(name: str, problem: es.FiniteCMDP, settings: dict, episodes: int, se
         "violation": lambda curves: curves["violation"].sum(-1),
     }
     for what, total in columns.items():
-        before, after = (total(result.curves[kind]) for kind in recipes)
+        before, after = (total(result.columns[kind]) for kind in recipes)
         change = statistics.mean_over_seeds(after - before, np.random.default_rng(0))
         relative = np.array(change) / abs(before.mean())
         print(

@@ -208,7 +208,7 @@ def check(problem, knobs: Knobs, seeds=(0, 1, 2), episodes: int = 500) -> float:
         book, seen = run(lake(problem), knobs, *drawn)
         np.testing.assert_array_equal(book, run_any(lake(problem), knobs, *drawn)[0])
         for column, name in enumerate(COLUMNS):
-            expected = result.curves["lsvi-ae"][name][i]
+            expected = result.columns["lsvi-ae"][name][i]
             np.testing.assert_allclose(book[:, column], expected, rtol=0, atol=1e-9, err_msg=f"{name}, seed {seed}")
             largest = max(largest, float(np.abs(book[:, column] - expected).max()))
         np.testing.assert_array_equal(seen, result.visits["lsvi-ae_end"][i])

@@ -46,7 +46,7 @@ with progress_bar(len(margins) * options.instances * len(AGENTS) * options.seeds
             if drawn is None:
                 result.save(Path(options.out) / "run", figures=False)
                 drawn = result
-            for label, curves in result.curves.items():
+            for label, curves in result.columns.items():
                 lost, violation = curves["regret"].clip(min=0), curves["violation"]
                 late = violation[:, -(options.episodes // 10) :].sum() / violation.sum()
                 shown = lambda e: (
@@ -68,7 +68,7 @@ with mpl.rc_context(figures.STYLE):
     columns = {"violation": "Cumulative violations", "regret": "Value lost against the safe optimum"}
     for axes, (column, title) in zip(figure.subplots(1, 2), columns.items(), strict=True):
         # LSVI loses no value: it earns more than the safe optimum.
-        shown = drawn.curves if column == "violation" else {"lsvi-ae": drawn.curves["lsvi-ae"]}
+        shown = drawn.columns if column == "violation" else {"lsvi-ae": drawn.columns["lsvi-ae"]}
         figures.bands(axes, {label: np.cumsum(each[column].clip(min=0), -1) for label, each in shown.items()})
         axes.set(xscale="log", yscale="log", title=title, xlabel="episode", xlim=(1, options.episodes))
         k = np.geomspace(options.episodes / 10, options.episodes, 2)

@@ -43,7 +43,7 @@ def main() -> None:
     folder = result.save(Path(options.out), figures=False)
     print(tables.summary(result.summary))
     with mpl.rc_context(figures.STYLE):
-        paths = figures.save(draw(result.curves, options.price), Path(options.out) / "racetrack")
+        paths = figures.save(draw(result.columns, options.price), Path(options.out) / "racetrack")
     print(f"\nWritten to {folder}; drawn: {paths[0]}")
 
 

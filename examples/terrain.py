@@ -43,7 +43,7 @@ with progress_bar(len(AGENTS) * options.seeds * options.episodes * len(chosen) *
             agents = [agent.called(name) for name, (agent, _, _) in AGENTS.items()]
             result = es.run(problem, agents, options.episodes, options.seeds, progress=advanced)
             result.save(out / f"terrain-{seed}-sigma-{sigma:g}", figures=False)
-            for name, curves in result.curves.items():
+            for name, curves in result.columns.items():
                 violations.setdefault((sigma, name), []).append(curves["violation"])
                 means = {column: result.summary["agents"][name][column]["mean"] for column in COLUMNS}
                 optimum = result.summary["problem"]["optimal_value"]

@@ -69,9 +69,9 @@ folder = result.save(Path(options.out))
 print(tables.summary(result.summary))
 rows = [
     [label, *(tables.number(curves[f"violation_{i}"].sum(-1).mean()) for i in (1, 2))]
-    for label, curves in result.curves.items()
+    for label, curves in result.columns.items()
 ]
 print(f"\n{tables.aligned([['total violations, mean over seeds', 'hazards', 'power'], *rows])}\n")
-_, wrong, suited = result.curves
+_, wrong, suited = result.columns
 print(certificates.run(folder, [wrong, suited], seed=None, step="1"))
 print(f"\nWritten to {folder}")

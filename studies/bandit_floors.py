@@ -35,7 +35,7 @@ def main() -> None:
     columns = "regret | total violations | violations, last 100 episodes | regret, last 100 episodes"
     print(f"| {options.episodes} episodes, {options.seeds} seeds | {columns} |")
     print("|---|---|---|---|---|")
-    for label, curves in result.curves.items():
+    for label, curves in result.columns.items():
         totals = {
             "regret": curves["regret"].sum(1),
             "violation": curves["violation"].sum(1),

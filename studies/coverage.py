@@ -46,7 +46,9 @@ with progress_bar(options.instances * options.seeds * K * len(AGENTS)) as advanc
     for instance in range(1, 1 + options.instances):
         problem = es.problems.linear(options.states, 4, options.d, H, seed=instance)
         # Other seeds on every instance: seeds share the world's draws.
-        prepared = experiment.prepare(problem, AGENTS, K, options.seeds, seed0=instance * options.seeds)
+        prepared = experiment.prepare(
+            problem, AGENTS, K, range(instance * options.seeds, (instance + 1) * options.seeds)
+        )
         optimal = es.planner.solve(problem).V[0]
         for label, each in diagnosis.diagnose(prepared, advanced).items():
             seen, metrics = each.measured, each.metrics

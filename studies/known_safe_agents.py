@@ -100,7 +100,7 @@ def main() -> None:
     result = es.run(problem, agents, options.episodes, options.seeds)
     print("| agent | mean return | final value | episodes with a violation | runs without a violation | safe set |")
     print("|---" * 6 + "|")
-    for label, curves in result.curves.items():
+    for label, curves in result.columns.items():
         row = {
             "return": float(curves["return"].mean()),
             "value": float(curves["value"][:, -100:].mean()),

@@ -17,13 +17,13 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+from ahead_probe import SLACK, AheadProbe, Margins
 
 import everystep as es
 from everystep.experiments import tables
 from everystep.lsvi import loop
 from everystep.mdp.cmdp import FiniteCMDP, Noise
 from everystep.reports.theory import bounds
-from everystep.reports.theory.ahead import SLACK, AheadProbe, Margins
 
 parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
 parser.add_argument("--instances", type=int, default=3)
@@ -148,7 +148,7 @@ tie = FiniteCMDP(np.ones((1, 2, 1)), r, g, horizon=1, noise=Noise(cost_sigma=0.3
 unviable = {}
 for tolerance in (0.0, 0.2):
     recipe = es.agents.lsvi_ahead(radius="coordinate", tolerance=tolerance)
-    regret = es.run(tie, recipe, episodes=4000, seeds=16).curves["lsvi-ahead"]["regret"]
+    regret = es.run(tie, recipe, episodes=4000, seeds=16).columns["lsvi-ahead"]["regret"]
     unviable[tolerance] = [float(regret[:, :k].sum(1).mean()) for k in (1000, 2000, 4000)]
     text = ", ".join(f"{each:.1f}" for each in unviable[tolerance])
     print(f"two actions of equal harm, tolerance {tolerance:g}: regret {text} after 1000, 2000 and 4000 episodes")

@@ -29,9 +29,9 @@ sys.path.pop(0)
 
 # Called by the library itself, and documented for those who read it.
 WITHOUT_AN_EXAMPLE = {
-    "Learner": {"learn_played", "use_features"},
-    "training.result.Trained": {"fill"},
-    "training.policy.shield.Shield": {"judged", "plan", "plan_step", "stage", "tolerance"},
+    "Learner": {"learn_played", "use_features", "decided", "played"},
+    "TrainingResult": {"fill"},
+    "Shield": {"judged", "plan", "plan_step", "stage", "tolerance"},
 }
 NEEDED = {"callbacks.tensorboard": "tensorboardX"}  # packages of extras
 QUICK = ("EverystepError", "kernels.RBF", "planner.solve", "problems.from_map", "actions.grid", "agents.lsvi_ae")

@@ -116,7 +116,7 @@ def test_the_new_cost_model_avoids_what_was_unsafe_once():
         seeds=3,
     )
     unsafe = int((problem.g[0, 0] > 0).sum())
-    assert (result.curves["worst"]["violation"].sum(1) <= unsafe).all()
+    assert (result.columns["worst"]["violation"].sum(1) <= unsafe).all()
     assert result.certified["worst"]["p"] == 0.05  # the intervals are valid: costs of the pond have no noise
     assert result.certified["worst"]["false"] == 0
 
@@ -174,6 +174,6 @@ def test_a_new_chart_is_on_the_page_of_the_report(monkeypatch, pond, tmp_path):
     assert "Share of episodes with a violation" in page
     content = json.loads(re.search(r'<script type="application/json" id="content">(.*?)</script>', page, re.DOTALL)[1])
     (chart,) = [chart for chart in content["charts"] if chart["name"] == "share-violated"]
-    for label, curves in pond.curves.items():
+    for label, curves in pond.columns.items():
         mean = np.frombuffer(base64.b64decode(chart["bands"][label]["mean"]), "<f8")
         assert mean[-1] == pytest.approx((curves["violation"] > 0).mean())

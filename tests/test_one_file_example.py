@@ -70,7 +70,7 @@ def test_the_example_plays_the_same_episodes_as_the_library(example, lake, agent
         np.testing.assert_allclose(mine.value, metrics.value, **EXACT)
         np.testing.assert_allclose(mine.violation, metrics.violation.sum(), **EXACT)
         carry = after
-    curves = es.run(lake, agent, episodes=EPISODES, seeds=[SEED]).curves[agent]
+    curves = es.run(lake, agent, episodes=EPISODES, seeds=[SEED]).columns[agent]
     np.testing.assert_allclose([mine.value for mine in ours], curves["value"][0], **EXACT)
     total = sum(mine.violation for mine in ours)
     assert total == pytest.approx(curves["violation"][0].sum(), abs=1e-9)

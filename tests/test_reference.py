@@ -18,7 +18,6 @@ from everystep.experiments import tables
 from everystep.experiments.folder import finished
 from everystep.mdp import arrays
 from everystep.reports.leaderboard import results_files
-from everystep.reports.training import learnt
 from everystep.reports.training import results as training_results
 from everystep.training.folder import training_spec
 from everystep.training.seeds import request as training_request
@@ -193,7 +192,7 @@ def test_every_array_and_key_of_a_file_is_described():
     ]
     keys += [
         *finished.PLANS,
-        *learnt.FIT,
+        *training_spec.FIT,
         *(field.name for field in arrays.FIELDS),
         *results_files.schema()["properties"],
     ]

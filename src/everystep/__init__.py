@@ -11,7 +11,7 @@ Names are looked up when first used, so that importing the package costs nothing
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from everystep.environments.finite import registration
 
@@ -20,36 +20,50 @@ if TYPE_CHECKING:
     from everystep.agents.model_syntax import gp, kernel_values
     from everystep.environments import logged
     from everystep.environments.play import action_sets as actions
+    from everystep.environments.play.batch import Batch
     from everystep.errors import EverystepError
     from everystep.experiments.experiment import run
     from everystep.experiments.result import Result
     from everystep.mdp import planner
     from everystep.mdp.cmdp import Factored, FiniteCMDP, Known, Noise, Successors
-    from everystep.reports.leaderboard.board import leaderboard
+    from everystep.reports.compare import Comparison, compare
+    from everystep.reports.leaderboard.board import Leaderboard, leaderboard
     from everystep.reports.leaderboard.monitor import convert_monitor
     from everystep.training import callbacks
-    from everystep.training.diagnosis.check_constraint import check_constraint
+    from everystep.training.diagnosis.check_constraint import ConstraintCheck, check_constraint
+    from everystep.training.diagnosis.finding import Diagnosis
     from everystep.training.learner import Learner
-    from everystep.training.policy.evaluation import evaluate
+    from everystep.training.policy.evaluation import Evaluation, evaluate
     from everystep.training.policy.policy import Policy
-    from everystep.training.policy.shield import shield
+    from everystep.training.policy.shield import Shield, shield
+    from everystep.training.result import BrokenError, TrainingResult
     from everystep.training.train import train
 
 __version__ = "0.2.0"
 __all__ = [
+    "Batch",
+    "BrokenError",
+    "Comparison",
+    "ConstraintCheck",
+    "Diagnosis",
+    "Evaluation",
     "EverystepError",
     "Factored",
     "FiniteCMDP",
     "Known",
+    "Leaderboard",
     "Learner",
     "Noise",
     "Policy",
     "Result",
+    "Shield",
     "Successors",
+    "TrainingResult",
     "actions",
     "agents",
     "callbacks",
     "check_constraint",
+    "compare",
     "convert_monitor",
     "evaluate",
     "features",
@@ -65,45 +79,46 @@ __all__ = [
     "train",
 ]
 
-# Where each public name lives: modules by their full name, anything else as module:name.
+# Where the public names are defined; those in `_MODULES` are modules themselves.
 _HOME = {
-    "EverystepError": "errors:EverystepError",
-    "Factored": "mdp.cmdp:Factored",
-    "Successors": "mdp.cmdp:Successors",
-    "FiniteCMDP": "mdp.cmdp:FiniteCMDP",
-    "Known": "mdp.cmdp:Known",
-    "Learner": "training.learner:Learner",
-    "Noise": "mdp.cmdp:Noise",
-    "Policy": "training.policy.policy:Policy",
-    "Result": "experiments.result:Result",
+    "agents.model_syntax": ("gp", "kernel_values"),
+    "environments.play.batch": ("Batch",),
+    "errors": ("EverystepError",),
+    "experiments.experiment": ("run",),
+    "experiments.result": ("Result",),
+    "mdp.cmdp": ("Factored", "FiniteCMDP", "Known", "Noise", "Successors"),
+    "reports.compare": ("Comparison", "compare"),
+    "reports.leaderboard.board": ("Leaderboard", "leaderboard"),
+    "reports.leaderboard.monitor": ("convert_monitor",),
+    "training.diagnosis.check_constraint": ("ConstraintCheck", "check_constraint"),
+    "training.diagnosis.finding": ("Diagnosis",),
+    "training.learner": ("Learner",),
+    "training.policy.evaluation": ("Evaluation", "evaluate"),
+    "training.policy.policy": ("Policy",),
+    "training.policy.shield": ("Shield", "shield"),
+    "training.result": ("BrokenError", "TrainingResult"),
+    "training.train": ("train",),
+}
+_MODULES = {
+    **{name: name for name in ("agents", "features", "kernels", "problems")},
     "actions": "environments.play.action_sets",
-    "agents": "agents",
     "callbacks": "training.callbacks",
-    "check_constraint": "training.diagnosis.check_constraint:check_constraint",
-    "convert_monitor": "reports.leaderboard.monitor:convert_monitor",
-    "evaluate": "training.policy.evaluation:evaluate",
-    "features": "features",
-    "gp": "agents.model_syntax:gp",
     "gym": "environments.finite.gym",
-    "kernel_values": "agents.model_syntax:kernel_values",
-    "kernels": "kernels",
-    "leaderboard": "reports.leaderboard.board:leaderboard",
     "logged": "environments.logged",
     "planner": "mdp.planner",
-    "problems": "problems",
-    "run": "experiments.experiment:run",
-    "shield": "training.policy.shield:shield",
-    "train": "training.train:train",
 }
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+_RENAMED = {"Trained": "TrainingResult", "kernel": "kernel_values"}
 _EXTRA = ("gym",)  # needs an optional package, so `from everystep import *` leaves it out
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'everystep' has no attribute '{name}'")
-    module, _, attribute = _HOME[name].partition(":")
-    found = import_module(f"everystep.{module}")
-    return getattr(found, attribute) if attribute else found
+def __getattr__(name: str) -> object:
+    if name in _MODULES:
+        return import_module(f"everystep.{_MODULES[name]}")
+    if name in _MODULE_OF:
+        return getattr(import_module(f"everystep.{_MODULE_OF[name]}"), name)
+    remedy = f"; use {_RENAMED[name]}" if name in _RENAMED else ""
+    raise AttributeError(f"module 'everystep' has no attribute '{name}'{remedy}")
 
 
 def __dir__() -> list[str]:

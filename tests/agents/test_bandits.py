@@ -107,7 +107,7 @@ def test_rpol_on_a_problem_of_several_steps_is_refused(lake):
 def test_the_uniform_agent_pulls_all_arms_alike_and_learns_nothing():
     bandit = problem("arms")
     result = es.run(bandit, "uniform", episodes=50, seeds=4)
-    curves = result.curves["uniform"]
+    curves = result.columns["uniform"]
     np.testing.assert_allclose(curves["value"], bandit.r.mean(), rtol=1e-12)
     np.testing.assert_allclose(curves["expected_violation"], bandit.g.clip(0).mean(), rtol=1e-12)
     assert abs(curves["violation"].mean() - bandit.g.clip(0).mean()) < 0.1

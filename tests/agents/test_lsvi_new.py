@@ -199,7 +199,7 @@ def test_the_trap_is_entered_by_the_last_step_only():
 def test_the_compiled_scan_plays_the_same_episodes(case):
     s, want = resolved(case), expected(case)
     p = s.problem
-    curves = es.run(p, s.recipe, episodes=EPISODES, seeds=[9, SEED]).curves["lsvi-new"]
+    curves = es.run(p, s.recipe, episodes=EPISODES, seeds=[9, SEED]).columns["lsvi-new"]
     r = by_step(p.r, p.horizon)[np.arange(p.horizon), want["state"], want["action"]]
     np.testing.assert_allclose(curves["return"][1], r.sum(1), **EXACT)
 
@@ -267,7 +267,7 @@ def test_what_is_admitted_can_be_followed_to_the_end_without_violations(seed):
 
 def test_it_learns_without_violations_on_the_synthetic_problem():
     p = synthetic()
-    curves = es.run(p, lsvi_new(switch=1.5), episodes=1000, seeds=2).curves["lsvi-new"]
+    curves = es.run(p, lsvi_new(switch=1.5), episodes=1000, seeds=2).columns["lsvi-new"]
     known, best = of_one_action(p), planner.solve(p).value
     np.testing.assert_allclose(curves["value"][:, :20], known)
     assert curves["violation"].sum() == 0

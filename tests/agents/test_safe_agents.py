@@ -40,7 +40,7 @@ def share_of_gap(problem, curves):
 @pytest.mark.quick
 def test_slucb_qvi_learns_and_no_action_it_takes_is_unsafe(bed):
     result = es.run(bed, agents.slucb_qvi(switch=1.2), episodes=10_000, seeds=8)
-    curves = result.curves["slucb-qvi"]
+    curves = result.columns["slucb-qvi"]
     assert (curves["violation"] == 0).all()
     assert (curves["expected_violation"] == 0).all()
     assert (share_of_gap(bed, curves) > 0.5).all()
@@ -52,7 +52,7 @@ def test_slucb_qvi_learns_and_no_action_it_takes_is_unsafe(bed):
 
 
 def test_rslucb_qvi_learns_and_is_safe_in_the_mean_over_its_draws_alone(few, runs):
-    curves = runs["rslucb-qvi"].curves["rslucb-qvi"]
+    curves = runs["rslucb-qvi"].columns["rslucb-qvi"]
     assert curves["mixture_violation"].max() <= 1e-12
     assert (share_of_gap(few, curves) > 0.5).all()
     assert (curves["violation"].sum(1) > 0).all()  # single draws are another matter
@@ -68,13 +68,13 @@ def test_with_one_hot_features_slucb_qvi_never_leaves_the_safe_action():
     problem = star(states=4)
     result = es.run(problem, agents.slucb_qvi(features="one-hot"), episodes=300, seeds=2)
     always = planner.evaluate(problem, np.zeros((problem.horizon, problem.states), int)).V[0]
-    np.testing.assert_allclose(result.curves["slucb-qvi"]["value"], always[0], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(result.columns["slucb-qvi"]["value"], always[0], rtol=0, atol=1e-12)
     assert result.certified["slucb-qvi"]["safe_set"] == 1
 
 
 def test_rslucb_qvi_leaves_the_safe_action_on_a_lake(pond):
     result = es.run(pond, agents.rslucb_qvi(safe_action="safest"), episodes=300, seeds=2)
-    curves = result.curves["rslucb-qvi"]
+    curves = result.columns["rslucb-qvi"]
     assert curves["mixture_violation"].max() <= 1e-12
     always = planner.evaluate(pond, pond.g[0, 0].argmin(1)).value
     assert (curves["value"][:, -1] > always + 0.01).all()
@@ -83,7 +83,7 @@ def test_rslucb_qvi_leaves_the_safe_action_on_a_lake(pond):
 
 @pytest.mark.parametrize("name", ["slucb-qvi", "rslucb-qvi"])
 def test_stepping_and_rare_plans_record_the_same(name, few, runs):
-    compiled = runs[name].curves[name]
+    compiled = runs[name].columns[name]
     built = agents.Recipe(name, {"switch": 2}).resolve(few, 2000).build()
     carry = loop.start(built.agent, few.sizes, built.share_values, built.share_costs)
     world = jax.tree.map(jnp.asarray, few.world)

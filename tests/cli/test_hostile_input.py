@@ -47,13 +47,14 @@ def written(tmp_path):
         (["--horizon", "1e18"], "horizon is 1e18; give a whole number from 1 to 2147483647."),
         (["--horizon", "2147483647"], "horizon is 2147483647: 500 episodes would take"),
         (["--episodes", "1e30"], "episodes is 1e30; give a whole number from 1 to"),
-        (["--seed0", "9" * 5000], "seed0 is 999"),
+        (["--seeds", "9" * 5000], "seeds is 999"),
         (["--set", f"beta={LONG}"], "setting beta of lsvi-ae is 'xxx"),
         (["--set", LONG], "--set is 'xxx"),
         (["--agents", LONG], "no agent 'xxx"),
         ([f"--{LONG}"], "unrecognized arguments: --xxx"),
+        (["--seed0", "7"], "use --seeds 7:20"),
     ],
-    ids=range(8),
+    ids=range(9),
 )
 def test_flags_that_cannot_be_used_are_refused(capsys, tmp_path, flags, sentence):
     given = ["run", "--problem", "frozen-lake", "--agents", "lsvi-ae", "--out", tmp_path / "out", *flags]
@@ -91,7 +92,7 @@ def test_deeply_nested_toml_is_refused(capsys, written):
 
 def test_a_number_of_thousands_of_digits_is_refused(capsys, written):
     refusal(capsys, ["run", written(f"episodes = {'9' * 5000}")])
-    assert "from 1 to 2147483647" in refusal(capsys, ["run", written(f"episodes = {'9' * 400}")])
+    assert "from 1 to 9223372036854775807" in refusal(capsys, ["run", written(f"episodes = {'9' * 400}")])
 
 
 def test_a_byte_order_mark_is_accepted(written):

@@ -127,7 +127,7 @@ def test_a_file_gives_the_same_training_as_flags(two_seeds, tmp_path, capsys):
 
 def test_a_stopped_training_resumes_bit_for_bit(two_seeds, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(training_seeds, "OFTEN", 0.0)
-    request = training_seeds.read_request(two_seeds)
+    request = training_seeds.read_begun(two_seeds).request
 
     def stop_in_the_second_seed(message):
         if message.seed == 1 and message.episodes == 4:
@@ -246,14 +246,14 @@ def test_other_commands_say_what_the_folder_is(two_seeds, tmp_path, capsys):
         ["compare", "--out", str(two_seeds)],
     ):
         assert main(command) == 2
-        assert "training run, not an experiment" in capsys.readouterr().err
+        assert "training, not an experiment" in capsys.readouterr().err
     assert main(["resume", str(two_seeds / "seed-0")]) == 2
     assert f"everystep resume {two_seeds}" in capsys.readouterr().err
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "training.json").write_text('{"kind": "training", "format": 1, "request": {"env": 3}}')
     for command in ("summary", "figures", "report", "compare", "resume", "evaluate"):
         assert main([command, "foreign"]) == 2
-        assert "cannot be read" in capsys.readouterr().err
+        assert "foreign/training.json' is not in the list of what was written" in capsys.readouterr().err
     assert [path.name for path in (tmp_path / "foreign").iterdir()] == ["training.json"]
 
 
@@ -349,12 +349,12 @@ class OneAfterAnother:
 def test_a_training_on_a_cluster_is_the_same_byte_for_byte(two_seeds, tmp_path, monkeypatch):
     monkeypatch.setattr(training_seeds, "OFTEN", 0.0)
     cluster, told, out = OneAfterAnother(), [], tmp_path / "cluster"
-    request = replace(training_seeds.read_request(two_seeds), seeds=(0,))
+    request = replace(training_seeds.read_begun(two_seeds).request, seeds=(0,))
     training_seeds.train(request, out, training_seeds.Means(cluster=cluster), told.append)
     content = lambda folder: {
         path.relative_to(folder): path.read_bytes()
         for path in folder.rglob("*")
-        if path.is_file() and path.name not in (files.RECORD, "evaluation.json", "CARD.md", "card.json")  # evaluated
+        if path.is_file() and path.name not in (files.RECORD, "evaluation.json", "CARD.md")  # evaluated
     }
     assert content(out / "seed-0") == content(two_seeds / "seed-0")
     assert cluster.turns > EPISODES // 2

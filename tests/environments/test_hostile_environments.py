@@ -10,11 +10,11 @@ import pytest
 from environments_for_tests.broken import Naughty
 
 import everystep as es
-from everystep import EverystepError
+from everystep import EverystepError, files
 from everystep.cli.main import main
 from everystep.environments.play import film
+from everystep.files.store import checksum
 from everystep.runtime.program_cache import SEAL, ProgramCache
-from everystep.training.policy.policy import _checksum
 from everystep.training.seeds import run as training_seeds
 from everystep.training.seeds.request import TrainingRequest
 
@@ -118,7 +118,7 @@ def test_masked_logged_data_and_problems_are_refused():
     }
     for name in ("rewards", "costs"):
         with pytest.raises(EverystepError, match=f"{name} have masked entries"):
-            es.logged.Batch.of(**rows, **{"rewards": [0.0, 1.0], "costs": [0.0, 1.0]} | {name: MASKED})
+            es.Batch.of(**rows, **{"rewards": [0.0, 1.0], "costs": [0.0, 1.0]} | {name: MASKED})
     with pytest.raises(EverystepError, match="masked"):
         es.features.flatten([MASKED])
 
@@ -139,7 +139,7 @@ def test_a_policy_whose_spec_has_another_form_is_refused_when_it_is_read(change,
     content["spec"].update(change)
     content["spec"] = {key: value for key, value in content["spec"].items() if value is not None}
     content.pop("checksum")
-    (policy / "policy.json").write_text(json.dumps({**content, "checksum": _checksum(content)}), encoding="utf-8")
+    (policy / "policy.json").write_text(json.dumps({**content, "checksum": checksum(content)}), encoding="utf-8")
     try:
         with pytest.raises(EverystepError, match="cannot be read"):
             es.Policy.load(policy)
@@ -150,10 +150,11 @@ def test_a_policy_whose_spec_has_another_form_is_refused_when_it_is_read(change,
 @pytest.mark.quick
 def test_a_number_that_no_float_can_hold_is_a_wrong_request(tmp_path):
     request = TrainingRequest(env="CartPole-v1", episodes=1).to_json() | {"stop_at_return": 10**400}
-    content = {"kind": "training", "format": training_seeds.FORMAT, "request": request}
-    (tmp_path / "training.json").write_text(json.dumps(content), encoding="utf-8")
-    with pytest.raises(EverystepError, match=r"training\.json that cannot be read"):
-        training_seeds.read_request(tmp_path)
+    content = {"kind": "training", "format": training_seeds.FORMAT, "request": request, "signature": None}
+    with files.replacing(tmp_path) as partial:
+        files.write_json(partial / "training.json", content)
+    with pytest.raises(EverystepError, match=r"training\.json' holds no request of this version"):
+        training_seeds.read_begun(tmp_path)
 
 
 @pytest.mark.quick

@@ -3,11 +3,12 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import everystep as es
 from everystep.cli import main
-from everystep.experiments import config
+from everystep.experiments import config, options
 
 POND = "SFFF\nFHFH\nF.#G\n"
 GOOD = """
@@ -76,9 +77,9 @@ def test_every_problem_meets_every_agent_at_every_point_of_its_grid(desk):
 
 
 def test_flags_override_the_file(desk):
-    flags = config.Overrides(
-        episodes=9, seeds=1, seed0=7, horizon=5, certify=True, out="other",
-        settings=[config.SettingFlag(None, "beta", "0.7"), config.SettingFlag("lsvi", "lam", "2")],
+    flags = options.RunOptions(
+        episodes=9, seeds="7:8", horizon=5, certify=True, out="other",
+        settings=[options.SettingFlag(None, "beta", "0.7"), options.SettingFlag("lsvi", "lam", "2")],
     )  # fmt: skip
     plan = config.read(written(desk, GOOD.replace('"bandit"', '"frozen-lake"').replace("arms = 3", "")), flags)
     assert plan.out == Path("other")
@@ -88,7 +89,7 @@ def test_flags_override_the_file(desk):
         assert len(given) == 3  # beta is no longer in the grid
         assert all(each["beta"] == 0.7 for each in given.values())
         assert given["greedy"]["lam"] == 2
-    only = config.Overrides(problem="bandit", agents=["lsvi"])
+    only = options.RunOptions(problem="bandit", agents=["lsvi"])
     assert list(config.read(written(desk, GOOD), only).runs) == ["bandit-0"]
 
 
@@ -148,12 +149,10 @@ WRONG = {
     "a number for an agent": ('out = "x"\nproblems = ["bandit"]\nagents = [3]', "agents has 3; write names in quotes"),
     "a key that is there twice": (
         GOOD.replace("episodes = 4", "episodes = 0"),
-        "line 13: episodes is 0; write a whole number",
+        "line 13: episodes is 0; give a whole number",
     ),
-    "a first seed beside a list": (
-        GOOD.replace("seeds =", "seed0 = 9\nseeds ="),
-        "line 5: seeds is [3, 5], so seed0 = 9 has no effect",
-    ),
+    "a range without an end": (GOOD.replace("seeds = [3, 5]", 'seeds = "3:"'), "line 4: seeds is '3:'"),
+    "a seed twice": (GOOD.replace("seeds = [3, 5]", "seeds = [3, 3]"), "give at least one seed, and each once"),
     "a setting in the grid as well": (
         GOOD.replace('floor = "sqrt"', "beta = 1.0"),
         "beta is in settings and in grid of lsvi-ae",
@@ -181,26 +180,52 @@ def test_what_is_wrong_is_said_with_its_key_and_remedy_and_nothing_is_written(ca
 
 def test_a_setting_by_flag_that_no_agent_has_is_said(desk):
     with pytest.raises(es.EverystepError, match=r"'kappa=1': .* no setting kappa"):
-        config.read(written(desk, GOOD), config.Overrides(settings=[config.SettingFlag.parse("kappa=1")]))
+        config.read(written(desk, GOOD), options.RunOptions(settings=[options.SettingFlag.parse("kappa=1")]))
 
 
 def test_a_flag_for_an_agent_that_is_not_there_is_said_as_it_was_given(desk):
     with pytest.raises(es.EverystepError, match=r"'rpol\.beta=1': .*lsvi-ae, lsvi"):
-        config.read(written(desk, GOOD), config.Overrides(settings=[config.SettingFlag.parse("rpol.beta=1")]))
+        config.read(written(desk, GOOD), options.RunOptions(settings=[options.SettingFlag.parse("rpol.beta=1")]))
 
 
-def test_a_first_seed_by_flag_does_not_fit_a_list_unless_a_number_replaces_it(desk):
-    flags = config.Overrides(seed0=7)
-    with pytest.raises(es.EverystepError, match="seed0 = 7 has no effect"):
-        config.read(written(desk, GOOD), flags)
-    plan = config.read(written(desk, GOOD), flags._replace(seeds=2))
+def test_seeds_by_flag_replace_those_of_the_file(desk):
+    plan = config.read(written(desk, GOOD), options.RunOptions(seeds="7:9"))
     assert [run.spec["seeds"] for run in plan.runs.values()] == [[7, 8], [7, 8]]
 
 
+@pytest.mark.quick
+def test_seeds_are_a_number_a_range_or_a_list():
+    for given in (3, "3", np.int64(3), range(3), "0:3", "0,1,2", [0, 1, 2], (0, 1, 2), iter([0, 1, 2])):
+        assert list(options.seed_list("seeds", given)) == [0, 1, 2]
+    assert len(options.seed_list("seeds", 2**40)) == 2**40  # no list is made
+    for given in (
+        0,
+        -1,
+        2.5,
+        True,
+        None,
+        "a",
+        "1:",
+        ":3",
+        "1:2:3",
+        "3:1",
+        [],
+        [1, 1],
+        [0, -1],
+        range(-1, 2),
+        "1,,2",
+        {},
+    ):
+        with pytest.raises(es.EverystepError, match=r"^seeds is"):
+            options.seed_list("seeds", given)
+    with pytest.raises(es.EverystepError, match="from 0 to 4"):
+        options.seed_list("seeds", "3:6", 4)
+
+
 def test_flags_alone_are_the_experiment_that_a_file_with_the_same_values_is(desk):
-    flags = config.Overrides(
+    flags = options.RunOptions(
         problem=str(desk / "pond.txt"), agents=["lsvi-ae", "lsvi"], episodes=6, seeds=2, horizon=8, out="out",
-        settings=[config.SettingFlag.parse(text) for text in ("lam=0.5", "lsvi-ae.floor=sqrt")],
+        settings=[options.SettingFlag.parse(text) for text in ("lam=0.5", "lsvi-ae.floor=sqrt")],
     )  # fmt: skip
     alone = config.read(None, flags)
     text = """

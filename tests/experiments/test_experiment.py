@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import everystep as es
+from everystep.experiments.engines import local
 from everystep.mdp.cmdp import FiniteCMDP
 
 
@@ -14,7 +15,7 @@ def pond():
 
 def test_the_same_agent_with_other_settings_has_a_name_of_its_own(pond):
     result = es.run(pond, ["lsvi-ae", es.agents.lsvi_ae(beta=0.3)], episodes=5, seeds=4)
-    assert list(result.curves) == ["lsvi-ae", "lsvi-ae(beta=0.3)"]
+    assert list(result.columns) == ["lsvi-ae", "lsvi-ae(beta=0.3)"]
     with pytest.raises(es.EverystepError, match="given twice"):
         es.run(pond, ["lsvi-ae", "lsvi-ae"], episodes=5, seeds=1)
 
@@ -25,7 +26,7 @@ def test_the_same_agent_with_other_settings_has_a_name_of_its_own(pond):
         ({"episodes": 0}, "episodes is 0"),
         ({"episodes": -3}, "episodes is -3"),
         ({"seeds": 0}, "seeds is 0"),
-        ({"seeds": [1, 1]}, "give different whole numbers"),
+        ({"seeds": [1, 1]}, "give at least one seed, and each once"),
         ({"agents": []}, "agents is empty"),
         ({"agents": "lsvi-a"}, "Did you mean lsvi-ae"),
         ({"agents": es.agents.lsvi_ae(cap=0.01)}, "below the unconstrained optimum"),
@@ -73,5 +74,26 @@ def test_sharing_is_refused_where_the_steps_differ_and_coordinate_widths_where_f
 
 def test_an_agent_may_be_called_what_one_likes(pond):
     result = es.run(pond, [es.agents.lsvi_ae(beta=0.3).called("wide"), "lsvi-ae"], episodes=2, seeds=4)
-    assert list(result.curves) == ["wide", "lsvi-ae"]
+    assert list(result.columns) == ["wide", "lsvi-ae"]
     assert result.spec["agents"][0]["settings"]["beta"] == 0.3
+
+
+def test_a_run_in_a_folder_is_the_run_in_memory_and_is_not_repeated(pond, tmp_path, monkeypatch):
+    agents = ["lsvi-ae", "uniform"]
+    here = es.run(pond, agents, episodes=20, seeds="3:6", certify=True)
+    there = es.run(pond, agents, episodes=20, seeds=[3, 4, 5], certify=True, out=tmp_path / "pond")
+    monkeypatch.setattr(local, "advance", None)
+    again = es.run(pond, agents, episodes=20, seeds=range(3, 6), certify=True, out=tmp_path / "pond")
+    for found in (there, again):
+        assert found.spec == here.spec
+        assert found.summary == here.summary
+        for one, other in ((found.visits, here.visits), (found.certificates, here.certificates)):
+            assert one.keys() == other.keys()
+            assert all(np.array_equal(one[name], other[name]) for name in one)
+        for label in here.columns:
+            assert found.columns[label].keys() == here.columns[label].keys()
+            for name, column in here.columns[label].items():
+                np.testing.assert_array_equal(found.columns[label][name], column)
+                assert found.columns[label][name].dtype == column.dtype
+    with pytest.raises(es.EverystepError, match="already holds a different run"):
+        es.run(pond, agents, episodes=21, seeds=3, out=tmp_path / "pond")

@@ -131,9 +131,9 @@ def test_a_chunk_in_pieces_gives_the_same_result(pond, monkeypatch):
     steps = []
     pieces = prepared.run(steps.append)
     assert len(steps) > 40
-    for label, curves in whole.curves.items():
+    for label, curves in whole.columns.items():
         for name, curve in curves.items():
-            assert (pieces.curves[label][name] == curve).all()
+            assert (pieces.columns[label][name] == curve).all()
 
 
 def test_a_piece_is_one_episode_until_its_pace_is_known(pond, monkeypatch):

@@ -34,22 +34,22 @@ def test_the_table_has_one_row_for_each_agent_seed_and_episode(result):
 @pytest.mark.quick
 def test_regret_is_the_safe_optimum_minus_the_value_and_may_be_negative(result, pond):
     optimum = planner.solve(pond).value
-    for curves in result.curves.values():
+    for curves in result.columns.values():
         np.testing.assert_allclose(curves["regret"], optimum - curves["value"], rtol=0, atol=1e-12)
     shortcut = es.run(es.problems.from_map(("SHG", "FFF"), horizon=4), "lsvi", episodes=60, seeds=4)
-    assert shortcut.curves["lsvi"]["regret"].min() < -0.01
+    assert shortcut.columns["lsvi"]["regret"].min() < -0.01
 
 
 def test_value_and_expected_violation_are_the_mean_of_what_happens(pond):
     # Given its policy, an episode's return and violation are these on average: over 2000 episodes means must meet.
-    curves = es.run(pond, "lsvi", episodes=40, seeds=50).curves["lsvi"]
+    curves = es.run(pond, "lsvi", episodes=40, seeds=50).columns["lsvi"]
     for exact, realised in (("value", "return"), ("expected_violation", "violation")):
         gap = curves[exact] - curves[realised]
         assert abs(gap.mean()) < 4 * gap.std() / np.sqrt(2000)
 
 
 def test_hard_violation_counts_harm_without_cancellation(result):
-    for curves in result.curves.values():
+    for curves in result.columns.values():
         np.testing.assert_array_equal(curves["violation"], curves["unsafe_steps"])  # harm is 1 on a lake
         np.testing.assert_allclose(curves["soft_violation"], 2 * curves["violation"] - 6)  # H = 6 steps of +1 or -1
 
@@ -60,7 +60,7 @@ def test_several_constraints_have_a_column_each():
     g[..., 0] = -0.1
     problem = FiniteCMDP(rng.dirichlet(np.ones(3), size=(3, 2)), rng.random((3, 2)), g, start=[0, 1, 2] * 10, horizon=2)
     result = es.run(problem, "lsvi", episodes=30, seeds=2)
-    curves = result.curves["lsvi"]
+    curves = result.columns["lsvi"]
     np.testing.assert_allclose(curves["violation"], curves["violation_1"] + curves["violation_2"])
     assert "violation_2" in result.episodes.column_names
 
@@ -68,7 +68,7 @@ def test_several_constraints_have_a_column_each():
 def test_each_episode_of_a_sequence_of_starts_is_compared_with_its_own_optimum():
     P = np.eye(2)[:, None, :]
     problem = FiniteCMDP(P, np.array([[1.0], [0.25]]), np.full((2, 1), -1.0), start=[0, 1, 1], horizon=2)
-    curves = es.run(problem, "lsvi-ae", episodes=3, seeds=1).curves["lsvi-ae"]
+    curves = es.run(problem, "lsvi-ae", episodes=3, seeds=1).columns["lsvi-ae"]
     np.testing.assert_allclose(curves["value"], [[2.0, 0.5, 0.5]])
     np.testing.assert_allclose(curves["regret"], 0, atol=1e-12)
     with pytest.raises(es.EverystepError, match="start has 3 states for 4 episodes"):
@@ -82,7 +82,7 @@ def test_the_summary_holds_means_between_their_intervals(result):
     for numbers in summary["agents"].values():
         for interval in numbers.values():
             assert interval["low"] <= interval["mean"] <= interval["high"]
-    ae = result.curves["lsvi-ae"]
+    ae = result.columns["lsvi-ae"]
     assert summary["agents"]["lsvi-ae"]["total_violation"]["mean"] == ae["violation"].sum(1).mean()
     assert summary["agents"]["lsvi-ae"]["final_value"]["mean"] == pytest.approx(ae["value"].mean())
     assert f"{ae['violation'].sum(1).mean():.1f}" in str(result)
@@ -90,6 +90,6 @@ def test_the_summary_holds_means_between_their_intervals(result):
 
 
 def test_visits_count_every_step_of_every_episode(result):
-    for label in result.curves:
+    for label in result.columns:
         assert (result.visits[f"{label}_500"] == result.visits[f"{label}_end"]).all()
         assert (result.visits[f"{label}_end"].sum(1) == 60 * 6).all()

@@ -1,7 +1,7 @@
-"""Tables from streams of rows say what whole columns say."""
+"""Tables, and the rows of a folder in slices, say what whole columns say."""
 
-import json
 import shutil
+from dataclasses import replace
 
 import pyarrow.parquet as pq
 import pytest
@@ -9,9 +9,9 @@ import pytest
 import everystep as es
 from everystep import files
 from everystep.cli import main
-from everystep.experiments import experiment, runner, summary
-from everystep.experiments.folder import checkpoints, finished, run_folder
-from everystep.experiments.folder import rows as stream
+from everystep.experiments import experiment, reductions, runner, summary
+from everystep.experiments.folder import finished, run_folder
+from everystep.files import store
 
 
 @pytest.fixture(scope="module")
@@ -28,24 +28,20 @@ def folder(prepared, tmp_path_factory):
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize("rows", [100, 2**17])
-def test_a_stream_of_rows_gives_the_numbers_of_the_summary(rows, folder, monkeypatch):
-    monkeypatch.setattr(stream, "SLICE", rows)
-    streamed = summary.of_finished(finished.read(folder))
-    written = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    assert streamed.keys() == written.keys()
-    for label, numbers in written["agents"].items():
-        assert streamed["agents"][label].keys() == numbers.keys()
-        for name, each in numbers.items():
-            assert streamed["agents"][label][name]["mean"] == pytest.approx(each["mean"], rel=1e-12)
-            assert streamed["agents"][label][name]["low"] == pytest.approx(each["low"], rel=1e-12)
+def test_the_rows_give_the_numbers_of_the_summary(folder):
+    opened = finished.read(folder)
+    written = opened.summary()["agents"]
+    for label, curves in opened.curves(("value", "violation", "regret", "planned")).items():
+        for name, samples in reductions.samples(curves).items():
+            assert samples.mean() == pytest.approx(written[label][name]["mean"], rel=1e-12)
+    assert "planned" not in opened.curves(("planned",))["lsvi-ae"]
 
 
 def test_row_groups_hold_whole_seeds_and_any_batches_give_the_same_file(folder, tmp_path, monkeypatch, prepared):
     monkeypatch.setattr(run_folder, "ROWS", 1400)
     result = prepared.run()
     run_folder.write_episodes(result, tmp_path / "one.parquet")
-    in_pieces = lambda label: iter([{k: v[i : i + 1] for k, v in result.curves[label].items()} for i in range(3)])
+    in_pieces = lambda label: iter([{k: v[i : i + 1] for k, v in result.columns[label].items()} for i in range(3)])
     monkeypatch.setattr(type(result), "batches", lambda self, label: in_pieces(label))
     run_folder.write_episodes(result, tmp_path / "two.parquet")
     assert (tmp_path / "one.parquet").read_bytes() == (tmp_path / "two.parquet").read_bytes()
@@ -55,8 +51,8 @@ def test_row_groups_hold_whole_seeds_and_any_batches_give_the_same_file(folder, 
 
 
 def test_an_unfinished_run_says_how_far_it_is_while_somebody_works_on_it(prepared, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(checkpoints, "EVERY", 0.0)
-    monkeypatch.setattr(checkpoints, "COST", 0)
+    monkeypatch.setattr(store, "EVERY", 0.0)
+    monkeypatch.setattr(store, "COST", 0)
     monkeypatch.setattr(runner.local, "workers", lambda: 1)
     seen = []
 
@@ -74,12 +70,12 @@ def test_an_unfinished_run_says_how_far_it_is_while_somebody_works_on_it(prepare
     assert "safe optimum" in capsys.readouterr().out
 
 
-def test_a_folder_without_a_run_or_with_other_rows_is_said(folder, tmp_path):
+def test_a_folder_without_a_run_or_with_other_rows_is_refused(folder, tmp_path):
     with pytest.raises(es.EverystepError, match="holds no run"):
         summary.text(tmp_path)
-    spec = run_folder.read_spec(folder) | {"episodes": 701}
-    with pytest.raises(es.EverystepError, match="cannot be read"):
-        summary.samples(folder / "episodes.parquet", spec)
+    opened = finished.read(folder)
+    with pytest.raises(es.EverystepError, match="cannot be read as the rows of this run"):
+        replace(opened, spec=opened.spec | {"episodes": 701}).curves(("value",))
 
 
 def test_damaged_folders_are_said_in_a_sentence(prepared, folder, tmp_path, capsys):
@@ -112,8 +108,7 @@ def test_a_bit_that_was_turned_in_the_rows_is_noticed(folder, tmp_path):
     path.write_bytes(data)
     with pytest.raises(es.EverystepError, match=r"episodes\.parquet' was altered"):
         summary.text(tmp_path / "run")
-    (tmp_path / "run" / files.RECORD).unlink()  # the pages carry checksums of their own
-    with pytest.raises(es.EverystepError, match="cannot be read"):
-        summary.text(tmp_path / "run")
-    with pytest.raises(es.EverystepError, match="cannot be read"):
+    with (tmp_path / "run" / files.RECORD).open("a") as record:  # the pages carry checksums of their own
+        record.write(f"{files.seal(path).sha256}  episodes.parquet\n")
+    with pytest.raises(es.EverystepError, match="cannot be read as the rows of this run"):
         finished.read(tmp_path / "run").curves(("value",))

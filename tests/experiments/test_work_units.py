@@ -39,7 +39,7 @@ def test_the_rows_of_all_units_are_those_of_the_run(prepared):
             assert chunk.final is not None
             count = units.seed_count(unit)
             for name in ("value", "violation", "return"):
-                kept = whole.curves["lsvi"][name][unit.first : unit.first + count]
+                kept = whole.columns["lsvi"][name][unit.first : unit.first + count]
                 np.testing.assert_array_equal(chunk.rows[name], kept)
     assert local.BATCH >= 1
 

@@ -125,12 +125,12 @@ def prepare(cache: Path) -> None:
 
 # Imported once, before the processes of inputs are forked. None of them starts a thread or a compiler.
 IMPORTED = (
-    *(f"everystep.cli.{name}" for name in ("run", "resume", "summary", "certify", "theory", "figures", "report")),
+    *(f"everystep.cli.{name}" for name in ("run", "resume", "reading")),
     *(f"everystep.cli.{name}" for name in ("compare", "leaderboard", "play", "list", "reproduce", "main")),
     *("everystep.experiments.runner", "everystep.experiments.config", "everystep.experiments.figures"),
     *("everystep.experiments.folder.rerun", "everystep.experiments.estimate", "everystep.experiments.run_progress"),
     *("everystep.reports.comparison", "everystep.reports.certificates", "everystep.reports.reproduction"),
-    *("everystep.reports.leaderboard.output", "everystep.reports.leaderboard.figures"),
+    *("everystep.reports.leaderboard.text", "everystep.reports.leaderboard.figures"),
     *("everystep.reports.leaderboard.monitor", "everystep.reports.leaderboard.board"),
     *("everystep.reports.theory.table", "everystep.web.report", "everystep.training.learner"),
     *("everystep.environments.logged", "everystep.environments.finite.gym"),

@@ -224,7 +224,7 @@ SIZES = (
 @COMMAND.kind("sizes", 7)
 def sizes(bench: Bench) -> Case:
     words = ["--problem", bench.pick(PROBLEMS)]
-    flags = bench.some(("--episodes", "--seeds", "--seed0", "--horizon"), 2)
+    flags = bench.some(("--episodes", "--seeds", "--horizon"), 2)
     for flag in flags:
         value = bench.pick(SIZES) if bench.chance(0.6) else bench.pick(NUMBERS)
         words += [flag, value] if not value.startswith("-") else [f"{flag}={value}"]
@@ -278,7 +278,7 @@ PARAMETERS = (
 
 
 ODD_KEYS = ("unknown", "episode", '"a b"', '""', "episodes", "a.b.c", "settings.beta", "\u00e9")
-RARE = (("seed0", "0"), ("certify", "false"), ("engine", '"local"'), ("address", '"auto"'))
+RARE = (("seeds", '"0:2"'), ("certify", "false"), ("engine", '"local"'), ("address", '"auto"'))
 STRANGERS = ("map.txt", "no.npz", "nothing", "./x.png")
 
 
@@ -384,7 +384,7 @@ def experiment_file(bench: Bench) -> Case:
 
 # --- flags ------------------------------------------------------------------------------------------------------------
 FLAGS = (
-    "--problem", "--agents", "--episodes", "--seeds", "--seed0", "--horizon", "--set", "--certify", "--out",
+    "--problem", "--agents", "--episodes", "--seeds", "--horizon", "--set", "--certify", "--out",
     "--dry-run", "--log", "--engine",
     "--address", "--agent", "--seed", "--step", "--style", "--no-player", "--problems", "--ablation", "--table-only",
     "--host", "--port",

@@ -66,7 +66,7 @@ class Line:
 def _make(place: Path, quick: bool) -> None:
     import everystep as es
     from everystep.experiments import experiment, runner
-    from everystep.experiments.folder import checkpoints
+    from everystep.files import store
 
     place.mkdir(parents=True, exist_ok=True)
     pond = es.problems.from_map(("SFF", "FHF", "FFG"), horizon=4)
@@ -95,7 +95,7 @@ def _make(place: Path, quick: bool) -> None:
             raise StoppedError
 
     left = 2
-    checkpoints.EVERY, checkpoints.COST = 0.0, 0
+    store.EVERY, store.COST = 0.0, 0
     runner.local.CHUNK = 4
     with contextlib.suppress(StoppedError):
         runner.run(prepared, place / "unfinished", stop, figures=False)

@@ -224,7 +224,7 @@ def _case(bench: Bench, how: str, seed: int) -> Case:
     import everystep as es
 
     if how == "log":
-        return Case(call=lambda: es.logged.from_env(Misbehaving(seed), None, episodes=4, horizon=5))
+        return Case(call=lambda: es.logged.from_env(Misbehaving(seed), None, episodes=4, length=5))
     if how == "train":
         options: dict[str, Any] = {"horizon": 3, "length": 4, "episodes": 4}
         options |= {"out": str(bench.here / "out")} if bench.chance(0.5) else {}

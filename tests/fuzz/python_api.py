@@ -84,7 +84,7 @@ def valid_calls(bench: Bench) -> dict[str, Callable[[], Call]]:
         ),
         "EverystepError": lambda: (es.EverystepError, ("a sentence.",), {}),
         "gp": lambda: (es.gp, (), {"kernel": kernel(bench), "points": "grid"}),
-        "kernel_values": lambda: (es.kernel_values, (), {"kernel": kernel(bench)}),
+        "kernel_values": lambda: (es.kernel_values, (), {"kernel": es.kernels.RBF(1.0, on="position")}),
         "run": lambda: (
             es.run,
             (),
@@ -93,7 +93,6 @@ def valid_calls(bench: Bench) -> dict[str, Callable[[], Call]]:
                 "agents": bench.pick(AGENTS),
                 "episodes": 2,
                 "seeds": 1,
-                "seed0": 0,
                 "progress": None,
                 "certify": False,
             },
@@ -174,7 +173,22 @@ def valid_calls(bench: Bench) -> dict[str, Callable[[], Call]]:
         "Learner.learn": lambda: (
             lambda batch: es.Learner(Ring(), "lsvi-ae", constraint=safe, horizon=3).learn(batch),
             (),
-            {"batch": es.logged.Batch(**batch())},
+            {"batch": es.Batch(**batch())},
+        ),
+        "callbacks.all_of": lambda: (es.callbacks.all_of, (lambda learner: None, None), {}),
+        "compare": lambda: (
+            es.compare,
+            (),
+            {
+                "problems": ["streaming"],
+                "agents": ["lsvi-ae"],
+                "episodes": 2,
+                "seeds": 1,
+                "ablation": False,
+                "progress": lambda episodes: None,
+                "out": None,
+                "force": False,
+            },
         ),
         "callbacks.stop_at_return": lambda: (es.callbacks.stop_at_return, (), {"least": 1.0, "over": 2}),
         "callbacks.tensorboard": lambda: (es.callbacks.tensorboard, (), {"folder": str(bench.here)}),
@@ -198,7 +212,7 @@ def valid_calls(bench: Bench) -> dict[str, Callable[[], Call]]:
             (),
             {"folder": str(bench.here), "features": None, "cost_features": None},
         ),
-        "Result": lambda: (es.Result, (), {"problem": pond(), "spec": {}, "curves": {}, "visits": {}}),
+        "Result": lambda: (es.Result, (), {"problem": pond(), "spec": {}, "columns": {}, "visits": {}}),
         "agents.Recipe": lambda: (es.agents.Recipe, (), {"name": "lsvi-ae", "settings": {"beta": 0.5}, "alias": None}),
         "agents.recipe": lambda: (es.agents.recipe, (), {"agent": "lsvi"}),
         "agents.register": lambda: (
@@ -266,18 +280,18 @@ def valid_calls(bench: Bench) -> dict[str, Callable[[], Call]]:
             f"kernels.{name}": lambda name=name: (getattr(es.kernels, name), (), {"length": 2.0, **on})
             for name in ("RBF", "Matern32", "Matern52")
         },
-        "logged.Batch": lambda: (es.logged.Batch.of, (), batch()),
+        "logged.Batch": lambda: (es.Batch.of, (), batch()),
         "logged.from_env": lambda: (
             es.logged.from_env,
             (Ring(),),
-            {"policy": None, "episodes": 2, "seed": 0, "constraint": safe, "horizon": 3},
+            {"policy": None, "episodes": 2, "seed": 0, "constraint": safe, "length": 3},
         ),
         "logged.from_minari": lambda: (es.logged.from_minari, (), {"data": [], "constraint": safe}),
         "logged.read": lambda: (es.logged.read, (), {"path": _log(bench, file), "action_count": 2}),
         "logged.write": lambda: (
             es.logged.write,
             (),
-            {"batch": es.logged.Batch(**batch()), "path": str(bench.here / "log.csv")},
+            {"batch": es.Batch(**batch()), "path": str(bench.here / "log.csv")},
         ),
         "planner.solve": lambda: (es.planner.solve, (), {"problem": pond(), "safe": True, "tolerance": 0.1}),
         "planner.least_harm": lambda: (es.planner.least_harm, (), {"problem": pond()}),
@@ -449,7 +463,9 @@ INTERNAL = {  # types of results and base classes, and functions on compressed a
     "Policy", "agents.Parts", "features.Features", "kernels.Kernel", "planner.Solution", "planner.Evaluation",
     "features.Spec", "planner.action_values", "planner.mean_under", "planner.policy_backup",
     "planner.violation_of_step", "planner.Baseline", "planner.DeadEnds",
-    "planner.start_distribution", "planner.from_start", "actions.Candidates",
+    "planner.start_distribution", "planner.from_start", "actions.Candidates", "actions.ActionSet",
+    "Batch", "BrokenError", "Comparison", "ConstraintCheck", "Diagnosis", "Evaluation", "Leaderboard", "Shield",
+    "TrainingResult",
 }  # fmt: skip
 
 
@@ -547,7 +563,7 @@ def _log(bench: Bench, file: Callable[[str, bytes], str]) -> str:
 
     ending = bench.pick(("csv", "npz", "parquet"))
     path = bench.here / f"log.{ending}"
-    es.logged.write(es.logged.Batch(**batch()), path)
+    es.logged.write(es.Batch(**batch()), path)
     if bench.chance(0.6):
         path.write_bytes(damaged_bytes(bench, path.read_bytes()))
     return str(path)

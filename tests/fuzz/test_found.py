@@ -41,7 +41,7 @@ POND = es.problems.from_map(("SF", "FG"), horizon=2)
         (lambda: es.problems.load((1, 2)), "problem is .*; give a path"),
         (lambda: es.problems.from_arrays(3), "path is 3; give a path"),
         (lambda: es.logged.read([]), r"path is \[\]; give a path"),
-        (lambda: es.logged.write({}, "x.csv"), r"batch is \{\}; give an es.logged.Batch"),
+        (lambda: es.logged.write({}, "x.csv"), r"batch is \{\}; give an es.Batch"),
         (lambda: table(np.ones((2, 2), complex)), "phi of table is not an array of numbers"),
         (lambda: es.gym.make_env(POND, np.zeros(2)), "render_mode is .*; choose"),
         (lambda: es.gym.SixValueStep(3), "env is 3; give a gymnasium environment"),

@@ -70,7 +70,7 @@ class Wide(Line):
 def make(place: Path, quick: bool) -> None:
     """Folders of trainings and of policies to alter."""
     import everystep as es
-    from everystep.training.folder import training_folder
+    from everystep.files import store
     from everystep.training.seeds import run as training_seeds
     from everystep.training.seeds.request import TrainingRequest
     from everystep.training.seeds.run import Means, train
@@ -99,7 +99,7 @@ def make(place: Path, quick: bool) -> None:
     for name, each in trained.items():
         each.policy.save(policies / name)
     es.train(Line(), features=es.features.fourier(4), evaluate=1, out=place / "single", **small)
-    training_folder.EVERY, training_folder.COST, training_seeds.OFTEN, Line.pause = 0.0, 0, 0.0, 0.05
+    store.EVERY, store.COST, training_seeds.OFTEN, Line.pause = 0.0, 0, 0.0, 0.05
     request = TrainingRequest(LINE, features="fourier(4)", episodes=9, seeds=(0, 1), horizon=3, length=4)
 
     def stop(message: Any) -> None:
@@ -246,25 +246,17 @@ def alter(bench: Bench, folder: Path) -> str:
 def recompute(folder: Path, own: bool) -> None:
     """All checksums below a folder, as its forger would compute them; the signature if this user is to have made it."""
     from everystep.environments.play import trust
-    from everystep.training.folder import checkpoint
-    from everystep.training.policy import policy
+    from everystep.files import store
 
-    def sealed(content: Any, checksum: Callable[[Any], str]) -> None:
-        content.pop("checksum", None)
-        content["checksum"] = checksum(content)
-
-    for path in _files(folder, "policy.json"):
+    def sealed(content: Any, around: Path) -> None:
         with contextlib.suppress(OSError):
-            arrays = _sha256(path.parent / "policy.npz")
-            _edit(path, lambda content, arrays=arrays: content.update(arrays=arrays))
-        _edit(path, lambda content: sealed(content, policy._checksum))
-    for path in _files(folder, "learner.json"):
-        around = path.parent
-        _edit(
-            path,
-            lambda content, around=around: content["arrays"].update(sha256=_sha256(around / content["arrays"]["name"])),
-        )
-        _edit(path, lambda content: sealed(content, checkpoint._checksum))
+            content["arrays"].update(sha256=_sha256(around / content["arrays"]["name"]))
+        content.pop("checksum", None)
+        content["checksum"] = store.checksum(content)
+
+    for name in ("policy.json", "learner.json"):
+        for path in _files(folder, name):
+            _edit(path, lambda content, path=path: sealed(content, path.parent))
     for path in _files(folder, "spec.json"):
         named = path.parent / "policy" / "policy.json"
         if named.is_file():

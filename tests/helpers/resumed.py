@@ -24,6 +24,7 @@ def everything(learner):
         "agent.resolved",
         "agent.agent",
         "agent.plan_in_force",
+        "_as_arrays",
     }
     plain = {name: to_plain(value, arrays, name) for name, value in held.items() if name not in made_again}
     return arrays | {"plain": np.frombuffer(json.dumps(plain).encode(), np.uint8)}

@@ -45,7 +45,7 @@ EVERY = [name for name, agent in agents.REGISTERED.items() if agent.needs == "no
 @pytest.mark.parametrize(("which", "name"), [("pond", "lsvi-ae"), *(("noisy", name) for name in EVERY)])
 def test_stepping_gives_the_same_episodes_as_the_compiled_scan(name, which, request):
     problem = request.getfixturevalue(which)
-    compiled = es.run(problem, name, episodes=30, seeds=[5]).curves[name]
+    compiled = es.run(problem, name, episodes=30, seeds=[5]).columns[name]
     built = agents.Recipe(name).resolve(problem, 30).build()
     carry = loop.start(built.agent, problem.sizes, built.share_values, built.share_costs)
     world = jax.tree.map(jnp.asarray, problem.world)
@@ -59,10 +59,10 @@ def test_stepping_gives_the_same_episodes_as_the_compiled_scan(name, which, requ
 
 
 def test_a_seeds_rows_are_the_same_alone_among_others_and_in_any_order(pond):
-    together = es.run(pond, "lsvi-ae", episodes=40, seeds=7).curves["lsvi-ae"]
-    alone = es.run(pond, "lsvi-ae", episodes=40, seeds=[4]).curves["lsvi-ae"]
+    together = es.run(pond, "lsvi-ae", episodes=40, seeds=7).columns["lsvi-ae"]
+    alone = es.run(pond, "lsvi-ae", episodes=40, seeds=[4]).columns["lsvi-ae"]
     order = [6, 4, 0, 1, 5, 3, 2]
-    mixed = es.run(pond, ["lsvi", "lsvi-ae"], episodes=40, seeds=order).curves["lsvi-ae"]
+    mixed = es.run(pond, ["lsvi", "lsvi-ae"], episodes=40, seeds=order).columns["lsvi-ae"]
     for name in together:
         np.testing.assert_array_equal(alone[name][0], together[name][4])
         np.testing.assert_array_equal(mixed[name], together[name][order])
@@ -78,8 +78,8 @@ def test_seeds_side_by_side_as_on_a_gpu_equal_seeds_one_after_another(pond):
 
 
 def test_a_longer_run_begins_like_a_shorter_one_across_chunks(pond):
-    long = es.run(pond, "lsvi-ae", episodes=loop.CHUNK + 30, seeds=[1]).curves["lsvi-ae"]
-    short = es.run(pond, "lsvi-ae", episodes=40, seeds=[1]).curves["lsvi-ae"]
+    long = es.run(pond, "lsvi-ae", episodes=loop.CHUNK + 30, seeds=[1]).columns["lsvi-ae"]
+    short = es.run(pond, "lsvi-ae", episodes=40, seeds=[1]).columns["lsvi-ae"]
     np.testing.assert_array_equal(long["value"][0, :40], short["value"][0])
     assert np.isfinite(long["value"]).all()
     assert long["return"][0, loop.CHUNK :].max() > 0
@@ -99,12 +99,12 @@ def test_the_worlds_draws_belong_to_seed_episode_and_step_alone(pond):
 def test_agents_meet_the_same_world_so_that_comparisons_pair(pond):
     # Before anything was seen no action is suspect: both must have exactly the same first episode.
     result = es.run(pond, ["lsvi-ae", "lsvi"], episodes=1, seeds=7)
-    first = [curves["return"][:, 0] for curves in result.curves.values()]
+    first = [curves["return"][:, 0] for curves in result.columns.values()]
     np.testing.assert_array_equal(first[0], first[1])
 
 
 def test_another_run_of_the_same_shapes_compiles_nothing(pond):
     es.run(pond, "lsvi-ae", episodes=20, seeds=2)
     before = loop.scan_seeds._cache_size()
-    es.run(pond, es.agents.lsvi_ae(beta=0.7, lam=0.2), episodes=33, seeds=[9, 11], seed0=4)
+    es.run(pond, es.agents.lsvi_ae(beta=0.7, lam=0.2), episodes=33, seeds=[9, 11])
     assert loop.scan_seeds._cache_size() == before

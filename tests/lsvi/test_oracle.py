@@ -101,7 +101,7 @@ def test_the_compiled_run_records_what_algorithm_1_does(case):
     where, want = CASES[case][0], expected(case)
     p, result, (low, span) = problem(where), results(where), reward_range(where)
     here = [other for other in COMPILED if CASES[other][0] == where]
-    label = list(result.curves)[here.index(case)]
+    label = list(result.columns)[here.index(case)]
     P, r, g = by_step(p.dense_P, p.horizon), by_step(p.r, p.horizon), by_step(p.g, p.horizon, axis=1)
     violation = np.maximum(g, 0)
     steps = np.arange(p.horizon)
@@ -118,7 +118,7 @@ def test_the_compiled_run_records_what_algorithm_1_does(case):
     if p.constraints > 1:
         records |= {f"violation_{i + 1}": np.maximum(met, 0)[..., i].sum(1) for i in range(p.constraints)}
     for column, values in records.items():
-        np.testing.assert_allclose(result.curves[label][column][1], values, **EXACT, err_msg=column)
+        np.testing.assert_allclose(result.columns[label][column][1], values, **EXACT, err_msg=column)
     visits = np.bincount(want["state"].ravel(), minlength=p.states)
     np.testing.assert_array_equal(result.visits[f"{label}_end"][1], visits)
 
@@ -174,6 +174,6 @@ def test_where_every_state_has_a_safe_action_and_no_noise_looking_ahead_changes_
     result = everystep.run(
         lake, [everystep.agents.lsvi_ae(**settings), everystep.agents.lsvi_ahead(**settings)], EPISODES, SEEDS
     )
-    plain, ahead = result.curves.values()
+    plain, ahead = result.columns.values()
     for column in plain:
         np.testing.assert_array_equal(plain[column], ahead[column], err_msg=column)

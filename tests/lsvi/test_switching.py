@@ -123,7 +123,7 @@ def test_between_plans_the_policy_its_value_and_its_violation_stay(rarely):
 
 
 def test_both_drivers_plan_in_the_same_episodes_and_play_them_alike(rarely):
-    (compiled,) = es.run(rarely.problem, rarely.recipe, K, seeds=[5, 6, 7]).curves.values()
+    (compiled,) = es.run(rarely.problem, rarely.recipe, K, seeds=[5, 6, 7]).columns.values()
     column = lambda field: np.array([getattr(metrics, field) for _, metrics in rarely.episodes])
     np.testing.assert_array_equal(column("planned"), compiled["planned"][0])
     np.testing.assert_allclose(column("value"), compiled["value"][0], rtol=0, atol=1e-9)
@@ -133,7 +133,7 @@ def test_both_drivers_plan_in_the_same_episodes_and_play_them_alike(rarely):
 @pytest.mark.parametrize("which", ["pond", "dense"])
 def test_a_factor_barely_above_one_plans_in_every_episode_and_changes_nothing(which, request):
     always, barely = agents.lsvi_ae().called("always"), agents.lsvi_ae(switch=1 + 1e-12).called("barely")
-    curves = es.run(request.getfixturevalue(which), [always, barely], K, seeds=3).curves
+    curves = es.run(request.getfixturevalue(which), [always, barely], K, seeds=3).columns
     assert curves["barely"].pop("planned").all()
     assert "planned" not in curves["always"]
     for column, rows in curves["always"].items():
@@ -149,7 +149,7 @@ def test_rare_plans_side_by_side_as_on_a_gpu_equal_rare_plans_one_after_another(
 
 
 def test_an_agent_that_reacts_may_plan_rarely(dense):
-    curves = es.run(dense, agents.lsvi_ae(switch=2, react=True), K, seeds=1).curves["lsvi-ae"]
+    curves = es.run(dense, agents.lsvi_ae(switch=2, react=True), K, seeds=1).columns["lsvi-ae"]
     assert 0 < curves["planned"].sum() < K
     assert np.isfinite(curves["value"]).all()
 
@@ -160,7 +160,7 @@ def test_the_summary_reports_the_number_of_plans_with_its_order_in_theory(pond):
     result = es.run(pond, [shared, literal], K, seeds=3)
     label = result.spec["agents"][0]["label"]
     plans = {name: numbers.get("plans") for name, numbers in result.summary["agents"].items()}
-    assert plans[label]["mean"] == result.curves[label]["planned"].sum(-1).mean()
+    assert plans[label]["mean"] == result.columns[label]["planned"].sum(-1).mean()
     assert plans[label]["scale"] == pytest.approx(9 * 4 * math.log(1 + K))
     assert plans["literal"]["scale"] == pytest.approx(9 * 4 * 6 * math.log(1 + K))
     assert "plans; d log(1 + K) = " in tables.summary(result.summary)

@@ -112,8 +112,8 @@ def test_labels_of_cells_that_are_never_entered_do_not_count():
     agents = [es.agents.lsvi_ae(cost="gp"), "lsvi"]
     result = es.run(walled, agents, episodes=40, seeds=3, certify=True)
     assert result.certified["lsvi-ae"]["actions"] == 32
-    assert (result.curves["lsvi-ae"]["safe_labels"] <= 32).all()
-    assert "safe_labels" not in result.curves["lsvi"]
+    assert (result.columns["lsvi-ae"]["safe_labels"] <= 32).all()
+    assert "safe_labels" not in result.columns["lsvi"]
     assert result.episodes["safe_labels"].null_count == 120
 
 
@@ -125,4 +125,4 @@ def test_a_false_label_at_the_end_counts_as_one_at_any_time(pond):
 
 def test_known_safe_actions_are_certified_from_the_start(pond):
     result = es.run(pond, es.agents.lsvi_ae(known_safe="safest"), episodes=1, seeds=1, certify=True)
-    assert result.curves["lsvi-ae"]["safe_labels"][0, 0] == 9
+    assert result.columns["lsvi-ae"]["safe_labels"][0, 0] == 9

@@ -98,7 +98,7 @@ def test_a_step_by_factors_is_the_same_in_numpy_and_in_jax():
 
 def test_both_drivers_live_the_same_episodes_by_factors():
     problem = problems.linear(states=12, actions=3, d=4, horizon=3)
-    compiled = es.run(problem, "lsvi-ae", episodes=20, seeds=[5]).curves["lsvi-ae"]
+    compiled = es.run(problem, "lsvi-ae", episodes=20, seeds=[5]).columns["lsvi-ae"]
     built = agents.lsvi_ae().resolve(problem, 20).build()
     carry = loop.start(built.agent, problem.sizes, built.share_values, built.share_costs)
     world = jax.tree.map(jnp.asarray, problem.world)
@@ -176,4 +176,4 @@ def test_counting_every_pair_of_very_many_states_is_refused_and_of_few_is_not():
     with pytest.raises(EverystepError, match=r"value of lsvi-ae is counts, .* 4000 states"):
         agents.lsvi_ae(features="one-hot").resolve(many, 10)
     result = es.run(both()[0], agents.lsvi_ae(features="one-hot"), episodes=5, seeds=1)
-    assert np.isfinite(result.curves["lsvi-ae"]["value"]).all()
+    assert np.isfinite(result.columns["lsvi-ae"]["value"]).all()

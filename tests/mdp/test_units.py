@@ -99,8 +99,8 @@ def run(name, units):
 def test_a_run_is_the_same_in_any_unit_of_reward(name, units):
     (factor, offset), H = OTHER_UNITS[units], problem(name).horizon
     one, other = run(name, "as given"), run(name, units)
-    for label, want in one.curves.items():
-        found = other.curves[label]
+    for label, want in one.columns.items():
+        found = other.columns[label]
         for column in ("violation", "unsafe_steps", "soft_violation", "expected_violation"):  # of the same actions
             np.testing.assert_array_equal(found[column], want[column], err_msg=f"{label}, {column}")
         rounding = 1e-12 * factor + 1e-14 * abs(H * offset)
@@ -117,7 +117,7 @@ def test_ten_thousand_times_the_reward_does_not_switch_safety_off():
     given = problem("lake")
     violations = {}
     for factor in (1.0, 1e4):
-        curves = es.run(in_other_units(given, factor, 0.0), ["lsvi-ae", "lsvi"], 200, [5, 6]).curves
+        curves = es.run(in_other_units(given, factor, 0.0), ["lsvi-ae", "lsvi"], 200, [5, 6]).columns
         violations[factor] = {name: columns["violation"][0, -50:].sum() for name, columns in curves.items()}
     assert violations[1.0] == violations[1e4]
     assert violations[1e4]["lsvi-ae"] < 3 < 20 < violations[1e4]["lsvi"]
@@ -128,7 +128,7 @@ def test_ten_thousand_times_the_reward_does_not_switch_safety_off():
 def test_a_constant_reward_is_learnt_like_none(constant):
     given = problem("lake")
     flat = lambda reward: es.FiniteCMDP(given.dense_P[0], np.full((12, 4), reward), given.g[:, 0], horizon=7)
-    one, other = (es.run(flat(reward), "lsvi-ae", 20, [1]).curves["lsvi-ae"] for reward in (0.0, constant))
+    one, other = (es.run(flat(reward), "lsvi-ae", 20, [1]).columns["lsvi-ae"] for reward in (0.0, constant))
     np.testing.assert_array_equal(one["violation"], other["violation"])
     np.testing.assert_allclose(other["value"], 7 * constant, rtol=1e-12)
     np.testing.assert_allclose(other["regret"], 0, atol=1e-12 * abs(constant))
@@ -138,7 +138,7 @@ def test_noise_on_a_constant_reward_is_its_unit():
     bandit = lambda factor: es.FiniteCMDP(
         np.ones((1, 3, 1)), np.full((1, 3), 2.0), [[-1.0, 0, 1]], horizon=1, noise=es.Noise(reward_sigma=factor)
     )
-    one, other = (es.run(bandit(factor), "lsvi-ae", 30, [1]).curves["lsvi-ae"] for factor in (0.5, 500.0))
+    one, other = (es.run(bandit(factor), "lsvi-ae", 30, [1]).columns["lsvi-ae"] for factor in (0.5, 500.0))
     np.testing.assert_array_equal(one["violation"], other["violation"])
     np.testing.assert_allclose((other["return"] - 2) / 1000, one["return"] - 2, atol=1e-12)
 
@@ -247,10 +247,10 @@ def test_a_scaled_problem_is_the_one_scaled_by_hand():
     np.testing.assert_array_equal(one.visits["it_end"], other.visits["it_end"])
     for i, unit in enumerate(units):
         column = f"violation_{i + 1}"
-        np.testing.assert_allclose(one.curves["it"][column], unit * other.curves["it"][column], rtol=1e-12)
-        assert one.curves["it"][column].any()
-    total = one.curves["it"]["violation_1"] + one.curves["it"]["violation_2"]
-    np.testing.assert_allclose(one.curves["it"]["violation"], total, rtol=1e-12)
+        np.testing.assert_allclose(one.columns["it"][column], unit * other.columns["it"][column], rtol=1e-12)
+        assert one.columns["it"][column].any()
+    total = one.columns["it"]["violation_1"] + one.columns["it"]["violation_2"]
+    np.testing.assert_allclose(one.columns["it"]["violation"], total, rtol=1e-12)
     ends = units[:, None, None]
     np.testing.assert_allclose(one.certificates["it_upper"], other.certificates["it_upper"] * ends, rtol=1e-9)
     assert any(remark.startswith("agents learn from g divided by ") for remark in one.spec["remarks"])

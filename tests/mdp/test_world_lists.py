@@ -48,7 +48,7 @@ def test_a_planner_finds_the_same(joined):
 @pytest.mark.parametrize("settings", [{}, {"value": "kernel(rbf(3, on=state)*categorical(on=action))"}])
 def test_an_agent_does_the_same(joined, settings):
     agents = [es.agents.lsvi_ahead(**settings)]
-    ours, theirs = (es.run(problem, agents, 40, 2).curves for problem in (scattered(), joined))
+    ours, theirs = (es.run(problem, agents, 40, 2).columns for problem in (scattered(), joined))
     (ours,), (theirs,) = ours.values(), theirs.values()
     assert (ours["violation"] > 0).any()
     for column in ours:
@@ -62,7 +62,7 @@ def test_stepping_is_the_compiled_run():
     stepped = [
         metrics.earned for _, metrics, _ in stepping.episodes(built.agent, problem.world, problem.sizes, before, 0, 10)
     ]
-    (curves,) = es.run(problem, es.agents.lsvi_ae(), 10, 1).curves.values()
+    (curves,) = es.run(problem, es.agents.lsvi_ae(), 10, 1).columns.values()
     np.testing.assert_allclose(stepped, curves["return"][0], atol=1e-9)
 
 

@@ -61,9 +61,9 @@ def test_an_agent_that_sees_the_indicator_cost_errs_at_most_once_an_action_and_s
     """H (2^(d-1) - 1) wrong moves in total for any length of the run: in the end below the bound of Theorem 2."""
     problem = es.problems.hard_instance(episodes=1500)
     result = es.run(problem, ["lsvi-ae", "lsvi"], episodes=1500, seeds=4)
-    assert result.curves["lsvi-ae"]["violation"].sum(1).max() <= 3 * 7
-    assert result.curves["lsvi"]["violation"].sum(1).min() > 500
-    half = lambda label: result.curves[label]["regret"][:, 750:].sum()
+    assert result.columns["lsvi-ae"]["violation"].sum(1).max() <= 3 * 7
+    assert result.columns["lsvi"]["violation"].sum(1).min() > 500
+    half = lambda label: result.columns[label]["regret"][:, 750:].sum()
     assert half("lsvi-ae") < 0.01 * half("lsvi")
 
 

@@ -68,5 +68,5 @@ def test_lsvi_ae_stops_doing_harm_where_lsvi_never_does():
     problem = problems.linear(states=60, d=5, horizon=3)
     settings = {"beta": 0.3}
     result = es.run(problem, [agents.lsvi_ae(**settings), agents.lsvi(**settings)], episodes=200, seeds=2)
-    late = {label: curves["violation"][:, -50:].sum() for label, curves in result.curves.items()}
+    late = {label: curves["violation"][:, -50:].sum() for label, curves in result.columns.items()}
     assert late["lsvi-ae"] < 0.02 * late["lsvi"]

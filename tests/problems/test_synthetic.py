@@ -76,4 +76,4 @@ def test_a_synthetic_problem_that_cannot_be_made_is_refused(settings, sentence):
 @pytest.mark.parametrize("name", ["synthetic", "robot-map"])
 def test_lsvi_ae_runs_on_a_problem_by_its_name(name):
     result = es.run(name, "lsvi-ae", episodes=3, seeds=1)
-    assert np.isfinite(result.curves["lsvi-ae"]["value"]).all()
+    assert np.isfinite(result.columns["lsvi-ae"]["value"]).all()

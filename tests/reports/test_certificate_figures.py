@@ -1,9 +1,8 @@
-"""Figures of certificates: an arrow for each action, rings around false labels, and the trade-off of optimism."""
+"""Figures of certificates: an arrow for each action, and rings around false labels."""
 
 import numpy as np
 import pytest
 
-from everystep.experiments.statistics import Interval
 from everystep.mdp.certificates import SAFE, UNKNOWN, UNSAFE
 from everystep.problems import from_map
 from everystep.reports import certificate_figures
@@ -28,13 +27,3 @@ def test_the_map_counts_labels_of_cells_that_can_be_entered_and_rings_false_ones
     assert len(rings) == 1
     heuristic = certificate_figures.certificates(lake, {"mine": labels}, {"mine": false & False}, {"mine": None})
     assert "0 false; heuristic" in heuristic.axes[0].get_title()
-
-
-def test_the_trade_off_has_a_point_for_every_optimism():
-    points = [(o, Interval(v, v - 1, v + 1), Interval(r, r - 1, r + 1)) for o, v, r in ((1.0, 50, 2), (-1.0, 3, 400))]
-    figure = certificate_figures.tradeoff({"lake": {"lsvi-ae": points}, "terrain": {"lsvi-ae": points[:1]}})
-    first, second = figure.axes
-    line = first.get_lines()[0]
-    assert (line.get_xdata().tolist(), line.get_ydata().tolist()) == ([50, 3], [2, 400])
-    assert [each.get_text() for each in first.texts] == ["optimism +1", "-1"]
-    assert (first.get_title(), second.get_title()) == ("lake", "terrain")

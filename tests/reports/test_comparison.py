@@ -113,7 +113,7 @@ def test_ablations_change_one_ingredient_each(small, tmp_path):
     ("arguments", "words"),
     [
         (["--problems", "sea"], "problem"),
-        (["--ablation"], "--ablation has its own agents"),
+        (["--ablation"], "ablation has its own agents"),
         (["--seeds", "none"], "seeds"),
         (["--problems", ""], "empty"),
         (["--table-only"], "--table-only reads all run folders"),
@@ -138,3 +138,23 @@ def test_the_p_value_of_equal_agents_is_uniform():
     p = [statistics.paired(*rng.normal(size=(2, 10)), rng, flips=2000).p for _ in range(400)]
     assert np.mean(np.array(p) <= 0.05) == pytest.approx(0.05, abs=0.03)
     assert np.mean(np.array(p) <= 0.5) == pytest.approx(0.5, abs=0.08)
+
+
+def test_the_function_compares_as_the_command_does(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = es.compare(problems=["streaming"], agents=["lsvi-ae", "uniform"], episodes=20, seeds=2, out="kept")
+    again = es.compare(problems=["streaming"], agents=["lsvi-ae", "uniform"], episodes=20, seeds="0:2")
+    assert str(again) == str(found) == comparison.read(tmp_path / "kept").text()
+    assert [row["agent"] for row in found.rows] == ["lsvi-ae", "uniform"]
+    assert {path.name for path in tmp_path.iterdir()} == {"kept"}
+    assert (tmp_path / "kept" / "table1.md").is_file()
+    env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
+    for name in ("a", "b"):
+        es.train(env, agent="lsvi-ae", episodes=3, out=name, seed=ord(name))
+    trained = es.compare(["a", "b"])
+    assert [row["training"] for row in trained.rows] == ["a", "b"]
+    assert all(row["steps"].tolist() == [12] for row in trained.rows)
+    assert "per 1,000 steps" in str(trained)
+    for given, words in (({"folders": ["a"], "problems": ["lake"]}, "folders are given"), ({"seed": 3}, "'seed'")):
+        with pytest.raises(es.EverystepError, match=words):
+            es.compare(**given)

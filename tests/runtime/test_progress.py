@@ -68,10 +68,10 @@ def test_the_silence_of_short_tasks_adds_up():
 
 @pytest.mark.quick
 def test_a_command_that_says_nothing_of_itself_is_said_to_work(speaking, monkeypatch, capsys):
-    from everystep.cli import main, summary
+    from everystep.cli import main, reading
 
     heard = []
-    monkeypatch.setattr(summary, "run", lambda options: heard.append(said(capsys, "so far")))
+    monkeypatch.setattr(reading.Summary, "run", lambda options: heard.append(said(capsys, "so far")))
     assert main.main(["summary", "anything"]) == 0
     assert heard == ["note: working (0 s so far)\n"]
 

@@ -186,7 +186,7 @@ def test_an_import_is_not_interrupted(tmp_path, monkeypatch):
 
 
 def test_an_error_that_an_interrupt_has_become_is_a_stop(monkeypatch, capsys):
-    from everystep.cli import main, summary
+    from everystep.cli import main, reading
 
     def run(options):
         try:
@@ -195,7 +195,7 @@ def test_an_error_that_an_interrupt_has_become_is_a_stop(monkeypatch, capsys):
         except KeyboardInterrupt:
             raise SystemError("initialization of C code raised an exception") from None
 
-    monkeypatch.setattr(summary, "run", run)
+    monkeypatch.setattr(reading.Summary, "run", run)
     assert main.main(["summary", "anything"]) == 130
     assert capsys.readouterr().err == "everystep: stopped.\n"
 
@@ -214,7 +214,7 @@ runpy.run_module("everystep.cli", run_name="__main__")
 """
 
 
-@pytest.mark.parametrize("module", ["everystep.cli.main", "everystep.cli.theory", "numpy"])
+@pytest.mark.parametrize("module", ["everystep.cli.main", "everystep.cli.reading", "numpy"])
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_during_an_import_is_one_sentence(module, number, status, tmp_path):
     program = f"MODULE, NUMBER = {module!r}, {int(number)}\n{IMPORTING}"

@@ -26,8 +26,8 @@ import seeds  # noqa: E402
 from soak import drifting  # noqa: E402
 
 from everystep.cli.main import main as command  # noqa: E402
+from everystep.files import store  # noqa: E402  imported before the forks
 from everystep.reports.training import results as training_results  # noqa: E402, F401  imported before the forks
-from everystep.training.folder import training_folder  # noqa: E402  imported before the forks
 
 EVERY = 0.2  # seconds between checkpoints, at least; the cost of writing one is ignored
 STEP = 0.004  # seconds of a step, so that there is time for kills
@@ -52,7 +52,7 @@ def begin(out: Path) -> int:
         quiet = os.open(out.parent / f"{out.name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(quiet, 1)
         os.dup2(quiet, 2)
-        training_folder.EVERY, training_folder.COST = EVERY, 0
+        store.EVERY, store.COST = EVERY, 0
         words = ["train", "--env", "command_soak:slow", "--features", "fourier(6)", "--horizon", f"{drifting.LENGTH}"]
         words += ["--length", f"{drifting.LENGTH}", "--episodes", f"{EPISODES}", "--seeds", f"{SEEDS}", "--jobs", "1"]
         status = command([*words, "--evaluate", "2", "--out", str(out)])

@@ -39,12 +39,13 @@ def run(out: Path, pipe, errors: Path, cache: Path, largest: int | None = None) 
     import everystep as es
     from everystep import files
     from everystep.experiments import experiment, runner
-    from everystep.experiments.folder import checkpoints, run_folder
+    from everystep.experiments.folder import run_folder
+    from everystep.files import store
     from everystep.runtime import memory
 
     jax.config.update("jax_compilation_cache_dir", str(cache))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    checkpoints.EVERY, checkpoints.COST = 0.0, 0
+    store.EVERY, store.COST = 0.0, 0
     memory.free_disk = lambda path: math.inf  # a disk that was empty enough when the run began
     files.write = marked(pipe, "w", files.write, SLOW)
     os.fsync = marked(pipe, "f", os.fsync, SLOW / 3)

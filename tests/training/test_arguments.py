@@ -12,7 +12,7 @@ from everystep.errors import EverystepError
 from everystep.training import arguments
 
 pytestmark = pytest.mark.quick
-BATCH = es.logged.Batch.of(
+BATCH = es.Batch.of(
     observations=[[[0.0, 1.0]], [[2.0, 3.0]]],
     actions=[0, 1],
     rewards=[0.0, 1.0],

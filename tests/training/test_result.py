@@ -62,5 +62,5 @@ def test_the_spec_of_a_training_run_has_its_kind_and_is_not_read_as_an_experimen
     spec = json.loads((tmp_path / "run" / "spec.json").read_text(encoding="utf-8"))
     assert (spec["kind"], spec["format"], spec["confidence"]) == ("training", 2, 0.05)
     assert spec["guarantee"] == result.policy.confidence
-    with pytest.raises(EverystepError, match=r"training run"):
-        run_folder.read_spec(tmp_path / "run")
+    with pytest.raises(EverystepError, match=r"holds a training"):
+        run_folder.check_run(tmp_path / "run")

@@ -1,18 +1,11 @@
 """How long a training lasts: episodes, of which the last may be without exploration, or steps."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from everystep.errors import EverystepError
 from everystep.training.schedule import EPISODES, Schedule, interrupt_remark
 
 pytestmark = pytest.mark.quick
-
-
-def learner(number, steps=0):
-    """A learner that plays episode `number` next, after so many steps."""
-    return SimpleNamespace(number=number, so_far=SimpleNamespace(steps=steps))
 
 
 def test_a_number_of_episodes_is_the_default():
@@ -23,8 +16,8 @@ def test_a_number_of_episodes_is_the_default():
 
 def test_episodes_end_after_the_last_and_steps_with_the_episode_that_reaches_them():
     episodes, steps = Schedule.of(10), Schedule.of(None, 100)
-    assert [episodes.is_over(learner(number)) for number in (10, 11)] == [False, True]
-    assert [steps.is_over(learner(99, done)) for done in (99, 100, 120)] == [False, True, True]
+    assert [episodes.is_over(played, 0) for played in (9, 10)] == [False, True]
+    assert [steps.is_over(98, done) for done in (99, 100, 120)] == [False, True, True]
 
 
 @pytest.mark.parametrize(

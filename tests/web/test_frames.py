@@ -38,7 +38,7 @@ def films(prepared):
 
 @pytest.mark.parametrize("label", ["lsvi-ae", "lsvi", "rare"])
 def test_a_run_that_is_recorded_and_paused_is_the_run_bit_for_bit(result, films, label):
-    kept, film = result.curves[label], films[label]
+    kept, film = result.columns[label], films[label]
     assert set(kept) == set(film.columns)
     for name, curve in kept.items():
         assert np.array_equal(curve[1], film.columns[name]), name
@@ -53,8 +53,8 @@ def test_every_unsafe_step_is_recorded_once_with_its_place(result, films, label)
         assert 1 <= h <= POND.horizon
         assert amount == max(POND.g[0, 0, x, a], 0) > 0
         by_episode[episode - 1] += amount
-    assert np.array_equal(by_episode, result.curves[label]["violation"][1])
-    assert len(violations) == result.curves[label]["unsafe_steps"][1].sum()
+    assert np.array_equal(by_episode, result.columns[label]["violation"][1])
+    assert len(violations) == result.columns[label]["unsafe_steps"][1].sum()
     ends = [frame.episode for frame in films[label].frames]
     for start, frame in zip([0, *ends], films[label].frames, strict=False):
         assert all(start < episode <= frame.episode for episode, *_ in frame.violations)

@@ -9,6 +9,7 @@ import pytest
 from browser import chromium
 
 import everystep as es
+from everystep import files
 from everystep.experiments import experiment
 from everystep.experiments.folder import finished, rerun
 from everystep.experiments.result import Result
@@ -145,13 +146,13 @@ def test_names_come_from_the_same_problem_of_the_library(tmp_path):
 # --- in a browser -----------------------------------------------------------------------------------------------------
 def write_page(folder, prepared):
     """The report of a run of one seed, from its film."""
-    folder.mkdir()
     film = watch.film(watch.Player(prepared, "lsvi-ahead", 1), [0, 4, EPISODES])
     curves = {"lsvi-ahead": {name: column[None] for name, column in film.columns.items()}}
     visits = {f"lsvi-ahead_{when}": np.zeros((1, prepared.problem.states), int) for when in (500, "end")}
     result = Result(prepared.problem, prepared.spec, curves, visits)
-    np.savez(folder / "visits.npz", **visits)
-    (folder / "summary.json").write_text(json.dumps(result.summary), encoding="utf-8")
+    with files.replacing(folder) as partial:
+        np.savez(partial / "visits.npz", **visits)
+        files.write_json(partial / "summary.json", result.summary)
     run = rerun.Run(finished.FinishedFolder(folder, prepared.spec), prepared.problem, curves)
     text = report.page(run, report.FirstSeed({"lsvi-ahead": film}, []))
     (folder / "report.html").write_text(text, encoding="utf-8")

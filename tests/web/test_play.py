@@ -61,7 +61,7 @@ def as_run(tmp_path_factory):
     """What `everystep run` writes with that map and seed: every column of every agent."""
     folder = tmp_path_factory.mktemp("run")
     (folder / "lake.txt").write_text("\n".join(PAINTED), encoding="utf-8")
-    words = f"run --problem {folder / 'lake.txt'} --horizon 5 --agents lsvi-ae,lsvi --seeds 1 --seed0 7"
+    words = f"run --problem {folder / 'lake.txt'} --horizon 5 --agents lsvi-ae,lsvi --seeds 7:8"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(figures, "write", lambda outcome, folder: [])
         assert main.main([*words.split(), "--episodes", str(EPISODES), "--out", str(folder / "out")]) == 0

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from browser import chromium
 
+from everystep import files
 from everystep.cli import main
 from everystep.errors import EverystepError
 from everystep.experiments import experiment, statistics
@@ -27,7 +28,7 @@ def folder(tmp_path_factory):
     """A small run on a map with a malicious name, and its report."""
     pond = from_map(["SFFF", "FHFH", "F.#G"], horizon=8, name=NAME)
     out = tmp_path_factory.mktemp("report") / "run"
-    experiment.run(pond, ["lsvi-ae", "lsvi"], EPISODES, SEEDS, seed0=4).save(out, figures=False)
+    experiment.run(pond, ["lsvi-ae", "lsvi"], EPISODES, range(4, 4 + SEEDS)).save(out, figures=False)
     report.write(out)
     return out
 
@@ -253,6 +254,9 @@ def test_sixty_four_seeds_of_three_agents_fit_in_15_megabytes(tmp_path):
     result = Result(prepared.problem, prepared.spec, curves, visits)
     np.savez(tmp_path / "visits.npz", **visits)
     (tmp_path / "summary.json").write_text(json.dumps(result.summary), encoding="utf-8")
+    names = ("visits.npz", "summary.json")
+    record = "".join(f"{files.seal(tmp_path / name).sha256}  {name}\n" for name in names)
+    (tmp_path / files.RECORD).write_text(record, encoding="utf-8")
     when = watch.moments(K, report._frames_at_most(prepared.problem, 3))
     frame = lambda k: watch.Frame(
         k, rng.integers(10_000, size=100), rng.integers(4, size=(15, 100)), rng.integers(3, size=(100, 4)),

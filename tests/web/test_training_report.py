@@ -15,6 +15,7 @@ import everystep as es
 from everystep import files
 from everystep.cli.main import main
 from everystep.errors import EverystepError
+from everystep.experiments import tables
 from everystep.reports.training import cost_slice, learnt
 from everystep.reports.training import curves as training_curves
 from everystep.reports.training import results as training_results
@@ -197,7 +198,7 @@ def test_the_page_names_what_was_trained_and_escapes_it(home):
         assert remark[1:60].replace("<", "&lt;").replace(">", "&gt;") in text
     assert f"{found['fit']['error']:.3g}" in text
     total = column(home, 0, "violation").sum()
-    assert training_results.number_in_words(float(total)) in text
+    assert tables.count_or_number(float(total)) in text
     assert len(text) - len(assets.plotly_script()) < 1.5e6
 
 
@@ -216,7 +217,7 @@ def test_pictures_are_of_the_first_episode_and_of_the_policy(home):
 
 
 def test_an_environment_without_pictures_leaves_a_sentence(home):
-    request = replace(training_seeds.read_request(home / "two"), env="spot_for_test:blind")
+    request = replace(training_seeds.read_begun(home / "two").request, env="spot_for_test:blind")
     policy = es.Policy.load(home / "two" / "seed-0" / "policy")
     made = filmstrip.record(request, 0, SimpleNamespace(columns={}, policy=policy))
     assert list(made) == ["pictures/pictures.json"]
@@ -253,7 +254,7 @@ def seal_again(folder):
 # --- other folders ----------------------------------------------------------------------------------------------------
 def test_an_unfinished_training_says_so_and_shows_its_last_checkpoint(home, monkeypatch, capsys):
     monkeypatch.setattr(training_seeds, "OFTEN", 0.0)
-    request = training_seeds.read_request(home / "two")
+    request = training_seeds.read_begun(home / "two").request
 
     def stop(message):
         if message.episodes == 4:
@@ -281,7 +282,7 @@ def test_an_unfinished_training_says_so_and_shows_its_last_checkpoint(home, monk
 
 @pytest.fixture(scope="module")
 def single(home):
-    """The folder of es.train(out=...), on a lake, and one of Trained.save."""
+    """The folder of es.train(out=...), on a lake, and one of TrainingResult.save."""
     lake = es.problems.from_map(["SFG", "FHF"], horizon=4)
     result = es.train(es.gym.make_env(lake), "lsvi-ae", episodes=5, out=home / "single", progress=lambda n: None)
     result.save(home / "saved")
@@ -348,7 +349,7 @@ def test_trainings_are_compared_within_an_environment_and_constraint(home, singl
     lines = told.splitlines()
     (row,) = (line for line in lines if line.startswith("two "))
     violations = [column(home, seed, "violation").sum() for seed in (0, 1)]
-    assert training_results.number_in_words(float(np.mean(violations))) in row
+    assert tables.count_or_number(float(np.mean(violations))) in row
     assert lines.index(row) < next(i for i, line in enumerate(lines) if "read from info" in line)
     for wrong, word in (
         (["two", "two"], "given twice"),

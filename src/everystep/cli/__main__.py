@@ -1,7 +1,7 @@
 """The program: `everystep`, or `python -m everystep.cli`. From here on a signal ends it in one sentence.
 
-Until a command runs (`signals.listening`) there is nothing to stop or to keep, so the process ends at once. An
-exception would be raised in the middle of some import, and end in a traceback.
+Until a command runs (`signals.listening`) there is nothing to save, so the process ends at once. An exception would
+be raised in the middle of an import, and print a traceback.
 """
 
 import _signal  # the part of `signal` that is built in: importing it takes no time, in which a signal could come
@@ -23,7 +23,7 @@ def main() -> int:
 def _end(number: int, frame: object) -> None:
     try:
         os.write(2, b"everystep: stopped.\n")
-    finally:  # nobody may be reading
+    finally:  # standard error may be closed
         os._exit(128 + number)
 
 

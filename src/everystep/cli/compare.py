@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from everystep.cli.shared import a_path, add_cache, add_force, add_out, split_names, use_cache
+from everystep.cli.shared import a_path, add_cache, add_force, add_out, use_cache
 from everystep.errors import EverystepError, count
+from everystep.experiments.options import seed_list, split_names
 from everystep.runtime.progress import announced, counting
 
 HELP = "run all agents on all problems that support them: Table 1, measured; or put trainings side by side"
@@ -24,7 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--problems", metavar="P,Q", help="names separated by commas (all)")
     parser.add_argument("--agents", metavar="A,B", help="names separated by commas (all)")
     parser.add_argument("--ablation", action="store_true", help="LSVI-AE without each of its ingredients instead")
-    parser.add_argument("--seeds", metavar="N", help=f"number of seeds ({SEEDS})")
+    parser.add_argument(
+        "--seeds", metavar="N", help=f"their number, a range 10:20 without its end, or a list 3,8 ({SEEDS})"
+    )
     parser.add_argument("--episodes", metavar="K", help="number of episodes (each problem's default)")
     parser.add_argument("--table-only", action="store_true", help="run nothing: the table of the existing runs")
     add_out(parser, "a folder of run folders (out/compare, or out/ablation)")
@@ -36,30 +39,21 @@ def run(options: argparse.Namespace) -> None:
     if options.folders:
         _compare_trainings(options)
         return
-    seeds = count("seeds", SEEDS if options.seeds is None else options.seeds)
+    seeds = seed_list("seeds", options.seeds or SEEDS)
     episodes = None if options.episodes is None else count("episodes", options.episodes)
     out = Path(options.out or ("out/ablation" if options.ablation else "out/compare"))
     problems = None if options.problems is None else split_names(options.problems)
     if options.table_only and (problems is not None or options.agents is not None):
         raise EverystepError("--table-only reads all run folders; leave --problems and --agents out.")
-    if options.ablation and options.agents is not None:
-        raise EverystepError(
-            f"--agents is '{options.agents}', but --ablation has its own agents; leave one of the two out."
-        )
-
-    from everystep.agents.registry import Recipe
     from everystep.experiments.folder import run_folder
-    from everystep.reports import comparison
+    from everystep.reports import compare, comparison
 
     comparison.claim(out, options.force)
     if not options.table_only:
         use_cache(options)
         with announced("preparing the runs"):
-            if options.ablation:
-                prepared = comparison.ablation(problems, seeds, episodes)
-            else:
-                agents = None if options.agents is None else [Recipe(name) for name in split_names(options.agents)]
-                prepared = comparison.prepare(agents, problems, seeds, episodes)
+            agents = None if options.agents is None else split_names(options.agents)
+            prepared = compare.prepare(problems, agents, options.ablation, episodes, seeds)
         missing = prepared.missing(out)
         with counting(missing.episodes, "episodes") as advance:
             missing.run(out, lambda chunk: advance(chunk.episodes))

@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> None:
     env = given["env"] or recorded["env"]
     if env is None:
         raise EverystepError(
-            f"'{folder}' does not say how its environment is made; give --env, and --constraint if it had one."
+            f"'{folder}' does not record how its environment is made; give --env, and --constraint if it had one."
         )
     constraint = given["constraint"] or recorded["constraint"]
     saved = evaluate(folder, env, constraint, episodes, seed, options.gif, options.force)
@@ -67,7 +67,7 @@ def evaluate(
     gif: str | None = None,
     force: bool = False,
 ) -> Saved:
-    """Evaluate the finished seeds of a training, and save the result in its folder, which is held meanwhile.
+    """Evaluate the finished seeds of a training, and save the result in its folder, which is locked meanwhile.
 
     `env` and `constraint` are names that may be imported (see `trust.check`), but not from inside the folder.
     """
@@ -123,7 +123,7 @@ def _evaluate(
         )
         if recorder:
             recorder["film"].write()
-    for each in finished:  # before the file that says that the evaluation is done
+    for each in finished:  # before the file that marks the evaluation as done
         policy_card.add_evaluation(each.folder / "policy", saved, each.seed)
     saved.write(results.folder)
     return saved

@@ -6,8 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from everystep.cli.shared import a_path, add_force, add_out, split_names
+from everystep.cli.shared import a_path, add_force, add_out
 from everystep.errors import EverystepError, seed_number, shown
+from everystep.experiments.options import split_names
 from everystep.runtime.progress import announced
 
 HELP = "compare systems by files of results, of everystep or of other software: tables, intervals, tests, figures"
@@ -24,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="files of results (.parquet), or folders that hold some; docs/reference/files.md describes them",
     )
     parser.add_argument(
-        "--baseline", metavar="SYSTEM", help="compare the others with it (that of kind ours with the least harm)"
+        "--baseline", metavar="SYSTEM", help="compare the others with it (that of kind ours with the least violation)"
     )
     add_out(parser, f"the folder to write ({OUT}); with --convert the .parquet file to write")
     parser.add_argument(
@@ -46,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--harm-column",
         metavar="NAME",
-        help="with --convert: the column of monitor files with the harm of an episode (harm)",
+        help="with --convert: the column of monitor files with the violation of an episode (harm)",
     )
     parser.add_argument(
         "--final",
@@ -75,19 +76,19 @@ def run(options: argparse.Namespace) -> None:
     if not options.folders:
         raise EverystepError("no files of results; give files or folders, or --convert DIR to make a file.")
     with announced("reading the results"):
-        from everystep.reports.leaderboard import output
+        from everystep.reports.leaderboard import text
         from everystep.reports.leaderboard.board import leaderboard
 
         out, page = Path(options.out or OUT), None if options.page is None else Path(options.page)
-        output.check(out, options.force)
+        text.check(out, options.force)
         if page is not None:
-            output.check_page(page, options.force)
+            text.check_page(page, options.force)
         board = leaderboard(options.folders, options.baseline)
         words = board.text()
     with announced("drawing"):
-        output.write(board, out, options.force)
+        text.write(board, out, options.force)
         if page is not None:
-            output.write_page(board, page, options.force)
+            text.write_page(board, page, options.force)
     print(words)
     print(f"\nWritten to {out}{'' if page is None else f' and {page}'}")
 
@@ -102,31 +103,28 @@ def _convert(options: argparse.Namespace) -> None:
         if getattr(options, name) is None:
             raise EverystepError(f"--{name} is missing; --convert needs --system, --problem and --out FILE.parquet.")
     from everystep.experiments.folder import run_folder
-    from everystep.reports.leaderboard import monitor
+    from everystep.reports.leaderboard import monitor, results_files
 
     folder = Path(options.convert)
     out = monitor.output_path(options.out, options.force)
     with announced("reading the episodes"):
         if run_folder.is_training(folder):
-            rows = _rows_of_training(folder, options)
+            monitor.write(_rows_of_training(folder, options), out, options.force)
         else:
-            seeds = options.seeds and [seed_number("seeds", each) for each in split_names(options.seeds)]
-            given = {name: getattr(options, name) for name in ("harm_column", "kind", "command")}
-            rows = monitor.rows_of(
-                folder, options.system, options.problem,
-                final=None if options.final is None else Path(options.final),
-                seeds=seeds,
-                versions=_versions(options.versions),
-                **{name: value for name, value in given.items() if value is not None},
+            given = {name: getattr(options, name) for name in ("harm_column", "kind", "command", "final")}
+            given["seeds"] = options.seeds and [seed_number("seeds", each) for each in split_names(options.seeds)]
+            monitor.convert_monitor(
+                folder, out, system=options.system, problem=options.problem, versions=_versions(options.versions),
+                force=options.force, **{name: value for name, value in given.items() if value is not None},
             )  # fmt: skip
-    written = monitor.write(rows, out, options.force)
+    rows = results_files.read([out]).to_pylist()
     settled = "; ".join(f"{name}: {words}" for name, words in _settled(rows).items())
     print(f"{len(rows)} row{'s' if len(rows) > 1 else ''} of {options.system} on {options.problem}")
-    print(f"{settled}\n\nWritten to {written}")
+    print(f"{settled}\n\nWritten to {out}")
 
 
 def _settled(rows: list[dict[str, Any]]) -> dict[str, str]:
-    """How numbers that episodes do not tell were settled, as the rows say it."""
+    """How the numbers that episodes do not contain were decided, as the rows record it."""
     import json
 
     return {name: json.loads(rows[0]["settings"])[name] for name in ("last_violation", "unsafe_steps", "final")}
@@ -155,20 +153,20 @@ def _rows_of_training(folder: Path, options: argparse.Namespace) -> list[dict[st
             )
     from everystep import __version__
     from everystep.errors import one_of
-    from everystep.reports.leaderboard import episodes, monitor
+    from everystep.reports.leaderboard import monitor
     from everystep.reports.training import results as training_results
 
     results = training_results.read(folder)
     if results.unfinished:
-        raise EverystepError(f"'{folder}' is not finished; {training_results.how_to_go_on(folder)}.")
-    of = lambda columns: episodes.Episodes(
+        raise EverystepError(f"'{folder}' is not finished; {training_results.how_to_continue(folder)} it.")
+    of = lambda columns: monitor.Episodes(
         columns["return"], columns["length"].astype(int), columns["violation"], columns["unsafe_steps"].astype(int)
     )
     rows = []
     for seed in results.seeds:
         evaluation = results.evaluation_of(seed)
         rows.append(
-            episodes.row(
+            monitor.row(
                 options.system, options.problem, seed.seed, of(seed.columns),
                 None if evaluation is None else of(evaluation.columns),
                 kind=one_of("kind", options.kind or "rival", monitor.KINDS),

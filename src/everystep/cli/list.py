@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 HELP = "list problems, agents, their settings and defaults"
 
@@ -40,7 +39,7 @@ def run(options: argparse.Namespace) -> None:
     )
 
 
-def _as_flag(value: Any) -> str:
+def _as_flag(value: object) -> str:
     """A value as it is written after --set."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 

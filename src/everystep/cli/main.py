@@ -1,8 +1,8 @@
 """The command `everystep`.
 
 A command is a module of this package with a line of help (`HELP`), its arguments (`add_arguments`) and what it does
-(`run`). To add one, write its module and name it in `COMMANDS`. The modules import heavy packages inside `run`, so that
-`everystep --help` takes less than a tenth of a second.
+(`run`), or a class with these in `reading.py`. To add one, write its module and name it in `COMMANDS`. The modules
+import heavy packages inside `run`, so that `everystep --help` takes less than a tenth of a second.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 from everystep import __version__
+from everystep.cli import reading
 from everystep.cli.shared import printable, reopen
 from everystep.errors import EverystepError, shown
 from everystep.runtime import progress, signals
@@ -46,7 +47,7 @@ COMMANDS = (  # in the order in which `everystep --help` lists them
 # 700 new objects between collections, searching them for garbage was a tenth of the time of a short run.
 NEW_OBJECTS = 100_000
 
-NO_MEMORY = "the memory did not suffice; use fewer seeds or episodes, a smaller problem, or a shorter horizon."
+NO_MEMORY = "there was not enough memory; use fewer seeds or episodes, a smaller problem, or a shorter horizon."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -127,7 +128,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"everystep {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
     for name in COMMANDS:
-        module = import_module(f"everystep.cli.{name}")
+        module: Any = reading.COMMANDS.get(name) or import_module(f"everystep.cli.{name}")
         command = commands.add_parser(
             name,
             help=module.HELP,
@@ -143,19 +144,21 @@ def parser() -> argparse.ArgumentParser:
 class Parser(argparse.ArgumentParser):
     """Reports an error in one line, like every other error of the command."""
 
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # as argparse has it
         for each in args or ():
             if re.fullmatch("--[a-z0-9-]+=--", each):  # which argparse takes for an empty list
                 self.error(f"{each[:-3]} is '--'; give a value")
         return super().parse_known_args(args, namespace)
 
-    def error(self, message: str) -> Any:
+    def error(self, message: str) -> NoReturn:
+        if message.startswith("unrecognized arguments: --seed0"):
+            message = "there is no --seed0: use --seeds 7:20 for the seeds from 7 to 19"
         print(f"{self.prog}: {EverystepError(message)}. `{self.prog} --help` shows the usage.", file=sys.stderr)
         raise _UsageError(2)
 
 
 class _UsageError(SystemExit):
-    """Words that are no command of ours; the error was printed."""
+    """Wrong arguments; the error was printed."""
 
 
 def _refuse(sentence: str) -> int:

@@ -11,12 +11,13 @@ from everystep.cli.shared import (
     add_engine,
     add_folder,
     add_trust,
+    chosen_engine,
     connected_cluster,
     print_summary,
     run_with_progress,
     use_cache,
 )
-from everystep.cli.train import add_jobs, check_engine, number_of_jobs
+from everystep.cli.train import add_jobs
 from everystep.cli.train import resume as resume_training
 from everystep.errors import EverystepError
 
@@ -36,20 +37,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from everystep.experiments import config, run_progress, runner
+    from everystep.experiments import runner
     from everystep.experiments.folder import run_folder
 
     if run_folder.is_training(Path(options.folder)):
-        number_of_jobs(options)
-        check_engine(options)
         resume_training(Path(options.folder), options)
         return
     for name in ("jobs", "trust", "env", "constraint", "on_episode", "on_plan"):
         if getattr(options, name):
             raise EverystepError(f"--{name.replace('_', '-')} is for trainings, and this is none; leave it out.")
-    run_progress.check(options.log)
+    engine = chosen_engine(options)
     use_cache(options)
-    engine = config.EngineChoice(options.engine or "local", options.address).checked()
     out = Path(options.folder)
     runner.check_unfinished(out)
     spec = runner.begun(out).spec

@@ -10,47 +10,31 @@ from typing import TYPE_CHECKING
 from everystep.cli.shared import (
     a_path,
     add_cache,
-    add_engine,
-    add_out,
+    add_flags,
     connected_cluster,
+    given_flags,
     print_summary,
     run_with_progress,
-    split_names,
     use_cache,
 )
-from everystep.errors import EverystepError, count, seed_number, whole_number
+from everystep.errors import EverystepError
+from everystep.experiments.options import RUN_OPTIONS, RunOptions, SettingFlag
 from everystep.runtime.progress import announced, duration, note
 
 if TYPE_CHECKING:
-    from everystep.experiments.config import Overrides
     from everystep.experiments.experiment import Experiment
 
 HELP = "run agents on a problem, or an experiment from a file"
-AGENTS = "lsvi-ae,lsvi,lsvi-primal"
+AGENTS = ("lsvi-ae", "lsvi", "lsvi-primal")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file", nargs="?", type=a_path, metavar="FILE", help="an experiment in TOML; flags override it (docs/runs.md)"
     )
-    parser.add_argument("--problem", metavar="P", help="a name, or a file: .txt, .npz, .npy, .csv, .png (see list)")
-    parser.add_argument("--agents", metavar="A,B", help=f"names separated by commas ({AGENTS})")
-    parser.add_argument("--episodes", metavar="K", help="number of episodes (1000)")
-    parser.add_argument("--seeds", metavar="N", help="number of seeds (32)")
-    parser.add_argument("--seed0", metavar="S", help="the first seed (0)")
-    parser.add_argument(
-        "--horizon", metavar="H", help="steps per episode (the problem's own; 15 for a map, 26 for heights)"
-    )
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", dest="settings",
-        help="a setting of all agents that have it, or of one agent: lsvi-ae.beta=0.5; may be repeated",
-    )  # fmt: skip
-    parser.add_argument(
-        "--certify", action="store_true", help="record per episode how many actions are certified, and how many falsely"
-    )
-    add_out(parser, "the run folder to write; for a FILE, a folder of run folders")
+    add_flags(parser, RUN_OPTIONS)
+    parser.add_argument("--log", metavar="KIND", help="tensorboard: log curves to DIR-logs (extra `logs`)")
     parser.add_argument("--dry-run", action="store_true", help="run nothing: show the runs, their time and memory")
-    add_engine(parser)
     add_cache(parser)
 
 
@@ -59,14 +43,10 @@ def run(options: argparse.Namespace) -> None:
         missing = [name for name in ("problem", "out") if getattr(options, name) is None]
         if missing:
             options.parser.error(f"--{' and --'.join(missing)} or a FILE must be given")
-    numbers = {
-        name: read(name, getattr(options, name))
-        for name, read in (
-            *(("episodes", count), ("horizon", whole_number)),
-            *(("seeds", count), ("seed0", seed_number)),
-        )
-        if getattr(options, name) is not None
-    }
+    given = given_flags(options, RUN_OPTIONS)
+    if options.file is None:
+        given.setdefault("agents", AGENTS)
+    flags = RunOptions(**given, settings=[SettingFlag.parse(text) for text in options.settings])
 
     from everystep.experiments import config, needs, run_progress, runner
     from everystep.experiments.folder import run_folder
@@ -75,7 +55,7 @@ def run(options: argparse.Namespace) -> None:
     run_progress.check(options.log)
     use_cache(options)
     with announced("preparing the runs"):
-        runs = config.read(None if options.file is None else Path(options.file), _overrides(options, numbers))
+        runs = config.read(None if options.file is None else Path(options.file), flags)
     left = {}
     for out, prepared in runs.folders().items():
         found = run_folder.inspect(out, prepared.spec)
@@ -108,23 +88,6 @@ def run(options: argparse.Namespace) -> None:
             print_summary(out, "holds this run already: nothing was run" if found is FolderState.FINISHED else "")
     if failures:
         raise EverystepError(" ".join(failures))
-
-
-def _overrides(options: argparse.Namespace, numbers: dict[str, int]) -> Overrides:
-    """The flags; without a file they are the whole experiment."""
-    from everystep.experiments.config import Overrides, SettingFlag
-
-    agents = AGENTS if options.agents is None and options.file is None else options.agents
-    return Overrides(
-        problem=options.problem,
-        agents=None if agents is None else split_names(agents),
-        certify=options.certify or None,
-        out=options.out,
-        engine=options.engine,
-        address=options.address,
-        settings=[SettingFlag.parse(text) for text in options.settings],
-        **numbers,
-    )
 
 
 def _dry_run(runs: dict[str, Experiment]) -> str:

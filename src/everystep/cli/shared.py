@@ -1,4 +1,4 @@
-"""What several commands share: lists of names, the engine, Ctrl-C, and the end of a run."""
+"""What several commands share: flags, the engine, Ctrl-C, and the end of a run."""
 
 from __future__ import annotations
 
@@ -6,21 +6,17 @@ import argparse
 import io
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
+from everystep.experiments.options import PATH, RUN_OPTIONS, SETTINGS, SWITCH, EngineChoice, Option
 from everystep.runtime import signals
 
 if TYPE_CHECKING:
-    from everystep.experiments.config import EngineChoice
     from everystep.experiments.engines.ray import Cluster
-
-
-def split_names(text: str) -> list[str]:
-    """The names in a list with commas."""
-    return [name.strip() for name in text.split(",") if name.strip()]
+    from everystep.experiments.runner import ChunkReport
 
 
 def a_path(text: str) -> str:
@@ -28,6 +24,25 @@ def a_path(text: str) -> str:
     if not text or "\0" in text:
         raise argparse.ArgumentTypeError(f"a path is {text!r}; give the name of a file or a folder")
     return text
+
+
+def add_flags(parser: argparse.ArgumentParser, table: Mapping[str, Option]) -> None:
+    """The flags of a table of options (`experiments/options.py`)."""
+    for name, each in table.items():
+        flag = f"--{name.replace('_', '-')}"
+        if each.form is SETTINGS:
+            parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest=name, help=each.help)
+        elif each.form is SWITCH:
+            parser.add_argument(flag, action="store_true", help=each.help)
+        else:
+            kind = a_path if each.form is PATH else str
+            parser.add_argument(flag, type=kind, metavar=each.metavar, help=each.help)
+
+
+def given_flags(options: argparse.Namespace, table: Mapping[str, Option]) -> dict[str, Any]:
+    """The values of the flags that were given; settings are read apart, because one flag has one of them."""
+    texts = {name: getattr(options, name) for name, each in table.items() if each.form is not SETTINGS}
+    return {name: table[name].form.read(name, text) for name, text in texts.items() if text not in (None, False)}
 
 
 def add_folder(parser: argparse.ArgumentParser) -> None:
@@ -41,14 +56,14 @@ def add_out(parser: argparse.ArgumentParser, help: str, metavar: str = "DIR", de
 
 
 def add_force(parser: argparse.ArgumentParser) -> None:
-    """The permission to replace files that this command did not write."""
+    """The permission to replace files that everystep did not write."""
     parser.add_argument(
         "--force", action="store_true", help="also replace files that everystep did not write, or that were changed"
     )
 
 
 def add_trust(parser: argparse.ArgumentParser) -> None:
-    """The permission to import what a folder names that this user did not begin."""
+    """The permission to import modules named by a folder of another user."""
     parser.add_argument(
         "--trust", action="store_true", help="import the modules that DIR names, although another user began it"
     )
@@ -57,10 +72,10 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
 # --- printing ---------------------------------------------------------------------------------------------------------
 @contextmanager
 def printable() -> Iterator[None]:
-    """The streams through which everything is printed: what a terminal cannot show is escaped, and no stream is closed.
+    """Make standard output and error printable: characters that a terminal cannot show are escaped.
 
-    A name of a file may hold bytes that are no text, and a terminal may know ASCII only. A stream that the caller has
-    closed is replaced by the null device; otherwise the next file to be opened would take its place.
+    The name of a file may hold bytes that are not text, and a terminal may support ASCII only. A stream that the caller
+    has closed is replaced by the null device; otherwise the next file to be opened would take its number.
     """
     before = sys.stdout, sys.stderr
     with ExitStack() as opened:
@@ -93,7 +108,7 @@ def _close_spare(name: str) -> None:
 
 
 def reopen() -> None:
-    """Open the streams again that an environment has closed, so that what it learnt can be printed."""
+    """Open the streams again that an environment has closed, so that results can be printed."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if not _is_as_before(name, stream):
@@ -105,7 +120,7 @@ def reopen() -> None:
                     _opened[-1].write("\n")  # below a bar, which could not end its line
 
 
-def _is_as_before(name: str, stream: Any) -> bool:
+def _is_as_before(name: str, stream: TextIO) -> bool:
     """Whether a stream is open, and leads to where it did: the next file that is opened takes a closed number."""
     try:
         now = os.fstat(stream.fileno())
@@ -116,7 +131,7 @@ def _is_as_before(name: str, stream: Any) -> bool:
 
 @contextmanager
 def environments_at_work() -> Iterator[None]:
-    """A block in which environments run: afterwards the current folder and the streams are those before."""
+    """A block in which environments run; the current folder and the streams are restored after it."""
     try:
         here = os.getcwd()
     except OSError:  # it was removed
@@ -131,9 +146,9 @@ def environments_at_work() -> Iterator[None]:
 
 
 class _Escaping:
-    """A stream that gets only what its encoding can express."""
+    """A stream that escapes what its encoding cannot express."""
 
-    def __init__(self, stream: Any):
+    def __init__(self, stream: TextIO):
         self._stream = stream
 
     def write(self, text: str) -> int:
@@ -152,7 +167,7 @@ def add_cache(parser: argparse.ArgumentParser) -> None:
 
 
 def use_cache(options: argparse.Namespace) -> None:
-    """Keep compiled programs between commands, unless the user does not want it."""
+    """Keep compiled programs between commands, unless --no-cache is given."""
     from everystep.runtime import program_cache
 
     program_cache.disable() if options.no_cache else program_cache.enable()
@@ -162,8 +177,15 @@ def use_cache(options: argparse.Namespace) -> None:
 def add_engine(parser: argparse.ArgumentParser) -> None:
     """The arguments that choose where a run is computed, and its log."""
     parser.add_argument("--log", metavar="KIND", help="tensorboard: log curves to DIR-logs (extra `logs`)")
-    parser.add_argument("--engine", metavar="E", help="local (this machine) or ray (a cluster; extra `ray`)")
-    parser.add_argument("--address", metavar="A", help="address of a Ray cluster, or auto (Ray on this machine)")
+    add_flags(parser, {name: RUN_OPTIONS[name] for name in ("engine", "address")})
+
+
+def chosen_engine(options: argparse.Namespace) -> EngineChoice:
+    """The engine and the log that were asked for, checked before any work."""
+    from everystep.experiments import run_progress
+
+    run_progress.check(options.log)
+    return EngineChoice(options.engine or "local", options.address).checked()
 
 
 @contextmanager
@@ -187,11 +209,11 @@ def run_with_progress(
     try:
         with (
             run_progress.logged(log, out) as write_log,
-            signals.keeping(lambda: _how_to_go_on(out)),
+            signals.keeping(lambda: _how_to_continue(out)),
             run_progress.shown(spec) as show,
         ):
 
-            def report(chunk: Any) -> None:
+            def report(chunk: ChunkReport) -> None:
                 show(chunk)
                 if write_log is not None:
                     write_log(chunk)
@@ -199,22 +221,20 @@ def run_with_progress(
             return run(report)
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt) or signals.received():  # the exception may have become another one
-            raise KeyboardInterrupt(_how_to_go_on(out)) from None
+            raise KeyboardInterrupt(_how_to_continue(out)) from None
         raise
 
 
-def _how_to_go_on(out: Path) -> str:
+def _how_to_continue(out: Path) -> str:
     """For a run that was stopped; "" if it had not begun."""
     from everystep.experiments.folder import run_folder
 
-    return f"`everystep resume {out}` continues" if run_folder.is_unfinished(out) else ""
+    return run_folder.how_to_continue(out) if run_folder.is_unfinished(out) else ""
 
 
 def print_summary(out: Path, remark: str = "") -> None:
     """The table of a finished run, and where it is."""
-    from everystep.experiments import summary, tables
-    from everystep.experiments.folder import finished
+    from everystep.experiments import summary
 
-    run = finished.read(out)
-    print(tables.summary(run.summary() if run.sealed else summary.of_finished(run)))
+    print(summary.of_finished(out))
     print(f"\n{out} {remark}" if remark else f"\nWritten to {out}")

@@ -7,35 +7,34 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from everystep.cli.shared import (
     a_path,
     add_cache,
     add_engine,
+    add_flags,
     add_out,
+    chosen_engine,
     connected_cluster,
     environments_at_work,
+    given_flags,
     use_cache,
 )
 from everystep.errors import EverystepError, quoted, shown, whole_number
+from everystep.experiments.options import RUN_OPTIONS, EngineChoice, SettingFlag
 from everystep.runtime import signals
 from everystep.runtime.progress import announced, counting, note
+from everystep.training.options import OPTIONS
 
 if TYPE_CHECKING:
-    from everystep.experiments.config import EngineChoice
     from everystep.training.seeds.request import TrainingRequest
     from everystep.training.seeds.run import Message
 
 HELP = "train an agent on a Gymnasium environment"
 EPILOG = (
-    "In parentheses: what holds if a flag is left out. For example: everystep train --env CartPole-v1 --constraint "
+    "Defaults are in parentheses. For example: everystep train --env CartPole-v1 --constraint "
     "limits:upright --episodes 50 --out out/cartpole, where limits.py is in the current folder."
-)
-FLAGS = (
-    *("env", "constraint", "features", "cost_features", "actions", "agent", "horizon", "length", "episodes", "steps"),
-    *("without_exploration", "reward_range", "memory", "envs", "reseed", "on_episode", "on_plan", "stop_at_return"),
-    *("seeds", "seed0", "evaluate", "out"),
 )
 
 
@@ -43,39 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file", nargs="?", type=a_path, metavar="FILE", help="a training in TOML; flags override it (docs/gymnasium.md)"
     )
-    parser.add_argument("--env", metavar="E", help="an id of gymnasium, or module:factory")
-    parser.add_argument(
-        "--constraint", metavar="C", help="module:function of (obs, action, obs_next, info) (from info)"
-    )
-    parser.add_argument(
-        "--features", metavar="F", help="auto, one-hot, fourier(100), polynomial(2), tiles(8) ... (auto)"
-    )
-    parser.add_argument("--cost-features", metavar="F", help="features of the cost model (the same)")
-    parser.add_argument(
-        "--actions", metavar="A", help="candidates of a Box: grid(5), sobol(64), listed([...]) (grid(5))"
-    )
-    parser.add_argument("--agent", metavar="A", help="an agent of `everystep list` (lsvi-ahead)")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", dest="settings",
-        help="a setting of the agent, of `everystep list`; may be repeated",
-    )  # fmt: skip
-    parser.add_argument("--horizon", metavar="H", help="steps that a plan looks ahead (an episode, at most 50)")
-    parser.add_argument("--length", metavar="N", help="the most steps of an episode (the environment's own limit)")
-    parser.add_argument("--episodes", metavar="N", help="number of episodes of each seed")
-    parser.add_argument("--steps", metavar="N", help="or of steps: the episode that reaches them is the last")
-    parser.add_argument("--without-exploration", metavar="N", help="the last N episodes are played as the policy plays")
-    parser.add_argument(
-        "--reward-range", metavar="LOW,HIGH", help="of rewards, write --reward-range=-1,1 (as observed)"
-    )
-    parser.add_argument("--memory", metavar="N", help="most states that plans compute values at; 0: no limit (4096)")
-    parser.add_argument("--envs", metavar="N", help="copies of the environment stepped together (1)")
-    parser.add_argument("--reseed", action="store_true", help="begin every episode with reset(seed=...)")
-    parser.add_argument("--on-episode", metavar="F", help="module:function of the learner, called after every episode")
-    parser.add_argument("--on-plan", metavar="F", help="the same after every plan; True ends the training")
-    parser.add_argument("--stop-at-return", metavar="R", help="end once the mean return of 20 episodes is R")
-    parser.add_argument("--seeds", metavar="M", help="number of seeds (1)")
-    parser.add_argument("--seed0", metavar="S", help="the first seed (0)")
-    parser.add_argument("--evaluate", metavar="N", help="episodes that each policy plays afterwards (10)")
+    add_flags(parser, OPTIONS)
     add_jobs(parser)
     add_engine(parser)
     add_out(parser, "the folder to write: training.json, and seed-0, seed-1, ...")
@@ -87,37 +54,36 @@ def add_jobs(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    number_of_jobs(options)
-    check_engine(options)
-    given = {name: value for name in FLAGS if (value := getattr(options, name))}
+    where = _where(options)
+    given = given_flags(options, OPTIONS | ({} if options.out is None else {"out": RUN_OPTIONS["out"]}))
     with announced("preparing the training"):
-        from everystep.experiments.config import SettingFlag
         from everystep.training.seeds import request as training_request
 
         settings = [SettingFlag.parse(text) for text in options.settings]
         request, out = training_request.read(None if options.file is None else Path(options.file), given, settings)
         with environments_at_work():
             request.check()
-    train_with_progress(request, out, options)
+    _train(request, out, options, where)
 
 
-def check_engine(options: argparse.Namespace) -> EngineChoice:
-    """The engine that was asked for; refuse what it cannot do before any work."""
-    from everystep.experiments import config, run_progress
+class Where(NamedTuple):
+    """Where seeds are trained: in processes on this machine, or on a cluster."""
 
-    engine = config.EngineChoice(options.engine or "local", options.address).checked()
-    run_progress.check(options.log)
+    jobs: int
+    engine: EngineChoice
+
+
+def _where(options: argparse.Namespace) -> Where:
+    """The choice of the flags; what the engine cannot do is refused before any work."""
+    jobs = max(1, os.cpu_count() or 1) if options.jobs is None else whole_number("jobs", options.jobs)
+    engine = chosen_engine(options)
     if engine.name != "local" and (options.log is not None or options.jobs is not None):
         flag = "--jobs" if options.log is None else "--log"
         raise EverystepError(f"{flag} is for the engine local, and --engine is {engine.name}; leave one of them out.")
-    return engine
+    return Where(jobs, engine)
 
 
-def number_of_jobs(options: argparse.Namespace) -> int:
-    return max(1, os.cpu_count() or 1) if options.jobs is None else whole_number("jobs", options.jobs)
-
-
-def train_with_progress(request: TrainingRequest, out: Path, options: argparse.Namespace) -> None:
+def _train(request: TrainingRequest, out: Path, options: argparse.Namespace, where: Where) -> None:
     """Train what is left of a request, evaluate the policies, and print the table."""
     from everystep import files
     from everystep.experiments import run_progress
@@ -128,40 +94,39 @@ def train_with_progress(request: TrainingRequest, out: Path, options: argparse.N
     logs = None if options.log is None else files.absolute(run_progress.log_folder(out))
     try:
         with (
-            connected_cluster(check_engine(options)) as cluster,
-            signals.keeping(lambda: _how_to_go_on(out)),
+            connected_cluster(where.engine) as cluster,
+            signals.keeping(lambda: _how_to_continue(out)),
             _progress(request) as report,
             environments_at_work(),
         ):
-            means = training_seeds.Means(number_of_jobs(options), not options.no_cache, logs, cluster)
+            means = training_seeds.Means(where.jobs, not options.no_cache, logs, cluster)
             training_seeds.train(request, files.absolute(out), means, report)
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt) or signals.received():
-            raise KeyboardInterrupt(_how_to_go_on(out)) from None
+            raise KeyboardInterrupt(_how_to_continue(out)) from None
         raise
     results = training_results.read(out)
     if request.evaluate and any(results.evaluation_of(each) is None for each in results.seeds):
         from everystep.cli.evaluate import evaluate
 
-        with signals.keeping(lambda: _how_to_go_on(out)):
+        with signals.keeping(lambda: _how_to_continue(out)):
             try:
                 evaluate(out, request.env, request.constraint, request.evaluate)
             except KeyboardInterrupt:
-                raise KeyboardInterrupt(_how_to_go_on(out)) from None
+                raise KeyboardInterrupt(_how_to_continue(out)) from None
         results = training_results.read(out)
     print(training_results.summary(results))
     print(f"\nWritten to {out}")
 
 
-def _how_to_go_on(out: Path) -> str:
-    """The command that does what is left after Ctrl-C, "" if nothing was begun: never one that would be refused."""
+def _how_to_continue(out: Path) -> str:
+    """The command that continues after Ctrl-C; "" if nothing was begun."""
     from everystep.reports.training import results as training_results
     from everystep.training.seeds import run as training_seeds
 
     try:
-        request, signed = training_seeds.read_begun(out)
-        if training_seeds.unfinished(request, out):
-            return f"{training_results.with_trust(f'everystep resume {out}', request.names, signed)} continues"
+        if training_seeds.unfinished(training_seeds.read_begun(out).request, out):
+            return training_results.how_to_continue(out)
         how = training_results.how_to_evaluate(training_results.read(out))
     except (EverystepError, OSError):  # there is no such folder
         return ""
@@ -205,6 +170,7 @@ def resume(out: Path, options: argparse.Namespace) -> None:
     from everystep.experiments.folder.run_folder import TRAINING_REQUEST
     from everystep.training.seeds import run as training_seeds
 
+    where = _where(options)
     if not (out / TRAINING_REQUEST).is_file():
         if (out.parent / TRAINING_REQUEST).is_file():
             raise EverystepError(f"'{out}' is one seed of a training; `everystep resume {out.parent}` continues all.")
@@ -228,4 +194,4 @@ def resume(out: Path, options: argparse.Namespace) -> None:
         trust.check(out, request.names, given, signed or options.trust)
         with trust.nothing_from(out), environments_at_work():
             request.check()
-    train_with_progress(request, out, options)
+    _train(request, out, options, where)

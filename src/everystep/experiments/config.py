@@ -1,7 +1,7 @@
-"""What the command is to run: from a TOML file, from flags, or from a file whose values flags override.
+"""What `everystep run` runs: from a TOML file, from flags, or from a file whose values flags override.
 
-    episodes = 1000                  # also: seeds (a number, or a list), seed0, certify, out, engine, address
-    seeds = 32
+    episodes = 1000                  # also: certify, out, engine, address
+    seeds = 32                       # or a range "10:42", or a list
     problems = ["frozen-lake", "pond.txt"]
     agents = ["lsvi-ae", "lsvi"]
 
@@ -22,8 +22,8 @@ or, with parameters of a problem and settings of an agent,
     settings = {react = true}
     grid = {beta = [0.1, 0.3], lam = [0.01, 1.0]}     # each combination is a separate agent
 
-Each problem is a run folder. Flags alone are an empty file whose values they override (`read` with path None), and then
-`out` itself is the run folder.
+Each problem has its own run folder inside `out`. With flags alone (`read` with path None) `out` itself is the run
+folder.
 """
 
 from __future__ import annotations
@@ -42,8 +42,6 @@ from everystep import problems
 from everystep.agents.registry import REGISTERED, Recipe
 from everystep.agents.settings import SETTINGS
 from everystep.errors import (
-    LARGEST,
-    LARGEST_SEED,
     LARGEST_TEXT,
     EverystepError,
     check_openable,
@@ -53,66 +51,15 @@ from everystep.errors import (
 )
 from everystep.experiments import experiment, needs
 from everystep.experiments.experiment import Experiment
+from everystep.experiments.options import ENGINES, RUN_OPTIONS, TEXT, EngineChoice, Option, RunOptions
 from everystep.mdp.cmdp import FiniteCMDP
 
-KEYS = ("episodes", "seeds", "seed0", "certify", "out", "engine", "address", "problems", "agents", "settings")
-ENGINES = ("local", "ray")
+VALUES = {name: RUN_OPTIONS[name] for name in ("episodes", "seeds", "certify", "out", "engine", "address", "settings")}
+KEYS = (*VALUES, "problems", "agents")
 LONGEST = 100  # letters of a folder's name
 PROBLEM_KEYS = ("name", "called", "episodes")
 AGENT_KEYS = ("name", "called", "settings", "grid")
-DEFAULTS: dict[str, Any] = {"episodes": 1000, "seeds": 32, "seed0": 0, "certify": False, "settings": {}}
-
-
-class SettingFlag(NamedTuple):
-    """One --set: the value of a setting, for one agent or (agent None) for all agents that have it."""
-
-    agent: str | None
-    key: str
-    value: Any
-
-    @classmethod
-    def parse(cls, text: str) -> SettingFlag:
-        """From `key=value` or `agent.key=value`."""
-        name, equals, value = text.partition("=")
-        agent, dot, key = name.strip().rpartition(".")
-        if not equals or not key:
-            raise EverystepError(f"--set is '{shown(text)}'; write key=value, such as beta=0.5.")
-        return cls(agent if dot else None, key, value.strip())
-
-    def __str__(self) -> str:
-        return f"{'' if self.agent is None else f'{self.agent}.'}{self.key}={self.value}"
-
-
-class Overrides(NamedTuple):
-    """The flags of the command; None keeps the value of the file."""
-
-    problem: str | None = None
-    agents: Sequence[str] | None = None
-    episodes: int | None = None
-    seeds: int | None = None
-    seed0: int | None = None
-    horizon: int | None = None
-    certify: bool | None = None
-    out: str | None = None
-    engine: str | None = None
-    address: str | None = None
-    settings: Sequence[SettingFlag] = ()
-
-
-class EngineChoice(NamedTuple):
-    """Where a run is computed: on this machine, or on a Ray cluster by its address (None: Ray on this machine)."""
-
-    name: str = "local"
-    address: str | None = None
-
-    def checked(self) -> EngineChoice:
-        if self.name not in ENGINES:
-            raise unknown("engine", self.name, ENGINES, f"There are {' and '.join(ENGINES)}.")
-        if self.address is not None and self.name != "ray":
-            raise EverystepError(
-                f"address is '{shown(self.address)}', but the engine is {self.name}; choose the engine ray."
-            )
-        return self
+EPISODES, SEEDS = 1000, 32  # by default
 
 
 class RunList(NamedTuple):
@@ -133,7 +80,7 @@ class File:
     path: Path | None = None
     text: str = ""
 
-    def wrong(self, key: str, sentence: str, value: Any = "") -> EverystepError:
+    def wrong(self, key: str, sentence: str, value: object = "") -> EverystepError:
         """The error about a key, with its line if one line alone has the key, or has the key and this value."""
         if self.path is None:
             return EverystepError(sentence)
@@ -146,7 +93,7 @@ class File:
                 return EverystepError(f"'{self.path}', line {having[0]}: {sentence}")
         return EverystepError(f"'{self.path}': {sentence}")
 
-    def table(self, key: str, value: Any) -> Mapping[str, Any]:
+    def table(self, key: str, value: object) -> Mapping[str, Any]:
         if not isinstance(value, dict):
             raise self.wrong(key, f"{key} is {quoted(value)}; write a table, such as {key} = {{beta = 0.3}}.")
         return value
@@ -156,7 +103,7 @@ class File:
             if key not in known:
                 raise self.wrong(key, str(unknown(f"key of {what}", key, known, f"It has {', '.join(known)}.")))
 
-    def several(self, key: str, value: Any, example: str) -> list[Any]:
+    def several(self, key: str, value: object, example: str) -> list[Any]:
         """A list of names and tables that is not empty."""
         if not isinstance(value, list) or not value:
             found = "empty" if value in (None, []) else quoted(value)
@@ -168,19 +115,16 @@ class File:
                 raise self.wrong(key, f"{key} has {quoted(each)}; write names in quotes, as in {key} = {example}.")
         return value
 
-    def text_of(self, key: str, value: Any) -> str:
-        if not isinstance(value, str) or not value:
-            raise self.wrong(key, f'{key} is {quoted(value)}; write it in quotes, such as {key} = "lake".', value)
-        if not value.isprintable():
-            raise self.wrong(key, f"{key} is {quoted(value)}; use printable characters only.")
-        return value
+    def checked(self, option: Option, value: object) -> Any:
+        """The value of an option, or the error with its line."""
+        try:
+            return option.checked(value)
+        except EverystepError as error:
+            keys = value if isinstance(value, dict) else ()
+            raise self.wrong(_named(error, keys, option.name), str(error), value) from None
 
-    def whole(self, key: str, value: Any, at_least: int = 1, at_most: int = LARGEST) -> int:
-        is_whole = isinstance(value, int) and not isinstance(value, bool) and value >= at_least
-        if is_whole and value <= at_most:
-            return int(value)
-        wanted = f"from {at_least} to {at_most}" if is_whole else f"of at least {at_least}"
-        raise self.wrong(key, f"{key} is {quoted(value)}; write a whole number {wanted}.", value)
+    def text_of(self, key: str, value: object) -> str:
+        return str(self.checked(Option(key, "", TEXT, "", "", ()), value))
 
 
 def _flag(key: str) -> str:
@@ -188,25 +132,17 @@ def _flag(key: str) -> str:
     return {"problems": "problem"}.get(key, key)
 
 
-def read(path: Path | None, flags: Overrides | None = None) -> RunList:
+def read(path: Path | None, flags: RunOptions | None = None) -> RunList:
     """The runs of a file and of flags that override it, or of flags alone; checked as far as possible without running.
 
     Flags alone must give `problem`, `agents` and `out`.
     """
-    flags = flags or Overrides()
+    flags = flags or RunOptions()
     file, content = (File(), {}) if path is None else opened(path)
     file.only(content, KEYS, "an experiment")
-    first, content = flags.seed0 is not None or "seed0" in content, DEFAULTS | content
-    file.whole("episodes", content["episodes"])
-    file.whole("seed0", content["seed0"], 0, LARGEST_SEED)
-    if not isinstance(content["certify"], bool):
-        raise file.wrong("certify", f"certify is {quoted(content['certify'])}; write true or false.")
-    seeds = _seeds(file, content["seeds"]) if flags.seeds is None else flags.seeds
-    seed0 = content["seed0"] if flags.seed0 is None else flags.seed0
-    if isinstance(seeds, list) and first:
-        raise file.wrong("seeds", f"seeds is {shown(seeds)}, so seed0 = {seed0} has no effect; leave seed0 out.")
-    out = flags.out or (file.text_of("out", content["out"]) if "out" in content else None)
-    if out is None:
+    given = {name: file.checked(VALUES[name], value) for name, value in content.items() if name in VALUES}
+    given |= {name: value for name in VALUES if (value := getattr(flags, name)) is not None}
+    if "out" not in given:
         raise EverystepError(f"'{path}' has no out; write out = \"out/mine\", or give --out.")
     engine = _engine(file, content, flags)
     recipes = _agents(file, content, flags)
@@ -214,13 +150,13 @@ def read(path: Path | None, flags: Overrides | None = None) -> RunList:
     for name, problem, own in _problems(file, content, flags):
         if name in runs:
             raise file.wrong("problems", f"problem '{name}' is given twice; set `called` of one to another name.")
-        episodes = flags.episodes or own or content["episodes"]
-        certify = bool(flags.certify or content["certify"])
+        episodes = flags.episodes or own or given.get("episodes", EPISODES)
+        seeds, certify = given.get("seeds", SEEDS), given.get("certify", False)
         try:
-            runs["" if path is None else name] = experiment.prepare(problem, recipes, episodes, seeds, seed0, certify)
+            runs["" if path is None else name] = experiment.prepare(problem, recipes, episodes, seeds, certify)
         except EverystepError as error:
             raise (error if path is None else EverystepError(f"'{path}', problem '{name}': {error}")) from None
-    return RunList(Path(out), runs, engine)
+    return RunList(Path(given["out"]), runs, engine)
 
 
 def opened(path: Path) -> tuple[File, dict[str, Any]]:
@@ -241,13 +177,7 @@ def opened(path: Path) -> tuple[File, dict[str, Any]]:
         raise EverystepError(f"experiment '{path}' is not valid TOML: {error}. Correct it there.") from None
 
 
-def _seeds(file: File, value: Any) -> int | list[int]:
-    if isinstance(value, list):
-        return [file.whole("seeds", each, 0, LARGEST_SEED) for each in value]
-    return file.whole("seeds", value)
-
-
-def _engine(file: File, content: Mapping[str, Any], flags: Overrides) -> EngineChoice:
+def _engine(file: File, content: Mapping[str, Any], flags: RunOptions) -> EngineChoice:
     given = {key: file.text_of(key, content[key]) for key in ("engine", "address") if key in content}
     if flags.engine == "local":
         given.pop("address", None)  # it belongs to the engine of the file
@@ -259,7 +189,7 @@ def _engine(file: File, content: Mapping[str, Any], flags: Overrides) -> EngineC
 
 
 # --- problems ---------------------------------------------------------------------------------------------------------
-def _problems(file: File, content: Mapping[str, Any], flags: Overrides) -> list[tuple[str, FiniteCMDP, int | None]]:
+def _problems(file: File, content: Mapping[str, Any], flags: RunOptions) -> list[tuple[str, FiniteCMDP, int | None]]:
     """For each problem the name of its run folder, the problem, and its number of episodes if it has its own."""
     if flags.horizon is not None:
         needs.check_horizon(flags.horizon)
@@ -272,7 +202,7 @@ def _problems(file: File, content: Mapping[str, Any], flags: Overrides) -> list[
         if "name" not in table:
             raise file.wrong("problems", 'a problem has no name; write name = "frozen-lake" below [[problems]].')
         name = file.text_of("name", table["name"])
-        own = file.whole("episodes", table["episodes"]) if "episodes" in table else None
+        own = file.checked(VALUES["episodes"], table["episodes"]) if "episodes" in table else None
         given = {key: value for key, value in table.items() if key not in PROBLEM_KEYS}
         if flags.horizon is not None:
             given["horizon"] = flags.horizon
@@ -301,7 +231,7 @@ def _problem(file: File, name: str, given: dict[str, Any]) -> FiniteCMDP:
         if key not in allowed or (from_file is not None and key == allowed[0]):
             raise file.wrong(key, str(unknown(f"parameter of {name}", key, allowed, f"It has {', '.join(allowed)}.")))
     if "horizon" in given:
-        given["horizon"] = file.whole("horizon", given["horizon"])
+        given["horizon"] = file.checked(RUN_OPTIONS["horizon"], given["horizon"])
     try:
         if make is None:
             return problems.load(str(beside), given.get("horizon"), given.get("scale"))
@@ -319,9 +249,9 @@ def _named(error: EverystepError, keys: Iterable[str], otherwise: str) -> str:
 
 
 # --- agents -----------------------------------------------------------------------------------------------------------
-def _agents(file: File, content: Mapping[str, Any], flags: Overrides) -> list[Recipe]:
+def _agents(file: File, content: Mapping[str, Any], flags: RunOptions) -> list[Recipe]:
     listed = content.get("agents") if flags.agents is None else list(flags.agents)
-    shared = file.table("settings", content["settings"])
+    shared = file.table("settings", content.get("settings", {}))
     names_or_tables = file.several("agents", listed, '["lsvi-ae"]')
     tables = [{"name": each} if isinstance(each, str) else each for each in names_or_tables]
     for table in tables:
@@ -376,13 +306,13 @@ def _unusable(agent: str | None, key: str, names: Sequence[str]) -> EverystepErr
     return EverystepError(f"{', '.join(candidates)} {have} no setting {key}; leave it out ({owners} can use it).")
 
 
-def _several(file: File, key: str, values: Any) -> list[Any]:
+def _several(file: File, key: str, values: object) -> list[Any]:
     if not isinstance(values, list) or not values:
         raise file.wrong(key, f"grid of {key} is {quoted(values)}; write a list, such as {key} = [0.1, 0.3].")
     return values
 
 
-def _recipe(file: File, name: str, called: Any, settings: Mapping[str, Any], point: Mapping[str, Any]) -> Recipe:
+def _recipe(file: File, name: str, called: object, settings: Mapping[str, Any], point: Mapping[str, Any]) -> Recipe:
     for key, value in settings.items():
         if not isinstance(value, str | int | float):
             raise file.wrong(key, f"setting {key} is {quoted(value)}; write a number, a string, true or false.")

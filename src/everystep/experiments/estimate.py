@@ -70,10 +70,11 @@ def table(prepared: Experiment, estimates: list[Estimate]) -> list[list[str]]:
 def seconds(prepared: Experiment, estimates: list[Estimate]) -> float:
     """The time on all cores of this machine."""
     episodes = len(prepared.spec["seeds"]) * prepared.spec["episodes"]
-    return sum(
+    total = sum(
         each.compile_seconds + episodes * each.seconds_per_episode / min(local.workers(), len(prepared.spec["seeds"]))
         for each in estimates
     )
+    return float(total)
 
 
 def memory(prepared: Experiment) -> float:

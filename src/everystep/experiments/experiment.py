@@ -9,8 +9,9 @@ import platform
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -22,25 +23,28 @@ from everystep.agents.registry import REGISTERED, Recipe, recipe, where_settings
 from everystep.agents.resolve.agent import Resolved
 from everystep.errors import (
     EverystepError,
+    check_type,
     count,
     listed,
-    quoted,
-    seed_number,
+    path_from,
     shown,
     true_or_false,
 )
 from everystep.experiments import needs
 from everystep.experiments.engines import local
+from everystep.experiments.options import Seeds, seed_list
 from everystep.experiments.result import Result, recorded_columns
 from everystep.lsvi.loop import CHUNK
 from everystep.mdp import planner
 from everystep.mdp.arrays import digest
 from everystep.mdp.cmdp import FiniteCMDP
 
+LARGEST_SEED = 2**32 - 1  # of a run, whose random words have 32 bits
+
 
 @dataclass(frozen=True)
 class Experiment:
-    """What to run: a problem, and agents with every setting decided. `spec` holds all of it, ready for JSON."""
+    """What to run: a problem, and agents with all settings resolved. `spec` holds all of it, ready for JSON."""
 
     problem: FiniteCMDP
     spec: dict[str, Any]
@@ -58,6 +62,26 @@ class Experiment:
             label: recorded_columns(trace.metrics, baseline, self.has_costs(label)) for label, trace in by_label.items()
         }
         return self.result(curves, {label: trace.final for label, trace in by_label.items()})
+
+    def run_in(self, out: Path, progress: Callable[[int], None]) -> Result:
+        """Run in a folder, continue there, or read what it holds."""
+        import pyarrow.parquet as pq
+
+        from everystep.experiments import runner
+        from everystep.experiments.folder import finished
+
+        needs.check_in_memory(self)
+        runner.run(self, out, lambda chunk: progress(chunk.episodes))
+        opened = finished.read(out)
+        recorded = pq.read_schema(opened.file("episodes.parquet")).names
+        return Result(
+            self.problem,
+            self.spec,
+            opened.curves([name for name in recorded if name not in finished.KEYS]),
+            opened.visits(self.problem.states),
+            self.features(),
+            opened.bounds(self.problem) if opened.has("certificates.npz") else {},
+        )
 
     def result(self, curves: dict[str, dict[str, np.ndarray]], final: Mapping[str, local.FinalState]) -> Result:
         """The columns of each agent, (seeds, K), and its final states, as a result."""
@@ -89,49 +113,55 @@ class Experiment:
         return {label: phi for label, phi in given.items() if phi is not None}
 
 
-@refuse_unknown("run", where_settings_belong())
+@refuse_unknown("run", {**where_settings_belong(), "seed0": 'use seeds=, which may be a range: seeds="10:42"'})
 def run(
     problem: FiniteCMDP | str,
     agents: Sequence[str | Recipe] | str | Recipe = ("lsvi-ae",),
     episodes: int = 1000,
-    seeds: int | Iterable[int] = 32,
-    seed0: int = 0,
+    seeds: Seeds = 32,
     progress: Callable[[int], None] | None = None,
     certify: bool = False,
+    out: str | Path | None = None,
 ) -> Result:
-    """Run every agent on every seed. `seeds` is their number, counted from `seed0`, or a list of seeds.
+    """Run every agent on every seed.
 
-    `problem` may also be a registered name, or the path of a map or of arrays, as for the command.
-
-    `progress(n)` is called as n more episodes (over all agents and seeds) are done; None: a bar on a terminal, lines in
-    a log. `certify` also records, for every episode, how many actions the cost intervals call safe and unsafe and how
-    many of these labels are false.
+    problem    a FiniteCMDP, the name of a problem, or the path of a map or of arrays, as for the command
+    agents     one or several, each a name or an agent with settings: es.agents.lsvi_ae(beta=0.3)
+    episodes   the number of episodes of each seed, of `problem.horizon` steps each
+    seeds      their number (32: seeds 0 to 31), a range ("10:42": 10 to 41) or a list
+    progress   called with n whenever n more episodes, over all agents and seeds, are done; None: a bar on a terminal,
+               lines in a log
+    certify    also record, for every episode, how many actions the cost intervals call safe and unsafe and how many
+               of these labels are false
+    out        a run folder: the run is written there with checkpoints; the same call, or `everystep resume`, continues
+               it after a kill, and returns the result of a finished one
 
     >>> result = es.run("streaming", ["lsvi-ae", "uniform"], episodes=5, seeds=2)
-    >>> result.curves["lsvi-ae"]["violation"].shape, sorted(result.summary["agents"])
+    >>> result.columns["lsvi-ae"]["violation"].shape, sorted(result.summary["agents"])
     ((2, 5), ['lsvi-ae', 'uniform'])
     """
-    if progress is not None and not callable(progress):
-        raise EverystepError(f"progress is {quoted(progress)}; give a function of the number of episodes.")
-    prepared = prepare(problem, agents, episodes, seeds, seed0, certify)
     if progress is not None:
-        return prepared.run(progress)
+        check_type("progress", progress, Callable, "a function of the number of episodes")  # type: ignore[arg-type]
+    place = None if out is None else path_from("out", out)
+    prepared = prepare(problem, agents, episodes, seeds, certify)
+    run_it = prepared.run if place is None else partial(prepared.run_in, place)
+    if progress is not None:
+        return run_it(progress)
     from everystep.runtime.progress import counting
 
     total = len(prepared.agents) * len(prepared.spec["seeds"]) * prepared.spec["episodes"]
     with counting(total, "episodes") as progress:
-        return prepared.run(progress)
+        return run_it(progress)
 
 
 def prepare(
     problem: FiniteCMDP | str,
     agents: Sequence[str | Recipe] | str | Recipe,
     episodes: int,
-    seeds: int | Iterable[int],
-    seed0: int = 0,
+    seeds: Seeds,
     certify: bool = False,
 ) -> Experiment:
-    """The experiment that `run` would run, checked as far as possible without running it."""
+    """The experiment that `run` runs, checked as far as possible without running it."""
     problem = problems.load(problem) if isinstance(problem, str) else problem
     if not isinstance(problem, FiniteCMDP):
         raise EverystepError(f"problem is {shown(problem)}; give a FiniteCMDP, the name of a problem, or a file.")
@@ -139,7 +169,9 @@ def prepare(
     recipes = _recipes(agents)
     if not recipes:
         raise EverystepError("agents is empty; give at least one, such as lsvi-ae.")
-    numbers = _seeds(seeds, seed0, lambda number: needs.check_counts(len(recipes), number, episodes, problem))
+    numbers = seed_list("seeds", seeds)
+    needs.check_counts(len(recipes), len(numbers), episodes, problem)
+    seed_list("seeds", numbers, LARGEST_SEED)
     names = Counter(each.name for each in recipes)
     is_unique = lambda each: each.alias is None and names[each.name] == 1
     labels = [each.name if is_unique(each) else each.label for each in recipes]
@@ -173,7 +205,7 @@ def prepare(
             for label, each in resolved.items()
         ],
         "episodes": episodes,
-        "seeds": numbers,
+        "seeds": list(numbers),
         "visits_after": min(CHUNK, episodes),
         "remarks": list(dict.fromkeys(remark for each in resolved.values() for remark in each.remarks)),
         **({"certify": True} if certify else {}),
@@ -182,7 +214,7 @@ def prepare(
     return Experiment(problem, spec, resolved, certify)
 
 
-def _recipes(agents: Any) -> list[Recipe]:
+def _recipes(agents: object) -> list[Recipe]:
     """The agents, given as one or as several, by name or as recipes."""
     is_scalar = isinstance(agents, np.ndarray) and agents.ndim == 0
     if isinstance(agents, Mapping) or not isinstance(agents, Iterable | Recipe) or is_scalar:
@@ -194,25 +226,3 @@ def versions() -> dict[str, str]:
     """The versions that a spec records."""
     packages = {name: metadata.version(name) for name in ("jax", "jaxlib", "numpy")}
     return {"everystep": __version__, "python": platform.python_version(), **packages}
-
-
-def _seeds(seeds: int | Iterable[int], seed0: int, check: Callable[[int], None]) -> list[int]:
-    """The seeds as a list, after `check` of their number."""
-    first = seed_number("seed0", seed0)
-    if isinstance(seeds, int | np.integer | str) or (isinstance(seeds, np.ndarray) and seeds.ndim == 0):
-        number = count("seeds", seeds)
-        check(number)
-        if first + number > 2**32:
-            raise EverystepError(f"seeds is {seeds} from {first} on; give fewer: they must stay below 2**32.")
-        numbers = list(range(first, first + number))
-    elif not isinstance(seeds, Iterable):
-        raise EverystepError(f"seeds is {quoted(seeds)}; give their number, or a list of seeds.")
-    else:
-        given = listed("seeds", seeds)
-        check(len(given))
-        numbers = [seed_number("seeds", seed) for seed in given]
-    if not numbers or len(set(numbers)) < len(numbers) or max(numbers) >= 2**32:
-        raise EverystepError(
-            f"seeds are {numbers[:5]}{'...' if len(numbers) > 5 else ''}; give different whole numbers below 2**32."
-        )
-    return numbers

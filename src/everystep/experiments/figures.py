@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import PatchCollection
+from matplotlib.collections import PatchCollection, QuadMesh
 from matplotlib.colors import LinearSegmentedColormap, LogNorm, to_rgba
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
 from matplotlib.patheffects import Normal, Stroke
 
@@ -87,32 +88,44 @@ class Page(NamedTuple):
 SCREEN = Page(9.6, 3.9, False, STYLE, (".png", ".svg"))
 COLUMN = Page(3.35, 2.2, True, PAPER, (".pdf", ".svg"))
 TWO_COLUMNS = Page(6.9, 2.6, False, PAPER, (".pdf", ".svg"))
+SCREEN_PAGE = {"": SCREEN}
+PAPER_PAGES = {"-single": COLUMN, "-double": TWO_COLUMNS}
 HALO = [Stroke(linewidth=2.2, foreground="white"), Normal()]  # keeps text legible on any background
 
 
 def write(run: FinishedRun, folder: Path) -> list[Path]:
     """Write all figures of a run; those of the map only for problems drawn on a grid."""
-    return _write(run, SCREEN, lambda name: folder / name)
+    return on_pages(partial(_figures, run), folder)
 
 
 def write_paper(run: FinishedRun, folder: Path) -> list[Path]:
-    """Write the same for a paper: each one column wide (`-single`) and two columns wide (`-double`)."""
-    single = _write(run, COLUMN, lambda name: folder / f"{name}-single")
-    return single + _write(run, TWO_COLUMNS, lambda name: folder / f"{name}-double")
+    """Write the same for a paper."""
+    return on_pages(partial(_figures, run), folder, PAPER_PAGES)
 
 
-def _write(run: FinishedRun, page: Page, stem: Callable[[str], Path]) -> list[Path]:
+def on_pages(
+    drawn: Callable[[Page], Mapping[str, Figure]], folder: Path, pages: Mapping[str, Page] = SCREEN_PAGE
+) -> list[Path]:
+    """Write figures, by name, on each of some pages, whose keys are the endings of names."""
+    paths = []
+    for ending, page in pages.items():
+        with mpl.rc_context(page.style):  # type: ignore[arg-type]
+            for name, figure in drawn(page).items():
+                paths += save(figure, folder / f"{name}{ending}", page.endings)
+    return paths
+
+
+def _figures(run: FinishedRun, page: Page) -> dict[str, Figure]:
     problem, curves = run.problem, {label: each.bands for label, each in run.reduced.items()}
-    with mpl.rc_context(page.style):  # type: ignore[arg-type]
-        drawn = {"learning": learning(problem, curves, page), "regret": regret(curves, page)}
-        if problem.grid is not None:
-            after = run.spec["visits_after"]
-            visits = {label: run.visits[f"{label}_{CHUNK}"].mean(0) for label in curves}
-            shown = [label for label in ("lsvi-ae", "lsvi-primal") if label in visits] or list(visits)[:2]
-            seeds = len(run.spec["seeds"])
-            heat = heatmap(problem.grid, {label: visits[label] for label in shown}, after, seeds, page)
-            drawn |= ({} if page is TWO_COLUMNS else {"map": lake_map(problem, page)}) | {"heatmap": heat}
-        return [path for name, figure in drawn.items() for path in save(figure, stem(name), page.endings)]
+    drawn = {"learning": learning(problem, curves, page), "regret": regret(curves, page)}
+    if problem.grid is not None:
+        after = run.spec["visits_after"]
+        visits = {label: run.visits[f"{label}_{CHUNK}"].mean(0) for label in curves}
+        shown = [label for label in ("lsvi-ae", "lsvi-primal") if label in visits] or list(visits)[:2]
+        seeds = len(run.spec["seeds"])
+        heat = heatmap(problem.grid, {label: visits[label] for label in shown}, after, seeds, page)
+        drawn |= ({} if page is TWO_COLUMNS else {"map": lake_map(problem, page)}) | {"heatmap": heat}
+    return drawn
 
 
 DPI = 200
@@ -228,17 +241,17 @@ def write_literal(main: Result, longer: Result, folder: Path) -> list[Path]:
     with mpl.rc_context(STYLE):  # type: ignore[arg-type]
         figure = Figure(figsize=(9.6, 3.9), layout="constrained")
         left, right = figure.subplots(1, 2)
-        same, wider, printed = longer.curves
+        same, wider, printed = longer.columns
         for axes, column in ((left, "value"), (right, "violation")):
             shown = {
-                "shared": (main.curves["lsvi-ae"], "#0072B2", "-"),
-                "step-indexed": (longer.curves[same], "#D55E00", (0, (5, 2))),
-                "wider bonus": (longer.curves[wider], "#CC79A7", "-."),
-                "printed radii": (longer.curves[printed], "#009E73", (0, (2, 1.5))),
+                "shared": (main.columns["lsvi-ae"], "#0072B2", "-"),
+                "step-indexed": (longer.columns[same], "#D55E00", (0, (5, 2))),
+                "wider bonus": (longer.columns[wider], "#CC79A7", "-."),
+                "printed radii": (longer.columns[printed], "#009E73", (0, (2, 1.5))),
             }
             for name, (curves, colour, dash) in shown.items():
                 smooth = statistics.moving_average(curves[column], WINDOW)
-                interval = statistics.mean_over_seeds(smooth, np.random.default_rng(0), resamples=200)
+                interval = statistics.mean_over_seeds(smooth, resamples=200)
                 episode = np.arange(1, len(interval.mean) + 1)
                 thin = np.unique(np.geomspace(1, len(episode), 600).astype(int)) - 1
                 axes.plot(episode[thin], interval.mean[thin], color=colour, linestyle=dash, label=name)
@@ -281,7 +294,7 @@ def looks(labels: Sequence[str]) -> dict[str, tuple[str, Any]]:
 def bands(axes: Axes, curves: Mapping[str, np.ndarray]) -> None:
     """Draw a curve with its interval for each agent; (seeds, K) each."""
     shown = shown_episodes(len(next(iter(curves.values()))[0]))
-    over_seeds = lambda samples: statistics.mean_over_seeds(samples[:, shown], np.random.default_rng(0), resamples=1000)
+    over_seeds = lambda samples: statistics.mean_over_seeds(samples[:, shown], resamples=1000)
     draw(axes, {label: Bands(shown + 1, {"": over_seeds(each)}) for label, each in curves.items()}, "")
 
 
@@ -373,7 +386,7 @@ def _small_cells(axes: Axes, grid: Grid, fill: bool) -> None:
     axes.imshow(pixels, interpolation="nearest")
 
 
-def shades(axes: Axes, numbers: np.ndarray, in_lines: bool, **look: Any) -> Any:
+def shades(axes: Axes, numbers: np.ndarray, in_lines: bool, **look: Any) -> AxesImage | QuadMesh:
     """Draw numbers as shades of cells: as pixels, or as vector graphics unless there are many."""
     if not in_lines or max(numbers.shape) > LARGE:
         return axes.imshow(numbers, **look)

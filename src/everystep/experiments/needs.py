@@ -155,7 +155,7 @@ def of(prepared: Experiment) -> Needs:
             grown = max(grown, local.growth(fresh, H))
             largest = 16.0 * H * S * prepared.problem.actions * (2 + m)
             if local.workers() * largest > SMALL * memory.free_memory():  # then the shapes are traced
-                word = jax.ShapeDtypeStruct((), np.uint32)  # type: ignore[no-untyped-call]
+                word = jax.ShapeDtypeStruct((), np.uint32)
                 planned = lambda agent, world, state, word: loop.new_plan(agent, world, state, ties(word, H, S))
                 largest = 2.0 * _size(jax.eval_shape(planned, job.agent, job.world, fresh.agent, word)) + 4.0 * H * S
             counts = isinstance(job.agent.values, Counts) and isinstance(job.agent.costs, CountCosts)

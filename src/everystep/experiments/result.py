@@ -49,6 +49,10 @@ class FinishedRun(Protocol):
 class Result:
     """A finished run in memory: everything a run folder holds, as Python objects. `print` shows its table.
 
+    columns    for each agent, by its label, an array (seeds, episodes) for each column: return, violation, regret, ...
+    spec       what was run: the problem, the agents with all settings, the seeds
+    visits     how often each seed of each agent was in each state, after 500 episodes and at the end
+
     >>> result = es.run("streaming", "lsvi-ae", episodes=5, seeds=2)
     >>> result.seeds, result.episodes.num_rows, result.summary["episodes"]
     ([0, 1], 10, 5)
@@ -62,7 +66,7 @@ class Result:
 
     problem: FiniteCMDP
     spec: dict[str, Any]
-    curves: dict[str, dict[str, np.ndarray]]
+    columns: dict[str, dict[str, np.ndarray]]
     visits: dict[str, np.ndarray]
     features: dict[str, np.ndarray] = field(default_factory=dict)
     certificates: dict[str, np.ndarray] = field(default_factory=dict)  # <agent>_lower and _upper, (seeds, T, m, S, A)
@@ -76,22 +80,28 @@ class Result:
         """One row for each agent, seed and episode."""
         import pyarrow as pa
 
-        tables = [episode_table(self.spec, label, self.seeds, curves) for label, curves in self.curves.items()]
+        tables = [episode_table(self.spec, label, self.seeds, curves) for label, curves in self.columns.items()]
         return pa.concat_tables(tables, promote_options="default")  # an agent without cost models has no labels
 
     def batches(self, label: str) -> Iterator[Mapping[str, np.ndarray]]:
         """All seeds at once: they are in memory."""
-        yield self.curves[label]
+        yield self.columns[label]
 
     @cached_property
     def reduced(self) -> dict[str, reductions.Reduced]:
         """The numbers of each seed, and the curves to draw, by agent."""
-        return {label: reductions.reduced(self.batches(label)) for label in self.curves}
+        return {label: reductions.reduced(self.batches(label)) for label in self.columns}
 
     @cached_property
     def summary(self) -> dict[str, Any]:
         """Means over seeds with 95 % bootstrap intervals."""
         return summarize(self)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            remedy = "; use columns" if name == "curves" else ""
+            raise AttributeError(f"a Result has no '{name}'{remedy}")
 
     def __str__(self) -> str:
         from everystep.experiments import tables
@@ -100,7 +110,7 @@ class Result:
 
     def __repr__(self) -> str:
         problem, K = self.spec["problem"]["name"], self.spec["episodes"]
-        return f"<Result of {problem}: {', '.join(self.curves)}; {len(self.seeds)} seeds, {K:,} episodes>"
+        return f"<Result of {problem}: {', '.join(self.columns)}; {len(self.seeds)} seeds, {K:,} episodes>"
 
     @property
     def certified(self) -> dict[str, dict[str, Any]]:

@@ -1,6 +1,6 @@
 """An experiment run into a folder: in work units, with checkpoints, so that it can be stopped and continued anytime.
 
-    DIR/.work/   spec.json, problem.npz, request.json: what is run       part-, carry-, checkpoint-: see checkpoints.py
+    DIR/.work/   spec.json, problem.npz, request.json: what is run       part-, checkpoint-: see checkpoints.py
     DIR/         the finished files, moved there when all units are done; then .work is removed
 
 A killed process leaves either these files, or temporary ones that are never read. The finished files depend on the spec
@@ -42,7 +42,6 @@ from everystep.mdp.arrays import save_problem
 from everystep.mdp.cmdp import FiniteCMDP
 
 NAMED = 20  # units in a sentence
-FORMAT = 2  # of the files in .work
 
 
 class ChunkReport(NamedTuple):
@@ -95,7 +94,7 @@ def run(
 
 
 def resume(out: Path, on_chunk: OnChunk | None = None, cluster: Cluster | None = None) -> None:
-    """Continue the run that was begun in a folder, on this machine or on a cluster, wherever it was begun."""
+    """Continue the run in a folder, on this machine or on a cluster, wherever it was begun."""
     check_unfinished(out)
     try:
         with files.held(out, out / WORK / "pid"):
@@ -109,11 +108,10 @@ def resume(out: Path, on_chunk: OnChunk | None = None, cluster: Cluster | None =
 
 def check_unfinished(out: Path) -> None:
     """Raise if a folder holds no run to continue."""
-    run_folder.refuse_training(out)
+    run_folder.check_run(out, unfinished=True)
     if not run_folder.is_unfinished(out):
         if (out / "spec.json").is_file():
             files.sweep(out)
-            run_folder.read_spec(out)
             raise EverystepError(f"'{out}' holds a run that is finished; there is nothing to resume.")
         raise EverystepError(f"'{out}' holds no run; `everystep run` begins one.")
 
@@ -123,7 +121,7 @@ def begun(out: Path) -> Experiment:
     work = out / WORK
     check_request(work)
     try:
-        spec, request = run_folder.read_spec(work), run_folder.read_json(work / "request.json")
+        spec, request = (run_folder.read_json(work / name) for name in ("spec.json", "request.json"))
         agents, problem = request["agents"], problems.from_arrays(work / "problem.npz")
         _ = spec["episodes"], spec["seeds"], spec["versions"]
     except (EverystepError, KeyError):
@@ -144,11 +142,11 @@ def begun(out: Path) -> Experiment:
 
 
 def _begin(prepared: Experiment, out: Path, request: Mapping[str, Any]) -> None:
-    """Put .work in place, whole, with everything needed to continue."""
+    """Create .work, whole, with everything needed to continue."""
     files.sweep(out)
     with files.filling(out / WORK) as work:
-        run_folder.write_json(work / "request.json", request)
-        run_folder.write_json(work / "spec.json", prepared.spec)
+        files.write_json(work / "request.json", request)
+        files.write_json(work / "spec.json", prepared.spec)
         save_problem(prepared.problem, work / "problem.npz")
 
 
@@ -167,7 +165,7 @@ def _recipes_as_json(prepared: Experiment) -> list[dict[str, Any]]:
 
 
 def _work(prepared: Experiment, out: Path, on_chunk: OnChunk | None, engine: Engine) -> None:
-    """All that is left to do: work units, and then the finished files."""
+    """Run the remaining work units, then write the finished files."""
     work = out / WORK
     check_request(work)
     files.sweep(out)
@@ -175,19 +173,14 @@ def _work(prepared: Experiment, out: Path, on_chunk: OnChunk | None, engine: Eng
     request = run_folder.read_json(work / "request.json")
     if request["figures"]:  # matplotlib takes a while to import, and the compiler leaves a core free
         threading.Thread(target=import_module, args=("everystep.experiments.figures",), daemon=True).start()
-    units, ledger = WorkUnits(prepared, request["batch"]), Ledger(work, _context(work, engine.device))
+    context = {"versions": work_units.versions(), "device": engine.device}  # on which the bits of the run depend
+    units, ledger = WorkUnits(prepared, request["batch"]), Ledger(work, context)
     try:
         with jax.enable_x64(True):
             _run_units(units, ledger, out, on_chunk or (lambda report: None), engine)
         _finish(StoredRun(units, ledger.stored), out, request)
     finally:
         ledger.close()
-
-
-def _context(work: Path, device: str) -> dict[str, Any]:
-    """What must not change between the beginning and the end of a run, because its bits depend on it."""
-    checksums = {name: files.seal(work / name).sha256 for name in REQUEST_FILES}
-    return {"format": FORMAT, "versions": work_units.versions(), "device": device} | checksums
 
 
 def _run_units(units: WorkUnits, ledger: Ledger, out: Path, on_chunk: OnChunk, engine: Engine) -> None:
@@ -242,8 +235,8 @@ def _stopped_by(out: Path, error: OSError) -> EverystepError:
 
 # --- engines ----------------------------------------------------------------------------------------------------------
 def batch_size(prepared: Experiment) -> int:
-    """Seeds of a unit: as many as suit this machine, and fewer where all their rows would not fit in memory."""
-    seeds, K = len(prepared.spec["seeds"]), prepared.spec["episodes"]
+    """Seeds of a unit: as many as suit this machine, or fewer if their rows would not fit into memory."""
+    seeds, K = len(prepared.spec["seeds"]), int(prepared.spec["episodes"])
     with jax.enable_x64(True):
         return max(1, min(local.batch_size(prepared.pairs, seeds, K), UNIT_ROWS // (K * BYTES_OF_A_ROW)))
 
@@ -293,7 +286,7 @@ class RayEngine:
         self._cluster = cluster
 
     def batch_size(self, prepared: Experiment) -> int:
-        """As on the cores of one machine: the seeds of one compiled call, or one where workers would idle."""
+        """The seeds of one compiled call, as on the cores of one machine, or one if workers would idle."""
         units = len(prepared.agents) * len(prepared.spec["seeds"])
         return local.BATCH if units >= local.BATCH * self._cluster.slots() else 1
 
@@ -389,15 +382,15 @@ class _JoinedArrays(Mapping[str, np.ndarray]):
 
 
 def _finish(run: StoredRun, out: Path, request: Mapping[str, Any]) -> None:
-    """Write the finished files in .work and move them to `out`, spec.json last; then remove .work."""
-    work, finished = out / WORK, out / WORK / "finished"
-    shutil.rmtree(finished, ignore_errors=True)
-    finished.mkdir()
-    run_folder.write_results(run, finished, request["figures"])
-    for name in ("problem.npz", "spec.json"):
-        shutil.copyfile(work / name, finished / name)
-    for name, text in request["files"].items():
-        (finished / name).write_text(text, encoding="utf-8")
-    files.move_files(finished, out, last="spec.json")
+    """Write the finished files, and remove .work."""
+
+    def fill(finished: Path) -> None:
+        run_folder.write_results(run, finished, request["figures"])
+        for name in ("problem.npz", "spec.json"):
+            shutil.copyfile(out / WORK / name, finished / name)
+        for name, text in request["files"].items():
+            (finished / name).write_text(text, encoding="utf-8")
+
+    run_folder.finish(out, fill)
     run.stored.close()
-    files.remove_folder(work)
+    files.remove_folder(out / WORK)

@@ -16,10 +16,10 @@ class Interval(NamedTuple):
 
 
 def mean_over_seeds(
-    samples: np.ndarray, rng: np.random.Generator, level: float = 0.95, resamples: int = 2000
+    samples: np.ndarray, rng: np.random.Generator | None = None, level: float = 0.95, resamples: int = 2000
 ) -> Interval:
-    """The mean over axis 0 of (seeds, ...) with its percentile bootstrap interval."""
-    samples = np.asarray(samples, float)
+    """The mean over axis 0 of (seeds, ...) with its percentile bootstrap interval; by default the same at each call."""
+    samples, rng = np.asarray(samples, float), rng or np.random.default_rng(0)
     n = samples.shape[0]
     # A resample of n seeds is a vector of multinomial counts, so that all resampled means are one product.
     weights = rng.multinomial(n, np.full(n, 1 / n), size=resamples) / n
@@ -36,12 +36,12 @@ def moving_average(curves: np.ndarray, window: int) -> np.ndarray:
     before = np.concatenate([np.zeros((*total.shape[:-1], 1)), total], -1)[
         ..., np.maximum(np.arange(n) + 1 - window, 0)
     ]
-    return (total - before) / np.minimum(np.arange(n) + 1, window)
+    return np.asarray((total - before) / np.minimum(np.arange(n) + 1, window))
 
 
 def last(curves: np.ndarray, window: int = 100) -> np.ndarray:
     """The mean over the last `window` episodes of (seeds, K)."""
-    return np.asarray(curves, float)[..., -window:].mean(-1)
+    return np.asarray(np.asarray(curves, float)[..., -window:].mean(-1))
 
 
 LAST, SHARE = 100, 0.3
@@ -68,14 +68,14 @@ class Paired(NamedTuple):
     p: float
 
 
-def paired(ours: np.ndarray, theirs: np.ndarray, rng: np.random.Generator, flips: int = 10_000) -> Paired:
+def paired(ours: np.ndarray, theirs: np.ndarray, rng: np.random.Generator | None = None, flips: int = 10_000) -> Paired:
     """ours - theirs over seeds with the same draws of the world, with the two-sided p-value of a sign-flip test.
 
     If neither were better, both signs of each difference would be equally likely: p is the share of sign patterns whose
     mean is at least as far from 0 as the observed one, which is among them. All 2^n patterns are used where they are
     few, otherwise `flips` random ones.
     """
-    d = np.asarray(ours, float) - np.asarray(theirs, float)
+    d, rng = np.asarray(ours, float) - np.asarray(theirs, float), rng or np.random.default_rng(0)
     n = len(d)
     if 2**n <= flips:
         signs = 1 - 2 * (np.arange(2**n)[:, None] >> np.arange(n) & 1)

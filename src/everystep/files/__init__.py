@@ -24,7 +24,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from everystep.errors import EverystepError, true_or_false
 from everystep.files.contents import DEEPEST as DEEPEST
@@ -57,7 +57,7 @@ class Seal(NamedTuple):
 
 
 # --- into place -------------------------------------------------------------------------------------------------------
-def write(path: Path, content: Callable[[BinaryIO], Any]) -> Seal:
+def write(path: Path, content: Callable[[BinaryIO], object]) -> Seal:
     """Write a file whole, in a folder that this software is filling; `content` receives the open file.
 
     On an error the previous file stays. A file for a user is written by `write_output`.
@@ -73,25 +73,22 @@ def write_text(path: Path, text: str) -> Seal:
     return write(path, lambda file: file.write(text.encode()))
 
 
-def write_json(path: Path, content: Any) -> Seal:
+def write_json(path: Path, content: object) -> Seal:
     """`write` for content that JSON can hold."""
     return write_text(path, json.dumps(content, indent=2) + "\n")
 
 
-def write_output(path: Path, content: Callable[[BinaryIO], Any], force: bool = False) -> None:
+def write_output(path: Path, content: Callable[[BinaryIO], object], force: bool = False) -> None:
     """`write` for a file that a user named, where `check_place` allows it."""
     check_place(path, true_or_false("force", force))
-    with (
-        _written(path, content) as (partial, sealed),
-        _recorded({path.parent: {path.name: sealed.sha256}}, [partial]),
-    ):
+    with _written(path, content) as (partial, sealed), _recorded({path.parent: {path.name: sealed.sha256}}, [partial]):
         check_place(path, force)
         _rename(partial, path)
     sync_folder(path.parent)
 
 
 @contextmanager
-def _written(path: Path, content: Callable[[BinaryIO], Any]) -> Iterator[tuple[Path, Seal]]:
+def _written(path: Path, content: Callable[[BinaryIO], object]) -> Iterator[tuple[Path, Seal]]:
     """A temporary file with this content beside `path`, flushed; on an error nothing of it is left."""
     partial = _temporary(path.parent)
     try:
@@ -108,12 +105,9 @@ def _written(path: Path, content: Callable[[BinaryIO], Any]) -> Iterator[tuple[P
 
 @contextmanager
 def replacing(folder: Path, last: str = "", force: bool = False) -> Iterator[Path]:
-    """`filling`, where an error of the operating system becomes a sentence."""
-    try:
-        with filling(folder, last, true_or_false("force", force)) as partial:
-            yield partial
-    except OSError as error:
-        raise cannot_write(folder, error) from None
+    """`filling`, which reports an error of the operating system in a sentence."""
+    with writing(folder), filling(folder, last, true_or_false("force", force)) as partial:
+        yield partial
 
 
 @contextmanager
@@ -139,14 +133,12 @@ def filling(folder: Path, last: str = "", force: bool = False) -> Iterator[Path]
 
 def check_writable(folder: Path) -> None:
     """Raise if `replacing` could not fill this folder."""
-    try:
+    with writing(folder):
         probe = _temporary_for(folder)
         try:
             probe.mkdir()
         finally:
             _remove(probe)
-    except OSError as error:
-        raise cannot_write(folder, error) from None
 
 
 def move_files(source: Path, target: Path, last: str = "", force: bool = False) -> None:
@@ -176,7 +168,7 @@ def move_folder(source: Path, target: Path) -> None:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder so that no part of it is ever seen under its name."""
+    """Remove a folder so that a partly removed one never has its name."""
     leaving = _temporary(folder.parent)
     try:
         _rename(folder, leaving)
@@ -234,10 +226,19 @@ def absolute(path: Path) -> Path:
 
 
 def cannot_write(folder: Path, error: OSError) -> EverystepError:
-    """The error for a folder that the operating system does not let us write."""
+    """The error for a folder that cannot be written."""
     return EverystepError(
         f"out '{folder}' cannot be written ({error.strerror or error}); choose a folder you may write to."
     )
+
+
+@contextmanager
+def writing(place: Path) -> Iterator[None]:
+    """Report an error of the operating system in a block that writes to `place` in a sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise cannot_write(place, error) from None
 
 
 def name_from(path: Path) -> str:
@@ -255,7 +256,7 @@ def exists(path: Path) -> bool:
 
 
 def refuse_temporary_name(path: Path) -> None:
-    """Such a file or folder would be removed as the rest of a process that was killed."""
+    """Raise if a name is one of temporary files, which are removed as leftovers of killed processes."""
     if path.name.startswith(TEMPORARY) and path.name.endswith(PARTIAL):
         raise EverystepError(f"out '{path}' has a name for temporary files; choose another name.")
 
@@ -284,10 +285,10 @@ def _rename(source: Path, target: Path) -> None:
 
 # --- what this software wrote -----------------------------------------------------------------------------------------
 def check_place(path: Path, force: bool = False) -> None:
-    """Raise unless a file may be put at `path`: the one place where it is decided.
+    """Raise unless a file may be written to `path`: every writer asks here.
 
-    Allowed are a name that is free, and a regular file that this software wrote there and nobody has changed. `force`
-    also allows any other regular file. A folder, a symbolic link, a device, a pipe or a socket is never replaced.
+    Allowed are a free name, and a regular file that this software wrote and that is unchanged. `force` also allows any
+    other regular file. A folder, a symbolic link, a device, a pipe or a socket is never replaced.
     """
     refuse_temporary_name(path)
     try:
@@ -339,12 +340,14 @@ def recorded(folder: Path) -> dict[str, list[str]]:
 def _recorded(checksums: Mapping[Path, Mapping[str, str]], sources: Sequence[Path]) -> Iterator[None]:
     """Add checksums to the records of folders, made if they are missing, and then move files there from `sources`.
 
-    A checksum is recorded before its file is in place: one that is lost would lock the file. Every folder is checked
-    before any is changed, and after an error all are as they were, unless a file is in place already.
+    A checksum is recorded before its file is in place: a file without one could not be replaced. Every folder is
+    checked before any is changed, and after an error all are restored, unless a file is in place already.
     """
-    lines = {folder: _new_lines(folder, checksums[folder]) for folder in sorted(checksums)}
-    for folder, added in lines.items():
-        _check_record(folder, added)
+    lines = {}
+    for folder, new in sorted(checksums.items()):
+        known = recorded(folder)
+        lines[folder] = b"".join(_line(*each) for each in new.items() if known.get(each[0], [""])[-1] != each[1])
+        _check_record(folder, lines[folder])
     undo = ExitStack()
     try:
         for folder, added in lines.items():
@@ -360,14 +363,8 @@ def _recorded(checksums: Mapping[Path, Mapping[str, str]], sources: Sequence[Pat
         raise
 
 
-def _new_lines(folder: Path, checksums: Mapping[str, str]) -> bytes:
-    known = recorded(folder)
-    new = (each for each in checksums.items() if known.get(each[0], [""])[-1] != each[1])
-    return b"".join(_line(*each) for each in new)
-
-
 def _check_record(folder: Path, added: bytes) -> None:
-    """Raise if the system does not let us put files into a folder, or add lines to its record."""
+    """Raise if files cannot be written into a folder, or lines added to its record."""
     path, there = folder / RECORD, next(each for each in (folder, *folder.parents) if exists(each))
     if not os.access(there, os.W_OK | os.X_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(there))
@@ -379,7 +376,7 @@ def _check_record(folder: Path, added: bytes) -> None:
 
 
 def _append(path: Path, lines: bytes, undo: ExitStack) -> None:
-    """Add lines to a record; `undo` learns how to take them away again."""
+    """Add lines to a record; `undo` removes them again."""
     before = os.lstat(path) if os.path.lexists(path) else None
     opened = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
     with os.fdopen(opened, "rb+", buffering=0) as file:
@@ -393,7 +390,7 @@ def _append(path: Path, lines: bytes, undo: ExitStack) -> None:
 
 
 def _take_away(path: Path, before: os.stat_result | None, added: int) -> None:
-    """Make a record what it was, unless another process has added to it."""
+    """Restore a record, unless another process has added to it."""
     with contextlib.suppress(OSError):
         size = 0 if before is None else before.st_size
         if path.stat().st_size > size + added:

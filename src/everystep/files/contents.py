@@ -1,7 +1,7 @@
 """What files hold: JSON, arrays without pickle, and tables. Sizes are checked before anything of that size is read.
 
-A file may come from anybody, and a few megabytes of a compressed file can claim to hold gigabytes. So every reader
-names what it wants, of what is there only that is read, and first what it would take is compared with a bound:
+A file may come from anyone, and a few megabytes of a compressed file can claim to hold gigabytes. So every reader names
+the parts that it needs, only these are read, and their size is compared with a bound first:
 
     JSON      at most `LARGEST_JSON` bytes, nested at most `DEEPEST` deep
     npz       members that are wanted, at most `MOST_MEMBERS`; together at most `room` bytes
@@ -20,12 +20,16 @@ import stat
 import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
 from everystep.errors import EverystepError
 from everystep.files.parquet_pages import check_pages
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
 DEEPEST = 40  # levels of a JSON file: nothing that this software writes has more than eight
 LARGEST_JSON = 2**25  # bytes; in memory it may take thirty times as much
@@ -42,7 +46,7 @@ def room(size: int) -> int:
 
 
 def check_regular(path: Path) -> None:
-    """An OSError if there is no regular file; to open a pipe would wait for ever."""
+    """Raise an OSError unless it is a regular file; opening a pipe would block forever."""
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
 
@@ -65,16 +69,20 @@ def read_json(path: Path) -> Any:
     return content
 
 
-def _inside(content: dict[str, Any] | list[Any]) -> Iterable[Any]:
+def _inside(content: dict[str, object] | list[object]) -> Iterable[object]:
     return content.values() if isinstance(content, dict) else content
 
 
 # --- Parquet ----------------------------------------------------------------------------------------------------------
-def read_parquet(path: Path, wanted: Sequence[str] | Callable[[str], bool], most_rows: int = MOST_ROWS) -> Any:
+def read_parquet(
+    path: Path, wanted: Sequence[str] | Callable[[str], bool], most_rows: int = MOST_ROWS, most_bytes: int = 0
+) -> pa.Table:
     """Columns of a Parquet file as a table of pyarrow, by their names or by which names are wanted; they hold numbers.
 
-    A ValueError says why it is not read. Its bytes are read first. From an open file pyarrow reads in threads of its
-    own, and Python then ended now and again with an abort (pyarrow 26, on a busy machine); given a path, it would
+    They take at most `room` bytes, or `most_bytes` if that is more.
+
+    A ValueError names the reason if it cannot be read. The bytes are read first: from an open file pyarrow reads in
+    its own threads, with which Python sometimes aborted (pyarrow 26, on a busy machine); given a path, it would
     interpret the names of folders.
     """
     import pyarrow as pa
@@ -82,9 +90,9 @@ def read_parquet(path: Path, wanted: Sequence[str] | Callable[[str], bool], most
 
     check_regular(path)
     data = path.read_bytes()
-    with pq.ParquetFile(pa.BufferReader(data)) as file:
+    with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as file:
         names = [each for each in file.schema_arrow.names if (wanted(each) if callable(wanted) else each in wanted)]
-        check_parquet(file, len(data), names, most_rows)
+        check_parquet(file, len(data), names, most_rows, most_bytes)
         for each in file.schema_arrow:
             if each.name in names and (kind := _no_number(each.type)):
                 raise ValueError(f"its column {each.name} holds {kind}, no numbers")
@@ -96,7 +104,7 @@ def read_parquet(path: Path, wanted: Sequence[str] | Callable[[str], bool], most
         return file.read(names)
 
 
-def _no_number(kind: Any) -> str | None:
+def _no_number(kind: pa.DataType) -> str | None:
     """The type of a column in words, unless it holds numbers."""
     from pyarrow import types
 
@@ -104,7 +112,9 @@ def _no_number(kind: Any) -> str | None:
     return None if fits else str(kind)
 
 
-def check_parquet(file: Any, size: int, columns: Sequence[str], most_rows: int = MOST_ROWS) -> None:
+def check_parquet(
+    file: pq.ParquetFile, size: int, columns: Sequence[str], most_rows: int = MOST_ROWS, most_bytes: int = 0
+) -> None:
     """A ValueError unless columns of an open `ParquetFile` of `size` bytes fit, by what its metadata say.
 
     A run of equal values takes no room in the file, so that values are counted, not only bytes.
@@ -124,13 +134,13 @@ def check_parquet(file: Any, size: int, columns: Sequence[str], most_rows: int =
                 taken += max(8 * max(chunk.num_values, group.num_rows), chunk.total_uncompressed_size)
     if rows != metadata.num_rows:
         raise ValueError("its parts have other rows than it says")
-    if taken > room(size):
-        raise ValueError(f"its columns would take {taken} bytes, more than {room(size)}")
+    if taken > (most := max(room(size), most_bytes)):
+        raise ValueError(f"its columns would take {taken} bytes, more than {most}")
 
 
 # --- arrays without pickle --------------------------------------------------------------------------------------------
 class NpzFile:
-    """An open npz file. Nothing of an array is read before `read`, which first checks its size."""
+    """An open npz file. Nothing of an array is read before `read`, which checks its size first."""
 
     def __init__(self, path: str | Path) -> None:
         if not zipfile.is_zipfile(path):
@@ -175,7 +185,7 @@ class NpzFile:
     def __enter__(self) -> NpzFile:
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -189,12 +199,12 @@ def read_npz(path: str | Path, wanted: Callable[[str], bool]) -> dict[str, np.nd
 
 
 class _in_sentences:  # noqa: N801  used like a function
-    """A block that reads an archive, whose errors become sentences."""
+    """Report the errors of a block that reads an archive in sentences."""
 
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         # A damaged header is parsed as Python and may raise any error, which differ by version.
         if isinstance(error, Exception) and not isinstance(error, EverystepError) and not did_not_fit(error):
             raise _broken() from None

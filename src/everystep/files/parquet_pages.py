@@ -6,13 +6,16 @@ A reader allocates what a header says. The headers are in Thrift's compact proto
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 SIZE, STORED = 2, 3  # fields of a page header
 MOST_DEPTH = 8
 
 
-def check_pages(data: bytes, chunk: Any) -> None:
+def check_pages(data: bytes, chunk: pq.ColumnChunkMetaData) -> None:
     """A ValueError unless the pages of a column chunk (its metadata, of pyarrow) fit into what the metadata say."""
     begins = [each for each in (chunk.dictionary_page_offset, chunk.data_page_offset) if each]
     at = min(begins, default=0)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-Scalar = Float[Array, ""] | float  # a number until the agent is built, an array leaf from then on
+Scalar = Float[Array, ""] | float | int  # a number until the agent is built, an array leaf from then on
 Norms = Float[Array, "..."]
 
 

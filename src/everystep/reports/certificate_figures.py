@@ -1,8 +1,8 @@
-"""Figures of costs: certified actions on a map, and the trade-off between regret and violations."""
+"""Figures of certificates: the certified actions on a map."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import matplotlib as mpl
@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import Normal, Stroke
 
-from everystep.experiments.figures import FAINT, HALO, INK, STYLE, cells, from_zero
+from everystep.experiments.figures import INK, STYLE, cells
 from everystep.experiments.figures import title as title_of
 from everystep.mdp.certificates import SAFE, UNKNOWN, UNSAFE
 from everystep.mdp.cmdp import FiniteCMDP
@@ -97,42 +97,3 @@ def _legend() -> list[Line2D]:
     lines = [Line2D([], [], color=colour, label=name, **looks[label]) for label, (colour, name) in LABELS.items()]
     ring = Line2D([], [], color=INK, marker="o", markerfacecolor="none", linestyle="none", markersize=9, label="false")
     return [*lines, ring]
-
-
-def tradeoff(panels: Mapping[str, Mapping[str, Sequence[tuple[float, Any, Any]]]]) -> Figure:
-    """Total regret against total violations, for an optimism of the cost estimate from 1 to -1.
-
-    panels[problem][curve] is a list of (optimism, violation interval, regret interval).
-    """
-    colours = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
-    with mpl.rc_context(STYLE):  # type: ignore[arg-type]
-        figure = Figure(figsize=(4.9 * len(panels), 4.2), layout="constrained")
-        for axes, (name, curves) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
-            for (curve, points), colour, marker in zip(curves.items(), colours, "os^D", strict=False):
-                total = np.array([[v.mean, v.low, v.high] for _, v, _ in points])
-                regret = np.array([[r.mean, r.low, r.high] for _, _, r in points])
-                mean = total[:, 0], regret[:, 0]
-                axes.errorbar(
-                    total[:, 0], regret[:, 0], color=colour, marker=marker, markersize=5, label=curve, linewidth=1.4,
-                    xerr=[total[:, 0] - total[:, 1], total[:, 2] - total[:, 0]], elinewidth=0.8,
-                    yerr=[regret[:, 0] - regret[:, 1], regret[:, 2] - regret[:, 0]],
-                )  # fmt: skip
-                names = {1.0: "+1", 0.0: "0", -1.0: "-1"}
-                marked = [
-                    (names[optimism], x, y)
-                    for (optimism, _, _), x, y in zip(points, *mean, strict=True)
-                    if optimism in names
-                ]
-                for i, (sign, x, y) in enumerate(marked):
-                    near = [other for other, u, v in marked[:i] if abs(u - x) < 2 and abs(v - y) < 100]
-                    if not near:  # a point that hardly differs from another is not labelled again
-                        axes.annotate(
-                            f"optimism {sign}" if i == 0 else sign, (x, y), xytext=(5, 6), textcoords="offset points",
-                            color=colour, fontsize=9, path_effects=HALO, ha="right" if i == 0 else "left",
-                        )  # fmt: skip
-            axes.set(title=name, xlabel="total violations", ylabel="total regret")
-            from_zero(axes)
-            axes.set_xlim(0)
-            axes.legend(frameon=False, fontsize=9)
-            axes.grid(color=FAINT, alpha=0.2)
-        return figure

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,12 +25,14 @@ from everystep.errors import EverystepError, unknown
 from everystep.experiments import config, experiment, needs, reductions, runner, statistics, tables
 from everystep.experiments.folder import finished, run_folder
 from everystep.experiments.folder.run_folder import FolderState
+from everystep.experiments.options import Seeds
+from everystep.experiments.tables import Table
 from everystep.files import forms
 from everystep.mdp.cmdp import FiniteCMDP
 
 LEFT_OUT = "left_out.json"
 OUTPUTS = ("table1.md", "table1.csv")
-PRICES = (0.1, 1.0, 10.0, 100.0)  # of harm inside the reward
+PRICES = (0.1, 1.0, 10.0, 100.0)  # of violations inside the reward
 
 
 ABLATION: dict[str, Recipe] = {
@@ -71,7 +73,7 @@ class PreparedComparison(NamedTuple):
 def prepare(
     agents: Iterable[Recipe] | None = None,
     names: Sequence[str] | None = None,
-    seeds: int = 32,
+    seeds: Seeds = 32,
     episodes: int | None = None,
 ) -> PreparedComparison:
     """Agents (default: all) on problems (default: all that are compared), without the agents that cannot run there."""
@@ -93,12 +95,12 @@ def prepare(
 
 
 def _all_agents() -> list[Recipe]:
-    """Every agent; the one with a price inside the reward at every price of `PRICES`, as nobody knows the right one."""
+    """Every agent; the one with a price inside the reward at each of `PRICES`, because the right one is unknown."""
     once = [Recipe(name) for name, each in REGISTERED.items() if name != "lsvi-priced" and not each.networks]
     return [*once, *(lsvi_priced(harm_price=price).called(f"lsvi-priced {price:g}") for price in PRICES)]
 
 
-def ablation(names: Sequence[str] | None = None, seeds: int = 32, episodes: int | None = None) -> PreparedComparison:
+def ablation(names: Sequence[str] | None = None, seeds: Seeds = 32, episodes: int | None = None) -> PreparedComparison:
     """LSVI-AE, and LSVI-AE without each of its ingredients."""
     named = [recipe.called(name) for name, recipe in ABLATION.items()]
     if names is None:
@@ -150,21 +152,19 @@ class ComparisonTable(NamedTuple):
 
     def text(self) -> str:
         unfinished = [run_folder.how_to_finish(folder) for folder in self.unfinished]
-        return "\n\n".join([*self._blocks(tables.aligned, "{}"), *unfinished, FOOTNOTE])
+        return "\n\n".join([*map(str, self._tables()), *unfinished, FOOTNOTE])
 
     def markdown(self) -> str:
-        return "\n\n".join([*self._blocks(tables.markdown, "## {}"), FOOTNOTE]) + "\n"
+        return "\n\n".join([*(each.markdown() for each in self._tables()), FOOTNOTE]) + "\n"
 
-    def _blocks(self, aligned: Callable[[list[list[str]]], str], head: str) -> Iterator[str]:
+    def _tables(self) -> Iterator[Table]:
         for name, summary in self.runs.items():
-            own = [row for row in self.rows if row.problem == name]
-            yield head.format(
+            heading = (
                 f"{name}: H = {summary['problem']['horizon']}, {summary['episodes']} episodes, "
                 f"{summary['seeds']} seeds, safe optimum {summary['problem']['optimal_value']:.4f}"
             )
-            yield aligned([HEAD, *(_cells(row) for row in own)])
-            if self.left_out[name]:
-                yield "\n".join(f"left out: {sentence}" for sentence in self.left_out[name].values())
+            left_out = [f"left out: {sentence}" for sentence in self.left_out[name].values()]
+            yield Table(heading, HEAD, [_cells(row) for row in self.rows if row.problem == name], left_out)
 
     def write(self, out: Path, force: bool = False) -> None:
         """Write table1.md and table1.csv into `out`."""
@@ -198,39 +198,37 @@ the first agent, paired over seeds, with the p-value of a sign-flip test."""
 
 
 def _cells(row: ComparisonRow) -> list[str]:
-    share = row.violating_episodes
-    percent = f"{share.mean:.1%} [{share.low:.1%}, {share.high:.1%}]"
-    numbers = [
-        tables.interval(interval)
-        for interval in (row.final_value, row.regret, row.violation, row.violation_in_the_mean)
+    intervals = (row.final_value, row.regret, row.violation, row.violation_in_the_mean)
+    differences = (row.regret_difference, row.violation_difference)
+    return [
+        row.agent,
+        row.needs,
+        *map(tables.interval, intervals),
+        tables.interval(row.violating_episodes, "{:.1%}".format),
+        "" if row.safe_set is None else tables.number(row.safe_set),
+        *(
+            "" if d is None else f"{tables.number(float(d.difference.mean))} ({tables.p_value(d.p)})"
+            for d in differences
+        ),
     ]
-    differences = [_difference(paired) for paired in (row.regret_difference, row.violation_difference)]
-    safe_set = "" if row.safe_set is None else tables.number(row.safe_set)
-    return [row.agent, row.needs, *numbers, percent, safe_set, *differences]
 
 
-def _difference(paired: statistics.Paired | None) -> str:
-    if paired is None:
-        return ""
-    p = "p < 0.001" if paired.p < 0.001 else f"p = {paired.p:.3f}"
-    return f"{tables.number(float(paired.difference.mean))} ({p})"
-
-
-def _csv_lines(row: ComparisonRow) -> Iterator[list[Any]]:
+def _csv_lines(row: ComparisonRow) -> Iterator[list[object]]:
+    about = [row.problem, row.agent, row.needs]
     for name in ("final_value", "regret", "violation", "violation_in_the_mean", "violating_episodes"):
-        yield [row.problem, row.agent, row.needs, name, *(float(number) for number in getattr(row, name))]
+        yield [*about, name, *map(float, getattr(row, name))]
     if row.safe_set is not None:
-        yield [row.problem, row.agent, row.needs, "safe_set", row.safe_set, "", ""]
+        yield [*about, "safe_set", row.safe_set, "", ""]
     for name in ("regret_difference", "violation_difference"):
         if (paired := getattr(row, name)) is not None:
-            yield [row.problem, row.agent, row.needs, name, *(float(number) for number in paired.difference)]
-            yield [row.problem, row.agent, row.needs, f"{name}_p", paired.p, "", ""]
+            yield [*about, name, *map(float, paired.difference)]
+            yield [*about, f"{name}_p", paired.p, "", ""]
 
 
 def claim(out: Path, force: bool = False) -> None:
     """Refuse a folder in which the tables could not be written, or that is a training's, before any work is done."""
     files.check_writable(out)
-    run_folder.refuse_training_of_seeds(out)
+    run_folder.check_run(out, unfinished=True)
     files.check_places(files.real(out), OUTPUTS, force)
 
 
@@ -242,8 +240,7 @@ def read(out: Path) -> ComparisonTable:
     for folder in sorted({path.parent for path in out.glob("*/spec.json")} - set(unfinished)):
         opened = finished.read(folder)
         names = ("value", "regret", "violation", "mixture_violation")
-        columns = opened.curves((*names, *opened.columns_of_starts()))
-        summary = opened.checked_summary({label: reductions.samples(curves) for label, curves in columns.items()})
+        columns, summary = opened.curves(names), opened.summary()
         runs[folder.name], left_out[folder.name] = summary, _left_out(opened)
         rows += _rows(opened, summary, columns)
     return ComparisonTable(rows, runs, left_out, unfinished)
@@ -251,20 +248,16 @@ def read(out: Path) -> ComparisonTable:
 
 def _left_out(opened: finished.FinishedFolder) -> dict[str, str]:
     """The agents that could not run, each with the sentence that refused it."""
-    content = run_folder.read_json(opened.file(LEFT_OUT)) if opened.has(LEFT_OUT) else {}
-    if forms.fault(content, forms.Each(str)):
-        raise EverystepError(
-            f"'{opened.folder}' has a {LEFT_OUT} not written by `everystep compare`; remove the folder."
-        )
-    return content
+    if not opened.has(LEFT_OUT):
+        return {}
+    return forms.read(opened.folder / LEFT_OUT, forms.Each(str), "remove the folder.")
 
 
 def _rows(
     opened: finished.FinishedFolder, summary: Mapping[str, Any], columns: Mapping[str, Mapping[str, np.ndarray]]
 ) -> Iterator[ComparisonRow]:
     folder, spec = opened.folder, opened.spec
-    over_seeds = lambda samples: statistics.mean_over_seeds(samples, np.random.default_rng(0))
-    paired = lambda own, other: statistics.paired(own, other, np.random.default_rng(0))
+    over_seeds, paired = statistics.mean_over_seeds, statistics.paired
     first: tuple[np.ndarray, np.ndarray] | None = None
     for agent in spec["agents"]:
         curves = columns[agent["label"]]

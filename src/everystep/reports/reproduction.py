@@ -127,7 +127,7 @@ class Findings(NamedTuple):
 
 def _middle(result: Result, label: str) -> tuple[tuple[int, int], float]:
     """The last 51 episodes of the first half (first and last, counted from 1), and the mean value of their policies."""
-    value = result.curves[label]["value"]
+    value = result.columns[label]["value"]
     last = max(value.shape[1] // 2, 1)
     first = max(last - 50, 1)
     return (first, last), float(value[:, first - 1 : last].mean())

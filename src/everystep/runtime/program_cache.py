@@ -69,7 +69,7 @@ def enable() -> Path | None:
         if folder is None:
             return None
         _trim(folder.parent)
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", LEAST_SECONDS)  # type: ignore[no-untyped-call]
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", LEAST_SECONDS)
         compilation_cache._cache = ProgramCache(folder)  # type: ignore[assignment]
         compilation_cache._cache_initialized = True
     except Exception:  # of a file system, or of another version of JAX

@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from everystep.environments.play.action_sets import Candidates
 from everystep.environments.play.batch import Batch
 from everystep.environments.play.rollout import Stage
 from everystep.environments.protocols import Space
 from everystep.errors import LARGEST_MEASUREMENT, EverystepError, as_number, quoted, whole_number
+from everystep.features.maps import Features
 from everystep.features.spaces import Coordinates
+from everystep.features.specs import Spec
+from everystep.training.options import MEMORY
 
-MEMORY = 4096  # default number of states that plans compute values at, if states do not recur
+# Features as a user gives them: text ("auto"), a spec, an array (a table), or a function of an observation.
+FeaturesLike = Spec | Features | ArrayLike | Callable[[Any], ArrayLike]
+
 FEW_CANDIDATES, MEMORY_LEAST = 32, 512  # with more candidates, MEMORY * 32 / A states, and at least 512
 
 
-def most_states(memory: Any, actions: Candidates) -> int | None:
-    """The most states of plans; the default is lower with many candidates, because a plan is made for both."""
-    if memory is None:
+def most_states(memory: int | None, actions: Candidates) -> int | None:
+    """The most states of plans; the default is lower with many candidates, because plans grow with both."""
+    most = 0 if memory is None else whole_number("memory", memory, 0)
+    if not most:
         return None
-    most = whole_number("memory", memory)
     if most == MEMORY and actions.values is not None:
         return min(MEMORY, max(MEMORY_LEAST, MEMORY * FEW_CANDIDATES // len(actions)))
     return most
@@ -34,8 +41,8 @@ def is_listed(space: Space) -> bool:
     return hasattr(space, "n") and getattr(space, "shape", ()) == ()
 
 
-def range_of_rewards(given: Any) -> tuple[float, float] | None:
-    """(low, high); None: of observed rewards, and 0."""
+def range_of_rewards(given: Iterable[object] | None) -> tuple[float, float] | None:
+    """(low, high), checked; None stays None."""
     if given is None:
         return None
     try:
@@ -48,7 +55,7 @@ def range_of_rewards(given: Any) -> tuple[float, float] | None:
 
 
 def flattened(batch: Batch, stage: Stage) -> Batch:
-    """Logged data with observations in rows, as the environment's own episodes have them."""
+    """Logged data with observations in rows, as of episodes that were played."""
     if not isinstance(batch, Batch) or not len(batch):
         raise EverystepError("the batch has no transitions; give a Batch, as everystep.logged makes them.")
     if batch.actions.max() >= stage.actions:

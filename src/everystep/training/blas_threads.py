@@ -1,8 +1,8 @@
 """Linear algebra with one thread while an agent learns.
 
 The last digits of a product depend on how many threads BLAS divides it among, and so on the machine. With one thread a
-training is the same by the command, by Python, in processes and on a cluster. It costs nothing: the matrices are small,
-and on a busy machine threads that wait for each other are several times slower.
+training has the same bits by the command, from Python, in processes and on a cluster. It costs no time: the matrices
+are small, and on a busy machine several threads are several times slower.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
     es.train("CartPole-v1", on_episode=enough, ...)
     es.train("CartPole-v1", on_episode=es.callbacks.tensorboard("logs/cartpole"), ...)
 
-They receive the `Learner`, whose `last_episode` is the newest row. They only look: a training with functions is the
-same as without, as far as it goes. One that is resumed after a kill calls them again for the episodes that it repeats.
+They receive the `Learner`, whose `last_episode` is the newest row. They do not change the training, except that they
+may end it. After a kill they are called again for the episodes that are repeated.
 """
 
 from __future__ import annotations
@@ -19,34 +19,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from everystep import files
-from everystep.errors import EverystepError, check_type, path_from, quoted, real_number, user_code, whole_number
+from everystep.errors import EverystepError, path_from, quoted, real_number, user_code, whole_number
 
 if TYPE_CHECKING:
     from everystep.training.learner import Learner
 
-__all__ = ["stop_at_return", "tensorboard"]
+__all__ = ["all_of", "stop_at_return", "tensorboard"]
 
 Callback = Callable[["Learner"], Any]
 CURVES = ("return", "length", "violation", "unsafe_steps")  # of TensorBoard
 
 
-def checked(name: str, given: Callback | None) -> Callback | None:
-    """A function that was given for `name`, or None.
-
-    >>> es.callbacks.checked("on_episode", None) is None
-    True
-    """
-    if given is not None:
-        check_type(name, given, Callable, "a function of the learner")  # type: ignore[arg-type]
-    return given
-
-
 def asks_to_stop(name: str, function: Callback | None, learner: Learner) -> bool:
-    """Call a function, if there is one; what it returns is checked, and what it raises becomes a sentence.
-
-    >>> es.callbacks.asks_to_stop("on_episode", lambda learner: learner is None, None)
-    True
-    """
+    """Call a function, if there is one, and check what it returns; its exceptions become an `EverystepError`."""
     if function is None:
         return False
     with user_code(lambda error, words: f"{name} raised {error} ({words}); correct it."):
@@ -57,7 +42,7 @@ def asks_to_stop(name: str, function: Callback | None, learner: Learner) -> bool
 
 
 def all_of(*functions: Callback | None) -> Callback | None:
-    """Several functions as one, which ends training if one of them does.
+    """Combine several functions; training ends if one of them returns True.
 
     >>> too_harmful = lambda learner: learner.so_far.violation > 10
     >>> on_episode = es.callbacks.all_of(es.callbacks.stop_at_return(190), too_harmful)
@@ -89,7 +74,7 @@ def stop_at_return(least: float, over: int = 20) -> Callback:
 class tensorboard:  # noqa: N801  used like a function
     """For `on_episode`: curves over steps for TensorBoard, in `folder`. Requires the extra `logs`.
 
-    `close` writes what is left; the end of the program does so, too.
+    `close` writes the rest, as does the end of the program.
 
     >>> curves = es.callbacks.tensorboard("logs/pond")
     >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
@@ -114,7 +99,7 @@ class tensorboard:  # noqa: N801  used like a function
         self._writer.add_scalar("total/plans", learner.plans, so_far.steps)
 
     def _open(self, steps: int) -> None:
-        """What an earlier process logged after so many steps is repeated, and replaced."""
+        """Open the log; what an earlier process logged after `steps` steps is replaced."""
         import tensorboardX
 
         try:

@@ -45,16 +45,18 @@ from everystep.training.agent.automatic import AutomaticFeatures, Chosen
 from everystep.training.agent.contract import StepwiseAgent, TrainingAgent, TrainingPlan, TrainingSettings
 from everystep.training.agent.resolve import EnvironmentInfo, ResolvedForTraining
 from everystep.training.agent.stored_agent import SHIPPED
-from everystep.training.arguments import MEMORY, flattened, most_states, range_of_rewards
+from everystep.training.arguments import FeaturesLike, flattened, most_states, range_of_rewards
 from everystep.training.blas_threads import one_blas_thread
 from everystep.training.callbacks import Callback
+from everystep.training.columns import Columns, Number
 from everystep.training.diagnosis import checks, record
 from everystep.training.diagnosis.finding import Diagnosis
 from everystep.training.diagnosis.fit import CostFit, about_cost_features
 from everystep.training.learnt.settings import LearntSettings, check_inputs
+from everystep.training.options import MEMORY
 from everystep.training.policy.observed import Observed
 from everystep.training.policy.policy import Policy
-from everystep.training.result import BrokenError, Trained
+from everystep.training.result import BrokenError, TrainingResult
 from everystep.training.schedule import Schedule, interrupt_remark
 
 FORMAT = 2  # of spec.json; format 1 had no number, and the guarantee under "confidence"
@@ -63,7 +65,7 @@ COLUMNS = ("return", "length", "violation", "unsafe_steps", "soft_violation", "p
 LOOK_AHEAD = 50  # default steps a plan looks ahead, if episodes are longer
 
 OF_AGENTS = where_settings_belong()
-_OF_TRAIN = {  # what `train` has and `Learner` has not
+_OF_TRAIN = {  # arguments of `train`, but not of `Learner`
     **{
         name: f"give it to its train, as in learner.train({name}=...)"
         for name in ("episodes", "steps", "without_exploration", "progress")
@@ -84,23 +86,22 @@ class Learner:
     """An agent in an environment.
 
     env            a gymnasium environment, a vector environment, or the id of one
-    agent          the name of an agent, or one with settings: es.agents.lsvi_ahead(switch="5%")
+    agent          the name of an agent, or an agent with settings: es.agents.lsvi_ahead(switch="5%")
     constraint     (obs, action, obs_next, info) -> one number or several, safe iff <= 0; None: from `info`
-    features       of (x, a), as `everystep.features` makes them, or "auto": chosen by what is seen
-                   (`training/agent/automatic.py`); None: one-hot where observations are integers, else auto
-    cost_features  of the cost model, likewise; None: the same, or auto where features are
+    features       features of (x, a) from `everystep.features`, or "auto": selected from the data
+                   (`training/agent/automatic.py`); None: one-hot where observations are integers, else "auto"
+    cost_features  features of the cost model; None: the same as `features`
     horizon        the number of steps a plan looks ahead; None: the length of an episode, at most 50
     length         the most steps of an episode; None: the environment's own limit, else the horizon
-    reward_range   (low, high) of rewards, which are scaled to [0, 1] by it; None: of observed rewards, and 0
-    memory         the most states that plans compute values at, where observations are not integers: beyond it, those
-                   close to each other share a value; None: no limit
-    actions        those that it chooses among where the action space is a Box: es.actions.grid(5), sobol(64) or
-                   listed(...); None: grid(5) while it has at most 125 actions, else sobol(64)
-    seed           of everything random: the same seed repeats a training
-    envs           copies stepped together, if `env` is an id or has a spec: they share a plan
-    reseed         begin every episode with reset(seed=...), derived from `seed` and its number
-    on_episode     called with the learner after every episode (see `callbacks.py`); it may return True: training then
-                   ends, as if no more had been asked for
+    reward_range   (low, high), which scales rewards to [0, 1]; None: the range of the observed rewards and 0
+    memory         the most states at which plans compute values, where observations are not integers: beyond it,
+                   neighbouring states share a value; 0 or None: no limit
+    actions        the candidates where the action space is a Box: es.actions.grid(5), sobol(64) or listed(...);
+                   None: grid(5) if it has at most 125 candidates, else sobol(64)
+    seed           seed of all randomness: the same seed repeats a training
+    envs           number of copies stepped together with one plan, if `env` is an id or has a spec
+    reseed         begin every episode with reset(seed=...), derived from `seed` and the number of the episode
+    on_episode     a function of the learner, called after every episode (see `callbacks.py`); True ends the training
     on_plan        likewise after every new plan; training then ends after the episode
 
     >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
@@ -118,8 +119,8 @@ class Learner:
         agent: str | Recipe = TRAINED_BY_DEFAULT,
         *,
         constraint: Constraint | None = None,
-        features: Any = None,
-        cost_features: Any = None,
+        features: FeaturesLike | None = None,
+        cost_features: FeaturesLike | None = None,
         horizon: int | None = None,
         length: int | None = None,
         reward_range: tuple[float, float] | None = None,
@@ -131,8 +132,9 @@ class Learner:
         on_episode: Callback | None = None,
         on_plan: Callback | None = None,
     ) -> None:
-        self.on_episode = callbacks.checked("on_episode", on_episode)
-        self.on_plan = callbacks.checked("on_plan", on_plan)
+        self.on_episode, self.on_plan = on_episode, on_plan
+        for name, given in (("on_episode", on_episode), ("on_plan", on_plan)):
+            check_type(name, given, (Callable, type(None)), "a function of the learner")  # type: ignore[arg-type]
         self.stopped = False  # by one of them
         self.recipe = recipe(agent)
         self.seed = seed_number("seed", seed)
@@ -182,7 +184,8 @@ class Learner:
         self.observed = Observed.of(space, self.resolved.cost.shares_nothing)
         self._rng = np.random.default_rng(self.seed)
         self.agent: TrainingAgent | None = None  # made when the first cost shows how many constraints there are
-        self._columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
+        self._columns: dict[str, list[Number]] = {name: [] for name in COLUMNS}
+        self._as_arrays = Columns()
         self._plans_in_rows = 0  # those that the column `planned` shows
         self._interrupts: list[str] = []
         self.fit = CostFit(self.resolved.steps)
@@ -191,7 +194,7 @@ class Learner:
     # --- learning ----------------------------------------------------------------------------------------------------
     @one_blas_thread()
     def learn(self, batch: Batch) -> None:
-        """Learn from logged transitions, before or between episodes, as if they had been its own."""
+        """Learn from logged transitions, before or between episodes, as from episodes that it played."""
         flat = flattened(batch, self.stage)
         agent = self._ready(batch.constraints)
         for encoder in (self.resolved.value, self.resolved.cost):  # a wrong row is refused before any row is learnt
@@ -205,10 +208,10 @@ class Learner:
         without_exploration: int = 0,
         *,
         steps: int | None = None,
-    ) -> Trained:
-        """Play `episodes` or `steps` more (see `play`), and return the result of all; also if Ctrl-C ends them early.
+    ) -> TrainingResult:
+        """Play `episodes` or `steps` more (see `play`), and return the result of all episodes; Ctrl-C ends it early.
 
-        The last `without_exploration` of them are played as the policy that is returned plays.
+        The last `without_exploration` episodes are played without exploration, as the returned policy plays.
         """
         schedule = Schedule.of(episodes, steps, without_exploration)
         try:
@@ -233,12 +236,11 @@ class Learner:
         *,
         steps: int | None = None,
     ) -> None:
-        """Play `episodes` more episodes, or until the episode in which `steps` more steps are reached is over.
+        """Play `episodes` more episodes, or at least `steps` more steps; the last episode is completed.
 
-        With copies the last round is played to its end.
-
-        Without `explore` it acts as `policy()` would, and goes on learning. On Ctrl-C every step that was played is
-        learnt, and KeyboardInterrupt is raised. `stopped` says whether `on_episode` or `on_plan` ended it early.
+        With copies the last round is completed. With explore=False it acts as `policy()` does, and keeps learning. On
+        Ctrl-C it learns every step that was played, and raises KeyboardInterrupt. `stopped` is True if `on_episode` or
+        `on_plan` ended it early.
 
         >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
         >>> learner = es.Learner(env, "lsvi-ae", seed=0)
@@ -267,7 +269,7 @@ class Learner:
             raise
 
     def _play_and_learn(self, waiting: list[BatchBuilder], explore: bool) -> None:
-        """An episode in every copy. An interrupt leaves in `waiting` what was not learnt."""
+        """An episode in every copy. After an interrupt `waiting` holds what has not been learnt."""
         number, failure = self.number, None
         waiting[:] = [BatchBuilder() for _ in range(self.stage.copies)]
         try:
@@ -311,7 +313,7 @@ class Learner:
             self._interrupts.append(f"{name} ended training after {self.so_far.steps} steps")
 
     def _tell(self, progress: Callable[[int], None], episodes: int) -> None:
-        """Call `progress`; what goes wrong in it is said, and loses nothing."""
+        """Call `progress`; its errors are reported, and no data is lost."""
         try:
             progress(episodes)
         except (KeyboardInterrupt, EverystepError):
@@ -329,7 +331,7 @@ class Learner:
         return BrokenError(f"{sentence} {what}", kept)
 
     @one_blas_thread()
-    def result(self) -> Trained:
+    def result(self) -> TrainingResult:
         """The result of training so far.
 
         >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
@@ -348,14 +350,15 @@ class Learner:
             found += about_cost_features(self)
         error = self.fit.error_remark
         remarks = (*self.remarks, *(() if error is None else (error,)), *(each.remark for each in found))
-        return Trained(self.columns, policy, self.plans, self.spec, remarks, found=record.of(self, remarks))
+        columns = {name: each.copy() for name, each in self.columns.items()}
+        return TrainingResult(columns, policy, self.plans, self.spec, remarks, found=record.of(self, remarks))
 
     @one_blas_thread()
     def policy(self, optimism: float = SHIPPED) -> Policy:
-        """What was learnt, as a policy without exploration.
+        """The policy without exploration.
 
-        optimism   which estimate of costs its choices use, of harm ahead as well: 0 the estimate itself, -1 the upper
-                   end of the interval, 1 the lower end, as an agent does while it explores
+        optimism   which estimate of costs, and of the violation ahead, its choices use: 0 the mean, -1 the upper end of
+                   the interval, 1 the lower end, as an agent does while it explores
 
         >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
         >>> learner = es.Learner(env, "lsvi-ae", seed=0)
@@ -371,7 +374,7 @@ class Learner:
         return Policy(self.agent.plan_without_exploration(optimism), self.spec, self.observed, chosen)
 
     def diagnose(self) -> Diagnosis:
-        """What stands in the way, each finding with the setting to change; print it.
+        """Problems of the training, each with the setting to change; print it.
 
         >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
         >>> learner = es.Learner(env, "lsvi-ae", seed=0)
@@ -383,7 +386,7 @@ class Learner:
 
     # --- folders -----------------------------------------------------------------------------------------------------
     def save(self, folder: str | Path, force: bool = False) -> Path:
-        """Write everything that decides how training goes on, whole or not at all; an existing learner is replaced.
+        """Save everything that training depends on, atomically; an existing learner is replaced.
 
         A file that another program wrote or changed is replaced only with `force`.
 
@@ -409,10 +412,10 @@ class Learner:
         agent: str | Recipe | None = None,
         *,
         constraint: Constraint | None = None,
-        features: Any = None,
-        cost_features: Any = None,
+        features: FeaturesLike | None = None,
+        cost_features: FeaturesLike | None = None,
     ) -> Learner:
-        """A saved learner, in the same environment. It goes on as if it had never stopped.
+        """A saved learner, in the same environment, which continues as if it had not stopped.
 
         Functions are not saved: pass a constraint function, custom features, and an agent with a custom kernel again.
         """
@@ -438,15 +441,21 @@ class Learner:
     @property
     def so_far(self) -> SoFar:
         """The number of steps, and the violation, until now."""
-        return SoFar(int(sum(self._columns["length"])), float(sum(self._columns["violation"])))
+        columns = self.columns
+        return SoFar(int(columns["length"].sum()), float(columns["violation"].sum()))
+
+    @property
+    def played(self) -> tuple[int, int]:
+        """The numbers of episodes and of steps until now."""
+        return self.number - 1, self.so_far.steps
 
     @property
     def columns(self) -> dict[str, np.ndarray]:
-        """The columns of `Trained.episodes` so far."""
-        return {name: np.array(values) for name, values in self._columns.items()}
+        """The columns of the result so far, as arrays that cannot be changed."""
+        return {name: self._as_arrays.of(name, values) for name, values in self._columns.items()}
 
     @property
-    def last_episode(self) -> dict[str, Any]:
+    def last_episode(self) -> dict[str, Number]:
         """The newest row of `columns`, by name."""
         if self.number == 1:
             raise EverystepError("there is no episode yet; train for one.")
@@ -459,7 +468,7 @@ class Learner:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What a reader of the results should know, one sentence each."""
+        """Notes on the results, one sentence each."""
         assert self.agent is not None
         resolved, (low, high) = self.resolved, self.agent.reward_scale
         source = "as declared" if resolved.environment.reward_range else "the range of observed rewards and 0"
@@ -480,6 +489,19 @@ class Learner:
         return tuple(dict.fromkeys(found))
 
     @property
+    def decided(self) -> dict[str, Any]:
+        """The seed, and the values of the options that a checkpoint is compared with (`training/options.py`)."""
+        declared, memory = self.resolved.environment.reward_range, self.resolved.environment.memory
+        return {
+            "horizon": self.horizon,
+            "length": self.length,
+            "reward_range": None if declared is None else list(declared),
+            "memory": memory,
+            "seed": self.seed,
+            "reseed": self.stage.reseed,
+        }
+
+    @property
     def spec(self) -> dict[str, Any]:
         """Everything that was decided, ready for JSON."""
         assert self.agent is not None
@@ -493,13 +515,9 @@ class Learner:
             "value": resolved.value.to_json(),
             "cost": resolved.cost.to_json(),
             "d": resolved.value.d,
-            "horizon": self.horizon,
-            "length": self.length,
-            "constraints": self.agent.constraints,
+            **self.decided,
             "reward_range": list(self.agent.reward_scale),
-            "memory": resolved.environment.memory,
-            "seed": self.seed,
-            "reseed": self.stage.reseed,
+            "constraints": self.agent.constraints,
             "first_action": self.stage.first_action,
             "confidence": resolved.confidence,
             "guarantee": resolved.guarantee,
@@ -532,12 +550,12 @@ class Learner:
             self.agent.learn(each)
 
     def use_features(self, chosen: Chosen) -> None:
-        """Settings for features that were chosen; the agent is to be made again with them."""
+        """Resolve the settings for features that were selected; the caller makes the agent again."""
         environment = self.resolved.environment._replace(**chosen._asdict())
         self.resolved = ResolvedForTraining.resolve(self.recipe, environment)
 
     def _play_round(self, builders: list[BatchBuilder], explore: bool) -> None:
-        """An episode in every copy. The very first action is random: the number of constraints is not known yet."""
+        """An episode in every copy. The first action is random, because the number of constraints is unknown."""
         looking = self.automatic is not None and self.automatic.looking
         plan = None if self.agent is None or looking else self._plan(explore)
         reacts = self.resolved["react"] and not looking
@@ -574,7 +592,7 @@ class Learner:
         return plan
 
     def _add_row(self, builder: BatchBuilder) -> None:
-        """One row of the table. Violations are those of the true means where the environment reports them."""
+        """Add a row. Violations are of the true mean constraints where the environment reports them."""
         planned, self._plans_in_rows = self.plans > self._plans_in_rows, self.plans
         g = np.stack(builder.mean_costs)
         violation, earned = np.maximum(g, 0), sum(builder.rewards)

@@ -24,26 +24,38 @@ if TYPE_CHECKING:
 
 
 class BrokenError(EverystepError):
-    """Training that could not continue. `result` is everything until then, as `train` would have returned it."""
+    """Training failed. `result` is the result so far, as `train` returns it.
 
-    def __init__(self, sentence: str, result: Trained | None) -> None:
+    >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
+    >>> calls = []
+    >>> def constraint(obs, action, obs_next, info):
+    ...     calls.append(obs)
+    ...     return -1.0 if len(calls) <= 8 else float("nan")
+    >>> try:
+    ...     es.train(env, episodes=5, constraint=constraint)
+    ... except es.BrokenError as error:
+    ...     print(len(error.result.columns["return"]), "episodes are kept")
+    2 episodes are kept
+    """
+
+    def __init__(self, sentence: str, result: TrainingResult | None) -> None:
         super().__init__(sentence)
         self.result = result
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """From one process to another goes the sentence: what was learnt may hold functions, which do not travel."""
+        """Another process receives the sentence alone: the result may hold functions, which cannot be sent."""
         return type(self), (str(self), None)
 
 
-@dataclass(frozen=True)
-class Trained:
-    """The result of training.
+@dataclass(frozen=True, repr=False)
+class TrainingResult:
+    """The result of training. `print` shows its summary.
 
     columns    an array for each column, one entry per episode: return, length, violation (the sum of max(g, 0)),
                violation_1 ... where there are several constraints, unsafe_steps, soft_violation, planned
     policy     acts on observations, without exploration
-    evaluation episodes that the policy played after training, if asked for
-    plans      the number of plans; printed beside the number that theory gives for rare plans, up to a constant
+    evaluation the episodes that the policy played after training, if any
+    plans      the number of plans; for rare plans it is printed beside the bound of the theory, up to a constant
 
     >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
     >>> result = es.train(env, episodes=3)
@@ -65,13 +77,13 @@ class Trained:
 
     @property
     def episodes(self) -> pa.Table:
-        """One row for each episode, as the result of a run has them."""
+        """A table with one row per episode, as of a run."""
         import pyarrow as pa
 
         return pa.table(dict(self.columns))
 
     def save(self, out: str | Path, force: bool = False) -> Path:
-        """Write a run folder: episodes.parquet, spec.json, policy/. Refuse one in use.
+        """Write a run folder: episodes.parquet, spec.json and policy/. A folder in use is refused.
 
         A file that another program wrote or changed is replaced only with `force`.
         """
@@ -84,16 +96,16 @@ class Trained:
         """Write the files of a run folder into a folder that is being filled."""
         import pyarrow.parquet as pq
 
+        from everystep.training.policy import evaluation_file
+
         with (folder / "episodes.parquet").open("wb") as file:
             pq.write_table(self.episodes, file, compression="zstd")
+        saved = None if self.evaluation is None else evaluation_file.of(self, self.evaluation)
         self.policy.save(folder / "policy")
         bound = {"policy": files.seal(folder / "policy" / "policy.json").sha256}  # so that no other takes its place
-        policy_card.write(self, folder / "policy")
-        if self.evaluation is not None:
-            from everystep.training.policy import evaluation_file as training_evaluation
-
-            saved = training_evaluation.of(self, self.evaluation)
-            files.write(folder / training_evaluation.NAME, lambda file: file.write(saved.to_bytes()))
+        policy_card.write(self, folder / "policy", saved)
+        if saved is not None:
+            files.write(folder / evaluation_file.NAME, lambda file: file.write(saved.to_bytes()))
         files.write_json(folder / "spec.json", {**self.spec, **bound, record.KEY: self.found})
 
     def __str__(self) -> str:
@@ -107,6 +119,10 @@ class Trained:
             *(f"note: {remark}" for remark in self.remarks),
         ]
         return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        spec, n = self.spec, len(self.columns["return"])
+        return f"<TrainingResult of {spec['environment']}: {spec['agent']}; {n:,} episodes>"
 
     def _scale(self) -> str:
         """d log(1 + K), or d H log(1 + K), for agents that plan rarely."""

@@ -1,21 +1,18 @@
-"""How long a training lasts: a number of episodes, the last of them without exploration, or a number of steps."""
+"""The length of a training: a number of episodes, of which the last are without exploration, or a number of steps."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from everystep.errors import LARGEST, EverystepError, whole_number
-
-if TYPE_CHECKING:
-    from everystep.training.learner import Learner
 
 EPISODES = 100  # if neither is given
 
 
 class Schedule(NamedTuple):
-    """The numbers of episodes after which exploration, and training, is over; with copies, of full rounds.
+    """The numbers of episodes after which exploration and training end, rounded up to full rounds of copies.
 
-    With `steps` the episode in which that number of steps is reached is the last one.
+    With `steps` training ends after the episode in which that number of steps is reached.
     """
 
     exploring: int
@@ -33,7 +30,7 @@ class Schedule(NamedTuple):
                 raise EverystepError(f"episodes is {episodes}, and steps {steps}; give one of the two.")
             if last:
                 raise EverystepError(
-                    f"without_exploration is {last}, and steps {steps}: which episodes are the last is not known; "
+                    f"without_exploration is {last}, and steps {steps}: the last episodes are not known in advance; "
                     "give episodes."
                 )
             return cls(LARGEST, LARGEST, steps)
@@ -45,11 +42,9 @@ class Schedule(NamedTuple):
         exploring, others = (-(-n // copies) * copies for n in (episodes - last, last))
         return cls(exploring, exploring + others)
 
-    def is_over(self, learner: Learner) -> bool:
-        """Whether a learner has played all of it."""
-        if self.steps is not None:
-            return learner.so_far.steps >= self.steps
-        return learner.number > self.total
+    def is_over(self, episodes: int, steps: int) -> bool:
+        """Whether a training of this many episodes and steps is complete."""
+        return episodes >= self.total if self.steps is None else steps >= self.steps
 
 
 def interrupt_remark(episodes: int, of: int | None, unfinished: list[int]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from everystep import files
 from everystep.agents.arguments import refuse_unknown
@@ -16,14 +15,13 @@ from everystep.environments.play.constraints import Constraint
 from everystep.environments.protocols import AnyEnv
 from everystep.errors import path_from, whole_number
 from everystep.training import training_bar
-from everystep.training.arguments import MEMORY
+from everystep.training.arguments import FeaturesLike
 from everystep.training.callbacks import Callback
 from everystep.training.learner import OF_AGENTS, Learner
+from everystep.training.options import EVALUATED, LEARNER, MEMORY, names
 from everystep.training.policy import evaluation
-from everystep.training.result import Trained
+from everystep.training.result import TrainingResult
 from everystep.training.schedule import Schedule
-
-EVALUATED = 10  # default episodes of an evaluation
 
 
 @refuse_unknown("train", OF_AGENTS)
@@ -39,8 +37,8 @@ def train(
     progress: Callable[[int], None] | None = None,
     out: str | Path | None = None,
     constraint: Constraint | None = None,
-    features: Any = None,
-    cost_features: Any = None,
+    features: FeaturesLike | None = None,
+    cost_features: FeaturesLike | None = None,
     horizon: int | None = None,
     length: int | None = None,
     reward_range: tuple[float, float] | None = None,
@@ -51,61 +49,45 @@ def train(
     reseed: bool = False,
     on_episode: Callback | None = None,
     on_plan: Callback | None = None,
-) -> Trained:
-    """Train an agent in an environment for `episodes` episodes (100), or for `steps` steps.
+) -> TrainingResult:
+    """Train an agent in an environment for `episodes` episodes (100), or for at least `steps` steps.
 
     env                  a gymnasium environment, a vector environment, or the id of one
-    agent                the name of an agent, or one with settings: es.agents.lsvi_ahead(switch="5%"). lsvi-ahead
-                         looks ahead, for limits with momentum, delay or stock; lsvi-ae computes less, for limits that
-                         one decision keeps (`es.check_constraint` tells)
-    episodes             how many episodes; 100 if `steps` is not given either
-    steps                how many steps: the episode in which they are reached is the last
-    without_exploration  so many of the episodes, the last ones, are played as the policy that is returned plays, so
-                         that it was tried before it is used, and what goes wrong is learnt
+    agent                the name of an agent, or an agent with settings: es.agents.lsvi_ahead(switch="5%").
+                         lsvi-ahead looks ahead, for constraints with momentum, delay or stock; lsvi-ae computes less,
+                         for constraints that one decision can keep (see `es.check_constraint`)
+    episodes             number of episodes; 100 if `steps` is not given either
+    steps                number of steps; the last episode is completed
+    without_exploration  the last N episodes are played without exploration, as the returned policy plays, so that the
+                         policy is tried, and learns from its violations, before it is used
     warm_start           logged data to start from (`es.logged`)
-    evaluate             episodes that the policy plays afterwards without learning; None: 10 if the environment was
-                         given by its id, so that a fresh one can be made for this, else 0
+    evaluate             episodes that the policy plays after training, without learning; None: 20 if the environment
+                         is given by its id, so that a new one can be made, else 0
     progress             called with n whenever n more episodes are done; None: a bar on a terminal, lines in a log
-    out                  a run folder in which the training lives, with checkpoints: the same call goes on where a
-                         killed process, Ctrl-C or an error stopped, returns the result once it is finished, and trains
-                         on if `episodes` is larger
+    out                  a run folder with checkpoints: the same call resumes after a kill, Ctrl-C or an error, returns
+                         the result of a finished training, and continues it if `episodes` is larger
     constraint           (obs, action, obs_next, info) -> one number or several, safe iff <= 0; None: from `info`
-    features             of (x, a), as `everystep.features` makes them; None: one-hot where observations are integers,
-                         else chosen by what is seen
+    features             features of (x, a) from `everystep.features`; None: one-hot where observations are integers,
+                         else selected from the data
     horizon              the number of steps a plan looks ahead; None: the length of an episode, at most 50
     length               the most steps of an episode; None: the environment's own limit, else the horizon
-    seed                 of everything random: the same seed repeats a training
+    seed                 seed of all randomness: the same seed repeats a training
 
-    The other arguments are those of `Learner`, and explained there.
+    The other arguments are those of `Learner`.
 
-    If the environment or the constraint function fails, a `BrokenError` is raised whose `result` holds everything until
-    then. Ctrl-C ends training with the result so far; a second Ctrl-C raises KeyboardInterrupt.
+    If the environment or the constraint function fails, a `BrokenError` is raised; its `result` is the training so far.
+    Ctrl-C returns the result so far; a second Ctrl-C raises KeyboardInterrupt.
 
     >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
     >>> result = es.train(env, "lsvi-ae", episodes=3, evaluate=2)
     >>> result.columns["return"].shape, result.evaluation.columns["return"].shape
     ((3,), (2,))
     """
+    options = {name: value for name, value in locals().items() if name in (*names(LEARNER), "seed", "envs")}
     place = None if out is None else files.absolute(path_from("out", out))  # the environment may change the folder
     by_id = isinstance(env, str)
     evaluated = whole_number("evaluate", (EVALUATED if by_id else 0) if evaluate is None else evaluate, 0)
-    learner = Learner(
-        env,
-        agent,
-        constraint=constraint,
-        features=features,
-        cost_features=cost_features,
-        horizon=horizon,
-        length=length,
-        reward_range=reward_range,
-        memory=memory,
-        actions=actions,
-        seed=seed,
-        envs=envs,
-        reseed=reseed,
-        on_episode=on_episode,
-        on_plan=on_plan,
-    )
+    learner = Learner(env, agent, **options)
     schedule = Schedule.of(episodes, steps, without_exploration, learner.stage.copies)
     if place is not None:
         from everystep.training.folder import training_folder
@@ -116,7 +98,7 @@ def train(
         if warm_start is not None:
             learner.learn(warm_start)
         result = learner.train(episodes, progress, without_exploration, steps=steps)
-    if not evaluated or not (schedule.is_over(learner) or learner.stopped):  # it was stopped by Ctrl-C
+    if not evaluated or not (schedule.is_over(*learner.played) or learner.stopped):  # it was stopped by Ctrl-C
         return result
     found = evaluation.evaluate(result.policy, env, constraint=constraint, episodes=evaluated)
     if place is not None:

@@ -97,7 +97,7 @@ def learning_curve(column: str, inputs: ChartInputs) -> list[Panel]:
     result, thinned = inputs.result, inputs.seed_episodes
     first_seeds = {
         label: {name: curve[: inputs.seeds_drawn] for name, curve in curves.items()}
-        for label, curves in result.curves.items()
+        for label, curves in result.columns.items()
     }
     bands = {label: reduced.bands.curves[column] for label, reduced in result.reduced.items()}
     content = {

@@ -108,7 +108,7 @@ def page(run: rerun.Run, first_seed: FirstSeed) -> str:
                 ("Versions", versions_in_words(run.spec)),
             ],
             "run_line": counted(agent=len(looks), seed=len(run.spec["seeds"]), episode=run.spec["episodes"]),
-            "remarks": [*run.spec["remarks"], *run.problem.check(), *run.opened.remarks, *_no_harm(run.problem, scene)],
+            "remarks": [*run.spec["remarks"], *run.problem.check(), *_no_harm(run.problem, scene)],
             "has_map": scene is not None,
             "map_caption": _map_caption(scene) if scene else "",
             "viable": _viable(run.problem, scene) if scene and "harm" in scene else None,

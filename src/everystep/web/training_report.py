@@ -139,7 +139,7 @@ def _unfinished(results: TrainingResults) -> Markup | str:
         if len(left) == 1
         else "those that have begun are shown as of their last checkpoint"
     )
-    return _with_code(f"{which} unfinished; {begun}; {training_results.how_to_go_on(results.folder)}.")
+    return _with_code(f"{which} unfinished; {begun}; {training_results.how_to_continue(results.folder)} it.")
 
 
 def _with_code(text: str) -> Markup:

@@ -41,7 +41,7 @@ def test_episodes_end_when_the_environment_does_or_at_the_horizon():
     env = gymnasium.make("CartPole-v1")
     batch = es.logged.from_env(env, lambda obs: 0, episodes=2, constraint=TILT)
     assert [bool(batch.terminated[part.stop - 1]) for part in batch.episodes()] == [True, True]
-    short = es.logged.from_env(env, CAUTIOUS, episodes=2, constraint=TILT, horizon=4)
+    short = es.logged.from_env(env, CAUTIOUS, episodes=2, constraint=TILT, length=4)
     assert short.steps.tolist() == [0, 1, 2, 3] * 2
     assert not short.terminated.any()
     assert short.costs[:, 0].tolist() == [TILT(None, 0, obs, {}) for obs in short.next_observations.astype(np.float32)]
@@ -98,7 +98,7 @@ def test_when_an_environment_breaks_the_steps_before_are_kept(then, message):
         ({"constraint": None}, r"info has neither 'constraint' nor 'cost' \(it has nothing\)"),
         ({"episodes": 0}, r"^episodes is 0"),
         ({"seed": -1}, r"^seed is -1"),
-        ({"horizon": 0}, r"^horizon is 0"),
+        ({"length": 0}, r"^length is 0"),
         (
             {"env": gymnasium.make("MountainCarContinuous-v0")},
             r"^the action space is Box.*; give actions=es.actions",

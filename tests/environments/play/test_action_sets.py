@@ -205,7 +205,7 @@ def test_a_training_goes_on_with_the_same_actions_alone(tmp_path):
 
 
 def test_logged_vectors_become_numbers(learner):
-    batch = es.logged.from_env(PushedPoint(), lambda obs: np.array([0.2]), 1, horizon=3, actions=es.actions.grid(4))
+    batch = es.logged.from_env(PushedPoint(), lambda obs: np.array([0.2]), 1, length=3, actions=es.actions.grid(4))
     assert batch.actions.tolist() == [2, 2, 2]
     assert learner.actions.nearest([[0.2], [-0.9]]).tolist() == [2, 0]
     made = es.Learner(PushedPoint(), "lsvi-ae", actions=es.actions.grid(4), **SHORT)

@@ -28,7 +28,7 @@ def test_copies_are_made_from_an_id_or_from_the_spec_of_an_environment():
 
 
 def test_an_id_that_is_unknown_is_named():
-    with pytest.raises(EverystepError, match=r"Nothing-v0.*check its id"):
+    with pytest.raises(EverystepError, match=r"Nothing-v0.*give the id of an installed"):
         made("Nothing-v0")
 
 

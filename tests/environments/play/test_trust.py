@@ -156,7 +156,7 @@ def test_in_a_process_of_its_own_nothing_in_the_current_folder_is_imported(home,
 
 def test_ones_own_folder_needs_no_flag_and_the_names_again_do_instead_of_trust(home, tmp_path, capsys):
     assert main(["evaluate", "mine", "--episodes", "1"]) == 0
-    request = training_seeds.read_request(home / "mine")
+    request = training_seeds.read_begun(home / "mine").request
     assert training_seeds.read_begun(home / "mine").signed
     larger = replace(request, episodes=4)
     with training_seeds._held(home / "mine"):
@@ -247,11 +247,11 @@ def test_a_refused_second_writer_changes_not_one_byte(home, capsys):
 def test_ctrl_c_promises_resume_only_where_something_is_left(home):
     from everystep.cli import train
 
-    assert train._how_to_go_on(home / "nowhere") == ""
-    assert "the training is finished; `everystep evaluate" in train._how_to_go_on(home / "mine")
+    assert train._how_to_continue(home / "nowhere") == ""
+    assert "the training is finished; `everystep evaluate" in train._how_to_continue(home / "mine")
     with training_seeds._held(home / "mine"):
-        training_seeds.begin(home / "mine", replace(training_seeds.read_request(home / "mine"), episodes=9))
-    assert train._how_to_go_on(home / "mine") == f"`everystep resume {home / 'mine'}` continues"
+        training_seeds.begin(home / "mine", replace(training_seeds.read_begun(home / "mine").request, episodes=9))
+    assert train._how_to_continue(home / "mine") == f"`everystep resume {home / 'mine'}` continues"
 
 
 # --- one reader -------------------------------------------------------------------------------------------------------

@@ -69,9 +69,9 @@ def test_a_run_of_agents_side_by_side_fills_the_same_folder(small, tmp_path, as_
     runner.run(prepared, tmp_path / "beside", figures=False)
     monkeypatch.undo()
     alone = prepared.run()
-    names = list(alone.curves["lsvi"])  # all but the labels, for which an agent needs a cost model
+    names = list(alone.columns["lsvi"])  # all but the labels, for which an agent needs a cost model
     beside = finished.read(tmp_path / "beside").curves(names)
-    for label, columns in alone.curves.items():
+    for label, columns in alone.columns.items():
         for name in names:
             np.testing.assert_allclose(beside[label][name], columns[name], 1e-12, 1e-12, err_msg=f"{label} {name}")
 
@@ -80,7 +80,7 @@ def test_single_precision_is_asked_for_and_agrees_in_statistics(small):
     single = agents.lsvi_ae(precision="float32").called("single")
     result = experiment.run(small, [single, "lsvi-ae"], episodes=EPISODES, seeds=32, certify=True)
     assert {each["settings"]["precision"] for each in result.spec["agents"]} == {"float32", "float64"}
-    value = {label: columns["value"][:, -20:].mean(1) for label, columns in result.curves.items()}
+    value = {label: columns["value"][:, -20:].mean(1) for label, columns in result.columns.items()}
     assert value["single"].dtype == np.float64
     error = np.hypot(value["single"].std(), value["lsvi-ae"].std()) / np.sqrt(32)
     assert abs(value["single"].mean() - value["lsvi-ae"].mean()) < 4 * error + 1e-6
@@ -102,11 +102,11 @@ from everystep.experiments import experiment
 from everystep.problems.frozen_lake import from_map
 result = experiment.run(from_map(["SFF", "FHG"], horizon=5), ["lsvi-ae"], episodes=60, seeds=2)
 written = io.BytesIO()  # NumPy writes to a pipe only where it is not buffered
-np.save(written, np.stack([result.curves["lsvi-ae"][name] for name in ("value", "violation", "return")]))
+np.save(written, np.stack([result.columns["lsvi-ae"][name] for name in ("value", "violation", "return")]))
 sys.stdout.buffer.write(written.getvalue())
 """
     environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, check=True)
     there = np.load(io.BytesIO(done.stdout), allow_pickle=False)
-    here = experiment.run(small, ["lsvi-ae"], episodes=EPISODES, seeds=3, certify=True).curves["lsvi-ae"]
+    here = experiment.run(small, ["lsvi-ae"], episodes=EPISODES, seeds=3, certify=True).columns["lsvi-ae"]
     np.testing.assert_allclose(there, [here[name][:2] for name in ("value", "violation", "return")], 1e-12, 1e-12)

@@ -23,11 +23,12 @@ import everystep as es
 from everystep.agents import Recipe
 from everystep.cli import main
 from everystep.errors import EverystepError
-from everystep.experiments import config, experiment, runner, work_units
+from everystep.experiments import config, experiment, options, runner, work_units
 from everystep.experiments.engines import ray as ray_engine
 from everystep.experiments.engines import ray_cluster
 from everystep.experiments.folder import checkpoints, run_folder
 from everystep.experiments.folder.checkpoints import WorkUnit
+from everystep.files import store
 
 needs_ray = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None,
@@ -155,7 +156,7 @@ def test_engines_are_asked_for_by_name_and_by_file(tmp_path):
     path.write_text(
         'out = "o"\nproblems = ["frozen-lake"]\nagents = ["lsvi"]\nengine = "ray"\naddress = "auto"\n', encoding="utf-8"
     )
-    engine = lambda **flags: config.read(path, config.Overrides(**flags)).engine
+    engine = lambda **flags: config.read(path, options.RunOptions(**flags)).engine
     assert engine() == ("ray", "auto")
     assert engine(address="10.0.0.1:6379") == ("ray", "10.0.0.1:6379")
     assert engine(engine="local") == ("local", None)
@@ -405,8 +406,8 @@ def test_what_was_begun_here_goes_on_there(nodes, prepared, whole, tmp_path, mon
         if next(left, None) is None:
             raise InterruptedError
 
-    monkeypatch.setattr(checkpoints, "EVERY", 0.0)
-    monkeypatch.setattr(checkpoints, "COST", 0)
+    monkeypatch.setattr(store, "EVERY", 0.0)
+    monkeypatch.setattr(store, "COST", 0)
     with pytest.raises(EverystepError):
         runner.run(prepared, out, told, figures=False)
     steps = []
@@ -428,11 +429,11 @@ def test_a_killed_driver_keeps_what_is_finished(nodes, prepared, whole, tmp_path
     out = tmp_path / "out" / "pond"
     told = ["run", str(tmp_path / "pond.toml"), "--out", str(out.parent)]
     program = (
-        "import sys; from everystep.cli import main; from everystep.experiments.folder import checkpoints;"
-        "checkpoints.EVERY, checkpoints.COST = 0.0, 0; sys.exit(main.main(sys.argv[1:]))"
+        "import sys; from everystep.cli import main; from everystep.files import store;"
+        "store.EVERY, store.COST = 0.0, 0; sys.exit(main.main(sys.argv[1:]))"
     )
     driver = subprocess.Popen([sys.executable, "-c", program, *told], stderr=subprocess.PIPE, text=True)
-    while not (out / run_folder.WORK / "checkpoint-000001.json").exists() and driver.poll() is None:
+    while not (out / run_folder.WORK / "checkpoint-000001").exists() and driver.poll() is None:
         time.sleep(0.002)
     driver.send_signal(signal.SIGKILL)
     said = driver.communicate()[1]

@@ -28,8 +28,8 @@ def test_a_folder_run_again_gives_its_own_numbers(folder):
     assert again.spec["seeds"] == [5]
     for label in ("lsvi(beta=0.2)", "by features"):
         for name in ("value", "violation"):
-            np.testing.assert_array_equal(again.curves[label][name], run.curves[label][name][:1])
-        run.check(label, again.curves[label]["value"], again.curves[label]["violation"])
+            np.testing.assert_array_equal(again.columns[label][name], run.curves[label][name][:1])
+        run.check(label, again.columns[label]["value"], again.columns[label]["violation"])
 
 
 def test_other_numbers_are_noticed(folder):

@@ -93,7 +93,7 @@ def test_other_features_are_another_run_and_are_kept_with_it(tmp_path):
         np.testing.assert_array_equal(kept["lsvi-ae_features"], one.settings["features"])
     with pytest.raises(es.EverystepError, match="already holds a different run"):
         es.run(problem, two, episodes=5, seeds=1).save(out)
-    assert len(es.run(problem, [one, two], episodes=5, seeds=1).curves) == 2
+    assert len(es.run(problem, [one, two], episodes=5, seeds=1).columns) == 2
 
 
 def test_a_problem_without_a_map_gets_the_figures_it_can_have(tmp_path):

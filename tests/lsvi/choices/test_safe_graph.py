@@ -21,6 +21,6 @@ def test_one_hot_triples_never_lead_beyond_the_seed():
         horizon=3,
         known=Known(0.5, np.zeros(S, int), np.eye(S * A * S).reshape(S, A, S, -1)),
     )
-    curves = es.run(p, lsvi_new(seed_episodes=10), episodes=300, seeds=2).curves["lsvi-new"]
+    curves = es.run(p, lsvi_new(seed_episodes=10), episodes=300, seeds=2).columns["lsvi-new"]
     np.testing.assert_allclose(curves["value"], of_one_action(p))
     assert planner.solve(p).value > of_one_action(p) + 1

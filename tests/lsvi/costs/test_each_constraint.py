@@ -13,13 +13,13 @@ def test_each_constraint_may_have_its_own_model_and_its_own_column():
     problem = featured(m=2)
     cost = ["counts", es.gp(es.kernels.Linear(on="features"))]
     result = es.run(problem, es.agents.lsvi_ae(cost=cost), episodes=30, seeds=2)
-    curves = result.curves["lsvi-ae"]
+    curves = result.columns["lsvi-ae"]
     np.testing.assert_allclose(curves["violation"], curves["violation_1"] + curves["violation_2"])
     alone = es.run(problem, es.agents.lsvi_ae(cost=["counts", "counts"]), episodes=30, seeds=2)
     together = es.run(problem, es.agents.lsvi_ae(cost="counts"), episodes=30, seeds=2)
     for column in curves:
         np.testing.assert_allclose(
-            alone.curves["lsvi-ae"][column], together.curves["lsvi-ae"][column], rtol=0, atol=1e-12
+            alone.columns["lsvi-ae"][column], together.columns["lsvi-ae"][column], rtol=0, atol=1e-12
         )
 
 

@@ -53,7 +53,7 @@ def test_a_linear_kernel_is_ridge_regression():
     ridge = es.agents.lsvi_ae(cost="linear", lam_cost=lam, beta_cost=0.6)
     kernel = es.agents.lsvi_ae(cost="gp(linear(on=features))", lam_cost=lam, beta_cost=0.6 / math.sqrt(lam))
     result = es.run(problem, [ridge, kernel], episodes=30, seeds=2)
-    one, other = result.curves.values()
+    one, other = result.columns.values()
     for column in one:
         np.testing.assert_allclose(one[column], other[column], rtol=0, atol=1e-8)
 
@@ -65,7 +65,7 @@ def test_a_kernel_that_distinguishes_all_actions_is_counting(pond):
         cost="gp(categorical(on=state)*categorical(on=action))", lam_cost=lam, beta_cost=0.3 / math.sqrt(lam)
     )
     result = es.run(pond, [counts, kernel], episodes=40, seeds=2)
-    one, other = result.curves.values()
+    one, other = result.columns.values()
     for column in one:
         np.testing.assert_allclose(one[column], other[column], rtol=0, atol=1e-8)
 
@@ -75,10 +75,10 @@ def test_a_growing_set_of_points_gives_the_same_run_as_the_grid(pond, share):
     same = {"share_costs": share, "radius_cost": "paper", "lam_cost": 0.1}
     grid, growing = (es.agents.lsvi_ae(cost=f"gp(points={points})", **same) for points in ("grid", "growing"))
     result = es.run(pond, [grid, growing], episodes=60, seeds=2)
-    one, other = result.curves.values()
+    one, other = result.columns.values()
     for column in one:
         np.testing.assert_allclose(one[column], other[column], rtol=0, atol=1e-8)
-    lower = [result.certificates[f"{label}_lower"] for label in result.curves]
+    lower = [result.certificates[f"{label}_lower"] for label in result.columns]
     np.testing.assert_allclose(*lower, rtol=0, atol=1e-8)
 
 
@@ -129,7 +129,7 @@ def test_condition_1_holds_at_its_probability_for_costs_of_bounded_norm(share, b
 
 def test_a_reacting_agent_steps_as_it_scans(pond):
     recipe = es.agents.lsvi_ae(react=True)
-    compiled = es.run(pond, recipe, episodes=25, seeds=[5]).curves["lsvi-ae"]
+    compiled = es.run(pond, recipe, episodes=25, seeds=[5]).columns["lsvi-ae"]
     built = recipe.resolve(pond, 25).build()
     carry = loop.start(built.agent, pond.sizes, built.share_values, built.share_costs)
     world = jax.tree.map(jnp.asarray, pond.world)
@@ -142,7 +142,7 @@ def test_a_reacting_agent_steps_as_it_scans(pond):
 def test_a_reacting_agent_meets_each_hazard_about_once(lake):
     """One observation of a hazard by its landing cell is enough for all actions that aim at it."""
     result = es.run(lake, es.agents.lsvi_ae(cost="gp", react=True), episodes=150, seeds=4)
-    assert result.curves["lsvi-ae"]["violation"].sum(1).max() <= 11
+    assert result.columns["lsvi-ae"]["violation"].sum(1).max() <= 11
     assert "tells lsvi-ae where each action aims" in result.summary["remarks"][0]
 
 
@@ -213,10 +213,10 @@ def test_a_conservative_agent_with_known_safe_actions_has_fewer_violations(pond)
     recipes = [
         es.agents.lsvi_ae(optimism=-1, known_safe=known) for known in ("safest", safest, np.eye(4, dtype=bool)[safest])
     ]
-    results = [es.run(pond, recipe, episodes=60, seeds=2).curves["lsvi-ae"] for recipe in recipes]
+    results = [es.run(pond, recipe, episodes=60, seeds=2).columns["lsvi-ae"] for recipe in recipes]
     np.testing.assert_array_equal(results[0]["return"], results[1]["return"])
     np.testing.assert_array_equal(results[0]["return"], results[2]["return"])
     assert results[0]["violation"].sum() == 0
-    aggressive = es.run(pond, "lsvi-ae", episodes=60, seeds=2).curves["lsvi-ae"]
+    aggressive = es.run(pond, "lsvi-ae", episodes=60, seeds=2).columns["lsvi-ae"]
     assert aggressive["violation"].sum() > 0
     assert aggressive["value"][:, -10:].mean() > results[0]["value"][:, -10:].mean()

@@ -163,7 +163,7 @@ def test_values_may_count_where_costs_are_linear():
 def test_a_run_with_a_kernel_reports_what_the_kernel_reveals(pond):
     recipe = es.agents.lsvi_primal(value=es.kernel_values(RBF(1.0, on="landing") * Categorical(on="action")))
     result = es.run(pond, recipe, episodes=40, seeds=2)
-    assert np.isfinite(result.curves["lsvi-primal"]["value"]).all()
+    assert np.isfinite(result.columns["lsvi-primal"]["value"]).all()
     assert result.spec["agents"][0]["settings"]["value"] == "kernel(rbf(on=landing)*categorical(on=action))"
     assert any("value kernel" in remark and "aims" in remark for remark in result.summary["remarks"])
 
@@ -239,6 +239,8 @@ def test_costs_may_have_printed_widths_beside_a_kernel_of_values(pond):
 def test_what_is_no_kernel_is_refused_from_python():
     with pytest.raises(EverystepError, match=r"kernel is 3; .*everystep.kernels"):
         es.kernel_values(3)
+    with pytest.raises(AttributeError, match="'kernel'; use kernel_values"):
+        es.kernel  # noqa: B018
 
 
 def test_the_covariance_stays_exact_over_thousands_of_updates():

@@ -50,7 +50,7 @@ def test_what_else_differs_is_a_note(other, note):
 
 def test_constraints_without_a_name_may_differ():
     unknown = {"constraint": comparison.UNKNOWN}
-    assert "not known" in comparison.text([compared("one", **unknown), compared("two", **unknown)])
+    assert "is unknown" in comparison.text([compared("one", **unknown), compared("two", **unknown)])
 
 
 def test_folders_are_read_once_each_and_hold_trainings(tmp_path):

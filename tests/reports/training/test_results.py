@@ -10,6 +10,7 @@ from helpers.trainings import made
 
 import everystep as es
 from everystep.errors import EverystepError
+from everystep.experiments import tables
 from everystep.reports.training import results as training_results
 
 
@@ -44,7 +45,7 @@ def test_the_table_has_a_row_for_each_seed_and_their_mean():
 @pytest.mark.quick
 @pytest.mark.parametrize(("value", "words"), [(3.0, "3"), (2.5, "2.500"), (np.nan, ""), (12345.0, "12345")])
 def test_counts_have_no_decimals(value, words):
-    assert training_results.number_in_words(value) == words
+    assert tables.count_or_number(value) == words
 
 
 def test_a_folder_is_read_as_it_was_written(folder):

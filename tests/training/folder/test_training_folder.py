@@ -17,14 +17,15 @@ import everystep as es
 from everystep import files
 from everystep.experiments import runner, summary
 from everystep.experiments.folder import finished, run_folder
+from everystep.files import store
 from everystep.training.folder import checkpoint, training_folder
 from everystep.training.result import BrokenError
 
 
 @pytest.fixture
 def checkpoint_after_every_episode(monkeypatch):
-    monkeypatch.setattr(training_folder, "EVERY", 0)
-    monkeypatch.setattr(training_folder, "COST", 0)
+    monkeypatch.setattr(store, "EVERY", 0)
+    monkeypatch.setattr(store, "COST", 0)
 
 
 @pytest.fixture(scope="module")
@@ -123,13 +124,13 @@ def test_ctrl_c_keeps_everything_and_the_same_call_goes_on(tmp_path):
     result = train(out, Drift(stop))
     assert len(result.columns["return"]) == 3
     assert "stopped by Ctrl-C" in str(result)
-    assert "goes on" in str(result)
+    assert "resumes it" in str(result)
     for read in (result.save, summary.text, finished.read, runner.check_unfinished):
         assert "holds an unfinished training" in sentence(read, out)
     after = train(out)
     assert len(after.columns["return"]) == EPISODES
     for read in (summary.text, finished.read, runner.check_unfinished):
-        assert "holds a training run, not an experiment" in sentence(read, out)
+        assert "holds a training, not an experiment" in sentence(read, out)
     for name, column in result.columns.items():
         np.testing.assert_array_equal(after.columns[name][:3], column)
 
@@ -174,7 +175,7 @@ def test_a_damaged_checkpoint_costs_the_episodes_since_the_one_before(
     (checkpoints[1] / "learner.json").write_text("{}")
     shutil.copytree(out, tmp_path / "copy")
     check_same(train(out), whole)
-    assert "The one before it is used" in capsys.readouterr().err
+    assert "the one before it is used" in capsys.readouterr().err
     (tmp_path / "copy" / ".work" / checkpoints[0].name / "learner.json").unlink()
     assert "to start again" in sentence(train, tmp_path / "copy")
 

@@ -114,7 +114,7 @@ def test_a_cost_that_outgrows_the_scale_leaves_what_dividing_from_the_start_give
         x = rng.integers(0, 5 + number, 7)  # larger costs appear later
         costs = 4.0 * (x[1:, None] - 6.5) / 6.5
         costs[-1] = 4.0 if number == 3 else costs[-1]
-        batch = es.logged.Batch(
+        batch = es.Batch(
             x[:-1],
             rng.integers(0, 2, 6),
             x[1:] / 8.0,

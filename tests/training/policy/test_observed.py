@@ -8,7 +8,7 @@ from environments_for_tests.walks import SlippingWalk
 
 import everystep as es
 from everystep.errors import EverystepError
-from everystep.training.policy import policy as policies
+from everystep.files import store
 
 pytestmark = pytest.mark.quick
 
@@ -75,7 +75,7 @@ def test_a_policy_whose_steps_or_states_cannot_be_is_refused(change, states_poli
     content = json.loads((folder / "policy.json").read_text(encoding="utf-8"))
     del content["checksum"]
     change(content)
-    content["checksum"] = policies._checksum(content)
+    content["checksum"] = store.checksum(content)
     (folder / "policy.json").write_text(json.dumps(content), encoding="utf-8")
     with pytest.raises(EverystepError, match=r"cannot be read|length is None|its plan has 6 steps"):
         es.Policy.load(folder)

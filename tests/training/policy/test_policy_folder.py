@@ -11,8 +11,9 @@ import everystep as es
 from everystep import agents, features
 from everystep.errors import EverystepError
 from everystep.files import seal
+from everystep.files.store import checksum
 from everystep.training.agent import stored_agent
-from everystep.training.policy.policy import Policy, _checksum
+from everystep.training.policy.policy import Policy
 
 pytestmark = pytest.mark.quick
 EPISODES_BEFORE = Corridor.sound
@@ -35,8 +36,8 @@ def saved(policy, folder, arrays=None, **content):
         np.savez(folder / "policy.npz", **{**file, **(arrays or {})})
     old = json.loads((folder / "policy.json").read_text(encoding="utf-8"))
     old.pop("checksum")
-    new = old | {"arrays": seal(folder / "policy.npz").sha256} | content
-    (folder / "policy.json").write_text(json.dumps(new | {"checksum": _checksum(new)}), encoding="utf-8")
+    new = old | {"arrays": old["arrays"] | {"sha256": seal(folder / "policy.npz").sha256}} | content
+    (folder / "policy.json").write_text(json.dumps(new | {"checksum": checksum(new)}), encoding="utf-8")
     return folder
 
 
@@ -185,6 +186,6 @@ def test_a_function_as_features_is_given_again_and_touches_nothing_else(tmp_path
 def test_a_policy_of_another_format_is_refused_in_a_sentence(tmp_path):
     es.train(Ring(), "lsvi-ae", constraint=harm, horizon=5, episodes=2).policy.save(tmp_path)
     content = json.loads((tmp_path / "policy.json").read_text(encoding="utf-8"))
-    (tmp_path / "policy.json").write_text(json.dumps(content | {"format": 1}), encoding="utf-8")
-    with pytest.raises(EverystepError, match=r"format 1, .* format 7"):
+    (tmp_path / "policy.json").write_text(json.dumps(content | {"format": 7}), encoding="utf-8")
+    with pytest.raises(EverystepError, match=r"format 7, .* format 1"):
         Policy.load(tmp_path)

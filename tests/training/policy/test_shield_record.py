@@ -6,7 +6,7 @@ from environments_for_tests.walks import PushedBack, Walk
 from helpers.shields import episode, learner
 
 import everystep as es
-from everystep.training.policy.shield_record import ShieldWarning
+from everystep.training.policy.shield import ShieldWarning
 
 pytestmark = pytest.mark.quick
 

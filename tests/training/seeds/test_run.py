@@ -39,7 +39,7 @@ def rows(folder):
 @pytest.mark.quick
 def test_every_seed_has_a_folder_and_reports_that_it_is_finished(trained):
     out, told = trained
-    assert run.read_request(out) == request()
+    assert run.read_begun(out).request == request()
     assert run.unfinished(request(), out) == []
     ended = {each.seed: each for each in told if each.kind == "finished"}
     for seed in (2, 5):

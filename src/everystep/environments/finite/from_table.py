@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from everystep.environments.play.constraints import Constraint, observed
 from everystep.errors import EverystepError, shown, whole_number
@@ -41,12 +42,12 @@ class TableOutcome(NamedTuple):
 
 
 def from_toy_text(
-    env: Any,
+    env: object,
     horizon: int,
     constraint: Constraint | None = None,
     tolerance: float = 0.5,
-    start: Any = None,
-    scale: Any = None,
+    start: ArrayLike | None = None,
+    scale: bool | ArrayLike | None = None,
 ) -> FiniteCMDP:
     """The problem of an environment that publishes its table: FrozenLake-v1, CliffWalking-v1, Taxi-v3, custom ones.
 
@@ -119,10 +120,10 @@ def from_toy_text(
     return problem
 
 
-def _table(env: Any) -> list[list[Any]]:
+def _table(env: object) -> list[list[Any]]:
     """P as nested lists by state and action; raises if it is incomplete."""
-    P: Any = getattr(getattr(env, "unwrapped", env), "P", None)
-    if not hasattr(P, "keys"):
+    P = getattr(getattr(env, "unwrapped", env), "P", None)
+    if P is None or not hasattr(P, "keys"):
         raise EverystepError(f"{_name(env)} publishes no table P of outcomes; learn on it instead, with es.train.")
     try:
         table = [[P[x][a] for a in range(len(P[x]))] for x in range(len(P))]
@@ -179,7 +180,7 @@ def _over(lines: list[TableOutcome], S: int, start: np.ndarray) -> tuple[np.ndar
     return over, on | over
 
 
-def _start(env: Any, start: Any, S: int) -> np.ndarray:
+def _start(env: object, start: ArrayLike | None, S: int) -> np.ndarray:
     if start is None:
         start = getattr(getattr(env, "unwrapped", env), "initial_state_distrib", None)
         if start is None:
@@ -197,7 +198,7 @@ def _start(env: Any, start: Any, S: int) -> np.ndarray:
     return start
 
 
-def _desc(env: Any, S: int) -> np.ndarray | None:
+def _desc(env: object, S: int) -> np.ndarray | None:
     """The letters of a lake's map, if the environment has one."""
     desc = getattr(getattr(env, "unwrapped", env), "desc", None)
     letters = None if desc is None else np.asarray(desc)
@@ -207,7 +208,7 @@ def _desc(env: Any, S: int) -> np.ndarray | None:
     return letters if set(letters.flat) <= set("SFHG") else None
 
 
-def _holes(desc: np.ndarray | None, tolerance: Any) -> Constraint:
+def _holes(desc: np.ndarray | None, tolerance: float) -> Constraint:
     if desc is None:
         raise EverystepError("the environment has no map with holes; give constraint=, a function that returns g.")
     if not isinstance(tolerance, int | float) or not 0 <= tolerance < 1:
@@ -229,6 +230,6 @@ def _map(desc: np.ndarray, over: np.ndarray) -> dict[str, Any]:
     }
 
 
-def _name(env: Any) -> str:
+def _name(env: object) -> str:
     spec = getattr(env, "spec", None)
     return str(spec.id) if spec is not None and hasattr(spec, "id") else type(getattr(env, "unwrapped", env)).__name__

@@ -122,7 +122,7 @@ class CMDPEnv(gymnasium.Env[Any, Any]):
         nothing = np.zeros(self.problem.constraints)
         return x, _info(nothing, nothing)
 
-    def step(self, action: Any) -> tuple[int, SupportsFloat, bool, bool, dict[str, Any]]:
+    def step(self, action: object) -> tuple[int, SupportsFloat, bool, bool, dict[str, Any]]:
         now, H = self._now, self.problem.horizon
         if now is None or now.h >= H:
             raise EverystepError(f"the episode has not begun, or is over after {H} steps; call reset() first.")
@@ -147,7 +147,7 @@ class CMDPEnv(gymnasium.Env[Any, Any]):
         """The inverse of `checkpoint_state`, between two episodes."""
         self._episode = state
 
-    def render(self) -> Any:
+    def render(self) -> str | np.ndarray | None:
         """Text for `ansi`, an image (height, width, 3) for `rgb_array`; `human` draws a window at every step."""
         if self._now is None:
             raise EverystepError("there is nothing to render before the first episode; call reset() first.")
@@ -171,7 +171,7 @@ class CMDPEnv(gymnasium.Env[Any, Any]):
             self._window.close()
             self._window = None
 
-    def _given_start(self, start: Any) -> int:
+    def _given_start(self, start: object) -> int:
         x = number_below("start", start, self.problem.states)
         if self.problem.exempt[x]:
             raise EverystepError(f"start is {x}, which is never entered; give another state.")
@@ -195,7 +195,7 @@ class SixValueStep(gymnasium.Wrapper[Any, Any, Any, Any]):
         _check_environment(env)
         super().__init__(env)
 
-    def step(self, action: Any) -> Any:
+    def step(self, action: object) -> Any:
         obs, reward, terminated, truncated, info = self.env.step(action)
         return obs, reward, violation(from_info(info)), terminated, truncated, info
 
@@ -219,7 +219,7 @@ class FromSixValueStep(gymnasium.Wrapper[Any, Any, Any, Any]):
         super().__init__(env)
         self.limit = real_number("limit", limit, least=-math.inf)
 
-    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+    def step(self, action: object) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
         values: Any = self.env.step(action)
         if len(values) != 6:
             raise EverystepError(
@@ -240,7 +240,7 @@ def _info(cost: np.ndarray, g: np.ndarray) -> dict[str, Any]:
     return {"constraint": np.array(cost), "cost": violation(cost), "mean_constraint": np.array(g)}
 
 
-def _problem(problem: Any, settings: dict[str, Any]) -> FiniteCMDP:
+def _problem(problem: object, settings: dict[str, Any]) -> FiniteCMDP:
     if isinstance(problem, str):
         if problem not in REGISTERED:
             raise unknown("problem", problem, REGISTERED, f"Registered are {', '.join(REGISTERED)}.")

@@ -9,9 +9,9 @@ Nothing is imported at the top, because gymnasium takes longer to import than ev
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
 
 ENTRY_POINT = "everystep.environments.finite.gym:CMDPEnv"
 
@@ -25,7 +25,7 @@ def register_ids() -> None:
         register_ids_with(gymnasium)
 
 
-def register_ids_with(gymnasium: Any) -> None:
+def register_ids_with(gymnasium: ModuleType) -> None:
     """Register the ids of all problems with gymnasium, also of those that are registered later.
 
     Other arguments of `gymnasium.make` are parameters of the problem.
@@ -49,10 +49,12 @@ class RegisterOnImport:
         gymnasium.make("everystep:everystep/FrozenLake-v0")     # import_module finds everystep in sys.modules
 
     Neither call runs code of this package, gymnasium 1.0 and later reads no entry points, and importing gymnasium here
-    would slow down every command. So only the import of gymnasium itself is left to react to.
+    would slow down every command. So the ids are registered when gymnasium is imported.
     """
 
-    def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         """Find gymnasium as the other finders do; its loader then also registers the ids."""
         if name != "gymnasium":
             return None

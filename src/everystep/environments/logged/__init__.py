@@ -13,6 +13,6 @@ from __future__ import annotations
 from everystep.environments.logged.files import read, write
 from everystep.environments.logged.minari import from_minari
 from everystep.environments.logged.play import from_env
-from everystep.environments.play.batch import Batch
+from everystep.environments.play.batch import Batch as Batch
 
-__all__ = ["Batch", "from_env", "from_minari", "read", "write"]
+__all__ = ["from_env", "from_minari", "read", "write"]

@@ -52,14 +52,14 @@ def write(batch: Batch, path: str | Path, force: bool = False) -> Path:
 
     A file that another program wrote or changed is replaced only with `force`.
 
-    >>> batch = es.logged.Batch.of(
+    >>> batch = es.Batch.of(
     ...     observations=[0, 1], actions=[1, 0], rewards=[0.0, 1.0], costs=[[-1.0], [0.5]],
     ...     next_observations=[1, 2], terminated=[False, True], steps=[0, 1],
     ... )
     >>> es.logged.write(batch, "log.npz").name
     'log.npz'
     """
-    check_type("batch", batch, Batch, "an es.logged.Batch")
+    check_type("batch", batch, Batch, "an es.Batch")
     file = path_from("path", path)
     if file.suffix not in ENDINGS:
         raise EverystepError(f"log '{path}': it ends in '{file.suffix}'; choose {', '.join(ENDINGS)}.")

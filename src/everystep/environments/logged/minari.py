@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 
 from everystep.environments.logged.play import to_array
-from everystep.environments.play.action_sets import for_a_batch
+from everystep.environments.play.action_sets import ActionSet, Candidates, for_a_batch
 from everystep.environments.play.batch import Batch, BatchBuilder
 from everystep.environments.play.constraints import Constraint, observed
 from everystep.errors import EverystepError
 
 
-def from_minari(data: Any, constraint: Constraint | None = None, actions: Any = None) -> Batch:
+def from_minari(
+    data: Any, constraint: Constraint | None = None, actions: ActionSet | Candidates | None = None
+) -> Batch:
     """A batch from a Minari data set, or from the id of a local one. Needs the extra `minari`.
 
     The constraints are what `constraint(obs, action, obs_next, info)` returns, or without it the recorded

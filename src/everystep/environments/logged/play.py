@@ -7,31 +7,38 @@ from typing import Any
 
 import numpy as np
 
-from everystep.environments.play.action_sets import for_a_batch
+from everystep.agents.arguments import refuse_unknown
+from everystep.environments.play.action_sets import ActionSet, Candidates, for_a_batch
 from everystep.environments.play.batch import Batch, BatchBuilder
 from everystep.environments.play.constraints import Constraint
 from everystep.environments.play.rollout import Stage, StepError, play
+from everystep.environments.protocols import Env
 from everystep.errors import EverystepError, is_masked, number_below, seed_number, shown, user_code, whole_number
 from everystep.features.spaces import flatten
 
 
+@refuse_unknown("logged.from_env", {"horizon": "use length=, the most steps of an episode"})
 def from_env(
-    env: Any,
-    policy: Callable[[Any], Any] | None,
+    env: Env,
+    policy: Callable[[Any], object] | None,
     episodes: int,
     seed: int = 0,
     constraint: Constraint | None = None,
-    horizon: int | None = None,
-    actions: Any = None,
+    length: int | None = None,
+    actions: ActionSet | Candidates | None = None,
 ) -> Batch:
-    """A batch collected by playing `policy`, a function from observation to action; None chooses at random.
+    """Play episodes and return their transitions.
 
-    An `es.Policy` is played as `es.evaluate` plays it, its steps counted from the beginning of each episode.
+    env         a gymnasium environment
+    policy      a function from observation to action; None: random actions. An `es.Policy` is played as `es.evaluate`
+                plays it, with steps counted from the beginning of each episode
+    seed        of everything random, in the environment and in the random actions
+    constraint  (obs, action, obs_next, info) -> one number or several, safe iff <= 0; None: from `info`
+    length      the most steps of an episode, for environments without an end
+    actions     where the action space is a Box, those that `es.Learner` chooses among: the nearest one is played, and
+                its number is kept
 
-    horizon: the most steps of an episode, for environments without an end. All randomness of the environment and of
-    the random actions comes from `seed`. If the environment or the policy fails, the error's `kept` holds what was
-    collected before. actions: where the action space is no list of numbers, those that `es.Learner` chooses among; the
-    nearest of them is played, and its number kept.
+    If the environment or the policy fails, the transitions until then are in `kept` of the error.
 
     >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
     >>> batch = es.logged.from_env(env, lambda obs: 2, episodes=3, seed=0)
@@ -39,7 +46,7 @@ def from_env(
     (12, {2})
     """
     episodes, seed = whole_number("episodes", episodes), seed_number("seed", seed)
-    length = None if horizon is None else whole_number("horizon", horizon)
+    length = None if length is None else whole_number("length", length)
     stage = Stage(env, constraint, seed, to_array=to_array, actions=actions)
     if stage.is_vector:
         raise EverystepError("env is a vector environment; give a single environment.")
@@ -69,12 +76,12 @@ def from_env(
     return builder.batch(count)
 
 
-def _counts_steps(policy: Any) -> bool:
+def _counts_steps(policy: object) -> bool:
     """Whether it is a policy of this library, which plays the last steps of an episode by another plan."""
     return hasattr(policy, "countdown")
 
 
-def to_array(observation: Any) -> np.ndarray:
+def to_array(observation: object) -> np.ndarray:
     """A copy of an observation in its own shape; observations of several parts become one row."""
     if isinstance(observation, Mapping | tuple):
         return flatten(observation)

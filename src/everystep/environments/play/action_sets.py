@@ -1,4 +1,4 @@
-"""Which actions an agent chooses among, where the action space is not a list of numbers: `es.actions`.
+"""The candidates that an agent chooses among where the action space is not Discrete: `es.actions`.
 
     es.actions.grid(5)              5 points along each coordinate of a Box, ends included; or (5, 3) points
     es.actions.sobol(64, seed=0)    64 points spread evenly over a Box (a scrambled Sobol sequence)
@@ -29,7 +29,7 @@ from everystep.errors import LARGEST, EverystepError, check_type, quoted, seed_n
 from everystep.features import spaces, syntax
 from everystep.features.spaces import UNBOUNDED, Space
 
-__all__ = ["Candidates", "grid", "listed", "sobol"]
+__all__ = ["ActionSet", "Candidates", "grid", "listed", "sobol"]
 
 MOST_ACTIONS = 10_000  # of a Discrete space: plans hold arrays with an entry for each pair of actions
 MOST_CANDIDATES = 4096
@@ -40,7 +40,11 @@ POINTS, MOST_ON_GRID, SPREAD = 5, 125, 64  # grid(5) while it has at most 125 ca
 # --- what a user asks for ---------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class ActionSet:
-    """The candidates that a user asks for. `candidates` makes them for a space."""
+    """The candidates that a user asks for. `candidates` makes them for a space.
+
+    >>> str(es.actions.grid(5)), str(es.actions.sobol(64, seed=1))
+    ('grid(5)', 'sobol(64, 1)')
+    """
 
     kind: str
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -111,7 +115,7 @@ class Candidates:
     count, first   A; of a Discrete space the number of its first action, else 0
     values         the actions (A, ...) as the environment takes them; None for a Discrete space
     low, high (k,) the bounds of their coordinates
-    about          how they were asked for, if it was not by the user
+    about          how the candidates were chosen, if not by the user
 
     >>> candidates = es.Learner("Pendulum-v1", actions=es.actions.grid(5)).actions
     >>> candidates.action(4).tolist(), candidates.several([0, 1]).tolist()
@@ -178,7 +182,8 @@ class Candidates:
     def _scaled(self, rows: np.ndarray) -> np.ndarray:
         span = self.high - self.low
         middle = (self.low + self.high) / 2
-        return np.clip((rows - middle) * np.where(span > 0, 2 / np.where(span > 0, span, 1), 0), -1, 1)
+        scale = np.where(span > 0, 2 / np.where(span > 0, span, 1), 0)
+        return np.asarray(np.clip((rows - middle) * scale, -1, 1))
 
     def arrays(self) -> dict[str, np.ndarray]:
         """What a file must hold, by name; empty for a Discrete space."""
@@ -195,7 +200,7 @@ class Candidates:
         return cls(len(values), 0, values, low, high)
 
     def check_same(self, other: Candidates, who: str) -> None:
-        """Raise unless `other`, of an environment, are the same actions."""
+        """Raise unless `other`, of an environment, has the same actions."""
         if self.values is None and other.values is None:
             if (other.count, other.first) != (self.count, self.first):
                 raise EverystepError(
@@ -212,7 +217,7 @@ class Candidates:
 
 
 def candidates(space: Space, given: ActionSet | Candidates | None = None) -> Candidates:
-    """The actions of a space: as asked for, or its own; what does not fit is refused with a remedy."""
+    """The candidates of a space, as given or by default; raises an error with a remedy if they do not fit."""
     if isinstance(given, Candidates):
         return _known(space, given)
     if given is not None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from everystep.environments.play.constraints import MOST_CONSTRAINTS, violation
 from everystep.errors import LARGEST, LARGEST_MEASUREMENT, EverystepError, is_masked, shown, whole_number
@@ -27,7 +28,7 @@ class Batch:
 
     `Batch.of` makes one and checks the arrays.
 
-    >>> batch = es.logged.Batch.of(
+    >>> batch = es.Batch.of(
     ...     observations=[0, 1, 0], actions=[1, 0, 1], rewards=[0.0, 1.0, 0.0],
     ...     costs=[[-1.0], [0.5], [0.25]], next_observations=[1, 2, 1],
     ...     terminated=[False, True, False], episode=[1, 1, 2],
@@ -53,14 +54,14 @@ class Batch:
     def of(
         cls,
         *,
-        observations: Any,
-        actions: Any,
-        rewards: Any,
-        costs: Any,
-        next_observations: Any,
-        terminated: Any,
-        steps: Any = None,
-        episode: Any = None,
+        observations: ArrayLike,
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        costs: ArrayLike,
+        next_observations: ArrayLike,
+        terminated: ArrayLike,
+        steps: ArrayLike | None = None,
+        episode: ArrayLike | None = None,
         action_count: int | None = None,
     ) -> Batch:
         """A batch from array-like columns, checked.
@@ -108,7 +109,7 @@ class Batch:
     def __len__(self) -> int:
         return len(self.rewards)
 
-    def rows(self, which: Any) -> Batch:
+    def rows(self, which: slice | ArrayLike) -> Batch:
         """The rows of a slice or an index."""
         try:
             return Batch(*(getattr(self, each.name)[which] for each in fields(self)))
@@ -232,7 +233,7 @@ def check_observation(observation: np.ndarray) -> None:
         )
 
 
-def _array(name: str, value: Any, kinds: str) -> np.ndarray:
+def _array(name: str, value: ArrayLike, kinds: str) -> np.ndarray:
     try:
         array = np.asarray(value)
     except Exception:  # rows of different lengths, or an object that fails while it is read
@@ -244,7 +245,7 @@ def _array(name: str, value: Any, kinds: str) -> np.ndarray:
     return array
 
 
-def _numbers(name: str, value: Any) -> np.ndarray:
+def _numbers(name: str, value: ArrayLike) -> np.ndarray:
     array = _array(name, value, "biuf").astype(np.float64)
     if not (finite := np.isfinite(array)).all():
         row = int(np.argwhere(~finite)[0][0])
@@ -252,14 +253,14 @@ def _numbers(name: str, value: Any) -> np.ndarray:
     return array
 
 
-def _observations(name: str, value: Any) -> np.ndarray:
+def _observations(name: str, value: ArrayLike) -> np.ndarray:
     array = _array(name, value, "biuf")
     if not array.size:
         raise EverystepError(f"{name} have shape {array.shape}; give at least one step.")
     return array.astype(np.int64) if array.dtype.kind in "biu" and array.ndim == 1 else _numbers(name, array)
 
 
-def _whole(name: str, value: Any) -> np.ndarray:
+def _whole(name: str, value: ArrayLike) -> np.ndarray:
     array = _numbers(name, value)
     if (bad := (array != np.floor(array)) | (np.abs(array) > LARGEST)).any():
         wanted = "" if (array[bad][0] != np.floor(array[bad][0])) else f" of at most {LARGEST}"
@@ -267,30 +268,29 @@ def _whole(name: str, value: Any) -> np.ndarray:
     return array.astype(np.int64)
 
 
-def _booleans(name: str, value: Any) -> np.ndarray:
+def _booleans(name: str, value: ArrayLike) -> np.ndarray:
     array = _array(name, value, "biuf")
     if (bad := (array != 0) & (array != 1)).any():
         raise EverystepError(f"{name} are {array[bad][0]} in row {_row(bad)}; give true or false, 1 or 0.")
     return array.astype(bool)
 
 
-def _counted(n: int, steps: Any, episode: Any) -> dict[str, np.ndarray]:
+def _counted(n: int, steps: ArrayLike | None, episode: ArrayLike | None) -> dict[str, np.ndarray]:
     """steps and episode; a missing one is derived from the other."""
     if steps is None and episode is None:
         raise EverystepError(
             "there are neither steps nor episode; give one of them, to show which rows belong together."
         )
-    if steps is not None and (bad := (steps := _whole("steps", steps)) < 0).any():
-        raise EverystepError(f"steps are {steps[bad][0]} in row {_row(bad)}; count them from 0.")
-    if episode is None:
-        begins = np.diff(steps, prepend=np.inf) <= 0
-        return {"steps": steps, "episode": np.cumsum(begins) - 1}
-    episode = _whole("episode", episode)
-    if steps is None:
-        row = np.arange(len(episode))
-        begins = np.diff(episode, prepend=np.nan) != 0
-        steps = row - np.maximum.accumulate(np.where(begins, row, 0))
-    return {"steps": steps, "episode": episode}
+    h = None if steps is None else _whole("steps", steps)
+    if h is not None and (bad := h < 0).any():
+        raise EverystepError(f"steps are {h[bad][0]} in row {_row(bad)}; count them from 0.")
+    k = None if episode is None else _whole("episode", episode)
+    if h is not None:
+        return {"steps": h, "episode": np.cumsum(np.diff(h, prepend=np.inf) <= 0) - 1 if k is None else k}
+    assert k is not None
+    row = np.arange(len(k))
+    begins = np.diff(k, prepend=np.nan) != 0
+    return {"steps": row - np.maximum.accumulate(np.where(begins, row, 0)), "episode": k}
 
 
 def _row(bad: np.ndarray) -> int:

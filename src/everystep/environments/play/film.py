@@ -11,6 +11,7 @@ import numpy as np
 from everystep import files
 from everystep.environments.play import named
 from everystep.environments.play.rollout import calls
+from everystep.environments.protocols import AnyEnv, Info
 from everystep.errors import EverystepError, shown
 
 MOST_FRAMES = 1000
@@ -34,7 +35,7 @@ class Film:
         self._per_second = MOST_FRAMES_PER_SECOND
         self._made = False
 
-    def env_of(self, seed: int) -> Any:
+    def env_of(self, seed: int) -> AnyEnv:
         """A new environment; the first one records."""
         if self._made:
             return named.environment(self._env)
@@ -61,19 +62,19 @@ class Film:
 class _Recording:
     """An environment whose pictures of the first episode are kept."""
 
-    def __init__(self, env: Any, frames: list[np.ndarray]) -> None:
+    def __init__(self, env: AnyEnv, frames: list[np.ndarray]) -> None:
         self.recorded_env, self._frames, self._episodes = env, frames, 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.recorded_env, name)
 
-    def reset(self, **options: Any) -> Any:
+    def reset(self, **options: int | None) -> tuple[Any, Info]:
         found = self.recorded_env.reset(**options)
         self._episodes += 1
         self._keep()
         return found
 
-    def step(self, action: Any) -> Any:
+    def step(self, action: object) -> tuple[Any, ...]:
         found = self.recorded_env.step(action)
         self._keep()
         return found
@@ -83,8 +84,8 @@ class _Recording:
             self._frames.append(picture(self.recorded_env))
 
 
-def rendering_environment(name: str, otherwise: str) -> Any:
-    """A new environment that renders pictures; `otherwise` says what to do if it does not."""
+def rendering_environment(name: str, otherwise: str) -> AnyEnv:
+    """A new environment that renders pictures; `otherwise` is the remedy in the error if it does not."""
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pictures need no window, and SDL would complain without one
     options = {} if named.is_imported(name) else {"render_mode": "rgb_array"}
     env = named.environment(name, **options)
@@ -95,10 +96,10 @@ def rendering_environment(name: str, otherwise: str) -> Any:
     return env
 
 
-def picture(env: Any) -> np.ndarray:
+def picture(env: object) -> np.ndarray:
     """What an environment shows now, (height, width, 3) bytes."""
     with calls("render"):
-        frame = np.asarray(env.render())
+        frame = np.asarray(getattr(env, "render")())  # noqa: B009  which not every environment has
     if frame.ndim == 3 and not 0 < min(frame.shape[:2]) <= max(frame.shape[:2]) <= MOST_SIDE:
         raise EverystepError(
             f"the environment rendered a picture of {frame.shape[1]} x {frame.shape[0]} pixels; return one of at least "

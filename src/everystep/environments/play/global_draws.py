@@ -3,14 +3,14 @@
 Gymnasium seeds `self.np_random`. An environment may draw from NumPy's or Python's global generator instead; the state
 of that generator then differs after a reset or a step. Nothing is drawn and nothing is reset to find out.
 
-An environment that seeds a global generator in reset(seed=...) repeats. It is recognised by a state that draws alone do
-not lead to: both generators are Mersenne twisters, whose key changes in a known way once it is used up.
+An environment that seeds a global generator in reset(seed=...) repeats. It is recognised by a state that cannot be
+reached by draws alone: both generators are Mersenne twisters, whose key changes in a known way once it is used up.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -48,7 +48,7 @@ States = dict[str, State]
 
 
 class GlobalDraws:
-    """What an environment was seen to draw from."""
+    """The global generators that an environment draws from."""
 
     def __init__(self) -> None:
         self._left = WATCHED
@@ -81,11 +81,11 @@ class GlobalDraws:
 
 def _states() -> States:
     """The global generators; that of NumPy is left out if the user has replaced it by one of another kind."""
-    numpy: Any = np.random.get_state(legacy=False)  # noqa: NPY002
+    numpy = dict(np.random.get_state(legacy=False))  # noqa: NPY002
     words, gauss = random.getstate()[1:]
     found = {"python": State(np.array(words[:-1], np.uint32).tobytes(), words[-1], gauss)}
     return found | ({"numpy": _numpy_state(numpy)} if numpy["bit_generator"] == "MT19937" else {})
 
 
-def _numpy_state(state: Any) -> State:
+def _numpy_state(state: Mapping[str, Any]) -> State:
     return State(state["state"]["key"].tobytes(), state["state"]["pos"], (state["has_gauss"], state["gauss"]))

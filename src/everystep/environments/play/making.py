@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from everystep.environments.protocols import AnyEnv
-from everystep.errors import EverystepError, user_code, whole_number
+from everystep.errors import EverystepError, shown, user_code, whole_number
 from everystep.mdp.cmdp import FiniteCMDP
+
+if TYPE_CHECKING:
+    from gymnasium.envs.registration import EnvSpec
 
 
 def made(env: AnyEnv | str, copies: int = 1) -> AnyEnv:
@@ -14,12 +19,24 @@ def made(env: AnyEnv | str, copies: int = 1) -> AnyEnv:
     spec = env if isinstance(env, str) else getattr(env, "spec", None)
     if spec is None:
         raise EverystepError(f"envs is {copies}, but the environment has no spec to make copies from; give its id.")
+    return by_id(spec, copies)
+
+
+def by_id(spec: str | EnvSpec, copies: int = 1, **options: Any) -> AnyEnv:
+    """The environment with an id or a spec; `options`, such as render_mode, go to `gymnasium.make`."""
     try:
         import gymnasium
     except ImportError:
         raise EverystepError("an environment by its id needs gymnasium; install everystep[gym].") from None
-    with user_code(lambda name, words: f"environment '{spec}' cannot be made ({name}: {words}); check its id."):
-        return gymnasium.make(spec) if copies == 1 else gymnasium.make_vec(spec, num_envs=copies)
+    name = shown(getattr(spec, "id", spec))
+    failed = lambda error, words: (
+        f"env '{name}' cannot be made ({error}: {words}); give the id of an installed environment."
+    )
+    with user_code(failed):  # gymnasium's own errors, and those of any environment
+        if copies > 1:
+            return gymnasium.make_vec(spec, num_envs=copies)
+        one: AnyEnv = gymnasium.make(spec, **options)
+        return one
 
 
 def environment_name(env: AnyEnv) -> str:

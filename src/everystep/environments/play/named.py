@@ -1,4 +1,4 @@
-"""Environments and constraints by name, for a command: an id of gymnasium, or `module:name` of something to import.
+"""Environments and constraints by name, for the command: an id of gymnasium, or `module:name`, which is imported.
 
 Modules are looked for in the current folder, then where Python looks. An id may name the module that registers it, as
 in `everystep:everystep/FrozenLake-v0`: what follows the colon of a factory is an identifier, and of an id it is not,
@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from typing import Any
 
 from everystep.environments.play import trust
 from everystep.environments.play.constraints import Constraint
+from everystep.environments.play.making import by_id
+from everystep.environments.protocols import AnyEnv
 from everystep.errors import EverystepError, quoted, shown, user_code
 
 
-def environment(name: str, **options: Any) -> Any:
+def environment(name: str, **options: Any) -> AnyEnv:
     """A new environment; `options`, such as render_mode, go to `gymnasium.make`, not to a factory."""
     if not is_imported(name):
-        return _by_id(name, options)
+        return _by_id(name, **options)
     factory = imported("env", name)
     if not callable(factory):
         raise EverystepError(f"env is '{shown(name)}', which is {quoted(factory)}; name a function that makes one.")
@@ -31,24 +33,23 @@ def environment(name: str, **options: Any) -> Any:
         "arguments."
     )
     with user_code(failed), _here():
-        return factory()
+        made: AnyEnv = factory()
+    return made
 
 
-def environments(name: str, copies: int) -> Any:
+def environments(name: str, copies: int) -> AnyEnv:
     """A new environment, or several copies as one vector environment."""
     if copies == 1:
         return environment(name)
     from gymnasium.vector import SyncVectorEnv
 
     if is_imported(name):
-        return SyncVectorEnv([lambda: environment(name)] * copies)
-    from everystep.environments.play.making import made
-
-    with _here() if trust.module_of(name) else nullcontext():
-        return made(name, copies)
+        factories: list[Callable[[], Any]] = [lambda: environment(name)] * copies
+        return SyncVectorEnv(factories)
+    return _by_id(name, copies)
 
 
-def function(field: str, name: str | None) -> Any:
+def function(field: str, name: str | None) -> Callable[..., Any] | None:
     """The function called `module:function`; None for none."""
     if name is None:
         return None
@@ -61,18 +62,7 @@ def function(field: str, name: str | None) -> Any:
 
 def constraint(name: str | None) -> Constraint | None:
     """The constraint function with this name; None for none."""
-    if name is None:
-        return None
-    if not is_imported(name):
-        raise EverystepError(
-            f"constraint is '{shown(name)}'; write module:function, such as limits:tilt for tilt in limits" + ".py."
-        )
-    found = imported("constraint", name)
-    if not callable(found):
-        raise EverystepError(
-            f"constraint '{shown(name)}' is {quoted(found)}; name a function of (obs, action, obs_next, info)."
-        )
-    return found
+    return function("constraint", name)
 
 
 def is_imported(name: str) -> bool:
@@ -81,7 +71,7 @@ def is_imported(name: str) -> bool:
     return bool(colon) and all(part.isidentifier() for part in (*module.split("."), *inside.split(".")))
 
 
-def imported(field: str, name: str) -> Any:
+def imported(field: str, name: str) -> object:
     """What `module:name` names; the error names `field`."""
     module, _, inside = name.partition(":")
     failed = lambda error, words: (
@@ -89,7 +79,7 @@ def imported(field: str, name: str) -> Any:
     )
     try:
         with user_code(failed), _here():
-            found: Any = import_module(module)
+            found: object = import_module(module)
     except EverystepError as error:
         if isinstance(error.__cause__, trust.InsideError):
             raise EverystepError(
@@ -108,18 +98,9 @@ def imported(field: str, name: str) -> Any:
     return found
 
 
-def _by_id(name: str, options: dict[str, Any]) -> Any:
-    try:
-        import gymnasium
-    except ImportError:
-        raise EverystepError("an environment by its id needs gymnasium; install everystep[gym].") from None
-    failed = lambda error, words: (
-        f"env '{shown(name)}' cannot be made ({error}: {words}); give the id of an installed environment, or "
-        "module:factory."
-    )
-    with user_code(failed):  # gymnasium's own errors, and those of any environment
-        with _here() if trust.module_of(name) else nullcontext():  # the module of an id may be here
-            return gymnasium.make(name, **options)
+def _by_id(name: str, copies: int = 1, **options: Any) -> AnyEnv:
+    with _here() if trust.module_of(name) else nullcontext():  # the module of an id may be here
+        return by_id(name, copies, **options)
 
 
 @contextmanager

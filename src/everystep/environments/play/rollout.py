@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, SupportsFloat
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from everystep.environments.play import constraints
 from everystep.environments.play.action_sets import ActionSet, Candidates, candidates
@@ -96,7 +97,7 @@ class Stage:
 
     @property
     def action_points(self) -> int | np.ndarray:
-        """What features know of the actions: their number, or their coordinates (A, k)."""
+        """The actions as features receive them: their number, or their coordinates (A, k)."""
         points = self.candidates.points
         return self.actions if points is None else points
 
@@ -125,7 +126,7 @@ class Stage:
             return self._several(*values) if self.is_vector else self.single(*values)
 
     def array_of(self, observation: object) -> np.ndarray:
-        """An observation as an array of finite numbers that are not outside of its space, or not far."""
+        """An observation as an array of finite numbers inside its space, up to a small tolerance."""
         array = self.to_array(observation)
         check_observation(array)
         numbers = array.reshape(-1)
@@ -164,7 +165,7 @@ class Stage:
             raise EverystepError(f"{name} of the vector environment are {shown(values)}; return one for each copy.")
         return values
 
-    def _split(self, observations: Any) -> list[object]:
+    def _split(self, observations: Sequence[Any] | np.ndarray | Mapping[str, Any]) -> list[object]:
         """The observations of each copy."""
         if not self.is_vector:
             return [observations]
@@ -284,7 +285,7 @@ def _info(value: object) -> Info:
     return value
 
 
-def _mean_cost(value: Any, constraints: int) -> np.ndarray:
+def _mean_cost(value: ArrayLike, constraints: int) -> np.ndarray:
     """The true means of the constraints (m,) that an environment reports beside the observed ones."""
     mean = signed(value, lambda: f"info['mean_constraint'] is {shown(value)}")
     if len(mean) != constraints:

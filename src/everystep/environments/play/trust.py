@@ -1,6 +1,6 @@
 """What a command may import because of a folder: names that this user gave, and never a module inside the folder.
 
-The folder of `everystep train` names an environment, a constraint and functions that look on. To import them is to run
+The folder of `everystep train` names an environment, a constraint and callbacks. To import them is to run
 code, and a folder may come from anybody. Commands that only read (`report`, `summary`, ...) import none of them.
 `evaluate` and `resume` ask `check`: a name that would import a module must be given on the command line, or the
 request must carry the signature of this user, or the user trusts the folder with --trust. Even then `nothing_from`
@@ -8,7 +8,7 @@ refuses modules that lie in the folder. docs/folders.md describes it for users.
 
     signature = HMAC-SHA256(key, request as canonical JSON)
 
-The key is 32 random bytes in one file of the user's state folder, which nobody else may read. Checksums show damage;
+The key is 32 random bytes in one file of the user's state folder, which no other user may read. Checksums show damage;
 they are no signature, because everybody can compute them.
 """
 
@@ -21,10 +21,11 @@ import os
 import stat
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from everystep.errors import EverystepError, shown
@@ -42,7 +43,7 @@ def sign(request: Mapping[str, Any]) -> str | None:
     return None if key is None else _hmac(key, request)
 
 
-def is_signed(request: Mapping[str, Any], signature: Any) -> bool:
+def is_signed(request: Mapping[str, Any], signature: object) -> bool:
     """Whether this user signed a request."""
     if not isinstance(signature, str) or not signature.isascii():
         return False
@@ -56,7 +57,7 @@ def _hmac(key: bytes, request: Mapping[str, Any]) -> str:
 
 
 def state_folder() -> Path:
-    """Where the key lives."""
+    """The folder of the key."""
     if given := os.environ.get(VARIABLE):
         return Path(given)
     if sys.platform == "win32":
@@ -124,7 +125,7 @@ def module_of(name: str | None) -> str | None:
 
 
 def check(folder: Path, recorded: Mapping[str, str | None], given: Mapping[str, str | None], trusted: bool) -> None:
-    """Raise unless the names that a folder records may be imported: the one place where it is decided.
+    """Raise unless the names that a folder records may be imported. All commands decide it here.
 
     `recorded` are names by field; `given` are those of this command line; `trusted`: the request is signed by this
     user, or --trust was given.
@@ -150,7 +151,7 @@ _closed: list[Path] = []  # folders from which nothing is imported now
 
 @contextmanager
 def nothing_from(folder: Path) -> Iterator[None]:
-    """Import no module that lies in a folder, whatever names it: not even what a trusted module imports."""
+    """Refuse to import modules inside a folder, also if a trusted module imports them."""
     finder, closed = _Refusing(), Path(os.path.abspath(folder))
     _closed.append(closed)
     sys.meta_path.insert(0, finder)
@@ -184,7 +185,9 @@ class _Refusing:
     def __init__(self) -> None:
         self._looking = threading.local()
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         busy: set[str] = self._looking.__dict__.setdefault("names", set())
         if name in busy:  # another finder asks all finders
             return None

@@ -15,7 +15,8 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -87,11 +88,12 @@ def supports(job: Job) -> bool:
 
 def scan_seeds(job: Job, carries: Carry, seeds: AnyArray, count: AnyArray, capacity: int) -> tuple[Carry, Metrics]:
     """`count` <= `capacity` episodes of every seed: by the kernel if it runs this job here, otherwise by `lsvi`."""
+    scan: Scan = partial(loop.scan_seeds, together=jax.default_backend() != "cpu")
     if runs_here(job):
-        return scan_in_kernel(job, carries, seeds, count, capacity)
-    if job.reach is not None:
-        return reachable.scan_seeds(job, carries, seeds, count, capacity)
-    return loop.scan_seeds(job, carries, seeds, count, capacity, together=jax.default_backend() != "cpu")
+        scan = scan_in_kernel
+    elif job.reach is not None:
+        scan = reachable.scan_seeds
+    return scan(job, carries, seeds, count, capacity)
 
 
 def runs_here(job: Job) -> bool:
@@ -132,7 +134,7 @@ def scan_in_kernel(
     return _carried(carries, sizes, before, after, count), jax.tree.map(keep, metrics)
 
 
-def _triton() -> Any:
+def _triton() -> ModuleType | None:
     """The Triton back end of Pallas, or None where this version of JAX lacks it."""
     try:
         return importlib.import_module("jax.experimental.pallas.triton")
@@ -141,19 +143,22 @@ def _triton() -> Any:
 
 
 def _call(
-    sizes: Sizes, layout: Layout, n: int, given: Any, before: Learnt, book: Book, scratch: Scratch
+    sizes: Sizes, layout: Layout, n: int, given: tuple[object, ...], before: Learnt, book: Book, scratch: Scratch
 ) -> tuple[Learnt, Book, Scratch]:
     """`run_seed` over the grid of seeds; `before` is updated in place and returned as the first result."""
     from jax.experimental import pallas  # without a GPU it need not be imported
 
     triton = _triton()
+    assert triton is not None or layout.interpret
     inputs, tree_in = jax.tree.flatten((given, before))
     shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), before)
     outputs, tree_out = jax.tree.flatten((shapes, book, scratch))
     warps = layout.warps or min(gpu_kernel.lanes(sizes.states) // 32, MOST_WARPS)
-    barrier = (lambda: None) if layout.interpret else triton.debug_barrier
+    barrier = (lambda: None) if layout.interpret or triton is None else triton.debug_barrier
 
-    def kernel(*references: Any) -> None:
+    parameters = None if layout.interpret or triton is None else triton.CompilerParams(num_warps=warps, num_stages=1)
+
+    def kernel(*references: AnyArray) -> None:
         (count, k, agent, world, chance), _ = jax.tree.unflatten(tree_in, references[: len(inputs)])
         made = jax.tree.unflatten(tree_out, references[len(inputs) :])
         gpu_kernel.run_seed(gpu_kernel.Program(sizes, barrier, agent, world, chance, *made), count, k)
@@ -164,11 +169,12 @@ def _call(
         out_shape=outputs,
         grid=(n,),
         input_output_aliases={first + i: i for i in range(len(before))},
-        compiler_params=None if layout.interpret else triton.CompilerParams(num_warps=warps, num_stages=1),
+        compiler_params=parameters,
         interpret=layout.interpret,
         name="episodes",
     )(*inputs)
-    return jax.tree.unflatten(tree_out, made)
+    results: tuple[Learnt, Book, Scratch] = jax.tree.unflatten(tree_out, made)
+    return results
 
 
 def _numbers(agent: Agent) -> Agent:
@@ -178,7 +184,8 @@ def _numbers(agent: Agent) -> Agent:
     if isinstance(ahead, HarmToGo):
         ahead = ahead._replace(weights=tuple(ahead.weights))
     agent = agent._replace(values=agent.values._replace(successors=None), ahead=ahead)
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf).reshape(1), agent)
+    numbers: Agent = jax.tree.map(lambda leaf: jnp.asarray(leaf).reshape(1), agent)
+    return numbers
 
 
 def _filled(array: AnyArray, states: int) -> AnyArray:
@@ -197,7 +204,7 @@ def _tables(world: World, sizes: Sizes, width: int) -> Tables:
     outlook = jnp.concatenate([world.P[0], world.r[0][:, None], violation[:, None]], 1)  # (A, J + 2, S)
     outlook = jnp.pad(outlook, [(0, 0), (0, -(J + 2) % width), (0, 0)]).reshape(A, -1, width, S)
     tables = Tables(world.successors, outlook, world.cumulative[0], world.g[0], reward, cost, earned)
-    filled = jax.tree.map(lambda leaf: _filled(jnp.asarray(leaf), S), tables)
+    filled: Tables = jax.tree.map(lambda leaf: _filled(jnp.asarray(leaf), S), tables)
     return filled._replace(outlook=filled.outlook.swapaxes(-1, -2))
 
 

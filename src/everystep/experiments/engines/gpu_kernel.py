@@ -22,7 +22,7 @@ load. Numbers of one step (x, a, the draw) are scalars; scalars are stored by on
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -96,7 +96,7 @@ class Program(NamedTuple):
     """What the program of one seed works on. Arrays are references; `learnt`, `book` and `scratch` are written."""
 
     sizes: Sizes
-    barrier: Callable[[], Any]
+    barrier: Callable[[], object]
     agent: Agent
     world: Tables
     chance: Chance
@@ -120,7 +120,7 @@ def groups(columns: int, width: int) -> int:
     return -(-columns // width)
 
 
-def look_up(table: AnyArray, before: tuple[Any, ...], lane: AnyArray, columns: int) -> tuple[AnyArray, ...]:
+def look_up(table: AnyArray, before: tuple[AnyArray | int, ...], lane: AnyArray, columns: int) -> tuple[AnyArray, ...]:
     """The numbers of each lane in a table (..., groups, Sp, width), as a block for each column.
 
     The numbers of a group are adjacent; a width of 16 bytes is loaded by one instruction.
@@ -137,7 +137,7 @@ def look_up(table: AnyArray, before: tuple[Any, ...], lane: AnyArray, columns: i
     return tuple(found[:columns])
 
 
-def put_down(table: AnyArray, before: tuple[Any, ...], columns: tuple[AnyArray, ...]) -> None:
+def put_down(table: AnyArray, before: tuple[AnyArray | int, ...], columns: tuple[AnyArray, ...]) -> None:
     """Store a number for each lane and column where `look_up` finds it."""
     width = table.shape[-1]
     columns += (jnp.zeros_like(columns[0]),) * (-len(columns) % width)
@@ -157,14 +157,14 @@ def side_by_side(columns: tuple[AnyArray, ...]) -> AnyArray:
     return jnp.stack([jnp.stack([a, c], 1), jnp.stack([b, d], 1)], 2).reshape(*a.shape, 4)
 
 
-def run_seed(program: Program, count: Any, k: Any) -> None:
+def run_seed(program: Program, count: AnyArray, k: AnyArray) -> None:
     """`count` episodes, from number `k` on, of the seed that has the number of this program."""
     from jax.experimental import pallas  # without a GPU it need not be imported
 
     seed, chance, book = pallas.program_id(0), program.chance, program.book
     program = program._replace(agent=jax.tree.map(lambda leaf: leaf[0], program.agent))  # numbers now
 
-    def episode(i: Any, _: None) -> None:
+    def episode(i: AnyArray, _: None) -> None:
         now = k[seed] + i
         plan(program, seed, now, chance.tie_word[seed, i])
         x = chance.start[seed, i]
@@ -176,13 +176,13 @@ def run_seed(program: Program, count: Any, k: Any) -> None:
     lax.fori_loop(FIRST, count[0], episode, None)
 
 
-def values_at(scratch: Scratch, seed: Any, x: Any, column: int) -> AnyArray:
+def values_at(scratch: Scratch, seed: AnyArray, x: AnyArray, column: int) -> AnyArray:
     """V^pi_1(x) or C^pi_1(x) after a plan."""
     width = scratch.values.shape[-1]
     return scratch.values[seed, 0, column // width, x, column % width]
 
 
-def plan(program: Program, seed: Any, k: Any, word: Any) -> None:
+def plan(program: Program, seed: AnyArray, k: AnyArray, word: AnyArray) -> None:
     """The backward pass: writes the actions of all (h, x), and V^pi and C^pi from every x, to `scratch`."""
     (S, A, J, H, m), barrier, agent, world = program.sizes, program.barrier, program.agent, program.world
     learnt, scratch = program.learnt, program.scratch
@@ -216,7 +216,7 @@ def plan(program: Program, seed: Any, k: Any, word: Any) -> None:
     put_down(scratch.values, (seed, H & 1), (jnp.zeros(Sp, scratch.values.dtype),) * columns(agent))
     barrier()
 
-    def backward(steps_done: Any, _: None) -> None:
+    def backward(steps_done: AnyArray, _: None) -> None:
         h = H - 1 - steps_done
         found = (look_up(scratch.values, (seed, (h + 1) & 1), after[j], columns(agent)) for j in range(J))
         V_after, V_pi, C_pi, *C_after = zip(*found, strict=True)
@@ -240,14 +240,18 @@ def plan(program: Program, seed: Any, k: Any, word: Any) -> None:
     lax.fori_loop(FIRST, np.int32(H), backward, None)
 
 
-def act_and_learn(program: Program, seed: Any, k: Any, i: Any) -> None:
+Steps: TypeAlias = tuple[AnyArray, AnyArray, tuple[AnyArray, ...], AnyArray, AnyArray]
+"""Along an episode: x, what was earned, the violation of each constraint, unsafe steps, soft violation."""
+
+
+def act_and_learn(program: Program, seed: AnyArray, k: AnyArray, i: AnyArray) -> None:
     """H steps from the start of episode i. Each is added to `learnt` at once, because the plan is fixed by then."""
     (_, _, J, H, m), agent, world, chance = program.sizes, program.agent, program.world, program.chance
     learnt, book, scratch = program.learnt, program.book, program.scratch
     dtype = book.earned.dtype
     none = jnp.zeros((), dtype)
 
-    def forward(h: Any, so_far: Any) -> Any:
+    def forward(h: AnyArray, so_far: Steps) -> Steps:
         x, earned, violation, unsafe, soft = so_far
         a = scratch.actions[seed, h, x].astype(jnp.int32)
         u = chance.transition[seed, i, h]

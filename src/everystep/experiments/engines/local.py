@@ -45,9 +45,10 @@ class AgentOnProblem(NamedTuple):
     probe: Any = None
     certify: bool = False
 
-    def in_precision(self) -> AbstractContextManager[Any]:
+    def in_precision(self) -> AbstractContextManager[object]:
         """Switch on the precision this agent computes in."""
-        return jax.enable_x64(self.built.precision == "float64")
+        precision: AbstractContextManager[object] = jax.enable_x64(self.built.precision == "float64")
+        return precision
 
     def job(self) -> Job:
         """The agent and its world as arrays of that precision, and what is recorded."""
@@ -65,7 +66,8 @@ class AgentOnProblem(NamedTuple):
             order, spans = problem.reach or (None, ())
             job = replace(job, reach=order, spans=spans)
         with self.in_precision():
-            return jax.tree.map(gpu.in_precision, job)
+            made: Job = jax.tree.map(gpu.in_precision, job)
+            return made
 
     def structure(self) -> Hashable:
         """What must be equal for two agents to be one compiled program."""
@@ -77,7 +79,8 @@ class AgentOnProblem(NamedTuple):
         """`seeds` seeds before their first episode."""
         built, sizes = self.built, self.problem.sizes
         with self.in_precision():
-            return loop.start_seeds(self.job().agent, sizes, built.share_values, built.share_costs, seeds)
+            carry: Carry = loop.start_seeds(self.job().agent, sizes, built.share_values, built.share_costs, seeds)
+            return carry
 
 
 class BatchState(NamedTuple):
@@ -89,10 +92,10 @@ class BatchState(NamedTuple):
 
 
 class FinalState(NamedTuple):
-    """What is kept of a batch of seeds beside its columns.
+    """The arrays of a batch of seeds beside its columns.
 
     visits (seeds, S) after the first chunk and at the end; the ends of every cost interval (seeds, T, m, A, S) at the
-    end; bounds on the harm that each action leads to (seeds, H, A, S), of agents that look ahead (H is 0 for others).
+    end; of agents that look ahead, bounds on the harm that each action leads to (seeds, H, A, S) (of others H is 0).
     """
 
     visits_early: np.ndarray
@@ -262,7 +265,10 @@ def bytes_of_a_seed(pair: AgentOnProblem, episodes: int) -> int:
         recorded = jax.eval_shape(
             lambda carry: loop.scan_seeds(job, carry, np.zeros(1, np.uint32), np.int32(1), CHUNK, True)[1], later
         )
-    size = lambda leaves: sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(leaves))
+
+    def size(leaves: object) -> int:
+        return sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(leaves))
+
     grown = (episodes / count) ** 2 if size(later) > size(fresh) else 1
     return int(2 * grown * size(later)) + size(recorded)
 
@@ -372,7 +378,7 @@ def shaped(pair: AgentOnProblem, seeds: int, episodes: int) -> Callable[[int], C
 
 
 def final_state(pair: AgentOnProblem, state: BatchState) -> FinalState:
-    """What is kept of a batch that has done all its episodes."""
+    """The final state of a batch that has done all its episodes."""
     agent, sizes = pair.job().agent, pair.problem.sizes
     ahead_lower = ahead_upper = np.zeros((len(state.carry.visits), 0, sizes.actions, sizes.states))
     with pair.in_precision():
@@ -410,8 +416,9 @@ def _with_room(
         return [loop.with_room(job.agent, job.sizes, carry, count) for job, carry in both]
 
 
-def _stacked(trees: Sequence[Any]) -> Any:
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+def _stacked(trees: Sequence[T]) -> T:
+    stacked: T = jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+    return stacked
 
 
 def measure(pairs: Sequence[AgentOnProblem], seeds: np.ndarray, count: int) -> None:

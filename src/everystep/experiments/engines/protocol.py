@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from everystep.lsvi.loop import Carry, Job, Metrics
+from everystep.mdp.world import AnyArray
 
 if TYPE_CHECKING:
     from everystep.experiments.experiment import Experiment
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 class Scan(Protocol):
     """A compiled loop over episodes: `gpu.scan_seeds`, which calls `gpu.scan_in_kernel` or `loop.scan_seeds`."""
 
-    def __call__(self, job: Job, carries: Carry, seeds: Any, count: Any, capacity: int) -> tuple[Carry, Metrics]:
+    def __call__(
+        self, job: Job, carries: Carry, seeds: AnyArray, count: AnyArray, capacity: int
+    ) -> tuple[Carry, Metrics]:
         """`count` <= `capacity` episodes of every seed; the rows of `Metrics` after `count` are zeros.
 
         A seed does the same alone as among others, and, up to rounding, in every loop.

@@ -17,6 +17,7 @@ import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from types import ModuleType
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from everystep.errors import EverystepError
@@ -30,7 +31,7 @@ LOSSES = 10  # of workers during one job, before the job is taken for the cause
 HOPELESS = 10  # this many jobs failed and none succeeded: the jobs are not the cause
 J = TypeVar("J")  # a job
 S = TypeVar("S")  # where it stands
-R = TypeVar("R")  # what it hands back
+R = TypeVar("R")  # its result
 Work = Callable[[Any, J, S | None, float], R]
 
 
@@ -59,7 +60,7 @@ class Tasks(NamedTuple, Generic[J, S, R]):
     """
 
     work: Work[J, S, R]
-    shared: Any
+    shared: object
     jobs: Sequence[J]
     stands: Callable[[J], S | None]
     take: Callable[[J, R], bool]
@@ -69,7 +70,7 @@ class Tasks(NamedTuple, Generic[J, S, R]):
 class Cluster(NamedTuple):
     """A cluster this process is connected to."""
 
-    ray: Any
+    ray: ModuleType
 
     def slots(self) -> int:
         """How many jobs it can run at a time; machines may come and go."""
@@ -139,7 +140,7 @@ class _Spreading(Generic[J, S, R]):
         self._ray, self._cluster, self._tasks = cluster.ray, cluster, tasks
         self._waiting = deque(tasks.jobs)
         self._alone = deque[J]()  # one in a task, to see whether it is at fault
-        self._sent: dict[Any, list[J]] = {}
+        self._sent: dict[object, list[J]] = {}
         self._tries, self._losses, self._failed = Counter[J](), Counter[J](), dict[J, str]()
         self._quickest = float("inf")  # seconds of a job that went well
 
@@ -172,7 +173,7 @@ class _Spreading(Generic[J, S, R]):
         quick = int(seconds / self._quickest) if self._quickest > 0 else fair
         return [self._waiting.popleft() for _ in range(min(len(self._waiting), max(1, min(fair, quick))))]
 
-    def _received(self, reference: Any, jobs: list[J]) -> None:
+    def _received(self, reference: object, jobs: list[J]) -> None:
         errors = self._ray.exceptions
         try:
             done: Handful = self._ray.get(reference)
@@ -207,10 +208,10 @@ class _Spreading(Generic[J, S, R]):
             self._failed[job] = reason
 
 
-def _environment() -> dict[str, Any]:
+def _environment() -> dict[str, object]:
     """Of workers: one core each, as Ray counts them, and the same compiler as here."""
     flags = {"XLA_FLAGS": os.environ["XLA_FLAGS"]} if "XLA_FLAGS" in os.environ else {}
-    environment: dict[str, Any] = {"env_vars": {"PJRT_NPROC": "1", "JAX_PLATFORMS": "cpu"} | flags}
+    environment: dict[str, object] = {"env_vars": {"PJRT_NPROC": "1", "JAX_PLATFORMS": "cpu"} | flags}
     if (
         quoted := shlex.quote(sys.executable)
     ) != sys.executable:  # a path with a blank: Ray hands it to a shell as it is
@@ -219,15 +220,15 @@ def _environment() -> dict[str, Any]:
 
 
 def _reason(error: BaseException) -> str:
-    """An error in one line: its first one that says something."""
+    """An error in one line: its first line that is not empty."""
     lines = [line.strip() for line in str(error).split("\n") if line.strip()]
     text = lines[0].rstrip(".") if lines else ""
     return text if isinstance(error, EverystepError) else f"{type(error).__name__}{f': {text}' if text else ''}"
 
 
-def _handful(work: Work[J, S, R], shared: Any, jobs: Sequence[tuple[J, S | None]], enough: float) -> Handful:
+def _handful(work: Work[J, S, R], shared: object, jobs: Sequence[tuple[J, S | None]], enough: float) -> Handful:
     """On a worker: the jobs of a task one after another, until they have taken enough seconds."""
-    results: list[Any] = []
+    results: list[object] = []
     seconds: list[float] = []
     for job, state in jobs:
         if results and sum(seconds) >= enough:

@@ -15,9 +15,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from everystep.errors import EverystepError
+
+if TYPE_CHECKING:
+    from psutil import Process
 
 PREFIX = "es-ray-"  # of the folders of private clusters, which `--address auto` does not join
 LONGEST = 36  # bytes in the path of such a folder: sockets below it need up to 70 more, of the 107 a system allows
@@ -44,7 +48,7 @@ def private_folder() -> Iterator[Path]:
 
 
 @contextmanager
-def private(ray: Any, **settings: Any) -> Iterator[None]:
+def private(ray: ModuleType, **settings: object) -> Iterator[None]:
     """Connected to a cluster of this machine's own cores, which exists no longer than that."""
     with private_folder() as folder, _environment(ray, RAY_AUTH_TOKEN=secrets.token_hex(32)):
         try:
@@ -57,7 +61,7 @@ def private(ray: Any, **settings: Any) -> Iterator[None]:
 
 
 @contextmanager
-def joined(ray: Any, address: str, **settings: Any) -> Iterator[None]:
+def joined(ray: ModuleType, address: str, **settings: object) -> Iterator[None]:
     """Connected to a running cluster. If this machine is part of it, with the user's token for Ray, if there is one."""
     tokens = address in running() and "RAY_AUTH_MODE" not in os.environ and _has_token(ray)
     with _environment(ray, **({"RAY_AUTH_MODE": "token"} if tokens else {})):
@@ -112,11 +116,11 @@ def running() -> set[str]:
     return addresses
 
 
-def processes_of(folder: Path) -> list[Any]:
+def processes_of(folder: Path) -> list[Process]:
     """The processes this one has started for a cluster in a folder, and theirs."""
     import psutil
 
-    found: list[Any] = []
+    found: list[Process] = []
     for child in psutil.Process().children():
         try:
             if str(folder) in " ".join(child.cmdline()):
@@ -126,7 +130,7 @@ def processes_of(folder: Path) -> list[Any]:
     return found
 
 
-def end(processes: list[Any]) -> list[Any]:
+def end(processes: list[Process]) -> list[Process]:
     """Wait until these processes have ended; kill those that do not, and return them."""
     import psutil
 
@@ -141,7 +145,7 @@ def end(processes: list[Any]) -> list[Any]:
 
 
 @contextmanager
-def _environment(ray: Any, **values: str) -> Iterator[None]:
+def _environment(ray: ModuleType, **values: str) -> Iterator[None]:
     """Settings of Ray for a while; what Ray itself writes into the environment in that time is undone as well."""
     before = _settings()
     os.environ.update(values)
@@ -160,13 +164,13 @@ def _settings() -> dict[str, str]:
     return {name: os.environ[name] for name in os.environ if name.startswith("RAY_") or name == "PYTHONBREAKPOINT"}
 
 
-def _read_again(ray: Any) -> None:
+def _read_again(ray: ModuleType) -> None:
     """Ray reads its mode of authentication and its token once. Versions before these have nothing to read."""
     if (tokens := getattr(ray._raylet, "AuthenticationTokenLoader", None)) is not None:
         ray._raylet.Config.initialize("")
         tokens.instance().reset_cache()
 
 
-def _has_token(ray: Any) -> bool:
+def _has_token(ray: ModuleType) -> bool:
     tokens = getattr(ray._raylet, "AuthenticationTokenLoader", None)
     return tokens is not None and bool(tokens.instance().has_token(ignore_auth_mode=True))

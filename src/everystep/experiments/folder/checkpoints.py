@@ -1,43 +1,45 @@
-"""What an unfinished run has on the disk: parts, carries, and a list that seals them.
+"""What an unfinished run has on the disk: the rows so far, and the state of every unit that is under way.
 
-    .work/part-000007.npz        rows of the chunks finished since the previous list, and final states of finished units
-    .work/carry-000007.npz       the state of every unit that is under way
-    .work/checkpoint-000007.json the files of this checkpoint, each with its size and checksum
+    .work/part-000007.npz      rows of the chunks finished since the checkpoint before, final states of finished units
+    .work/checkpoint-000007/   list.json: the parts with their sizes and checksums; carry.npz: the states of units
 
-A work unit is one agent on a batch of seeds (see work_units.py). A checkpoint counts from the moment its list is in
-place: a list is put there when everything it names is on the disk. The last two are kept. A checkpoint that is cut or
-altered is recognised by its checksums and reported, and the one before it is used. A damaged part costs the units in
-it, which start again. Arrays are stored as they are, never as text and never pickled.
+A work unit is one agent on a batch of seeds (work_units.py). The last two checkpoints are kept (files/store.py). One
+that is cut or altered is recognised by its record and reported, and the one before it is used. A damaged part costs the
+units in it, which start again. Arrays are stored as they are, never as text and never pickled.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from everystep import files
-from everystep.errors import EverystepError
+from everystep.errors import UNLIKE, EverystepError
 from everystep.experiments.engines.local import BatchState, FinalState
-from everystep.files import Seal, read_npz, write_npz
+from everystep.files import Seal, read_npz, store, write_npz
+from everystep.files.store import DamagedError, Store
 from everystep.lsvi.loop import Carry
 
-EVERY = 3.0  # seconds between checkpoints, at least
-COST = 20  # and at least this many times the time it takes to write one: a run spends at most a twentieth on them
-KEPT = 2  # checkpoints: one of them may turn out to be damaged
 OPEN = 8  # parts at a time
-REQUEST_FILES = ("spec.json", "request.json", "problem.npz")  # what is run; checkpoints hold their checksums
+REQUEST_FILES = ("spec.json", "request.json", "problem.npz")  # what is run
+LIST, CARRY = "list.json", "carry.npz"
+
+
+class Listed(NamedTuple):
+    """list.json: what the checkpoint must agree with, its parts, and the units in them that started again."""
+
+    context: dict[str, object]
+    parts: dict[str, Seal]
+    ignored: list[str]
 
 
 class WorkUnit(NamedTuple):
@@ -118,41 +120,23 @@ def look(work: Path) -> StoredUnits:
     Raises a ValueError if one of its parts is damaged. Nothing is removed, and no carry is read.
     """
     stored = StoredUnits(work)
-    for listed in _readable_lists(work):
-        stored.ignored = set(listed["ignored"])
-        for name, seal in listed["files"].items():
-            if name.startswith("part-"):
-                if fault := _fault(work / name, Seal(*seal)):
-                    raise ValueError(f"{name} {fault}")
-                stored.add_part(name)
-        break
+    if listed := store.newest(store.saved(work), _read_list):
+        stored.ignored = set(listed.ignored)
+        for name, seal in listed.parts.items():
+            if fault := _fault(work / name, seal):
+                raise ValueError(f"{name} {fault}")
+            stored.add_part(name)
     return stored
 
 
 def check_request(work: Path) -> None:
-    """Raise if what is run was altered since the run was begun, by the record that was written with it.
-
-    A run that was begun before there were records has its checkpoints, which hold the same checksums. Without either it
-    is unknown what was begun, and nothing is lost by starting again.
-    """
-    known = files.recorded(work)
-    if not any(name in known for name in REQUEST_FILES):
-        if not any(work.glob("checkpoint-*.json")):
-            raise EverystepError(
-                f"'{work}' holds no record of the run that was begun, and no checkpoint; "
-                "remove the folder of the run to start again."
-            )
-        return
+    """Raise unless what is run is what was begun, by the record that was written with it."""
     for name in REQUEST_FILES:
-        if files.altered(work, name):
-            raise _altered_request(work, name)
-
-
-def _altered_request(work: Path, name: str) -> EverystepError:
-    return EverystepError(
-        f"'{work / name}' was altered after the run was begun; "
-        "restore it, or remove the folder of the run to start again."
-    )
+        if fault := files.altered(work, name):
+            raise EverystepError(
+                f"'{work / name}' {fault}, after the run was begun; restore it, or remove the folder of the run to "
+                "start again."
+            )
 
 
 class Ledger:
@@ -161,18 +145,15 @@ class Ledger:
     `context` is what a checkpoint must agree with.
     """
 
-    def __init__(self, work: Path, context: Mapping[str, Any], now: Callable[[], float] = time.monotonic):
-        self._work, self._context, self._now = work, dict(context), now
+    def __init__(self, work: Path, context: Mapping[str, object]) -> None:
+        self._work, self._context = work, dict(context)
         self._state, self._writing = threading.Lock(), threading.Lock()
-        self.stored = StoredUnits(work)
+        self._store, self.stored = Store(work), StoredUnits(work)
         self._pending: dict[str, np.ndarray] = {}  # members of the next part
         self._under_way: dict[WorkUnit, BatchState] = {}
         self._found: dict[WorkUnit, dict[str, np.ndarray]] = {}  # carries of an earlier process
         self._sealed: dict[str, Seal] = {}  # parts of the last checkpoint
-        self._number, self._last, self._interval = 0, now(), EVERY
-        for listed in _readable_lists(work, self._load):
-            self._number = listed["number"]
-            break
+        store.newest(store.saved(work), self._load)
         self._sweep()
 
     def done(self, unit: WorkUnit) -> int:
@@ -217,7 +198,7 @@ class Ledger:
 
     def commit_if_due(self) -> None:
         """Write a checkpoint if the last one is old enough and no other thread is writing one."""
-        if self._now() - self._last >= self._interval and self._writing.acquire(blocking=False):
+        if self._store.is_due() and self._writing.acquire(blocking=False):
             try:
                 self._commit()
             finally:
@@ -232,64 +213,64 @@ class Ledger:
         self.stored.close()
 
     def _commit(self) -> None:
-        began = self._now()
         with self._state:
             pending, under_way, untouched = dict(self._pending), dict(self._under_way), dict(self._found)
         if not pending:
             return
-        number = self._number + 1
-        part, carry = f"part-{number:06}.npz", f"carry-{number:06}.npz"
-        sealed = self._sealed | {part: files.write(self._work / part, lambda file: write_npz(file, pending.items()))}
+        part = f"part-{store.next_number(self._work):06}.npz"
         carries = chain(
             (item for unit, state in under_way.items() for item in _state_as_arrays(unit, state)),
             ((f"{unit}/{key}", array) for unit, found in untouched.items() for key, array in found.items()),
         )
-        both = {carry: files.write(self._work / carry, lambda file: write_npz(file, carries))}
-        ignored = sorted(self.stored.ignored)
-        listed = {"number": number, "context": self._context, "files": sealed | both, "ignored": ignored}
-        text = json.dumps(listed | {"checksum": _checksum(listed)}, indent=1) + "\n"
-        files.write_text(self._work / f"checkpoint-{number:06}.json", text)
+        sealed = dict(self._sealed)
+
+        def fill(checkpoint: Path) -> None:
+            sealed[part] = files.write(self._work / part, lambda file: write_npz(file, pending.items()))
+            write_npz(checkpoint / CARRY, carries)
+            files.write_json(checkpoint / LIST, Listed(self._context, sealed, sorted(self.stored.ignored))._asdict())
+
+        self._store.add(fill)
         with self._state:
             for member in pending:
                 del self._pending[member]
-            self._number, self._sealed = number, sealed
+            self._sealed = sealed
             self.stored.add(part, pending)
         self._sweep()
-        self._last = self._now()
-        self._interval = max(EVERY, COST * (self._last - began))
 
     # --- the checkpoint of an earlier process -------------------------------------------------------------------------
-    def _load(self, listed: Mapping[str, Any]) -> None:
-        """Take over a checkpoint; raise `_DamagedError` if the one before it has to be used."""
-        self._check_context(listed["context"])
-        seals = {name: Seal(*seal) for name, seal in listed["files"].items()}
-        carry = next(name for name in seals if name.startswith("carry-"))
-        if fault := _fault(self._work / carry, seals.pop(carry)):
-            raise _DamagedError(f"{carry} {fault}")
-        damaged = {name: fault for name, seal in seals.items() if (fault := _fault(self._work / name, seal))}
-        newest = f"part-{listed['number']:06}.npz"
-        if newest in damaged:
-            raise _DamagedError(f"{newest} {damaged[newest]}")
-        self._sealed = {name: seal for name, seal in seals.items() if name not in damaged}
-        self.stored.ignored = set(listed["ignored"])
+    def _load(self, checkpoint: Path) -> None:
+        """Take over a checkpoint; raise a `DamagedError` if the one before it has to be used."""
+        listed = _read_list(checkpoint)
+        self._check_context(listed.context)
+        if fault := files.altered(checkpoint, CARRY):
+            raise DamagedError(f"{CARRY} {fault}.")
+        faults = {name: fault for name, seal in listed.parts.items() if (fault := _fault(self._work / name, seal))}
+        newest = checkpoint.name.replace(store.BEGINNING, "part-") + ".npz"
+        if newest in faults:
+            raise DamagedError(f"{newest} {faults[newest]}.")
+        found: dict[WorkUnit, dict[str, np.ndarray]] = {}
+        try:
+            for member, array in read_npz(checkpoint / CARRY, lambda name: True).items():
+                unit, _, key = member.partition("/")
+                found.setdefault(WorkUnit.parse(unit), {})[key] = array
+            _ = [(int(each["done"]), each["visits_early"]) for each in found.values()]
+        except UNLIKE:
+            raise DamagedError(f"{CARRY} does not hold the states of units.") from None
+        self._sealed = {name: seal for name, seal in listed.parts.items() if name not in faults}
+        self.stored.ignored = set(listed.ignored)
         for name in self._sealed:
             self.stored.add_part(name)
-        for member, array in read_npz(self._work / carry, lambda name: True).items():
-            unit, _, key = member.partition("/")
-            self._found.setdefault(WorkUnit.parse(unit), {})[key] = array
-        for name, fault in damaged.items():
+        self._found = found
+        for name, fault in faults.items():
             print(f"note: '{self._work / name}' {fault}; its episodes are run again.", file=sys.stderr)
         self._forget_broken_units()
 
-    def _check_context(self, before: Mapping[str, Any]) -> None:
-        """Raise if the run was begun with other files, versions or another device."""
-        differing = [key for key, value in self._context.items() if key in before and before[key] != value]
-        if altered := [name for name in REQUEST_FILES if name in differing]:
-            raise _altered_request(self._work, altered[0])
-        if before != self._context:
+    def _check_context(self, before: Mapping[str, object]) -> None:
+        """Raise if the run was begun with other versions or on another device."""
+        if differing := [key for key, value in self._context.items() if before.get(key) != value]:
             raise EverystepError(
                 f"'{self._work}' was begun with other {' and '.join(differing)} "
-                f"({', '.join(str(before[key]) for key in differing)}); continue with those, or remove it."
+                f"({', '.join(str(before.get(key)) for key in differing)}); continue with those, or remove it."
             )
 
     def _forget_broken_units(self) -> None:
@@ -305,64 +286,30 @@ class Ledger:
                 self.stored.ignore(unit)
 
     def _sweep(self) -> None:
-        """Remove what belongs to no checkpoint that is kept."""
+        """Remove the parts that belong to no checkpoint that is kept."""
         files.sweep(self._work)
-        kept = range(self._number - KEPT + 1, self._number + 1)
-        for path in self._work.iterdir():
-            named = re.fullmatch(r"(part|carry|checkpoint)-(\d{6})\.(npz|json)", path.name)
-            if named is None:
-                continue
-            kind, number = named[1], int(named[2])
-            if path.name not in self._sealed if kind == "part" else number not in kept:
+        for path in self._work.glob("part-*.npz"):
+            if path.name not in self._sealed:
                 path.unlink(missing_ok=True)
 
 
-# --- lists and seals --------------------------------------------------------------------------------------------------
-class _DamagedError(Exception):
-    """A checkpoint differs from what was written."""
-
-
-def _readable_lists(
-    work: Path, check: Callable[[Mapping[str, Any]], None] = lambda listed: None
-) -> Iterator[dict[str, Any]]:
-    """The lists of checkpoints that can be read and pass `check`, the newest first; damaged ones are reported."""
-    paths = sorted(work.glob("checkpoint-*.json"), reverse=True)
-    for path in paths:
-        try:
-            listed = _read_list(path)
-            check(listed)
-        except _DamagedError as damaged:
-            before = "the one before it is used" if path != paths[-1] else "there is none before it"
-            print(f"note: checkpoint '{path}' is damaged ({damaged}); {before}.", file=sys.stderr)
-        else:
-            yield listed
-
-
-def _read_list(path: Path) -> dict[str, Any]:
+def _read_list(checkpoint: Path) -> Listed:
+    if fault := files.altered(checkpoint, LIST):
+        raise DamagedError(f"{LIST} {fault}.")
     try:
-        listed = files.read_json(path)
-        checksum = listed.pop("checksum")
-        wrong = checksum != _checksum(listed)
-    except (OSError, ValueError, KeyError, AttributeError, TypeError):
-        raise _DamagedError("its list cannot be read") from None
-    if wrong:
-        raise _DamagedError("its list was altered")
-    return dict(listed)
-
-
-def _checksum(listed: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(listed, sort_keys=True).encode()).hexdigest()
+        found = files.read_json(checkpoint / LIST)
+        parts = {name: Seal(*seal) for name, seal in found["parts"].items()}
+        return Listed(dict(found["context"]), parts, [str(each) for each in found["ignored"]])
+    except (OSError, *UNLIKE):
+        raise DamagedError(f"{LIST} cannot be read.") from None
 
 
 def _fault(path: Path, written: Seal) -> str | None:
-    """What is wrong with a file; None if it is the one that was written."""
+    """What is wrong with a part; None if it is the one that was written."""
     try:
-        found = files.seal(path)
+        return None if files.seal(path) == written else "was altered"
     except OSError:
         return "is missing"
-    if found.size != written.size:
-        return f"has {found.size} bytes instead of {written.size}"
-    return None if found == written else "was altered"
 
 
 class _Archives:

@@ -1,6 +1,6 @@
 """A run folder as the experiment it came from: the same agents, settings and seeds, ready to run again.
 
-A run is determined by its spec and its seeds, so what a folder does not hold is found by running it again.
+A run is determined by its spec and its seeds: quantities that a folder lacks are computed by running it again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from everystep.agents.registry import Recipe
 from everystep.agents.resolve.context import fingerprint
 from everystep.agents.settings import SETTINGS
 from everystep.errors import EverystepError
-from everystep.experiments import reductions
 from everystep.experiments.experiment import Experiment, prepare
 from everystep.experiments.folder import finished
 from everystep.experiments.folder.finished import FinishedFolder
@@ -33,7 +32,7 @@ NEEDED = ("regret", "value", "violation")
 
 @dataclass(frozen=True)
 class Run:
-    """What is read of a run folder: its problem, its spec, and columns (seeds, K) of each agent."""
+    """The contents of a run folder: its problem, its spec, and columns (seeds, K) of each agent."""
 
     opened: FinishedFolder
     problem: FiniteCMDP
@@ -99,7 +98,7 @@ class Run:
 
     def _recipe(self, agent: dict[str, Any]) -> Recipe:
         label = agent["label"]
-        # What is recorded in another form than it is set by (lists, hashes) is resolved again; `again` compares.
+        # Settings that are recorded in another form (lists, hashes) are resolved again, and `again` compares them.
         settings = {
             key: value for key, value in agent["settings"].items() if key == "features" or _can_be_set(key, value)
         }
@@ -107,7 +106,7 @@ class Run:
             settings["features"] = self._features(label, settings["features"])
         return Recipe(agent["agent"], settings).called(label)
 
-    def _features(self, label: str, recorded: str) -> Any:
+    def _features(self, label: str, recorded: str) -> str | np.ndarray:
         own = self.problem.features
         if recorded == "one-hot" or (own is not None and recorded == fingerprint(own)):
             return recorded if recorded == "one-hot" else AUTO
@@ -123,7 +122,7 @@ class Run:
             raise missing from None
 
 
-def _can_be_set(key: str, value: Any) -> bool:
+def _can_be_set(key: str, value: object) -> bool:
     try:
         SETTINGS[key].read(value)
     except (KeyError, ValueError):
@@ -131,7 +130,7 @@ def _can_be_set(key: str, value: Any) -> bool:
     return key == "threshold" or not isinstance(value, list)
 
 
-def _is_hash(value: Any) -> bool:
+def _is_hash(value: object) -> bool:
     """Whether a setting is recorded as the hash of an array or of a custom kernel."""
     return isinstance(value, str) and re.search(r"#[0-9a-f]+|^[0-9x]+:[0-9a-f]+$|#[0-9x]+:", value) is not None
 
@@ -139,6 +138,4 @@ def _is_hash(value: Any) -> bool:
 def read(folder: Path, columns: Sequence[str] = NEEDED) -> Run:
     """A run folder with these columns; raises if it is none."""
     opened = finished.read(folder)
-    run = Run(opened, opened.problem(), opened.curves((*columns, *opened.columns_of_starts())))
-    opened.checked_summary({label: reductions.samples(curves) for label, curves in run.curves.items()})
-    return run
+    return Run(opened, opened.problem(), opened.curves((*columns, *opened.columns_of_starts())))

@@ -5,7 +5,7 @@ summary.json      means over seeds with intervals             problem.npz   the 
 visits.npz        visits of each state, after 500 and at the end  figures/  PNG and SVG
 features.npz      features passed to an agent from Python, if any
 certificates.npz  the ends of every cost interval at the end
-.everystep.sha256 the checksums of these files (see files.py)
+.everystep.sha256 the checksums of these files (see files/)
 
 The folder of an unfinished run holds .work/ (see checkpoints.py), and nothing else in it is read. finished.py reads the
 folder of a finished run.
@@ -14,7 +14,8 @@ folder of a finished run.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
@@ -37,15 +38,11 @@ TRAINING = "training"  # the `kind` in a spec.json that `train` wrote; that of a
 ROWS = 2**17  # of a row group, at most: whole seeds where they fit
 OUTPUTS = (  # of any run
     "episodes.parquet", "spec.json", "summary.json", "problem.npz", "visits.npz", "features.npz", "certificates.npz",
-    "findings.txt", "policy/policy.npz", "policy/policy.json", "policy/card.json",
-    "policy/CARD.md", "evaluation.json", "pictures/pictures.json", "pictures/first.png", "pictures/policy.png",
+    "findings.txt", "policy/policy.npz", "policy/policy.json", "policy/CARD.md", "evaluation.json",
+    "pictures/pictures.json", "pictures/first.png", "pictures/policy.png",
     *(f"figures/{stem}{ending}" for stem in ("map", "learning", "heatmap", "regret", "literal")
       for ending in (".png", ".svg")),
 )  # fmt: skip
-
-
-class NotAnExperimentError(EverystepError):
-    """The folder holds a training run, which the commands for experiments cannot read."""
 
 
 class FolderState(Enum):
@@ -56,72 +53,68 @@ class FolderState(Enum):
     FINISHED = "the finished run"
 
 
-def inspect(out: Path, spec: dict[str, Any]) -> FolderState:
-    """What a folder holds of the run with this spec. Refuse one that holds anything else, or that is a file."""
-    try:
+def look_into(out: Path) -> tuple[FolderState, dict[str, Any]]:
+    """What a folder holds of a run or a training, and its spec. Refuse one that holds anything else, or a file."""
+    with files.writing(out):
         files.refuse_temporary_name(out)
         if files.exists(out) and not out.is_dir():
             raise EverystepError(f"out '{out}' is a file; choose a folder.")
-        if is_unfinished(out):
-            _refuse_another(out, out / WORK, spec)
-            return FolderState.UNFINISHED
+        for state, where in ((FolderState.UNFINISHED, out / WORK), (FolderState.FINISHED, out)):
+            if (where / "spec.json").is_file():
+                return state, read_json(where / "spec.json")
+            if where == out / WORK and where.is_dir():
+                raise EverystepError(
+                    f"out '{out}' holds an unfinished run without its spec.json; restore it, or remove '{where}'."
+                )
         if out.is_dir() and any(not path.name.endswith((PARTIAL, files.RECORD)) for path in out.iterdir()):
-            _refuse_another(out, out, spec)
-            return FolderState.FINISHED
-    except OSError as error:
-        raise files.cannot_write(out, error) from None
-    return FolderState.NEW
+            raise EverystepError(f"out '{out}' holds other files; choose an empty or a new folder.")
+    return FolderState.NEW, {}
+
+
+def inspect(out: Path, spec: dict[str, Any]) -> FolderState:
+    """What a folder holds of the run with this spec. Refuse one that holds anything else."""
+    state, before = look_into(out)
+    if state is not FolderState.NEW and not same_run(before, spec):
+        kind = "a different run" if state is FolderState.FINISHED else "a different, unfinished run"
+        raise EverystepError(f"out '{out}' already holds {kind}; choose another folder, or remove it.")
+    return state
 
 
 def claim(out: Path, spec: dict[str, Any], force: bool = False) -> None:
     """Refuse a folder that cannot be written, or that holds anything but this run finished, before any work is done."""
     files.check_writable(out)
-    refuse_unfinished(out)
+    if is_unfinished(out):
+        raise EverystepError(how_to_finish(out))
     if inspect(out, spec) is FolderState.FINISHED:
-        try:
+        with files.writing(out):
             files.check_places(files.real(out), OUTPUTS, force)
-        except OSError as error:
-            raise files.cannot_write(out, error) from None
-
-
-def _refuse_another(out: Path, where: Path, spec: dict[str, Any]) -> None:
-    if not (where / "spec.json").is_file():
-        raise EverystepError(f"out '{out}' holds other files; choose an empty or a new folder.")
-    if not same_run(read_json(where / "spec.json"), spec):
-        kind = "a different run" if where == out else "a different, unfinished run"
-        raise EverystepError(f"out '{out}' already holds {kind}; choose another folder, or remove it.")
 
 
 def is_unfinished(folder: Path) -> bool:
-    """Whether a run was begun in this folder and is not finished."""
+    """Whether a run or a training was begun in this folder and is not finished."""
     return (folder / WORK).is_dir()
 
 
-def refuse_unfinished(folder: Path) -> None:
-    """Raise if a folder holds an unfinished run; the error names the command that finishes it."""
-    if is_unfinished(folder):
-        raise EverystepError(how_to_finish(folder))
-
-
 def how_to_finish(folder: Path) -> str:
-    if is_training_spec(folder / WORK):
-        return f"'{folder}' holds an unfinished training; the same call of everystep.train with out= goes on."
-    return f"'{folder}' holds an unfinished run; `everystep resume {folder}` finishes it."
+    kind = "training" if is_training_spec(folder / WORK) else "run"
+    return f"'{folder}' holds an unfinished {kind}; {how_to_continue(folder)} it."
 
 
-def refuse_training(folder: Path) -> None:
-    """Raise if a folder holds an unfinished training, which the commands for experiments neither read nor continue."""
-    if is_training_spec(folder / WORK):
-        raise NotAnExperimentError(how_to_finish(folder))
-    refuse_training_of_seeds(folder)
+def how_to_continue(folder: Path) -> str:
+    """What continues a run, or a training of `es.train`; see `results.how_to_continue` for those of the command."""
+    if is_training_spec(folder / WORK) or is_training_spec(folder):
+        return "the same call of everystep.train with out= continues"
+    return f"`everystep resume {folder}` continues"
 
 
-def refuse_training_of_seeds(folder: Path) -> None:
-    """Raise if a folder was written by `everystep train`."""
-    if (folder / TRAINING_REQUEST).is_file():
-        raise NotAnExperimentError(
-            f"'{folder}' holds a training run, not an experiment; `everystep summary`, `report`, `figures` and "
-            "`evaluate` read it."
+def check_run(folder: Path, unfinished: bool = False) -> None:
+    """Raise if a folder holds a training, or an unfinished run unless it may be; the error names what to do."""
+    if is_unfinished(folder) and (is_training_spec(folder / WORK) or not unfinished):
+        raise EverystepError(how_to_finish(folder))
+    if is_training(folder):
+        raise EverystepError(
+            f"'{folder}' holds a training, not an experiment; `everystep summary`, `report`, `figures` and `evaluate` "
+            "read it."
         )
 
 
@@ -139,19 +132,8 @@ def is_training_spec(where: Path) -> bool:
     return isinstance(spec, dict) and spec.get("kind") == TRAINING
 
 
-def read_spec(folder: Path) -> dict[str, Any]:
-    """The spec.json of a folder that `run` wrote; a folder that `train` wrote is refused."""
-    spec = read_json(folder / "spec.json")
-    if spec.get("kind") == TRAINING:
-        raise NotAnExperimentError(
-            f"'{folder}' holds a training run, not an experiment; `everystep summary`, `report`, `figures` and "
-            "`evaluate` read it, and everystep.Policy.load its policy."
-        )
-    return spec
-
-
 def read_json(path: Path) -> dict[str, Any]:
-    """One of the JSON files of a run folder."""
+    """The object in one of the JSON files of a run folder."""
     try:
         content = files.read_json(path)
     except (OSError, ValueError):
@@ -169,10 +151,19 @@ def folder(out: Path, spec: dict[str, Any], force: bool = False) -> Iterator[Pat
         yield partial
 
 
+def finish(out: Path, fill: Callable[[Path], None]) -> None:
+    """Put the finished files of a run or a training, which `fill` writes, into their place, spec.json last."""
+    finished = out / WORK / "finished"
+    shutil.rmtree(finished, ignore_errors=True)
+    finished.mkdir()
+    fill(finished)
+    files.move_files(finished, out, last="spec.json")
+
+
 def fill(run: FinishedRun, folder: Path, figures: bool = True) -> None:
     """Write everything a finished run holds into an existing folder."""
     save_problem(run.problem, folder / "problem.npz")
-    write_json(folder / "spec.json", run.spec)
+    files.write_json(folder / "spec.json", run.spec)
     write_results(run, folder, figures)
 
 
@@ -180,7 +171,7 @@ def write_results(run: FinishedRun, folder: Path, figures: bool = True) -> None:
     """Write what was computed; columns pass through memory in batches of seeds."""
     write_episodes(run, folder / "episodes.parquet")
     write_npz(folder / "visits.npz", run.visits.items(), compressed=True)
-    write_json(folder / "summary.json", run.summary)
+    files.write_json(folder / "summary.json", run.summary)
     if run.features:
         save_features(run.features, folder)
     if run.certificates:
@@ -189,10 +180,6 @@ def write_results(run: FinishedRun, folder: Path, figures: bool = True) -> None:
         from everystep.experiments import figures as draw
 
         draw.write(run, folder / "figures")
-
-
-def write_json(path: Path, content: Any) -> None:
-    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 def save_features(features: Mapping[str, np.ndarray], folder: Path) -> None:

@@ -10,11 +10,11 @@ References, which know more than the others, set none of these.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -184,13 +184,13 @@ class Leaderboard:
         """The page: definitions, tables, and the figures if their files are given (profiles, overview)."""
         from everystep.reports.leaderboard import text
 
-        return text.page(self, figures or {})
+        return text.page_text(self, figures or {})
 
     def write(self, out: str | Path, force: bool = False) -> Path:
         """Write leaderboard.md, leaderboard.parquet, profiles.png and overview.png into a folder."""
-        from everystep.reports.leaderboard import output
+        from everystep.reports.leaderboard import text
 
-        return output.write(self, results_files.path_of("out", out), force)
+        return text.write(self, results_files.path_of("out", out), force)
 
     def __str__(self) -> str:
         return self.text()
@@ -299,11 +299,12 @@ def problem_table(problem: str, runs: Mapping[str, Runs], kinds: Mapping[str, st
     """The systems on a problem by mean harm, each compared with the baseline, and the best rival."""
     unit = units(runs, kinds)
     of_harm, of_return = (_differences(runs, baseline, name) for name in ("harm", "final_return"))
+    over_seeds = lambda each, name: statistics.mean_over_seeds(each.columns[name])
     rows = [
         SystemRow(
-            system, kinds[system], len(each.seeds), over_seeds(each.columns["harm"]),
-            float(np.median(each.columns["last_violation"])), over_seeds(each.columns["final_return"]),
-            over_seeds(each.columns["final_harm"]), float(unit.returns(np.array(each.mean("final_return")))),
+            system, kinds[system], len(each.seeds), over_seeds(each, "harm"),
+            float(np.median(each.columns["last_violation"])), over_seeds(each, "final_return"),
+            over_seeds(each, "final_harm"), float(unit.returns(np.array(each.mean("final_return")))),
             of_harm.get(system), of_return.get(system),
         )
         for system, each in runs.items()
@@ -312,11 +313,6 @@ def problem_table(problem: str, runs: Mapping[str, Runs], kinds: Mapping[str, st
     rivals = [row for row in rows if row.system == unit.best_rival]
     steps = np.concatenate([each.columns["steps"] for each in runs.values()])
     return ProblemTable(problem, rows, unit, rivals[0] if rivals else None, (int(steps.min()), int(steps.max())))
-
-
-def over_seeds(samples: np.ndarray) -> Interval:
-    """The mean and its 95 % bootstrap interval."""
-    return statistics.mean_over_seeds(samples, np.random.default_rng(0))
 
 
 def _differences(runs: Mapping[str, Runs], baseline: str, name: str) -> dict[str, Difference]:
@@ -328,7 +324,7 @@ def _differences(runs: Mapping[str, Runs], baseline: str, name: str) -> dict[str
         common, own, other = np.intersect1d(each.seeds, base.seeds, assume_unique=True, return_indices=True)
         if system != baseline and len(common) > 1:
             pair = (each.columns[name][own], base.columns[name][other])
-            found[system] = (len(common), statistics.paired(*pair, np.random.default_rng(0)))
+            found[system] = (len(common), statistics.paired(*pair))
     corrected = measures.holm([paired.p for _, paired in found.values()])
     return {
         system: Difference(n, float(paired.difference.mean), p)
@@ -349,7 +345,7 @@ def aggregate(runs: Mapping[str, Mapping[str, Runs]], kinds: Mapping[str, str], 
     harm = {s: [unit[p].harms(each[s].columns["harm"]) for p, each in runs.items()] for s in complete}
     returns = {s: [unit[p].returns(each[s].columns["final_return"]) for p, each in runs.items()] for s in complete}
     harms, shares = _harm_taus(harm.values()), _return_taus(returns.values())
-    rng: Any = lambda: np.random.default_rng(0)
+    rng = lambda: np.random.default_rng(0)
     rows = []
     for system in complete:
         less = more = None
@@ -372,7 +368,7 @@ def aggregate(runs: Mapping[str, Mapping[str, Runs]], kinds: Mapping[str, str], 
 POINTS = 201  # of a profile
 
 
-def _harm_taus(scores: Any) -> np.ndarray:
+def _harm_taus(scores: Collection[measures.Scores]) -> np.ndarray:
     """Equally spaced logarithms, from below the least positive harm (no less than 1/1000) to the largest."""
     runs = np.concatenate([each for system in scores for each in system] or [np.ones(1)])
     least = np.min(runs[runs > 0], initial=1.0)
@@ -380,7 +376,7 @@ def _harm_taus(scores: Any) -> np.ndarray:
     return np.geomspace(max(0.5 * least, 1e-3 * most), most, POINTS)
 
 
-def _return_taus(scores: Any) -> np.ndarray:
+def _return_taus(scores: Collection[measures.Scores]) -> np.ndarray:
     """From 0, or from what all but the lowest hundredth of the runs reach if that is less, to the best run."""
     runs = np.concatenate([each for system in scores for each in system] or [np.ones(1)])
     return np.linspace(min(0.0, max(-1.0, float(np.quantile(runs, 0.01)))), max(1.0, float(runs.max())), POINTS)

@@ -9,7 +9,7 @@ import textwrap
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 WARM = ("#D55E00", "#E69F00", "#CC79A7", "#8C2D04")
 COOL = ("#0072B2", "#009E73", "#56B4E9", "#4B3F8F", "#7FB069", "#1B7F8C", "#9A86D8", "#2F4B2A", "#6C8EBF")
 GREY = ("#555555", "#999999", "#222222")
-DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1.5, 1.5)), "-.")
+Dash = str | tuple[int, tuple[float, ...]]
+DASHES: tuple[Dash, ...] = ("-", (0, (5, 2)), (0, (1.5, 1.5)), "-.")
 WIDEST = 24  # characters of a name beside an axis
 MOST, MOST_CURVES = 30, 12  # systems in a figure, and in one with curves: all of ours and those with the least harm
 
@@ -36,7 +37,7 @@ class Look(NamedTuple):
     """How a system is drawn."""
 
     colour: str
-    dash: Any
+    dash: Dash
     width: float
 
 

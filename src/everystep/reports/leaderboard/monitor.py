@@ -1,4 +1,7 @@
-"""Monitor files of stable-baselines3 as rows of results, so that a rival can be added without code of ours.
+"""Rows of results from episodes, for software that records episodes and not steps, and from its monitor files.
+
+What happened inside an episode is not known, so `last_violation` is the end of the last episode with harm, and
+`unsafe_steps`, if nobody counted them, all steps of the episodes with harm: both are upper bounds.
 
 A monitor file is CSV: a first line '#' with JSON (t_start, env_id), then the columns r, l and t (return, length and
 time of each episode) and one for each of `info_keywords`. Harm is such a column: the environment puts the harm of the
@@ -29,15 +32,79 @@ from everystep.errors import (
     shown,
     true_or_false,
 )
+from everystep.experiments import statistics
 from everystep.reports.leaderboard import results_files
-from everystep.reports.leaderboard.episodes import Episodes, row
 
+SHARES = 50  # equal parts of the training, for the curves
 ENDING = "monitor.csv"
 HARM, UNSAFE = "harm", "unsafe_steps"
 LARGEST_FILE = 2**30
 KINDS = ("ours", "rival", "reference")
 
 
+class Episodes(NamedTuple):
+    """Returns, lengths and harm of episodes in their order; unsafe steps if they were counted."""
+
+    returns: np.ndarray
+    lengths: np.ndarray
+    harm: np.ndarray
+    unsafe_steps: np.ndarray | None = None
+
+
+def row(
+    system: str,
+    problem: str,
+    seed: int,
+    training: Episodes,
+    final: Episodes | None = None,
+    *,
+    kind: str = "rival",
+    command: str = "",
+    versions: Mapping[str, str] | None = None,
+    seconds: float | None = None,
+    about: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """One row; without `final` the episodes at the end of the training stand for the final policy."""
+    results_files.check_name("system", system)
+    results_files.check_name("problem", problem)
+    ends = np.cumsum(training.lengths)
+    steps, harmful = int(ends[-1]), training.harm > 0
+    counted = training.unsafe_steps is not None
+    unsafe = training.unsafe_steps if training.unsafe_steps is not None else training.lengths * harmful
+    last = statistics.episodes_at_the_end(training.lengths)
+    evaluated = Episodes(*(part[-last:] for part in training[:3])) if final is None else final
+    cumulative = np.cumsum(training.harm)
+    # A share of the training ends at step j steps / SHARES; episodes that ended by then count.
+    ended = np.searchsorted(ends, steps * np.arange(1, SHARES + 1) / SHARES + 1e-9, side="right")
+    curve = np.where(ended > 0, cumulative[np.maximum(ended, 1) - 1], 0.0)
+    parts = np.split(training.returns, ended[:-1])
+    settings = {
+        "last_violation": "the end of the last episode with harm",
+        "unsafe_steps": "counted" if counted else "all steps of the episodes with harm",
+        "final": f"the end of the training (episodes: {last})" if final is None else "evaluation",
+    }
+    return {
+        "system": system,
+        "problem": problem,
+        "seed": seed,
+        "steps": steps,
+        "harm": float(cumulative[-1]),
+        "unsafe_steps": int(unsafe.sum()),
+        "last_violation": int(ends[harmful][-1]) if harmful.any() else 0,
+        "final_return": float(evaluated.returns.mean()),
+        "final_harm": float(evaluated.harm.mean()),
+        "final_episodes": len(evaluated.returns),
+        "command": command,
+        "versions": json.dumps(dict(versions or {})),
+        "kind": kind,
+        "settings": json.dumps({**(about or {}), **settings}),
+        "seconds": seconds,
+        "harm_curve": curve.tolist(),
+        "return_curve": [float(part.mean()) if len(part) else np.nan for part in parts],
+    }
+
+
+# --- monitor files ----------------------------------------------------------------------------------------------------
 class MonitorFile(NamedTuple):
     """The episodes of one file, its environment, and the seconds from its start to its last episode."""
 
@@ -90,46 +157,28 @@ def convert_monitor(
     """
     place = output_path(out, true_or_false("force", force))
     check_type("harm_column", harm_column, str, "the name of a column")
-    evaluated = None if final is None else results_files.path_of("final", final)
-    where = results_files.path_of("folder", folder)
-    rows = rows_of(where, system, problem, harm_column, evaluated, seeds, kind, command, versions)
-    return write(rows, place, force)
-
-
-def rows_of(
-    folder: Path,
-    system: str,
-    problem: str,
-    harm_column: str = HARM,
-    final: Path | None = None,
-    seeds: Sequence[int] | None = None,
-    kind: str = "rival",
-    command: str = "",
-    versions: Mapping[str, str] | None = None,
-) -> list[dict[str, Any]]:
-    """The rows of the monitor files in a folder, one for each seed."""
     check_type("command", command, str, "a text")
     one_of("kind", kind, KINDS)
     if versions is not None and not (
         isinstance(versions, Mapping) and all(isinstance(word, str) for each in versions.items() for word in each)
     ):
         raise EverystepError(f"versions is {shown(versions)}; give the version of each package, by its name, as texts.")
-    training = by_seed(folder, seeds)
-    finals = {} if final is None else by_seed(final, seeds)
+    training = by_seed(results_files.path_of("folder", folder), seeds)
+    finals = {} if final is None else by_seed(results_files.path_of("final", final), seeds)
     if final is not None and (missing := training.keys() - finals.keys()):
         raise EverystepError(f"'{final}' has no monitor file for seed {min(missing)}; evaluate every seed.")
-    found = []
+    rows = []
     for seed, path in training.items():
         read = read_monitor(path, harm_column)
         evaluated = None if final is None else read_monitor(finals[seed], harm_column).episodes
         about = {"source": "monitor files of stable-baselines3", "environment": read.environment}
-        found.append(
+        rows.append(
             row(
                 system, problem, seed, read.episodes, evaluated, kind=kind, command=command, versions=versions,
                 seconds=read.seconds, about=about,
             )
         )  # fmt: skip
-    return found
+    return write(rows, place, force)
 
 
 def output_path(out: str | Path, force: bool) -> Path:
@@ -137,22 +186,18 @@ def output_path(out: str | Path, force: bool) -> Path:
     path = results_files.path_of("out", out)
     if path.suffix != results_files.ENDING:
         raise EverystepError(f"out '{path}' is no Parquet file; give a name that ends with {results_files.ENDING}.")
-    try:
+    with files.writing(path):
         if files.exists(path.parent):
             files.check_place(path, force)
-    except OSError as error:
-        raise files.cannot_write(path, error) from None
     return path
 
 
 def write(rows: Sequence[Mapping[str, Any]], path: Path, force: bool) -> Path:
     """Write rows as a file of results."""
     table = results_files.table_of(rows)
-    try:
+    with files.writing(path):
         files.make_folder(path.parent)
         files.write_output(path, lambda file: results_files.write(table, file), force)
-    except OSError as error:
-        raise files.cannot_write(path, error) from None
     return path
 
 

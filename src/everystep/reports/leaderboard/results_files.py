@@ -8,9 +8,10 @@ written has exactly the types of the format.
 from __future__ import annotations
 
 import json
+import math
 import os
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
@@ -185,11 +186,11 @@ def _check_columns(path: Path, found: pa.Schema, rows: int) -> None:
         raise EverystepError(f"'{path}' has no column {', '.join(missing)}; add it ({FORMAT}).")
     if not 1 <= rows <= MOST_ROWS:
         raise EverystepError(f"'{path}' has {rows} rows; give from 1 to {MOST_ROWS:,}.")
-    for name in [name for name in schema()["properties"] if name in found.names]:
-        if not _fits(found.field(name).type, schema()["properties"][name]["x-parquet"]):
-            wanted = schema()["properties"][name]["x-parquet"]
+    for name, rules in schema()["properties"].items():
+        if name in found.names and not _fits(found.field(name).type, rules["x-parquet"]):
             raise EverystepError(
-                f"'{path}': column {name} has the type {shown(found.field(name).type)}; write it as {wanted}."
+                f"'{path}': column {name} has the type {shown(found.field(name).type)}; write it as "
+                f"{rules['x-parquet']}."
             )
 
 
@@ -199,42 +200,34 @@ def _fits(found: pa.DataType, wanted: str) -> bool:
 
     if types.is_dictionary(found):
         found = found.value_type
-    number = types.is_integer(found) or found in (_types()["harm"], "float32")
-    return bool(
-        types.is_null(found)
-        or (
-            wanted == "string"
-            and (types.is_string(found) or types.is_large_string(found) or str(found) == "string_view")
-        )
-        or (wanted == "int64" and types.is_integer(found))
-        or (wanted == "double" and number)
-        or (wanted == "list<double>" and types.is_nested(found) and "list" in str(found) and _numbers(found))
-    )
-
-
-def _numbers(found: pa.DataType) -> bool:
-    return getattr(found, "num_fields", 0) == 1 and _fits(found.field(0).type, "double")
+    if wanted == "list<double>" and types.is_nested(found):
+        return "list" in str(found) and found.num_fields == 1 and _fits(found.field(0).type, "double")
+    fit = {
+        "string": str(found) in ("string", "large_string", "string_view"),
+        "int64": types.is_integer(found),
+        "double": types.is_integer(found) or str(found) in ("double", "float"),
+    }
+    return bool(types.is_null(found) or fit.get(wanted))
 
 
 def _checked(path: Path, table: pa.Table) -> pa.Table:
     """The table with the types of the format; every value of its columns is checked."""
     import pyarrow as pa
 
-    columns = schema()["properties"]
-    for name in [name for name in columns if name in table.column_names]:
-        at, kind = table.column_names.index(name), columns[name]["x-parquet"]
+    columns = {name: rules for name, rules in schema()["properties"].items() if name in table.column_names}
+    for name, rules in columns.items():
         try:
-            table = table.set_column(at, name, table[name].cast(_types()[name]))
+            table = table.set_column(table.column_names.index(name), name, table[name].cast(_types()[name]))
         except pa.ArrowException:
+            kind = rules["x-parquet"]
             raise EverystepError(
                 f"'{path}': column {name} has a value that is no {kind}; write it as {kind}."
             ) from None
-        if name in schema()["required"] and table[name].null_count:
-            row = table[name].is_null().to_pylist().index(True) + 1
-            raise EverystepError(f"'{path}': {name} of row {row} is missing; give every row one.")
-    checks = {"string": _check_texts, "int64": _check_numbers, "double": _check_numbers, "list<double>": _check_lists}
-    for name in [name for name in columns if name in table.column_names]:
-        checks[columns[name]["x-parquet"]](path, name, table)
+        for row, value in enumerate(table[name].to_pylist()):
+            if value is None and name in schema()["required"]:
+                raise EverystepError(f"'{path}': {name} of row {row + 1} is missing; give every row one.")
+            if value is not None and (remedy := _remedy(value, rules)):
+                _wrong(path, name, row, value, remedy)
     _check_together(path, table)
     return table
 
@@ -243,87 +236,71 @@ def _wrong(path: Path, name: str, row: int, value: object, remedy: str) -> NoRet
     raise EverystepError(f"'{path}': {name} of row {row + 1} is {quoted(value)}; {remedy}.")
 
 
-def _check_texts(path: Path, name: str, table: pa.Table) -> None:
-    rules = schema()["properties"][name]
-    for row, text in enumerate(table[name].to_pylist()):
-        if text is None:
-            continue
-        if "maxLength" in rules and not _is_name(text, rules):
-            _wrong(path, name, row, text, f"give a printable name of 1 to {rules['maxLength']} characters")
-        if "enum" in rules and text not in rules["enum"]:
-            _wrong(path, name, row, text, f"choose {' or '.join(rules['enum'])}")
-        if rules.get("contentMediaType") == "application/json":
-            _check_json(path, name, row, text)
+def _remedy(value: object, rules: Mapping[str, Any]) -> str | None:
+    """What to give instead of a value that the rules of its column do not allow."""
+    if isinstance(value, str):
+        return _remedy_of_text(value, rules)
+    low, high = rules.get("minimum", -math.inf), rules.get("maximum", 2**63 - 1)
+    if isinstance(value, int | float):  # NaN is in no range
+        return None if low <= value <= high else f"give a finite number{'' if low < 0 else f' of at least {low}'}"
+    assert isinstance(value, list)
+    curve = np.array([np.nan if each is None else each for each in value], float)
+    if not len(curve):
+        return "give at least one number, or null instead of the list"
+    if "minimum" not in rules["items"]:
+        return "give finite numbers, or NaN where no episode ended" if np.isinf(curve).any() else None
+    rises = (np.diff(curve) >= -CLOSE * max(curve[-1], 1)).all()
+    fits = rises and ((curve >= 0) & (curve <= rules["items"]["maximum"])).all()
+    return None if fits else "give finite numbers of at least 0 that never fall"
 
 
-def _is_name(text: str, rules: Mapping[str, Any]) -> bool:
-    fits = rules["minLength"] <= len(text) <= rules["maxLength"]
-    return fits and text.isprintable() and text == text.strip()
+def _remedy_of_text(text: str, rules: Mapping[str, Any]) -> str | None:
+    if "enum" in rules and text not in rules["enum"]:
+        return f"choose {' or '.join(rules['enum'])}"
+    if "maxLength" in rules and not (text.isprintable() and text == text.strip() and 1 <= len(text) <= _longest(rules)):
+        return f"give a printable name of 1 to {_longest(rules)} characters"
+    if rules.get("contentMediaType") != "application/json":
+        return None
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError):
+        return "give JSON, such as json.dumps makes"
+    if "contentSchema" in rules and not (
+        isinstance(content, dict) and all(isinstance(each, str) for each in content.values())
+    ):
+        return "give a JSON object of package and version, both texts"
+    return None
+
+
+def _longest(rules: Mapping[str, Any]) -> int:
+    return int(rules["maxLength"])
 
 
 def check_name(field: str, value: object) -> None:
     """Raise unless `value` may be the name of a system or a problem."""
-    rules = schema()["properties"][field]
-    if not isinstance(value, str) or not _is_name(value, rules):
-        raise EverystepError(
-            f"{field} is {quoted(value)}; give a printable name of 1 to {rules['maxLength']} characters."
-        )
-
-
-def _check_json(path: Path, name: str, row: int, text: str) -> None:
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError):
-        _wrong(path, name, row, text, "give JSON, such as json.dumps makes")
-    if "contentSchema" in schema()["properties"][name] and not (
-        isinstance(content, dict) and all(isinstance(each, str) for each in content.values())
-    ):
-        _wrong(path, name, row, text, "give a JSON object of package and version, both texts")
-
-
-def _check_numbers(path: Path, name: str, table: pa.Table) -> None:
-    rules = schema()["properties"][name]
-    low, high = rules["minimum"], rules.get("maximum", 2**63 - 1)
-    values = [low if each is None else each for each in table[name].to_pylist()]
-    if wrong := [row for row, each in enumerate(values) if not low <= each <= high]:  # NaN is in no range
-        wanted = "a finite number" if low < 0 else f"a finite number of at least {low}"
-        _wrong(path, name, wrong[0], values[wrong[0]], f"give {wanted}")
-
-
-def _check_lists(path: Path, name: str, table: pa.Table) -> None:
-    limits = schema()["properties"][name]["items"]
-    for row, entries in enumerate(table[name].to_pylist()):
-        if entries is None:
-            continue
-        values = np.array([np.nan if each is None else each for each in entries], float)
-        if not len(values):
-            _wrong(path, name, row, entries, "give at least one number, or null instead of the list")
-        if "minimum" in limits:  # the curve of harm
-            harm = table["harm"][row].as_py()
-            close = CLOSE * max(harm, 1)
-            if not ((values >= 0) & (values <= limits["maximum"])).all() or (np.diff(values) < -close).any():
-                _wrong(path, name, row, entries, "give finite numbers of at least 0 that never fall")
-            if abs(values[-1] - harm) > close:
-                _wrong(path, name, row, float(values[-1]), f"give a curve that ends at harm, {shown(harm)}")
-        elif np.isinf(values).any():
-            _wrong(path, name, row, entries, "give finite numbers, or NaN where no episode ended")
+    remedy = _remedy_of_text(value if isinstance(value, str) else "", schema()["properties"][field])
+    if remedy is not None:
+        raise EverystepError(f"{field} is {quoted(value)}; {remedy}.")
 
 
 def _check_together(path: Path, table: pa.Table) -> None:
     """Columns that contradict each other, row by row."""
     steps, harm, unsafe, last = (table[name].to_numpy() for name in ("steps", "harm", "unsafe_steps", "last_violation"))
+
+    def refuse(wrong: np.ndarray, name: str, values: np.ndarray, remedy: Callable[[int], str]) -> None:
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            _wrong(path, name, row, int(values[row]), remedy(row))
+
     for name, values in (("last_violation", last), ("unsafe_steps", unsafe)):
-        if (values > steps).any():
-            row = int(np.argmax(values > steps))
-            _wrong(path, name, row, int(values[row]), f"give at most its steps, {steps[row]}")
-    if (unsafe > last).any():
-        row = int(np.argmax(unsafe > last))
-        _wrong(path, "unsafe_steps", row, int(unsafe[row]), f"give at most last_violation, {last[row]}")
+        refuse(values > steps, name, values, lambda row: f"give at most its steps, {steps[row]}")
+    refuse(unsafe > last, "unsafe_steps", unsafe, lambda row: f"give at most last_violation, {last[row]}")
+    wanted = lambda row: f"give {'more' if harm[row] > 0 else '0'}, because its harm is {shown(float(harm[row]))}"
     for name, values in (("unsafe_steps", unsafe), ("last_violation", last)):
-        if ((harm > 0) != (values > 0)).any():
-            row = int(np.argmax((harm > 0) != (values > 0)))
-            wanted = "give more" if harm[row] > 0 else "give 0"
-            _wrong(path, name, row, int(values[row]), f"{wanted}, because its harm is {shown(float(harm[row]))}")
+        refuse((harm > 0) != (values > 0), name, values, wanted)
+    for row, curve in enumerate(table["harm_curve"].to_pylist() if "harm_curve" in table.column_names else ()):
+        if curve is not None and abs(curve[-1] - harm[row]) > CLOSE * max(harm[row], 1):
+            _wrong(path, "harm_curve", row, curve[-1], f"give a curve that ends at harm, {shown(float(harm[row]))}")
 
 
 def _refuse_repeated(tables: Sequence[tuple[Path, pa.Table]]) -> None:

@@ -1,21 +1,29 @@
-"""The leaderboard as text: tables for a terminal, and a page in Markdown from templates/page.md."""
+"""The leaderboard as text: tables for a terminal, and a page in Markdown from templates/page.md, with its files."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, NamedTuple
 
+from everystep import files
+from everystep.errors import EverystepError, true_or_false
 from everystep.experiments import tables
 from everystep.experiments.statistics import Interval
+from everystep.experiments.tables import Table
+from everystep.reports.leaderboard import results_files
 from everystep.reports.leaderboard.board import ENOUGH, KEPT, OURS, REFERENCE, Difference, ProblemTable, SystemRow
 
 if TYPE_CHECKING:
-    from everystep.reports.leaderboard.board import AggregateRow, Leaderboard
+    from everystep.reports.leaderboard import results_files
+from everystep.reports.leaderboard.board import AggregateRow, Leaderboard
 
 TEMPLATE = Path(__file__).parent / "templates" / "page.md"
+PAGE, ROWS = "leaderboard.md", results_files.OWN
+FIGURES = {"profiles": "profiles.png", "overview": "overview.png"}
+FORMAT_PAGE = Path("reference", "files.md")  # beside a page of the documentation
 FOOTNOTE = """\
 harm: the sum of max(g, 0) over the steps of the training; in brackets: 95 % bootstrap intervals over seeds
 last violation: the number of the last unsafe step of the training, median over seeds; final: the policy at the end
@@ -25,20 +33,11 @@ less harm, more return: the probability that a run is better than one of the bas
 
 
 class Style(NamedTuple):
-    """How a table, a heading and the names in them are written."""
+    """How a table and the names in it are written."""
 
-    table: Callable[[Sequence[Sequence[str]]], str]
-    heading: str
+    table: Callable[[Table], str]
     name: Callable[[str, str], str]  # of a system and its kind
     word: Callable[[str], str]  # of any other name
-
-
-PLAIN = Style(
-    tables.aligned,
-    "{}",
-    lambda name, kind: name if kind not in (OURS, REFERENCE) else f"{name} ({kind})",
-    lambda name: name,
-)
 
 
 def literal(name: str) -> str:
@@ -51,24 +50,22 @@ def _marked(name: str, kind: str) -> str:
     return mark.format(literal(name))
 
 
-def _unbroken(rows: Sequence[Sequence[str]]) -> str:
+def _unbroken(table: Table) -> str:
     """A Markdown table in which a p-value stays on one line, however narrow the page is."""
-    return tables.markdown([[cell.replace("(p = ", "(p\u00a0=\u00a0") for cell in row] for row in rows])
+    rows = [[cell.replace("(p = ", "(p\u00a0=\u00a0") for cell in row] for row in table.rows]
+    return table._replace(rows=rows).markdown("###", "- ")
 
 
-MARKDOWN = Style(_unbroken, "### {}", _marked, literal)
+PLAIN = Style(str, lambda name, kind: f"{name} ({kind})" if kind in (OURS, REFERENCE) else name, str)
+MARKDOWN = Style(_unbroken, _marked, literal)
 
 
 def plain(board: Leaderboard) -> str:
     """The tables for a terminal."""
-    parts = [
-        *(part for table in board.problems for part in _problem(table, board.baseline, PLAIN)),
-        *_all(board, PLAIN),
-    ]
-    return "\n\n".join([*parts, FOOTNOTE])
+    return "\n\n".join([*(PLAIN.table(each) for each in _tables(board, PLAIN)), FOOTNOTE])
 
 
-def page(board: Leaderboard, figures: Mapping[str, str], format_at: str = "`docs/reference/files.md`") -> str:
+def page_text(board: Leaderboard, figures: Mapping[str, str], format_at: str = "`docs/reference/files.md`") -> str:
     """The page; `figures` are the paths of its pictures, and `format_at` says where the format is described."""
     overview, profiles = (
         f"![{words}]({figures[name]})" if name in figures else ""
@@ -77,7 +74,7 @@ def page(board: Leaderboard, figures: Mapping[str, str], format_at: str = "`docs
             ("profiles", "Shares of runs by normalised harm and return, with 95 % bands"),
         )
     )
-    per_problem = [part for table in board.problems for part in _problem(table, board.baseline, MARKDOWN)]
+    *per_problem, together = (MARKDOWN.table(each) for each in _tables(board, MARKDOWN))
     systems, seeds = len(board.kinds), {len(runs.seeds) for each in board.runs.values() for runs in each.values()}
     spread = f"{min(seeds)} to {max(seeds)}" if len(seeds) > 1 else f"{min(seeds)}"
     filled = Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
@@ -86,7 +83,7 @@ def page(board: Leaderboard, figures: Mapping[str, str], format_at: str = "`docs
         enough=f"{ENOUGH:.0%}".replace("%", " %"),
         kept=f"{KEPT:.0%}".replace("%", " %"),
         format=format_at,
-        aggregate="\n\n".join(_all(board, MARKDOWN)[1:]),
+        aggregate=together.partition("\n\n")[2],
         overview=overview,
         profiles=profiles,
         problems="\n\n".join(per_problem),
@@ -95,8 +92,15 @@ def page(board: Leaderboard, figures: Mapping[str, str], format_at: str = "`docs
     return re.sub(r"\n{3,}", "\n\n", filled)
 
 
+def _tables(board: Leaderboard, style: Style) -> Iterator[Table]:
+    """A table for each problem, and the one over all problems."""
+    for each in board.problems:
+        yield _problem(each, board.baseline, style)
+    yield _all(board, style)
+
+
 # --- one problem ------------------------------------------------------------------------------------------------------
-def _problem(table: ProblemTable, baseline: str, style: Style) -> list[str]:
+def _problem(table: ProblemTable, baseline: str, style: Style) -> Table:
     base = style.word(baseline)
     head = ["system", "seeds", "harm", "last violation", "final return", "final harm"]
     head += [f"harm minus {base}", f"return minus {base}"]
@@ -109,9 +113,7 @@ def _problem(table: ProblemTable, baseline: str, style: Style) -> list[str]:
         for row in table.rows
     ]  # fmt: skip
     steps = f"{table.steps[0]:,}" if len(set(table.steps)) == 1 else f"{table.steps[0]:,} to {table.steps[1]:,}"
-    title = style.heading.format(f"{style.word(table.problem)}: {steps} steps")
-    mark = "" if style is PLAIN else "- "
-    return [title, style.table([head, *rows]), "\n".join(mark + note for note in _notes(table, style))]
+    return Table(f"{style.word(table.problem)}: {steps} steps", head, rows, _notes(table, style))
 
 
 def _notes(table: ProblemTable, style: Style) -> list[str]:
@@ -152,10 +154,9 @@ def _against(row: SystemRow, best: SystemRow | None) -> str:
 
 
 # --- all problems -----------------------------------------------------------------------------------------------------
-def _all(board: Leaderboard, style: Style) -> list[str]:
-    found = board.aggregate
-    n = len(board.runs)
-    title = style.heading.format("Over all problems" if n > 1 else "In units of the problem")
+def _all(board: Leaderboard, style: Style) -> Table:
+    found, n, base = board.aggregate, len(board.runs), style.word(board.baseline)
+    heading = "Over all problems" if n > 1 else "In units of the problem"
     left = [
         f"{style.name(system, board.kinds[system])} (not on {', '.join(map(style.word, missing[:5]))}"
         f"{', ...' if len(missing) > 5 else ''})"
@@ -163,12 +164,10 @@ def _all(board: Leaderboard, style: Style) -> list[str]:
     ]
     without = [f"Left out, because they are not on all problems: {'; '.join(left)}."] if left else []
     if not found.rows:
-        return [title, "No system is on all problems.", *without]
-    base = style.word(board.baseline)
+        return Table(heading, [], [], ["No system is on all problems.", *without])
     head = ["system", "normalised harm", "normalised return", f"less harm than {base}", f"more return than {base}"]
     seeds = lambda row: max(len(each[row.system].seeds) for each in board.runs.values())
-    rows = [_aggregate_row(row, seeds(row) * n, style) for row in found.rows]
-    return [title, style.table([head, *rows]), *without]
+    return Table(heading, head, [_aggregate_row(row, seeds(row) * n, style) for row in found.rows], without)
 
 
 def _aggregate_row(row: AggregateRow, runs: int, style: Style) -> list[str]:
@@ -209,15 +208,13 @@ def number(value: float) -> str:
 
 def interval(found: Interval, runs: int) -> str:
     """A mean with its interval; of a single run the number alone."""
-    mean, low, high = (number(float(each)) for each in found)
-    return mean if runs == 1 else f"{mean} [{low}, {high}]"
+    return number(float(found.mean)) if runs == 1 else tables.interval(found, number)
 
 
 def _difference(found: Difference | None) -> str:
     if found is None:
         return ""
-    sign = "+" if found.mean > 0 else ""
-    return f"{sign}{number(found.mean)} ({'p < 0.001' if found.p < 0.001 else f'p = {found.p:.3f}'})"
+    return f"{'+' if found.mean > 0 else ''}{number(found.mean)} ({tables.p_value(found.p)})"
 
 
 def _percent(share: float) -> str:
@@ -230,3 +227,58 @@ def _ratio(value: float) -> str:
 
 def _count(n: int, word: str) -> str:
     return f"{n} {word}{'' if n == 1 else 's'}"
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+def check(out: Path, force: bool = False) -> None:
+    """Raise if `write` could not write into this folder, before any work is done."""
+    files.check_writable(out)
+    files.check_places(files.real(out), (PAGE, ROWS, *FIGURES.values()), force)
+
+
+def write(board: Leaderboard, out: Path, force: bool = False) -> Path:
+    """Write the page, all rows and the figures into `out`, and return it."""
+    from everystep.reports.leaderboard import figures
+
+    check(out, true_or_false("force", force))
+    with files.replacing(out, last=PAGE, force=force) as folder:
+        figures.write(board, {name: folder / file for name, file in FIGURES.items()})
+        with (folder / ROWS).open("wb") as file:
+            results_files.write(board.rows, file)
+        (folder / PAGE).write_text(board.markdown(FIGURES), encoding="utf-8", errors="backslashreplace")
+    return out
+
+
+def check_page(page: Path, force: bool = False) -> None:
+    """Raise if `write_page` could not write this page."""
+    if page.suffix != ".md":
+        raise EverystepError(f"page '{page}' is no Markdown file; give a name that ends with .md.")
+    for path in (page, *_figures_of(page).values()):
+        if path.parent.is_dir() or path is page:
+            files.check_place(path, force)
+
+
+def write_page(board: Leaderboard, page: Path, force: bool = False) -> Path:
+    """Write the page for a folder of documentation: FILE.md, and its figures into figures/FILE-NAME.png beside it.
+
+    Nothing is recorded beside them, because such folders are under version control; so an existing page is replaced
+    only with `force`.
+    """
+    from everystep.reports.leaderboard import figures
+
+    check_page(page, force)
+    pictures = _figures_of(page)
+    format_at = (
+        f"[the format]({FORMAT_PAGE}#results-for-the-leaderboard)"
+        if (page.parent / FORMAT_PAGE).is_file()
+        else "see File formats"
+    )
+    files.make_folder(page.parent / "figures")
+    figures.write(board, pictures)
+    links = {name: path.relative_to(page.parent).as_posix() for name, path in pictures.items()}
+    files.write_text(page, page_text(board, links, format_at))
+    return page
+
+
+def _figures_of(page: Path) -> dict[str, Path]:
+    return {name: page.parent / "figures" / f"{page.stem}-{file}" for name, file in FIGURES.items()}

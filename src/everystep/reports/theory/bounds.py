@@ -98,7 +98,7 @@ def linear_errors(K: float, d: float, radius: float, lam: float = 1.0, rows: flo
     A radius sqrt(lam d) + sqrt(d log(.)) grows like sqrt(d), the rest like sqrt(d K): d sqrt(K) together. The paper
     states this lemma, and in its abstract the bound on violation, as sqrt(d K).
     """
-    return 2 * radius * max(1.0, lam**-0.5) * math.sqrt(rows * K * potential_bound(K, d, lam, rows))
+    return float(2 * radius * max(1.0, lam**-0.5) * math.sqrt(rows * K * potential_bound(K, d, lam, rows)))
 
 
 def gp_errors(K: float, radius: float, gain: float, lam: float, rows: float = 1, largest: float = 1.0) -> float:

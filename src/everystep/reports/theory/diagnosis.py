@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -149,7 +149,7 @@ class Diagnosed:
         """(seeds, K): whether V_1^k(x_1) >= V*_1(x_1), for the V in force."""
         return self._in_force(self.measured.optimism_at_start >= -SLACK)
 
-    def _in_force(self, held: Any) -> np.ndarray:
+    def _in_force(self, held: object) -> np.ndarray:
         """The verdict at the last plan, for agents that plan rarely."""
         if self.metrics.planned is None:
             return np.asarray(held)

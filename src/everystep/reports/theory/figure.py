@@ -17,6 +17,7 @@ from everystep.reports.theory import bounds
 if TYPE_CHECKING:
     from everystep.reports.theory.table import TheoryComparison
 
+Dash = str | tuple[int, tuple[float, ...]]
 POINTS = 200  # of a curve
 BOUND, BY_ERRORS = (0, (6, 2)), (0, (1, 1.4))  # dashes of bounds given in advance, and from measured errors
 
@@ -61,10 +62,10 @@ def bounds_and_measurements(runs: Mapping[str, TheoryComparison]) -> Figure:
         return figure
 
 
-def _line(axes: Axes, k: np.ndarray, curve: Any, colour: str, dash: Any = "-") -> None:
-    curve = np.asarray(curve, float)[k - 1]
+def _line(axes: Axes, k: np.ndarray, curve: object, colour: str, dash: Dash = "-") -> None:
+    shown = np.asarray(curve, float)[k - 1]
     axes.plot(
-        k, np.where(curve > 0, curve, np.nan), color=colour, linestyle=dash, linewidth=1.8 if dash == "-" else 1.4
+        k, np.where(shown > 0, shown, np.nan), color=colour, linestyle=dash, linewidth=1.8 if dash == "-" else 1.4
     )
 
 

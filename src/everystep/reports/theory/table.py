@@ -60,7 +60,7 @@ class LemmaInputs(NamedTuple):
     def information_bound(self, K: float) -> float | None:
         """The bound on the information gain of all estimators; None where the kernel's spectrum is not known."""
         if self.d is not None:
-            return self.estimators * self.d * np.log1p(self.rows * K / (self.d * self.lam)) / 2
+            return float(self.estimators * self.d * np.log1p(self.rows * K / (self.d * self.lam)) / 2)
         gain = self.gain_bound(K)
         return None if gain is None else self.estimators * gain
 
@@ -270,7 +270,7 @@ class TheoryComparison:
         return summary
 
     def _potential_and_information(
-        self, inputs: LemmaInputs, potential: Any, gain: Any
+        self, inputs: LemmaInputs, potential: object, gain: object
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Elliptical potential and information gain of one model, measured and bounded."""
         total_gain = np.asarray(gain)[:, -1].sum(-1)
@@ -302,7 +302,7 @@ class TheoryComparison:
 
 
 def _interval(samples: np.ndarray) -> dict[str, float]:
-    interval = statistics.mean_over_seeds(np.asarray(samples, float), np.random.default_rng(0))
+    interval = statistics.mean_over_seeds(samples)
     return {key: float(value) for key, value in interval._asdict().items()}
 
 

@@ -1,8 +1,8 @@
 """Several trainings side by side: `everystep compare DIR1 DIR2 ...`.
 
-Harm can be compared only where the environment and the constraint are the same, so there is a table for each pair of
-them. A constraint is known by the name of its function; functions without a name, and those whose names agree but
-whose code may not, cannot be told apart, and a note says so.
+Violations can be compared only where the environment and the constraint are the same, so there is a table for each
+pair of them. A constraint is known by the name of its function; functions without a name, and those whose names agree
+but whose code may not, cannot be distinguished, which a note reports.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from everystep.errors import EverystepError
 from everystep.experiments import statistics, tables
 from everystep.experiments.folder import run_folder
 from everystep.experiments.folder.run_folder import WORK
+from everystep.experiments.tables import Table, count_or_number
 from everystep.reports.training import results as training_results
-from everystep.reports.training.results import TrainingResults, number_in_words
+from everystep.reports.training.results import TrainingResults
 from everystep.training.diagnosis.record import FROM_INFO, KEY
 from everystep.training.policy import card as policy_card
 from everystep.training.seeds.run import AGAIN
@@ -40,6 +41,10 @@ HEAD = [
     "violation per episode",
 ]
 UNKNOWN = "a function that is not recorded"
+FOOTNOTE = f"""\
+violation: the sum of max(g, 0) over all steps; in brackets: 95 % bootstrap interval over seeds
+return at the end: mean of {statistics.AT_THE_END}, while it explored
+evaluation: the policies alone, if they were evaluated"""
 
 
 class Compared(NamedTuple):
@@ -98,63 +103,68 @@ def _table(spec: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def text(compared: Sequence[Compared]) -> str:
-    """A table for each environment and constraint, and what to beware of."""
+    """A table for each environment and constraint, with notes on differences between the trainings."""
     groups: dict[tuple[str, str], list[Compared]] = {}
     for each in compared:
         groups.setdefault(each.group, []).append(each)
-    parts = []
-    for (environment, constraint), members in groups.items():
-        table = tables.aligned([HEAD, *(_row(each) for each in members)])
-        parts.append("\n".join([f"{environment}, constraint {constraint}", "", table, *_notes(members)]))
+    parts = [
+        str(Table(f"{environment}, constraint {constraint}", HEAD, [_cells(each) for each in members], _notes(members)))
+        for (environment, constraint), members in groups.items()
+    ]
     if len(groups) > 1:
         parts.insert(
             0,
-            f"{len(groups)} environments or constraints, each with a table of its own: harm and return cannot be "
+            f"{len(groups)} environments or constraints, each with a table of its own: violation and return cannot be "
             "compared across tables.",
         )
-    parts.append(
-        "violation: the sum of max(g, 0) over all steps; in brackets: 95 % bootstrap interval over seeds\n"
-        f"return at the end: mean of {statistics.AT_THE_END}, while it explored\n"
-        "evaluation: the policies alone, if they were evaluated"
-    )
-    return "\n\n".join(parts)
+    return "\n\n".join([*parts, FOOTNOTE])
 
 
-def _row(each: Compared) -> list[str]:
+def row(each: Compared) -> dict[str, object]:
+    """The numbers of a training; arrays have an entry for each seed, or for each evaluated seed."""
     results = each.results
     numbers = np.array([seed.numbers() for seed in results.seeds])
-    steps = np.array([seed.steps for seed in results.seeds])
     evaluations = [found for found in map(results.evaluation_of, results.seeds) if found is not None]
     means = {name: np.array([found.columns[name].mean() for found in evaluations]) for name in ("return", "violation")}
-    request = results.request
-    agent = results.seeds[0].agent if request is None else request.recipe.label
-    unfinished = " (unfinished)" if results.unfinished else ""
+    return {
+        "training": str(each.folder),
+        "finished": not results.unfinished,
+        "environment": each.environment,
+        "constraint": each.constraint,
+        "agent": results.seeds[0].agent if results.request is None else results.request.recipe.label,
+        "features": each.features,
+        "episodes": np.array([seed.episodes for seed in results.seeds]),
+        "steps": np.array([seed.steps for seed in results.seeds]),
+        **dict(zip(("violation", "unsafe_steps", "return_at_the_end"), numbers.T, strict=True)),
+        **{f"evaluation_{name}": found for name, found in means.items()},
+    }
+
+
+def _cells(each: Compared) -> list[str]:
+    numbers: dict[str, Any] = row(each)
+    steps, violation = numbers["steps"], numbers["violation"]
     return [
-        f"{each.folder}{unfinished}",
-        agent,
+        f"{each.folder}{'' if numbers['finished'] else ' (unfinished)'}",
+        numbers["agent"],
         each.features,
-        f"{len(results.seeds)}",
-        _span([seed.episodes for seed in results.seeds]),
+        f"{len(steps)}",
+        _span(numbers["episodes"]),
         _span(steps),
-        _interval(numbers[:, 0]),
-        _interval(1000 * numbers[:, 0] / steps),
-        _interval(numbers[:, 1]),
-        _interval(numbers[:, 2]),
-        *(_interval(means[name]) if evaluations else "" for name in ("return", "violation")),
+        *(
+            tables.over_seeds(column, count_or_number) if len(column) else ""
+            for column in (
+                violation,
+                1000 * violation / steps,
+                *(numbers[name] for name in ("unsafe_steps", "return_at_the_end")),
+                *(numbers[f"evaluation_{name}"] for name in ("return", "violation")),
+            )
+        ),
     ]
 
 
-def _span(counts: Sequence[int] | np.ndarray) -> str:
+def _span(counts: np.ndarray) -> str:
     low, high = min(counts), max(counts)
     return f"{low}" if low == high else f"{low} to {high}"
-
-
-def _interval(samples: np.ndarray) -> str:
-    """The mean over seeds, and its interval if there are several."""
-    if len(samples) == 1:
-        return number_in_words(float(samples[0]))
-    mean, low, high = map(number_in_words, map(float, statistics.mean_over_seeds(samples, np.random.default_rng(0))))
-    return f"{mean} [{low}, {high}]"
 
 
 def _notes(members: Sequence[Compared]) -> list[str]:
@@ -167,7 +177,7 @@ def _notes(members: Sequence[Compared]) -> list[str]:
     evaluated = {each.results.evaluation.episodes for each in members if each.results.evaluation is not None}
     constraint = members[0].constraint
     notes = {
-        "the constraints are functions without a name: whether they are the same is not known": (
+        "the constraints are functions without a name: whether they are the same is unknown": (
             constraint == UNKNOWN or constraint.endswith(">")
         ),
         f"the numbers of steps differ, by a factor of {max(steps) / min(steps):.2g}: compare per 1,000 steps": (
@@ -179,4 +189,4 @@ def _notes(members: Sequence[Compared]) -> list[str]:
             len(evaluated) > 1
         ),
     }
-    return ["", *(f"note: {note}" for note, applies in notes.items() if applies)] if any(notes.values()) else []
+    return [f"note: {note}" for note, applies in notes.items() if applies]

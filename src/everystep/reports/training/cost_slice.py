@@ -146,4 +146,4 @@ def believed(policy: Policy, observations: np.ndarray) -> Beliefs:
 
 def _estimate(plan: TrainingPlan, x: np.ndarray) -> np.ndarray:
     """(A, n): the largest mean of a constraint; of an agent that looks ahead, the mean harm less the tolerance."""
-    return plan.ends(plan.estimates(0, x), 0.0).max(0)
+    return np.asarray(plan.ends(plan.estimates(0, x), 0.0).max(0))

@@ -28,7 +28,7 @@ class Curve:
 
     def at(self, steps: np.ndarray) -> np.ndarray:
         """Between the ends of episodes, on a straight line."""
-        return np.interp(steps, self.steps, self.values)
+        return np.asarray(np.interp(steps, self.steps, self.values))
 
 
 class Mean(NamedTuple):
@@ -75,7 +75,7 @@ def mean(curves: list[Curve], points: int = POINTS) -> Mean:
     first, last = max(each.steps[0] for each in curves), min(each.steps[-1] for each in curves)
     shown = np.linspace(first, max(last, first), points)
     samples = np.stack([each.at(shown) for each in curves])
-    return Mean(shown, statistics.mean_over_seeds(samples, np.random.default_rng(0), resamples=1000))
+    return Mean(shown, statistics.mean_over_seeds(samples, resamples=1000))
 
 
 def end(curves: list[Curve]) -> float:

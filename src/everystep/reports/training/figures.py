@@ -1,4 +1,4 @@
-"""The figure of a training: violation so far and return per episode over steps, seeds as a band."""
+"""The figure of a training: cumulative violation and return per episode over steps, seeds as a band."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from everystep.experiments import figures
-from everystep.experiments.figures import COLUMN, FAINT, INK, SCREEN, TWO_COLUMNS, Page
+from everystep.experiments.figures import COLUMN, FAINT, INK, SCREEN, Page
 from everystep.reports.training import curves as training_curves
 from everystep.reports.training.curves import Curve
 from everystep.reports.training.results import TrainingResults
@@ -21,26 +21,20 @@ NAME = "training"
 
 def write(results: TrainingResults, folder: Path) -> list[Path]:
     """For the screen."""
-    return _write(results, folder / NAME, SCREEN)
+    return figures.on_pages(lambda page: {NAME: training(results, page)}, folder)
 
 
 def write_paper(results: TrainingResults, folder: Path) -> list[Path]:
     """For a paper: one column wide, and two."""
-    single = _write(results, folder / f"{NAME}-single", COLUMN)
-    return single + _write(results, folder / f"{NAME}-double", TWO_COLUMNS)
-
-
-def _write(results: TrainingResults, stem: Path, page: Page) -> list[Path]:
-    with mpl.rc_context(page.style):  # type: ignore[arg-type]
-        return figures.save(training(results, page), stem, page.endings)
+    return figures.on_pages(lambda page: {NAME: training(results, page)}, folder, figures.PAPER_PAGES)
 
 
 def training(results: TrainingResults, page: Page = SCREEN) -> Figure:
     """Two panels over the number of steps; curves of several seeds end where the first of them does."""
     figure, (left, right) = page.panels()
     colour, _ = figures.looks([results.seeds[0].agent])[results.seeds[0].agent]
-    harm, earned = training_curves.violation_so_far(results), training_curves.returns(results)
-    for axes, curves in ((left, harm), (right, earned)):
+    violation, earned = training_curves.violation_so_far(results), training_curves.returns(results)
+    for axes, curves in ((left, violation), (right, earned)):
         _draw(axes, curves, colour)
         axes.set_xlabel("steps")
     left.set(title="Violation so far", ylabel="sum over steps of max(g, 0)")

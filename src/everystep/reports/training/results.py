@@ -1,7 +1,7 @@
 """What a training's folder holds, finished or not: the rows of every seed, and the table that summarises them.
 
 Two kinds of folders are read: those of `everystep train`, with a folder for each seed, and those of `es.train(out=...)`
-and `Trained.save`, which are one seed. Of an unfinished seed the last checkpoint is read.
+and `TrainingResult.save`, which are one seed. Of an unfinished seed the last checkpoint is read.
 
 All commands read a training here. A file counts only if it is the one that was written, by the record of its folder,
 and a policy only if it is the one that spec.json names. Nothing that a file names is imported.
@@ -10,6 +10,7 @@ and a policy only if it is the one that spec.json names. Nothing that a file nam
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,10 +18,13 @@ import numpy as np
 
 from everystep import files
 from everystep.environments.play import trust
-from everystep.errors import UNLIKE, EverystepError, count
-from everystep.experiments import statistics, tables
+from everystep.errors import UNLIKE, EverystepError
+from everystep.experiments import statistics
 from everystep.experiments.folder import run_folder
 from everystep.experiments.folder.run_folder import TRAINING_REQUEST, WORK
+from everystep.experiments.tables import Table, count_or_number
+from everystep.files import forms
+from everystep.files.forms import COUNT
 from everystep.training.folder import training_folder
 from everystep.training.folder.checkpoint import SavedLearner
 from everystep.training.folder.plain_values import from_plain
@@ -31,6 +35,7 @@ from everystep.training.seeds import run as training_seeds
 from everystep.training.seeds.request import TrainingRequest
 from everystep.training.seeds.run import AGAIN
 
+ABOUT = {"environment": str, "agent": str, "seed?": COUNT}
 NEEDED = ("return", "length", "violation", "unsafe_steps")
 
 
@@ -89,7 +94,7 @@ class TrainingResults:
             return f"{self.request.env}, {self.request.recipe.label}"
         return f"{self.seeds[0].environment}, {self.seeds[0].agent}"
 
-    @property
+    @cached_property
     def unfinished(self) -> list[int]:
         """The seeds that are not finished, those included that have not begun."""
         wanted = [each.seed for each in self.seeds] if self.request is None else self.request.seeds
@@ -98,10 +103,7 @@ class TrainingResults:
     def _is_over(self, seed: SeedResult) -> bool:
         if self.request is None or not seed.finished:
             return seed.finished
-        if training_folder.stopped_early(seed.folder, self.request.schedule):
-            return True
-        steps = self.request.steps
-        return seed.episodes >= self.request.schedule.total if steps is None else seed.steps >= steps
+        return training_folder.is_over(seed.spec, self.request.schedule, seed.episodes, seed.steps)
 
     def evaluation_of(self, seed: SeedResult) -> Evaluation | None:
         """The saved evaluation of a seed's policy, unless it has been trained on since."""
@@ -125,7 +127,9 @@ def read(folder: Path) -> TrainingResults:
         request, signed, found = None, False, [_seed(folder, None)]
     seeds = [each for each in found if each is not None and each.episodes]
     if not seeds:
-        raise EverystepError(f"'{folder}' holds a training without a finished episode so far; {how_to_go_on(folder)}.")
+        raise EverystepError(
+            f"'{folder}' holds a training without a finished episode so far; {how_to_continue(folder)} it."
+        )
     evaluation = training_evaluation.read(folder)
     if evaluation is not None and (request is not None or seeds[0].finished):
         names = training_evaluation.trained_as(seeds[0].spec) if request is None else (request.env, request.constraint)
@@ -133,13 +137,12 @@ def read(folder: Path) -> TrainingResults:
     return TrainingResults(folder, seeds, request, evaluation, training_evaluation.read_others(folder), signed)
 
 
-def how_to_go_on(folder: Path) -> str:
+def how_to_continue(folder: Path) -> str:
     """The command that continues an unfinished training."""
     if not (folder / TRAINING_REQUEST).is_file():
-        return "the same call of everystep.train with out= goes on"
+        return run_folder.how_to_continue(folder)
     begun = training_seeds.read_begun(folder)
-    which = with_trust(f"everystep resume {folder}", begun.request.names, begun.signed)
-    return f"{which} continues, unless another process is working on it"
+    return f"{with_trust(f'everystep resume {folder}', begun.request.names, begun.signed)} continues"
 
 
 def with_trust(command: str, names: dict[str, str | None], signed: bool) -> str:
@@ -172,17 +175,20 @@ def how_to_evaluate(results: TrainingResults) -> str | None:
 def _seed(folder: Path, seed: int | None) -> SeedResult | None:
     """The rows of a seed; None if it has not begun."""
     if (folder / WORK).is_dir():
-        saved = saved_learners(folder)
+        saved = training_folder.saved_learners(folder)
         return next((each for each in (_from_checkpoint(folder, place, seed) for place in saved) if each), None)
     if not (folder / "spec.json").is_file():
         return None
-    for name in ("spec.json", "episodes.parquet"):
-        if not (folder / name).is_file():
-            raise EverystepError(f"'{folder}' has no {name}; restore it, or {AGAIN}")
-        files.check_unaltered(folder / name, AGAIN)
-    spec = run_folder.read_json(folder / "spec.json")
+    spec = read_spec(folder)
+    files.check_unaltered(folder / "episodes.parquet", AGAIN)
+    return _checked(folder, seed, spec, training_folder.rows(folder, NEEDED), True)
+
+
+def read_spec(folder: Path) -> dict[str, Any]:
+    """The spec.json of a finished training, with the policy that it names."""
+    spec = forms.read(folder / "spec.json", ABOUT, AGAIN)
     check_policy(folder, spec)
-    return _checked(folder, seed, spec, _rows(folder), True)
+    return spec
 
 
 def check_policy(folder: Path, spec: dict[str, Any]) -> None:
@@ -190,9 +196,7 @@ def check_policy(folder: Path, spec: dict[str, Any]) -> None:
     place = folder / "policy"
     if spec.get("policy") is None:
         if place.is_dir():
-            raise EverystepError(
-                f"'{folder}' has a spec.json that does not name its policy, of an earlier version; {AGAIN}"
-            )
+            raise EverystepError(f"'{folder}' has a spec.json that does not name its policy; {AGAIN}")
         return
     for name in ("policy.json", "policy.npz"):
         files.check_unaltered(place / name, AGAIN)
@@ -202,26 +206,8 @@ def check_policy(folder: Path, spec: dict[str, Any]) -> None:
         )
 
 
-def saved_learners(folder: Path) -> list[Path]:
-    """The learners in the folder of a seed, the newest first; some may be damaged."""
-    saved = sorted((folder / WORK).glob("checkpoint-*"), reverse=True)
-    return saved + ([folder / "learner"] if (folder / "learner").is_dir() else [])
-
-
-def _rows(folder: Path) -> dict[str, np.ndarray]:
-    import pyarrow as pa
-
-    try:
-        table = files.read_parquet(folder / "episodes.parquet", NEEDED, training_folder.MOST_EPISODES)
-        return {name: table[name].to_numpy() for name in NEEDED}
-    except (OSError, ValueError, KeyError, pa.ArrowException):
-        raise EverystepError(
-            f"'{folder}' has an episodes.parquet that cannot be read; restore it, or {AGAIN}"
-        ) from None
-
-
 def _from_checkpoint(folder: Path, place: Path, seed: int | None) -> SeedResult | None:
-    """The rows of a saved learner; None if it is damaged, or was removed meanwhile."""
+    """The rows of a saved learner; None if it is damaged or was removed."""
     try:
         saved = SavedLearner(place)
         columns = from_plain(saved.content["learner"]["_columns"], saved.arrays)
@@ -234,22 +220,19 @@ def _from_checkpoint(folder: Path, place: Path, seed: int | None) -> SeedResult 
 def _checked(
     folder: Path, seed: int | None, about: dict[str, Any], rows: dict[str, np.ndarray], finished: bool
 ) -> SeedResult:
-    n = len(rows["return"])
+    n, own = len(rows["return"]), about.get("seed", 0)
     numeric = all(
         each.shape == (n,) and each.dtype.kind in "biuf" and (np.abs(each) <= training_evaluation.MOST).all()
         for each in rows.values()
     )
-    texts = all(isinstance(about.get(name), str) for name in ("environment", "agent"))
-    if not numeric or not texts or about.get("seed") != (about.get("seed") if seed is None else seed):
+    if not numeric or forms.fault(about, ABOUT) or own != (own if seed is None else seed):
         raise EverystepError(f"'{folder}' holds rows or a seed that are not those of its training; {AGAIN}")
-    own = about.get("seed") if seed is None else seed
-    names = (about["environment"], about["agent"])
-    return SeedResult(count("seed", own or 0) if own else 0, folder, rows, finished, *names, about if finished else {})
+    return SeedResult(own, folder, rows, finished, about["environment"], about["agent"], about if finished else {})
 
 
 # --- the table --------------------------------------------------------------------------------------------------------
 class SummaryTable(NamedTuple):
-    """A row for each seed, and (`over_seeds`) their mean and its interval; `notes` say what the columns are."""
+    """A row for each seed, and (`over_seeds`) their mean and its interval; `notes` explain the columns."""
 
     head: list[str]
     rows: list[list[str]]
@@ -260,40 +243,32 @@ class SummaryTable(NamedTuple):
 def summary(results: TrainingResults) -> str:
     """A line for each seed, and their mean with its interval."""
     found = table(results)
-    aligned = tables.aligned([found.head, *found.rows, *found.over_seeds])
-    return "\n".join([_first_line(results), "", aligned, "", *found.notes])
+    return str(Table(_first_line(results), found.head, [*found.rows, *found.over_seeds], found.notes))
 
 
 def table(results: TrainingResults) -> SummaryTable:
     """The table of `summary`."""
     evaluations = [results.evaluation_of(each) for each in results.seeds]
-    head = ["seed", "episodes", "steps", "total violation", "unsafe steps", "return at the end"]
     evaluated = any(each is not None for each in evaluations)
+    head = ["seed", "episodes", "steps", "total violation", "unsafe steps", "return at the end"]
     head += ["evaluation: return", "violation", "unsafe steps"] if evaluated else []
     rows, samples = [], []
     for each, found in zip(results.seeds, evaluations, strict=True):
         numbers: list[float] = [*each.numbers()]
         if evaluated:
-            columns = {} if found is None else found.columns
-            means = [
-                float(columns[name].mean()) if columns else np.nan for name in ("return", "violation", "unsafe_steps")
-            ]
-            numbers += means
+            names = ("return", "violation", "unsafe_steps")
+            numbers += [np.nan if found is None else float(found.columns[name].mean()) for name in names]
         samples.append(numbers)
-        name = f"{each.seed}" if each.seed not in results.unfinished else f"{each.seed} (unfinished)"
-        rows.append([name, f"{each.episodes}", f"{each.steps}", *map(number_in_words, numbers)])
+        name = f"{each.seed} (unfinished)" if each.seed in results.unfinished else f"{each.seed}"
+        rows.append([name, f"{each.episodes}", f"{each.steps}", *map(count_or_number, numbers)])
     over_seeds = []
     if len(rows) > 1:
-        intervals = [_over_seeds(column) for column in np.array(samples).T]
-        over_seeds.append(["mean", "", "", *(number_in_words(float(each.mean)) for each in intervals)])
-        over_seeds.append(
-            [
-                "95 %",
-                "",
-                "",
-                *(f"{number_in_words(float(each.low))} to {number_in_words(float(each.high))}" for each in intervals),
-            ]
-        )
+        means = [statistics.mean_over_seeds(column[~np.isnan(column)]) for column in np.array(samples).T]
+        low_and_high = (map(count_or_number, map(float, each[1:])) for each in means)
+        over_seeds = [
+            ["mean", "", "", *(count_or_number(float(each.mean)) for each in means)],
+            ["95 %", "", "", *map(" to ".join, low_and_high)],
+        ]
     return SummaryTable(head, rows, over_seeds, _notes(results, evaluated))
 
 
@@ -319,7 +294,10 @@ def _notes(results: TrainingResults, evaluated: bool) -> list[str]:
     if results.unfinished:
         listed = ", ".join(map(str, results.unfinished[:10])) + (", ..." if len(results.unfinished) > 10 else "")
         word = "seed" if len(results.unfinished) == 1 else "seeds"
-        notes += [f"unfinished: {word} {listed}, at the last checkpoint", how_to_go_on(results.folder)]
+        notes += [
+            f"unfinished: {word} {listed}, at the last checkpoint",
+            f"{how_to_continue(results.folder)} it, unless another process is working on it",
+        ]
     elif results.evaluation is None:
         notes += [how] if (how := how_to_evaluate(results)) is not None else []
     elif not evaluated:
@@ -327,14 +305,3 @@ def _notes(results: TrainingResults, evaluated: bool) -> list[str]:
     trained = {each.seed: each.episodes for each in results.seeds if each.finished}
     lines = (training_evaluation.line(each, trained) for each in results.others)
     return notes + [f"also evaluated: {each}" for each in lines if each is not None]
-
-
-def number_in_words(value: float) -> str:
-    """A count without decimals, another number with a few; nothing for what is not known."""
-    if np.isnan(value):
-        return ""
-    return f"{value:.0f}" if value == round(value) else tables.number(value)
-
-
-def _over_seeds(samples: np.ndarray) -> statistics.Interval:
-    return statistics.mean_over_seeds(samples[~np.isnan(samples)], np.random.default_rng(0))

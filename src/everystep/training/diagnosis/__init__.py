@@ -1,1 +1,1 @@
-"""What stands in the way of a training: findings, checks of a constraint, the fit of the cost model."""
+"""Problems of a training: findings, checks of a constraint, the fit of the cost model."""

@@ -1,4 +1,4 @@
-"""Can the constraint be kept, by one decision, by looking ahead, or not at all? Asked of a simulator before training.
+"""Can the constraint be kept by one decision, by looking ahead, or not at all? Tried in a simulator before training.
 
     print(check_constraint(env, constraint))
 
@@ -12,15 +12,15 @@ known where other actions can be tried in a state that was met:
 
     free      some action keeps every g <= 0
     trapped   none does, although every step before was safe: one decision cannot keep the constraint
-    after     none does, but an earlier step of the episode was unsafe: that says nothing, and is only counted
+    after     none does, but an earlier step of the episode was unsafe: this is inconclusive, and only counted
 
-From the states before a trapped one, 1, 2, 4, ... steps earlier and at the start, sequences of actions are searched
-(the lowest g first, then back) that stay safe past the trap, as far again as the search began before it, and at least
-MARGIN steps. The first distance at which one is found tells how far ahead an agent must look
-(`look_ahead.horizon_for`). Chance is that of the copy, which draws what the original would have drawn.
+From the states 1, 2, 4, ... steps before a trapped one, and from the start, a depth-first search (the lowest g first)
+looks for a sequence of actions that stays safe past the trap, by as many steps as the search began before it and at
+least MARGIN. The first distance at which it finds one determines how far ahead an agent must look
+(`look_ahead.horizon_for`). A copy draws the random numbers that the original would have drawn.
 
 The effort is bounded: `episodes` episodes of at most `MOST_STEPS` steps, `MOST_TRAPS` traps, `MOST_TRIED` steps of
-copies for one search (`MOST_REPLAYED` of replays) and `MOST_COPIES` in all; the result says if the last was reached.
+copies for one search (`MOST_REPLAYED` of replays) and `MOST_COPIES` in total; the result notes if that was reached.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class ConstraintCheck:
     avoidable   for up to 20 traps, the steps before it from which it could be avoided; None: from none that was tried
     lowest, highest   of each constraint, over all steps and copies
     example     the observation of a trapped state
-    agent       the one to train: lsvi-ae if one decision is enough, else lsvi-ahead, which is right in both cases
-    horizon     the number of steps to look ahead: the fewest that will do where it was found, else the default
+    agent       the agent to train: lsvi-ae if one decision is enough, else lsvi-ahead, which suits both cases
+    horizon     the number of steps to look ahead: the fewest that suffice where this was found, else the default
 
     >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
     >>> found = es.check_constraint(env, episodes=2)
@@ -85,7 +85,7 @@ class ConstraintCheck:
     avoidable: tuple[int | None, ...]
     lowest: tuple[float, ...]
     highest: tuple[float, ...]
-    example: Any
+    example: object
     agent: str
     horizon: int
     remarks: tuple[str, ...]
@@ -137,11 +137,11 @@ def check_constraint(
     seed: int = 0,
     actions: ActionSet | None = None,
 ) -> ConstraintCheck:
-    """Play at random, try other actions in the same states, and say whether the constraint can be kept, and how.
+    """Play at random, try other actions in the same states, and report whether and how the constraint can be kept.
 
     env         a gymnasium environment, or the id of one; it is reset and stepped
     constraint  (obs, action, obs_next, info) -> one number or several, safe iff <= 0; None: from `info`
-    actions     those that are tried where the action space is no list: es.actions.grid(5), ...
+    actions     the candidates where the action space is a Box: es.actions.grid(5), ...
 
     >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
     >>> es.check_constraint(env, episodes=2).verdict
@@ -158,8 +158,8 @@ def check_constraint(
 class _Visited:
     """A state that was met: what is observed there, and the environment as a copy, or how it was reached."""
 
-    observation: Any
-    env: Any = None
+    observation: object
+    env: AnyEnv | None = None
     episode: int = 0
     actions: tuple[int, ...] = ()
 
@@ -169,7 +169,7 @@ class _NotRepeatedError(Exception):
 
 
 class _Check:
-    """Counts, while episodes are played."""
+    """The state of a check while episodes are played."""
 
     def __init__(self, stage: Stage, rng: np.random.Generator) -> None:
         self.stage, self.rng = stage, rng
@@ -177,7 +177,7 @@ class _Check:
         self.by: str | None = None  # how other actions are tried
         self.seen: list[np.ndarray] = []
         self.avoidable: list[int | None] = []
-        self.example: Any = None
+        self.example: object = None
         self.remarks: list[str] = []
 
     def run(self, episodes: int) -> ConstraintCheck:
@@ -324,7 +324,7 @@ class _Check:
             if over or (self.by == REPLAYS and self.copies >= most_replayed):
                 return
 
-    def _step(self, env: Any, observation: Any, a: int) -> tuple[Any, np.ndarray, bool]:
+    def _step(self, env: AnyEnv, observation: object, a: int) -> tuple[Any, np.ndarray, bool]:
         """One step: the next observation, the constraints, and whether the episode is over."""
         action, here = self.stage.candidates.action, copy.deepcopy(observation)
         with calls("step"):
@@ -353,12 +353,12 @@ class _Check:
     def _branch(self, state: _Visited, a: int) -> tuple[_Visited, np.ndarray, bool]:
         """An action in a state that was met: what follows."""
         self.copies += 1 if self.by == COPIES else 1 + len(state.actions)
-        env = copy.deepcopy(state.env) if self.by == COPIES else self._replayed(state)
+        env = self._replayed(state) if state.env is None else copy.deepcopy(state.env)
         after, g, over = self._step(env, state.observation, a)
         kept = env if self.by == COPIES else None
         return _Visited(copy.deepcopy(after), kept, state.episode, (*state.actions, a)), g, over
 
-    def _replayed(self, state: _Visited) -> Any:
+    def _replayed(self, state: _Visited) -> AnyEnv:
         """The environment, brought to the state again."""
         observation = self.stage.reset(state.episode)[0]
         try:
@@ -373,7 +373,7 @@ class _Check:
     def _distance(self, path: list[_Visited]) -> int | None:
         """The steps before the end of the path from which a safe sequence leads past it; None if none was found."""
         farthest = min(len(path) - 1, EARLIEST)
-        distances = [2**i for i in range(farthest.bit_length()) if 2**i < farthest]
+        distances = [1 << i for i in range(farthest.bit_length()) if 1 << i < farthest]
         for distance in [*distances, farthest]:
             if distance and self._safe_for(path[-1 - distance], distance + max(distance, MARGIN)):
                 return distance
@@ -409,7 +409,7 @@ NOT_REPEATED = (
 )
 
 
-def _numbers(observation: Any) -> np.ndarray:
+def _numbers(observation: object) -> np.ndarray:
     """An observation as one array; empty if it has no numbers."""
     try:
         return flatten(observation)
@@ -417,10 +417,10 @@ def _numbers(observation: Any) -> np.ndarray:
         return np.empty(0)
 
 
-def _equal(one: Any, other: Any) -> bool:
-    if isinstance(one, dict):
+def _equal(one: object, other: object) -> bool:
+    if isinstance(one, dict) and isinstance(other, dict):
         return set(one) == set(other) and all(_equal(one[key], other[key]) for key in one)
-    if isinstance(one, tuple):
+    if isinstance(one, tuple) and isinstance(other, tuple):
         return len(one) == len(other) and all(map(_equal, one, other))
-    one, other = np.asarray(one), np.asarray(other)
-    return bool(np.array_equal(one, other, equal_nan=one.dtype.kind == other.dtype.kind == "f"))
+    a, b = np.asarray(one), np.asarray(other)
+    return bool(np.array_equal(a, b, equal_nan=a.dtype.kind == b.dtype.kind == "f"))

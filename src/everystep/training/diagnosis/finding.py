@@ -32,7 +32,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """All findings; printed as one line each."""
+    """All findings; printed as one line each.
+
+    >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
+    >>> learner = es.Learner(env, "lsvi-ae", seed=0)
+    >>> learner.play(3)
+    >>> [each.about for each in learner.diagnose().findings]
+    ['constraints']
+    """
 
     findings: tuple[Finding, ...]
 

@@ -4,11 +4,11 @@
                    harm = events, ghat - max(g, 0)
     unsafe         some g_i > 0: the true mean where the environment reports it, else as observed
     believed safe  ghat_i <= 0 for every constraint i that was violated;
-                   with harm = events: the estimated harm was below half of the observed harm
+                   with harm = events: the estimate was below half of what was observed
     no safe action every action has some ghat_i > 0, with the optimism by which the agent chooses
 
-Only the second half of the episodes counts, because at first nothing is known. An unsafe step may also be believed safe
-because nothing like it was tried; the features do not fit if it is still believed safe after it was learnt.
+Only the second half of the episodes counts, because at first there are no data. An unsafe step may also be believed
+safe because no similar step was tried; the features do not fit if it is still believed safe after it was learnt.
 
 Cost features are compared on the last transitions: each fits two thirds of them by least squares, with the ridge of the
 agent, and predicts the rest.

@@ -1,18 +1,19 @@
-"""How far ahead must a plan look? One rule, asked before training (`check_constraint.py`) and after it (here).
+"""How far ahead must a plan look? One rule, applied before training (`check_constraint.py`) and after it (here).
 
 Momentum, delay or stock make a violation unavoidable some steps before it happens. An agent must decide before that, so
 a plan must look further ahead than this distance d, and some way past it to see that what it does instead is safe:
 
     horizon = 2 d + MARGIN,   at most the length of an episode
 
-Before training d is measured in copies of the environment. After training it is asked of the cost model: with C_j(x),
-the least violation within the next j steps by the best actions in each of them (mode `least`), an observation tells of
-a distance above H / 2 if the whole horizon shows a violation that no action avoids, and half of it hardly any,
+Before training d is measured in copies of the environment. After training it is estimated from the cost model: let
+C_j(x) be the least violation within the next j steps, by the best action in each of them (mode `least`). The distance
+is above H / 2 at an observation where the whole horizon shows a violation that no action avoids, and half of it hardly
+any,
 
     C_{H/2}(x) <= FIRST_SEEN C_H(x)
 
-The violation that the plan itself expects is no such sign: a plan that violates the constraint now and then expects
-twice as much in twice the time, however far it looks.
+The violation that the plan itself expects is not used: a plan that violates the constraint occasionally expects twice
+as much in twice the time, however far it looks.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from everystep.training.diagnosis.finding import Finding
 
 MARGIN = 5  # steps past the distance
 MOST_OBSERVATIONS = 1000
-ADDED = 1.25  # the violation seen by the whole horizon, relative to half of it, below which nothing is asked further
-LITTLE = 1e-3  # mean violation ahead below which nothing is said
+ADDED = 1.25  # the violation seen by the whole horizon, relative to half of it, below which nothing more is computed
+LITTLE = 1e-3  # mean violation ahead below which nothing is reported
 FIRST_SEEN = 0.25
 SHARE = 0.2  # of the unavoidable violation that only the second half of the horizon shows
 
@@ -41,7 +42,7 @@ def harm_ahead(plan: TrainingPlan, observations: np.ndarray, steps: int) -> np.n
     h = plan.horizon - steps
     G = _led_to(plan, observations, h)
     chosen = plan.choose(h, observations, np.random.default_rng(0))
-    return np.take_along_axis(G, chosen[None], 0)[0]
+    return np.asarray(np.take_along_axis(G, chosen[None], 0)[0])
 
 
 def _led_to(plan: TrainingPlan, observations: np.ndarray, h: int) -> np.ndarray:
@@ -49,7 +50,7 @@ def _led_to(plan: TrainingPlan, observations: np.ndarray, h: int) -> np.ndarray:
     assert plan.ahead is not None
     found = plan.estimates(h, observations)
     estimated = found.mean - plan.optimism * found.width
-    return plan.ahead.led_to(estimated, found.after_harm(float(plan.ahead.optimism)))
+    return np.asarray(plan.ahead.led_to(estimated, found.after_harm(float(plan.ahead.optimism))))
 
 
 def horizon_finding(agent: TrainingAgent, plan: TrainingPlan, length: int) -> Finding | None:

@@ -1,16 +1,15 @@
-"""A learner between two episodes, as a folder: everything that decides how it goes on.
+"""A learner between two episodes, as a folder: everything that determines how it continues.
 
     learner.json        what it is (environment, agent, settings, features), versions, counters, generators, checksums
     arrays-....npz      the state of the estimators, slots, the plan in force, a row for each episode
 
 The arrays are named after their content, and learner.json names them: it is put in place last, so that a folder that
-is written again holds the learner before, or the learner now, whenever the process is killed. Not saved are functions
-(the constraint, custom features, custom kernels), which are passed again.
+is written again holds the old learner or the new one, whenever the process is killed. Functions (the constraint, custom
+features, custom kernels) are not saved and must be passed again.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -28,7 +27,8 @@ from everystep.environments.protocols import AnyEnv
 from everystep.errors import UNLIKE, EverystepError, quoted, shown
 from everystep.experiments.experiment import versions
 from everystep.features.automatic import AUTO
-from everystep.mdp.arrays import digest
+from everystep.files import store
+from everystep.mdp import arrays as problem_arrays
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.training.agent.encoders import Encoder, encoder_from_json
 from everystep.training.folder import env_state
@@ -40,16 +40,17 @@ from everystep.training.folder.plain_values import (
     set_fields,
     to_plain,
 )
+from everystep.training.options import CHECKPOINT, names
 
 if TYPE_CHECKING:
     from everystep.training.learner import Learner
 
-FORMAT = 1
 NAME = "learner.json"
-# Made again from the arguments, or saved on their own; everything else that these objects hold is saved as it is.
+# Fields that the arguments determine, or that are saved separately; all other fields are saved as they are.
 CALLED = ("on_episode", "on_plan", "stopped")  # of one training, not of what was learnt
 OF_LEARNER = (
     *("recipe", "seed", "stage", "name", "length", "horizon", "resolved", "requested", "agent", "automatic"),
+    "_as_arrays",
     *CALLED,
 )
 SAME = "give the same"
@@ -68,7 +69,7 @@ def identity(learner: Learner) -> dict[str, Any]:
         "observation space": shown(stage.observation_space),
         "number of actions": stage.actions,
         "first action": stage.first_action,
-        "actions": _digest(stage.candidates.arrays()) if stage.candidates.arrays() else None,
+        "actions": store.digest(stage.candidates.arrays()) if stage.candidates.arrays() else None,
         "envs": stage.copies,
         "agent": learner.recipe.name,
         **{f"setting {name}": value for name, value in resolved.to_json().items()},
@@ -78,12 +79,7 @@ def identity(learner: Learner) -> dict[str, Any]:
         else "the same"
         if resolved.cost is resolved.value
         else _described(resolved.cost),
-        "horizon": learner.horizon,
-        "length": learner.length,
-        "reward_range": None if resolved.environment.reward_range is None else list(resolved.environment.reward_range),
-        "memory": resolved.environment.memory,
-        "seed": learner.seed,
-        "reseed": stage.reseed,
+        **learner.decided,
         "constraint": "read from info" if stage.constraint is None else "a function",
     }
 
@@ -97,25 +93,16 @@ def environment_settings(env: AnyEnv) -> dict[str, Any]:
         if isinstance(value, str | bool | int | float) and key != "render_mode"
     }
     problem = getattr(getattr(env, "unwrapped", env), "problem", None)
-    return found | ({"digest": digest(problem)} if isinstance(problem, FiniteCMDP) else {})
+    return found | ({"digest": problem_arrays.digest(problem)} if isinstance(problem, FiniteCMDP) else {})
 
 
 def _described(encoder: Encoder) -> dict[str, Any]:
     """The features or the kernel of a model, and a checksum of their arrays."""
-    return {**encoder.to_json(), "arrays": _digest(encoder.arrays())}
-
-
-def _digest(arrays: Mapping[str, np.ndarray]) -> str:
-    """A short checksum of named arrays."""
-    sha = hashlib.sha256()
-    for name, array in sorted(arrays.items()):
-        sha.update(f"{name} {array.dtype} {array.shape}".encode())
-        sha.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-    return sha.hexdigest()[:16]
+    return {**encoder.to_json(), "arrays": store.digest(encoder.arrays())}
 
 
 def check_same(where: Path, saved: Mapping[str, Any], now: Mapping[str, Any], remedy: str) -> None:
-    """Raise the first difference between what is saved and what would go on."""
+    """Raise the first difference between the saved training and the one that would continue it."""
     now = json.loads(json.dumps(now))
     for key in [*now, *saved]:
         if saved.get(key) != now.get(key):
@@ -124,7 +111,7 @@ def check_same(where: Path, saved: Mapping[str, Any], now: Mapping[str, Any], re
             raise EverystepError(f"'{shown(where)}' was trained with {key} {before}, not {other}; {remedy}.")
 
 
-def _in_words(value: Any) -> str:
+def _in_words(value: object) -> str:
     if isinstance(value, Mapping):
         value = " ".join(f"{name}={each}" for name, each in value.items() if name not in ("arrays", "actions"))
     return quoted(value)
@@ -136,7 +123,7 @@ def write(learner: Learner, folder: Path) -> None:
     arrays: Arrays = {}
     agent = learner.agent
     content: dict[str, Any] = {
-        "format": FORMAT,
+        "format": _format(),
         "versions": _versions(),
         "identity": identity(learner),
         "recipe": _recipe_to_json(learner.recipe),
@@ -149,15 +136,11 @@ def write(learner: Learner, folder: Path) -> None:
     arrays |= {f"candidates.{key}": array for key, array in learner.stage.candidates.arrays().items()}
     for name, encoder in (("features", learner.resolved.value), ("cost_features", learner.resolved.cost)):
         arrays |= {f"{name}.{key}": array for key, array in encoder.arrays().items()}
-    name = f"arrays-{_digest(arrays)}.npz"
-    files.write_npz(folder / name, arrays.items())
-    content["arrays"] = {"name": name, "sha256": files.seal(folder / name).sha256}
-    text = json.dumps({**content, "checksum": _checksum(content)}, indent=1)
-    (folder / NAME).write_text(text + "\n", encoding="utf-8")
+    store.write_sealed(folder / NAME, content, arrays)
 
 
 def save(learner: Learner, target: Path, force: bool) -> None:
-    """`write` into a folder of its own, whole or not at all; an existing learner is replaced."""
+    """`write` into a separate folder, whole or not at all; an existing learner is replaced."""
     with files.replacing(target, NAME, force) as partial:
         write(learner, partial)
     remove_old_arrays(target)
@@ -189,60 +172,27 @@ def _versions() -> dict[str, str]:
     return versions() | {"device": jax.default_backend()}
 
 
-def _checksum(content: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+def _format() -> str:
+    """A learner is read by the version that wrote it."""
+    return f"everystep {versions()['everystep']}"
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
-class DamagedError(EverystepError):
-    """The files of a learner are not those that were written."""
-
-
 class SavedLearner:
-    """A folder that `write` filled, checked: its format, its version, and the checksums of both files."""
+    """A folder that `write` filled, checked: its version, and the checksums of both files."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        try:
-            content = files.read_json(folder / NAME)
-            if content["format"] != FORMAT:
-                raise EverystepError(
-                    f"learner '{shown(folder)}' has format {shown(content['format'])}, and this version reads format "
-                    f"{FORMAT}; load it with the version that wrote it."
-                )
-            if content["versions"]["everystep"] != versions()["everystep"]:
-                raise EverystepError(
-                    f"learner '{shown(folder)}' was written by everystep {shown(content['versions']['everystep'])}, "
-                    f"and this is {versions()['everystep']}; load it with the version that wrote it."
-                )
-            whole = content.pop("checksum") == _checksum(content)
-            name = content["arrays"]["name"]
-            whole = (
-                whole and Path(name).name == name and files.seal(folder / name).sha256 == content["arrays"]["sha256"]
-            )
-        except EverystepError:
-            raise
-        except (OSError, *UNLIKE):
-            raise self._unreadable() from None
-        if not whole:
-            raise DamagedError(
-                f"learner '{shown(folder)}' has changed since it was saved (its checksum differs); restore its files, "
-                "or train it again."
-            )
-        try:
-            self.arrays = files.read_npz(folder / name, lambda name: name.startswith(ARRAYS))
-        except (EverystepError, OSError):
-            raise self._unreadable() from None
-        self.content: dict[str, Any] = content
+        self.content, self.arrays = store.read_sealed(folder / NAME, "learner", _format(), "Learner.save", ARRAYS)
 
     def check_environment(self, name: str) -> None:
-        """Raise if the environment has another name: said before anything of it is compared with the features."""
+        """Raise if the environment has another name. Call it first: this error is clearer than later ones."""
         with self._as_written():
             trained_in = {"environment": self.content["identity"]["environment"]}
         check_same(self.folder, trained_in, {"environment": name}, SAME)
 
     def arguments(
-        self, env: AnyEnv | str, agent: Any, constraint: Any, features: Any, cost_features: Any
+        self, env: object, agent: object, constraint: object, features: object, cost_features: object
     ) -> dict[str, Any]:
         """The arguments of `Learner` that make one to restore into: as given, else as saved."""
         with self._as_written():
@@ -269,17 +219,16 @@ class SavedLearner:
                 "features": features,
                 "cost_features": cost_features,
                 "actions": self._actions(),
-                "reward_range": about["reward_range"],
-                **{name: about[name] for name in ("horizon", "length", "memory", "seed", "reseed")},
+                **{name: about[name] for name in ("seed", *names(CHECKPOINT))},
             }
 
-    def _actions(self) -> Any:
+    def _actions(self) -> Candidates | None:
         """The candidates, where the action space is no list of numbers."""
         before = "candidates."
         arrays = {key.removeprefix(before): each for key, each in self.arrays.items() if key.startswith(before)}
         return Candidates.from_arrays(arrays) if arrays else None
 
-    def _features(self, name: str) -> Any:
+    def _features(self, name: str) -> object:
         """Saved features; None for a kernel, a setting of the agent, and for networks."""
         described = self.content["identity"][name]
         arrays = {key.removeprefix(f"{name}."): each for key, each in self.arrays.items() if key.startswith(f"{name}.")}
@@ -305,7 +254,7 @@ class SavedLearner:
 
     @contextmanager
     def _as_written(self) -> Iterator[None]:
-        """Content that is whole, but not as this version writes it, becomes a sentence."""
+        """Report content that is whole, but not as this version writes it, in a sentence."""
         try:
             yield
         except UNLIKE as error:
@@ -323,19 +272,14 @@ class SavedLearner:
             return f"training was resumed elsewhere ({listed}): the last digits of results may differ"
         return None
 
-    def _unreadable(self) -> DamagedError:
-        return DamagedError(
-            f"learner '{shown(self.folder)}' cannot be read; give a folder that Learner.save wrote, with all its files."
-        )
-
 
 def _sizes(learner: Learner) -> list[tuple[int, ...]]:
-    """The shapes of what is kept of observations, which the environment decides."""
+    """The shapes of the arrays about observations, which the environment determines."""
     return [each.shape for each in (learner.observed.low, learner.observed.high, learner.observed.visited)]
 
 
 def _check_rows(learner: Learner, sizes: list[tuple[int, ...]]) -> None:
-    """Raise if the columns of the episodes are not numbers, as many in each, or coordinates are missing."""
+    """Raise unless all columns of the episodes are numbers and equally long, and all coordinates are there."""
     columns = [np.asarray(each) for each in learner._columns.values()]
     if any(each.ndim != 1 or each.dtype.kind not in "biuf" or each.shape != columns[0].shape for each in columns):
         raise ValueError("other columns")

@@ -1,12 +1,12 @@
-"""What an environment keeps from one episode to the next, so that a resumed training meets the same episodes.
+"""The state that an environment keeps between episodes, so that a resumed training has the same episodes.
 
     generators   NumPy's, as attributes of the environment, of its wrappers and of its copies: gymnasium's np_random,
                  and others; their states are saved and put back
-    its own      an environment with `checkpoint_state()`, which returns numbers, texts, lists or arrays, and
+    own state    an environment with `checkpoint_state()`, which returns numbers, texts, lists or arrays, and
                  `restore_state(state)`, which takes them back
-    nothing      needs to be kept with `reseed`, where every episode begins with reset(seed=...)
+    nothing      with `reseed`, where every episode begins with reset(seed=...)
 
-Where neither is found, nothing is restored, and a remark says so.
+If neither is found, nothing is restored, and a remark reports it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def save(stage: Stage, arrays: Arrays) -> dict[str, Any]:
 def restore(stage: Stage, saved: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str | None:
     """Bring a new environment to the state of the saved one; a remark if this was not possible.
 
-    The environment is reset once, because some make their generators then.
+    The environment is reset once, because some environments make their generators in `reset`.
     """
     if not saved["begun"]:
         return None
@@ -86,9 +86,9 @@ def _with_own_state(env: AnyEnv) -> Iterator[tuple[str, Any]]:
             yield path, layer
 
 
-def _layers(env: Any) -> Iterator[tuple[str, Any]]:
+def _layers(env: object) -> Iterator[tuple[str, Any]]:
     """An environment, what it wraps, and its copies if it is a vector environment."""
-    waiting: list[tuple[str, Any]] = [("env", env)]
+    waiting: list[tuple[str, object]] = [("env", env)]
     for _ in range(DEEPEST):
         if not waiting:
             return
@@ -102,12 +102,12 @@ def _layers(env: Any) -> Iterator[tuple[str, Any]]:
                 yield from ((f"{path}.envs[{i}]{at[3:]}", each) for at, each in _layers(copy))
 
 
-def _attributes(layer: Any) -> dict[str, Any]:
+def _attributes(layer: object) -> dict[str, Any]:
     return dict(getattr(layer, "__dict__", {}))
 
 
 def _put_back(there: np.random.Generator, state: Mapping[str, Any]) -> None:
-    """In place, because other parts of the environment may hold the same generator."""
+    """Set the state in place, because other parts of the environment may hold the same generator."""
     if there.bit_generator.state["bit_generator"] != state["bit_generator"]:
         raise EverystepError(
             f"the environment draws from {there.bit_generator.state['bit_generator']}, and drew from "
@@ -116,8 +116,8 @@ def _put_back(there: np.random.Generator, state: Mapping[str, Any]) -> None:
     there.bit_generator.state = generator(state).bit_generator.state
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(one: object, other: object) -> bool:
     """Whether two states of generators are equal; some hold arrays."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return set(one) == set(other) and all(_same(each, other[key]) for key, each in one.items())
-    return bool(np.array_equal(one, other))
+    return bool(np.array_equal(np.asarray(one), np.asarray(other)))

@@ -5,9 +5,9 @@
     from_plain(content, arrays, like)        the same value
 
 Known are None, numbers, texts, lists, tuples, dictionaries, arrays, NumPy's generators, the records below, pytrees of
-JAX arrays, and objects of this library. The last two are restored into `like`, one of the same kind that was just made:
-a file never decides which class is made. A list of many equal things becomes a few arrays, not many: a training has a
-row, and a record, for each of its episodes.
+JAX arrays, and objects of this library. The last two are restored into `like`, a new object of the same kind: a file
+never decides which class is made. A list of many similar items becomes a few arrays, not many: a training has a row,
+and a record, for each of its episodes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Arrays = dict[str, np.ndarray]
 
 
 class UnknownContentError(EverystepError):
-    """A value, or its file, is not of the known kinds."""
+    """A value, or the content of a file, is of no known kind."""
 
 
 # --- to JSON and arrays -----------------------------------------------------------------------------------------------
@@ -46,7 +46,7 @@ def to_plain(value: Any, arrays: Arrays, path: str = "") -> Any:
     if isinstance(value, np.random.Generator):
         return {"generator": to_plain(value.bit_generator.state, arrays, path)}
     if kind.__name__ in RECORDS:
-        return {"record": kind.__name__, "fields": _fields(value, arrays, path)}
+        return {"record": _items([value], arrays, path)}
     if any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(value)):
         leaves = jax.tree_util.tree_flatten_with_path(value)[0]
         names = ((jax.tree_util.keystr(at), leaf) for at, leaf in leaves)
@@ -54,7 +54,8 @@ def to_plain(value: Any, arrays: Arrays, path: str = "") -> Any:
     if kind is list or kind is tuple:
         return {kind.__name__: _items(list(value), arrays, path)}
     if kind is dict:
-        return {"dict": _entries(value, arrays, path)}
+        parts = (("keys", value), ("values", value.values()))
+        return {"dict": {name: _items(list(each), arrays, f"{path}.{name}") for name, each in parts}}
     if kind.__module__.startswith("everystep.") and hasattr(value, "__dict__"):
         return {"object": {name: to_plain(each, arrays, f"{path}.{name}") for name, each in vars(value).items()}}
     raise UnknownContentError(f"{path} is {shown(value)} ({kind.__name__}), which cannot be saved without pickle.")
@@ -74,26 +75,8 @@ def _named(array: np.ndarray, arrays: Arrays, path: str) -> str:
     return path
 
 
-def _fields(record: Any, arrays: Arrays, path: str) -> dict[str, Any]:
-    return {each.name: to_plain(getattr(record, each.name), arrays, f"{path}.{each.name}") for each in fields(record)}
-
-
-def _entries(value: dict[Any, Any], arrays: Arrays, path: str) -> Any:
-    """By name; dictionaries from bytes to numbers, which may be long, as arrays; others as pairs."""
-    if all(type(key) is str for key in value):
-        return {"named": {key: to_plain(each, arrays, f"{path}.{key}") for key, each in value.items()}}
-    if all(type(key) is bytes for key in value):
-        keys = [np.frombuffer(key, np.uint8) for key in value]
-        return {
-            "bytes": _items(keys, arrays, f"{path}.keys"),
-            "values": _items(list(value.values()), arrays, f"{path}.values"),
-        }
-    of = lambda each, i: to_plain(each, arrays, f"{path}.{i}")
-    return {"pairs": [[of(key, f"{i}.key"), of(each, i)] for i, (key, each) in enumerate(value.items())]}
-
-
 def _items(items: list[Any], arrays: Arrays, path: str) -> Any:
-    """A list as few arrays, where its items are alike."""
+    """A list, as a few arrays if its items are alike."""
     kinds = {type(each) for each in items}
     if len(kinds) == 1 and all(isinstance(each, np.generic) for each in items):
         return {"scalars": _named(np.array(items), arrays, path)}
@@ -107,6 +90,8 @@ def _items(items: list[Any], arrays: Arrays, path: str) -> Any:
         (kind,) = kinds
         if kind in NUMBERS and all(-(2**63) <= each < 2**63 or kind is float for each in items):
             return {"numbers": _named(np.array(items, NUMBERS[kind]), arrays, path)}
+        if kind is bytes:
+            return {"bytes": _items([np.frombuffer(each, np.uint8) for each in items], arrays, path)}
         if kind.__name__ in RECORDS:
             columns = {
                 each.name: _items([getattr(item, each.name) for item in items], arrays, f"{path}.{each.name}")
@@ -138,13 +123,13 @@ def from_plain(content: Any, arrays: Mapping[str, np.ndarray], like: Any = None)
     if kind == "generator":
         return generator(from_plain(inner, arrays))
     if kind == "record":
-        return RECORDS[inner](**{name: from_plain(each, arrays) for name, each in content["fields"].items()})
+        return _from_items(inner, arrays)[0]
     if kind == "tree":
         return _tree(inner, arrays, like)
     if kind == "object":
         return _object(inner, arrays, like)
     if kind == "dict":
-        return _dictionary(inner, arrays)
+        return dict(zip(*(_from_items(inner[name], arrays) for name in ("keys", "values")), strict=True))
     made = _from_items(inner, arrays, like if isinstance(like, list | tuple) else ())
     return {"list": list, "tuple": tuple}[kind](made)
 
@@ -204,15 +189,6 @@ def alike(value: Any, like: Any) -> Any:
     return value
 
 
-def _dictionary(content: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[Any, Any]:
-    if "named" in content:
-        return {key: from_plain(each, arrays) for key, each in content["named"].items()}
-    if "bytes" in content:
-        keys = [key.tobytes() for key in _from_items(content["bytes"], arrays)]
-        return dict(zip(keys, _from_items(content["values"], arrays), strict=True))
-    return {from_plain(key, arrays): from_plain(each, arrays) for key, each in content["pairs"]}
-
-
 def _from_items(content: Mapping[str, Any], arrays: Mapping[str, np.ndarray], like: Any = ()) -> list[Any]:
     kind = next(iter(content))
     inner = content[kind]
@@ -220,6 +196,8 @@ def _from_items(content: Mapping[str, Any], arrays: Mapping[str, np.ndarray], li
         return list(arrays[inner].tolist())
     if kind == "scalars":
         return list(arrays[inner])
+    if kind == "bytes":
+        return [each.tobytes() for each in _from_items(inner, arrays)]
     if kind == "stacked":
         return [arrays[inner][i, ...] for i in range(len(arrays[inner]))]  # arrays, also where they have no axis
     if kind == "joined":

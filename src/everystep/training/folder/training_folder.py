@@ -1,25 +1,19 @@
-"""A training that lives in a run folder, `train(..., out=DIR)`: it may be killed at any moment, the same call goes on.
+"""A training in a run folder, `train(..., out=DIR)`: it may be killed at any moment; the same call resumes it.
 
-    DIR/                       what Trained.save writes, when it is finished
-    DIR/learner/               the learner itself (see checkpoint.py), from which more episodes go on
+    DIR/                       what TrainingResult.save writes, when it is finished
+    DIR/learner/               the learner itself (see checkpoint.py), which can play more episodes
     DIR/.work/                 while it is not finished: spec.json, what was requested
-    DIR/.work/checkpoint-N/    a learner between two episodes; the last two are kept, because one may be damaged
-    DIR/.work/checkpoint-N/so-far/  what Trained.save writes, of a training that was stopped, for its report
+    DIR/.work/checkpoint-N/    a learner between two episodes (see files/store.py)
+    DIR/.work/checkpoint-N/so-far/  what TrainingResult.save writes, of a training that was stopped, for its report
 
-A checkpoint is a folder that appears whole. A killed process loses the episodes since the last one, at most ten seconds
-or twenty times what it takes to write one, and plays them again as they were (see env_state.py).
+A killed process loses the episodes since the last checkpoint; they are repeated identically (see env_state.py).
 """
 
 from __future__ import annotations
 
-import hashlib
-import re
-import shutil
-import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +23,16 @@ from everystep import files
 from everystep.environments.play.batch import Batch
 from everystep.errors import EverystepError, check_type
 from everystep.experiments.folder import run_folder
-from everystep.experiments.folder.run_folder import TRAINING, WORK
+from everystep.experiments.folder.run_folder import TRAINING, WORK, FolderState
+from everystep.files import store
+from everystep.files.store import Store
 from everystep.runtime.signals import deferred
 from everystep.training.folder import checkpoint
-from everystep.training.folder.checkpoint import DamagedError, SavedLearner
+from everystep.training.folder.checkpoint import SavedLearner
 from everystep.training.learner import Learner
-from everystep.training.result import BrokenError, Trained
+from everystep.training.result import BrokenError, TrainingResult
 from everystep.training.schedule import Schedule
 
-EVERY = 10.0  # seconds between checkpoints, at least
-COST = 20  # and at least this many times the time it takes to write one
-KEPT = 2
 MOST_EPISODES = 1_000_000  # of a seed, in a folder that is read
 LEARNER, SO_FAR = "learner", "so-far"
 REMEDY = "give the same, or choose another folder"
@@ -51,26 +44,27 @@ def train(
     schedule: Schedule,
     warm_start: Batch | None,
     progress: Callable[[int], None] | None,
-    pictures: Callable[[Trained], Mapping[str, bytes]] | None = None,
-) -> Trained:
-    """Train in a folder until the schedule is done, from wherever an earlier call stopped.
+    pictures: Callable[[TrainingResult], Mapping[str, bytes]] | None = None,
+) -> TrainingResult:
+    """Train in a folder until the schedule is done, from where an earlier call stopped.
 
-    `pictures` makes more files of the finished folder, by name.
+    `pictures` returns more files for the finished folder, by name.
     """
     if warm_start is not None:
         check_type("warm_start", warm_start, Batch, "logged data")
     if progress is not None:
         check_type("progress", progress, Callable, "a function of the number of episodes")  # type: ignore[arg-type]
-    request = {**checkpoint.identity(learner), "warm_start": _digest(warm_start)}
-    with _in_sentences(out):
+    request = {**checkpoint.identity(learner), "warm_start": _described(warm_start)}
+    with files.writing(out):
         files.make_folder(out)
     with files.held(out, out / WORK / "pid"):
-        with _in_sentences(out):
+        with files.writing(out):
             found = _inspect(out, request)
             if found is not None:
                 _restore(learner, out, found)
-            if (schedule.is_over(learner) or stopped_early(out, schedule)) and not run_folder.is_unfinished(out):
-                learner.stopped = not schedule.is_over(learner)
+            spec = run_folder.read_json(out / "spec.json") if (out / "spec.json").is_file() else {}
+            if not run_folder.is_unfinished(out) and is_over(spec, schedule, *learner.played):
+                learner.stopped = not schedule.is_over(*learner.played)
                 more = 0 if schedule.steps or learner.stopped else learner.number - 1 - schedule.total
                 files.sweep(out)
                 return _with_remark(
@@ -83,16 +77,7 @@ def train(
         return _go_on(learner, keeper, schedule, progress, pictures)
 
 
-@contextmanager
-def _in_sentences(out: Path) -> Iterator[None]:
-    """An error of the operating system becomes a sentence."""
-    try:
-        yield
-    except OSError as error:
-        raise files.cannot_write(out, error) from None
-
-
-def _with_remark(result: Trained, remark: str | None) -> Trained:
+def _with_remark(result: TrainingResult, remark: str | None) -> TrainingResult:
     return result if remark is None else replace(result, remarks=(*result.remarks, remark))
 
 
@@ -101,9 +86,9 @@ def _go_on(
     keeper: _Keeper,
     schedule: Schedule,
     progress: Callable[[int], None] | None,
-    pictures: Callable[[Trained], Mapping[str, bytes]] | None,
-) -> Trained:
-    """Play what is left of the schedule, with checkpoints, and write the finished folder."""
+    pictures: Callable[[TrainingResult], Mapping[str, bytes]] | None,
+) -> TrainingResult:
+    """Play the rest of the schedule, with checkpoints, and write the finished folder."""
 
     def after_round(played: int) -> None:
         keeper.commit_if_due()
@@ -111,7 +96,7 @@ def _go_on(
             progress(played)
 
     try:
-        if schedule.steps is not None and not schedule.is_over(learner):
+        if schedule.steps is not None and not schedule.is_over(*learner.played):
             learner.play(None, after_round, steps=schedule.steps - learner.so_far.steps)
         for until, explore in () if schedule.steps else ((schedule.exploring, True), (schedule.total, False)):
             if (left := until - (learner.number - 1)) > 0 and not learner.stopped:
@@ -123,62 +108,63 @@ def _go_on(
             raise
         result = learner.result()
         keeper.commit(result)
-        return _with_remark(result, f"the same call with out='{keeper.out}' goes on")
+        return _with_remark(result, f"the same call with out='{keeper.out}' resumes it")
     except BrokenError:
         if learner.agent is not None:
             keeper.commit()
         raise
-    with _in_sentences(keeper.out), suppress(KeyboardInterrupt), deferred():  # it waits until everything is written
+    with files.writing(keeper.out), suppress(KeyboardInterrupt), deferred():  # it waits until everything is written
         keeper.finish(result, schedule if learner.stopped else None, more)
     return result
 
 
-def stopped_early(out: Path, schedule: Schedule) -> bool:
-    """Whether `on_episode` or `on_plan` ended the training of a finished folder that was to last as long as this."""
-    spec = out / "spec.json"
-    return spec.is_file() and run_folder.read_json(spec).get("stopped") == list(schedule)
+def is_over(spec: Mapping[str, Any], schedule: Schedule, episodes: int, steps: int) -> bool:
+    """Whether a finished folder with this many episodes and steps is finished for this schedule.
+
+    A training that `on_episode` or `on_plan` ended early counts as finished for the schedule that it had.
+    """
+    return spec.get("stopped") == list(schedule) or schedule.is_over(episodes, steps)
+
+
+def rows(folder: Path, columns: Sequence[str]) -> dict[str, np.ndarray]:
+    """Columns of the episodes of a finished folder."""
+    import pyarrow as pa
+
+    try:
+        table = files.read_parquet(folder / "episodes.parquet", columns, MOST_EPISODES)
+        return {name: np.asarray(table[name].to_numpy()) for name in columns}
+    except (OSError, ValueError, KeyError, pa.ArrowException):
+        raise EverystepError(f"'{folder}' has an episodes.parquet that cannot be read; restore it.") from None
 
 
 def _inspect(out: Path, request: dict[str, Any]) -> list[Path] | None:
     """The saved learners of this training, the newest first; None if it has to begin. Refuse anything else."""
     files.check_writable(out)
-    work = out / WORK
-    finished, begun = ((each / "spec.json").is_file() for each in (out, work))
-    others = [each for each in out.iterdir() if not each.name.endswith((files.PARTIAL, files.RECORD, WORK))]
-    if others and not (finished or begun):
-        raise EverystepError(f"out '{out}' holds other files; choose an empty or a new folder.")
-    if work.is_dir() and not begun:
-        raise EverystepError(
-            f"out '{out}' holds an unfinished run without its spec.json; restore it, or remove '{work}'."
-        )
-    if not (begun or finished):
+    state, before = run_folder.look_into(out)
+    if state is FolderState.NEW:
         return None
-    before = run_folder.read_json((work if begun else out) / "spec.json")
     if before.get("kind") != TRAINING:
         raise EverystepError(f"out '{out}' holds a run of an experiment; choose another folder.")
-    if not isinstance(before.get("request"), dict) or (finished and not (out / LEARNER).is_dir()):
+    if not isinstance(before.get("request"), dict) or (state is FolderState.FINISHED and not (out / LEARNER).is_dir()):
         raise EverystepError(
-            f"out '{out}' holds the result of a training without its learner, as Trained.save writes it; choose "
+            f"out '{out}' holds the result of a training without its learner, as TrainingResult.save writes it; choose "
             "another folder."
         )
     checkpoint.check_same(out, before["request"], request, REMEDY)
-    saved = sorted(work.glob("checkpoint-*"), reverse=True) + ([out / LEARNER] if finished else [])
-    return saved or None
+    return saved_learners(out) or None
+
+
+def saved_learners(out: Path) -> list[Path]:
+    """The learners in the folder of a training, the newest first; some may be damaged."""
+    return [*store.saved(out / WORK), *([out / LEARNER] if (out / LEARNER).is_dir() else [])]
 
 
 def _restore(learner: Learner, out: Path, saved: list[Path]) -> None:
-    """Restore the newest learner that is not damaged; a note names those that are."""
-    for folder in saved:
-        try:
-            found = SavedLearner(folder)
-        except DamagedError as error:
-            if folder == saved[-1]:
-                remove = f"'{out / WORK}'" if folder.parent.name == WORK else f"'{out}'"
-                raise EverystepError(f"{str(error).rstrip('.')}; remove {remove} to start again.") from None
-            print(f"note: {error} The one before it is used.", file=sys.stderr)
-        else:
-            found.restore(learner, REMEDY)
-            return
+    """Restore the newest learner that is not damaged."""
+    if (found := store.newest(saved, SavedLearner)) is None:
+        remove = out / WORK if saved[-1].parent.name == WORK else out
+        raise EverystepError(f"out '{out}' holds no learner that can be read; remove '{remove}' to start again.")
+    found.restore(learner, REMEDY)
 
 
 class _Keeper:
@@ -186,7 +172,7 @@ class _Keeper:
 
     def __init__(self, learner: Learner, out: Path, request: dict[str, Any]) -> None:
         self._learner, self.out, self._work, self._request = learner, out, out / WORK, request
-        self._last, self._interval = time.monotonic(), EVERY
+        self._store = Store(self._work)
 
     def begin(self) -> None:
         """Put .work in place, if it is not there. Refuse a folder whose finished files could not be replaced."""
@@ -198,17 +184,16 @@ class _Keeper:
         files.sweep(self.out)
         if not (self._work / "spec.json").is_file():
             with files.filling(self._work) as work:
-                run_folder.write_json(work / "spec.json", {"kind": TRAINING, "request": self._request})
+                files.write_json(work / "spec.json", {"kind": TRAINING, "request": self._request})
         files.sweep(self._work)
         files.sign(self._work / "pid")
 
     def commit_if_due(self) -> None:
-        if time.monotonic() - self._last >= self._interval:
+        if self._store.is_due():
             self.commit()
 
-    def commit(self, so_far: Trained | None = None) -> None:
-        """Write a checkpoint. If the disk does not take it, training stops, and what was learnt is in the error."""
-        began = time.monotonic()
+    def commit(self, so_far: TrainingResult | None = None) -> None:
+        """Write a checkpoint. If it cannot be written, training stops, and the error holds the result so far."""
 
         def fill(partial: Path) -> None:
             checkpoint.write(self._learner, partial)
@@ -218,17 +203,15 @@ class _Keeper:
 
         try:
             with deferred():
-                add_checkpoint(self._work, fill)
+                self._store.add(fill)
         except OSError as error:
             sentence = f"{str(files.cannot_write(self.out, error)).rstrip('.')}; the result so far is kept in memory."
             raise BrokenError(sentence, self._learner.result()) from None
-        self._last = time.monotonic()
-        self._interval = max(EVERY, COST * (self._last - began))
 
-    def finish(self, result: Trained, stopped: Schedule | None, more: Mapping[str, bytes]) -> None:
+    def finish(self, result: TrainingResult, stopped: Schedule | None, more: Mapping[str, bytes]) -> None:
         """Write the finished files, and `more`.
 
-        `stopped` is how long the training was to last, if it was ended early: so long it counts as finished.
+        `stopped` is the schedule of a training that was ended early: for this schedule it counts as finished.
         """
         about = {"request": self._request} | ({} if stopped is None else {"stopped": list(stopped)})
 
@@ -243,36 +226,13 @@ class _Keeper:
         finish(self.out, fill)
 
 
-def add_checkpoint(work: Path, fill: Callable[[Path], None]) -> None:
-    """Add a checkpoint, and remove those that are no longer needed."""
-    numbers = _numbers(work)
-    with files.filling(work / f"checkpoint-{max(numbers, default=0) + 1:06}") as partial:
-        fill(partial)
-    for number in sorted(numbers)[: len(numbers) + 1 - KEPT]:
-        files.remove_folder(work / f"checkpoint-{number:06}")
-
-
 def finish(out: Path, fill: Callable[[Path], None]) -> None:
-    """Put the finished files of a training in their place, spec.json last, and remove .work."""
-    finished = out / WORK / "finished"
-    shutil.rmtree(finished, ignore_errors=True)
-    finished.mkdir()
-    fill(finished)
-    files.move_files(finished, out, last="spec.json")
+    """Put the finished files of a training into their place, and remove .work."""
+    run_folder.finish(out, fill)
     checkpoint.remove_old_arrays(out / LEARNER)
     files.remove_folder(out / WORK)
 
 
-def _numbers(work: Path) -> list[int]:
-    found = (re.fullmatch(r"checkpoint-(\d{6,})", path.name) for path in work.iterdir())
-    return [int(match[1]) for match in found if match]
-
-
-def _digest(batch: Batch | None) -> str | None:
+def _described(batch: Batch | None) -> str | None:
     """Which logged data training began with."""
-    if batch is None:
-        return None
-    digest = hashlib.sha256()
-    for each in fields(batch):
-        digest.update(np.ascontiguousarray(getattr(batch, each.name)).tobytes())
-    return f"logged data {digest.hexdigest()[:16]}"
+    return None if batch is None else f"logged data {store.digest(vars(batch))}"

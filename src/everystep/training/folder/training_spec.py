@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from everystep.errors import LARGEST
 from everystep.files import forms
-from everystep.files.forms import POSITIVE, PROBABILITY, Each, Maybe
+from everystep.files.forms import NUMBER, POSITIVE, PROBABILITY, Each, Maybe
 
 
-def WHOLE(content: Any) -> bool:
+def WHOLE(content: object) -> bool:
     """A whole number from 1 to 2^31 - 1."""
-    return POSITIVE(content) and content <= LARGEST
+    return isinstance(content, int) and POSITIVE(content) and content <= LARGEST
 
 
 SPEC = {
@@ -20,12 +21,19 @@ SPEC = {
     **dict.fromkeys(("horizon", "length", "constraints"), WHOLE),
     **{"d": Maybe(WHOLE), "confidence": Maybe(PROBABILITY), "versions": Each(str)},
 }
-# A policy may be older than the training's spec.json is now: what it does not use may be missing.
+FIT = ("episodes", "steps", "error", "unsafe", "believed_safe", "without_safe_action")
+FOUND = {  # what was found (diagnosis/record.py)
+    "remarks?": [str],
+    "fit?": Maybe({**dict.fromkeys(FIT, NUMBER), "examples": [[NUMBER]]}),
+    "seen?": Maybe({end: [NUMBER] for end in ("low", "median", "high")}),
+    "constraint?": Maybe(str),
+}
+# What a policy does not use may be missing: it may be older than the training's spec.json is now.
 USED = ("guarantee", "horizon", "length")
 POLICY = {(name if name in USED else f"{name}?"): form for name, form in SPEC.items()} | {"first_action": int}
 
 
-def fault(spec: Any, of_policy: bool = False) -> str | None:
+def fault(spec: Mapping[str, Any], of_policy: bool = False) -> str | None:
     """Where a spec does not have its form; None if it has."""
     if found := forms.fault(spec, POLICY if of_policy else SPEC):
         return found

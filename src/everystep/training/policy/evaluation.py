@@ -1,4 +1,4 @@
-"""What a policy earns and harms: episodes played by it alone, without learning.
+"""Evaluation of a policy: episodes played without exploration and without learning.
 
 found = evaluate(result.policy, env, constraint=..., episodes=20)
 print(found)         # return and violation per episode with 95 % intervals, episodes and steps that were unsafe
@@ -20,6 +20,7 @@ from everystep.environments.play.rollout import Stage, play
 from everystep.environments.protocols import AnyEnv
 from everystep.errors import EverystepError, check_type, seed_number, shown, user_code, whole_number
 from everystep.experiments import statistics
+from everystep.training.options import EVALUATED
 from everystep.training.policy.policy import Policy
 
 FIRST_SEED = 1_000_000  # of the episodes of an evaluation by default: none that training began with
@@ -40,7 +41,7 @@ class Evaluation:
 
     def interval(self, column: str) -> tuple[float, float, float]:
         """The mean of a column over episodes, and its 95 % bootstrap interval."""
-        found = statistics.mean_over_seeds(self.columns[column], np.random.default_rng(0))
+        found = statistics.mean_over_seeds(self.columns[column])
         return float(found.mean), float(found.low), float(found.high)
 
     def __str__(self) -> str:
@@ -58,7 +59,7 @@ def evaluate(
     env: AnyEnv | str,
     *,
     constraint: Constraint | None = None,
-    episodes: int = 20,
+    episodes: int = EVALUATED,
     seed: int = FIRST_SEED,
     progress: Callable[[int], None] | None = None,
 ) -> Evaluation:
@@ -75,7 +76,7 @@ def evaluate(
     """
     from everystep.environments.play.making import made
 
-    check_type("policy", policy, Policy, "a policy, as Trained.policy and Policy.load give them")
+    check_type("policy", policy, Policy, "a policy, as TrainingResult.policy and Policy.load give them")
     episodes, seed = whole_number("episodes", episodes), seed_number("seed", seed)
     env = made(env, 1)
     stage = lambda seed: Stage(env, constraint, seed, actions=policy.candidates)

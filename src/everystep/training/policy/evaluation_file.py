@@ -23,7 +23,7 @@ from everystep import files
 from everystep.environments.play import named
 from everystep.environments.play.constraints import Constraint
 from everystep.environments.protocols import AnyEnv
-from everystep.errors import EverystepError, seed_number, shown, whole_number
+from everystep.errors import EverystepError, shown
 from everystep.experiments import statistics, tables
 from everystep.experiments.experiment import versions
 from everystep.experiments.folder.run_folder import WORK
@@ -37,18 +37,20 @@ from everystep.training.policy.policy import Policy
 from everystep.training.seeds.request import close
 
 if TYPE_CHECKING:
-    from everystep.training.result import Trained
+    from everystep.training.result import TrainingResult
 
 NAME = "evaluation.json"
 OTHERS = r"evaluation-[0-9a-f]{8}\.json"
-FORMAT = 2  # 1 did not name the seeds of its episodes and the versions
+FORMAT = 2
 MOST = 1e110  # of a row: a measurement is at most 1e100, and an episode has at most 10,000 steps
 MOST_OTHERS = 50  # evaluations with other environments or constraints that are read
 COLUMNS = ("return", "length", "violation", "unsafe_steps")
 FORM = {
+    "format": lambda content: content == FORMAT,
     "env": str,
     "constraint": Maybe(str),
     "episodes": POSITIVE,
+    "first_seed": COUNT,
     "versions": Each(str),
     "seeds": [{"seed": COUNT, "after": COUNT, **{name: [NUMBER] for name in COLUMNS}}],
 }
@@ -101,11 +103,7 @@ class Saved:
             "first_seed": self.first_seed,
             "versions": self.versions,
             "seeds": [
-                {
-                    "seed": seed,
-                    "after": self.after[seed],
-                    **{name: column.tolist() for name, column in columns.items()},
-                }
+                {"seed": seed, "after": self.after[seed], **{name: column.tolist() for name, column in columns.items()}}
                 for seed, columns in self.columns.items()
             ],
         }
@@ -129,29 +127,15 @@ def read_others(folder: Path) -> list[Saved]:
 
 def _read(folder: Path, file: str) -> Saved:
     again = f"remove it, and run `everystep evaluate {folder}` again."
-    try:
-        content = files.read_json(folder / file)
-        if content["format"] != FORMAT or forms.fault(content, FORM):
-            raise ValueError("another format")
-        n = whole_number("episodes", content["episodes"])
-        columns = {int(each["seed"]): {name: np.asarray(each[name]) for name in COLUMNS} for each in content["seeds"]}
-        if not all(
-            column.shape == (n,) and column.dtype.kind in "iuf" and (np.abs(column) <= MOST).all()
-            for own in columns.values()
-            for column in own.values()
-        ):
-            raise ValueError("wrong columns")
-        after = {int(each["seed"]): int(each["after"]) for each in content["seeds"]}
-        env, constraint = content["env"], content["constraint"]
-        if not isinstance(env, str) or not isinstance(constraint, str | None):
-            raise ValueError("no names")
-        first = seed_number("first_seed", content["first_seed"])
-        found = Saved(env, constraint, n, after, columns, first, content["versions"], file == NAME)
-        if found.name != file:
-            raise ValueError("names of another file")
-    except (OSError, ValueError, KeyError, TypeError, OverflowError, EverystepError):
-        raise EverystepError(f"'{folder / file}' cannot be read, or is of another version; {again}") from None
-    files.check_unaltered(folder / file, again, ever=True)
+    content = forms.read(folder / file, FORM, again, ever=True)
+    n, seeds = content["episodes"], {each["seed"]: each for each in content["seeds"]}
+    columns = {seed: {name: np.asarray(each[name]) for name in COLUMNS} for seed, each in seeds.items()}
+    after = {seed: each["after"] for seed, each in seeds.items()}
+    names, first = (content["env"], content["constraint"]), content["first_seed"]
+    found = Saved(*names, n, after, columns, first, content["versions"], file == NAME)
+    rows = [column for own in columns.values() for column in own.values()]
+    if found.name != file or any(each.shape != (n,) or (np.abs(each) > MOST).any() for each in rows):
+        raise EverystepError(f"'{folder / file}' holds other names or episodes than it says; {again}")
     return found
 
 
@@ -172,7 +156,7 @@ def trained_as(spec: Mapping[str, Any]) -> tuple[str, str | None]:
     return str(spec["environment"]), None if given == FROM_INFO else given
 
 
-def of(result: Trained, evaluation: Evaluation) -> Saved:
+def of(result: TrainingResult, evaluation: Evaluation) -> Saved:
     """The evaluation of a result of `es.train`, as it is saved."""
     seed, columns = result.spec["seed"], evaluation.columns
     after = {seed: len(result.columns["return"])}
@@ -180,7 +164,7 @@ def of(result: Trained, evaluation: Evaluation) -> Saved:
     return Saved(*names, len(columns["return"]), after, {seed: columns}, FIRST_SEED, versions())
 
 
-def keep(result: Trained, evaluation: Evaluation, folder: Path) -> None:
+def keep(result: TrainingResult, evaluation: Evaluation, folder: Path) -> None:
     """Save an evaluation in the folder of a training, and on its card; a file that was changed by hand is left."""
     saved = of(result, evaluation)
     try:
@@ -194,7 +178,7 @@ def keep(result: Trained, evaluation: Evaluation, folder: Path) -> None:
 def is_as_trained(env: AnyEnv, constraint: Constraint | None, spec: Mapping[str, Any]) -> bool:
     """Whether an environment and a constraint are, by their names, those in the spec of a training from Python.
 
-    A function without a name of its own, such as a lambda, is not known to be the same one.
+    A function without a name, such as a lambda, does not count as the same.
     """
     from everystep.environments.play.making import environment_name
 
@@ -248,22 +232,23 @@ def play(
 def text(saved: Saved) -> str:
     """Return, violation and unsafe steps per episode, for each seed over its episodes, and over seeds."""
     names = ("return", "violation", "unsafe_steps")
-    head = ["seed", "episodes", *(f"{name.replace('_', ' ')} per episode" for name in names), "episodes with harm"]
+    head = ["seed", "episodes", *(f"{name.replace('_', ' ')} per episode" for name in names), "unsafe episodes"]
+    cells = lambda samples: [tables.interval(statistics.mean_over_seeds(each)) for each in samples]
     rows = []
-    for seed, columns in saved.columns.items():
-        harmed = int((columns["unsafe_steps"] > 0).sum())
-        rows.append([f"{seed}", f"{saved.episodes}", *(_interval(columns[name]) for name in names), f"{harmed}"])
+    for seed, own in saved.columns.items():
+        unsafe = np.count_nonzero(own["unsafe_steps"])
+        rows.append([f"{seed}", f"{saved.episodes}", *cells(own[name] for name in names), f"{unsafe}"])
     notes = ["in brackets: 95 % bootstrap interval over episodes"]
     if len(rows) > 1:
-        means = {name: np.array([float(each[name].mean()) for each in saved.columns.values()]) for name in names}
-        rows.append(["mean", "", *(_interval(means[name]) for name in names), ""])
+        means = [np.array([own[name].mean() for own in saved.columns.values()]) for name in names]
+        rows.append(["mean", "", *cells(means), ""])
         notes = ["in brackets: 95 % bootstrap interval over the episodes of a seed, and of the mean over seeds"]
     if not saved.own:
         notes.append(
             f"not the environment and the constraint of the training: kept beside its evaluation, as {saved.name}"
         )
-    first = f"{saved.about}: policies without exploration, episodes of {saved.seeds_in_words}"
-    return "\n".join([first, "", tables.aligned([head, *rows]), "", *notes])
+    heading = f"{saved.about}: policies without exploration, episodes of {saved.seeds_in_words}"
+    return str(tables.Table(heading, head, rows, notes))
 
 
 def line(saved: Saved, seeds: Mapping[int, int]) -> str | None:
@@ -277,8 +262,3 @@ def line(saved: Saved, seeds: Mapping[int, int]) -> str | None:
         f"{saved.about}: {saved.episodes} episodes of each seed, return {mean('return')} and violation "
         f"{mean('violation')} per episode, {unsafe} of {steps} steps unsafe ({saved.name})"
     )
-
-
-def _interval(samples: np.ndarray) -> str:
-    found = statistics.mean_over_seeds(samples, np.random.default_rng(0))
-    return f"{tables.number(float(found.mean))} [{tables.number(float(found.low))}, {tables.number(float(found.high))}]"

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from everystep.errors import EverystepError, shown, whole_number
-from everystep.features.spaces import Coordinates, Space, flatten, layout, leaves, listed, rows
+from everystep.features.spaces import Coordinates, Layout, Space, flatten, layout, leaves, listed, rows
 
 MARGIN = 0.05  # of the range that was seen, on each side
 ROUNDING = 1e-6  # of the numbers themselves: observations are often of 32 bits
@@ -30,7 +30,7 @@ MOST_STATES = 10**6  # of a list; in longer ones the range of the integers count
 class Observed:
     """See the module. `sizes` and `first` are of the lists that `visited` numbers; None where it is not kept."""
 
-    layout: Any
+    layout: Layout
     low: np.ndarray
     high: np.ndarray
     visited: np.ndarray
@@ -39,7 +39,7 @@ class Observed:
 
     @classmethod
     def of(cls, space: Space, one_hot: bool) -> Observed:
-        """Nothing yet, of the observations of a space; `one_hot` says whether the features share nothing."""
+        """No observations yet, of a space; `one_hot`: whether the features share nothing between observations."""
         at = Coordinates.of(space)
         is_listed = at.sizes is not None and (at.single or one_hot) and math.prod(at.sizes) <= MOST_STATES
         o, lists = len(at.low), (at.sizes, at.first) if is_listed else (None, None)
@@ -69,7 +69,7 @@ class Observed:
         numbers = rows(x, len(low))
         return np.asarray(((numbers >= low) & (numbers <= high)).all(1))
 
-    def batch(self, observation: Any) -> tuple[np.ndarray, bool]:
+    def batch(self, observation: object) -> tuple[np.ndarray, bool]:
         """Rows (n, ...) of one observation, or of a batch as vector environments return it; whether it is one."""
         parts = leaves(observation, self.layout)
         one = all(each.shape == shape for each, shape in parts)
@@ -115,9 +115,11 @@ class Observed:
         return cls(content["layout"], low.astype(float), high.astype(float), visited, sizes or None, first or None)
 
 
-def _size(described: Any) -> int:
+def _size(described: Layout) -> int:
     """The number of coordinates of a layout; raises if it is none."""
     if isinstance(described, list):
         return math.prod(whole_number("shape of an observation", each, 0) for each in described)
     ((kind, parts),) = described.items()
-    return sum(map(_size, {"dict": lambda: list(parts.values()), "tuple": lambda: list(parts)}[kind]()))
+    if (kind, isinstance(parts, dict)) not in (("dict", True), ("tuple", False)):
+        raise ValueError("another layout")
+    return sum(map(_size, parts.values() if isinstance(parts, dict) else parts))

@@ -9,9 +9,7 @@ Nothing is pickled. A custom feature function is not saved; pass it again when l
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -28,6 +26,7 @@ from everystep.errors import (
     whole_number,
 )
 from everystep.features.spaces import flatten
+from everystep.files import store
 from everystep.training.agent import plan_files
 from everystep.training.agent.acting import PlanJson
 from everystep.training.agent.contract import TrainingPlan
@@ -35,11 +34,11 @@ from everystep.training.agent.countdown import Countdown
 from everystep.training.agent.encoders import RawEncoder, encoder_from_json
 from everystep.training.folder import training_spec
 from everystep.training.learnt.plan import LearntPlan
-from everystep.training.policy import card as policy_card
 from everystep.training.policy.observed import Observed
 
 ROWS = 1000  # observations that are encoded together
-FORMAT = 7  # 6 did not say what was seen
+FORMAT = 1
+CARD = "CARD.md"  # beside policy.json (card.py)
 ARRAYS = (*plan_files.NAMES, "actions", "seen_")  # how the names of its arrays begin
 
 
@@ -74,7 +73,7 @@ class Policy:
     observed: Observed
     chosen: Candidates | None = None
 
-    def __call__(self, observation: Any, step: int = 1) -> Any:
+    def __call__(self, observation: object, step: int = 1) -> Any:
         """The action for one observation at a step of the episode, counted from 1. See `countdown`.
 
         Without `step` it is that of the first step, which is played for as long as an episode is not about to end.
@@ -95,7 +94,7 @@ class Policy:
         """The numbers of the actions (n,), from 0, for observations as arrays (n, ...)."""
         return self._numbers(self._h(step), x)
 
-    def batch(self, observations: Any, step: int = 1) -> np.ndarray:
+    def batch(self, observations: Iterable[object], step: int = 1) -> np.ndarray:
         """The action for each of several observations, (n, ...): a sequence of them, or an array of shape (n, ...)."""
         h = self._h(step)
         try:
@@ -111,9 +110,9 @@ class Policy:
 
     def predict(
         self,
-        observation: Any,
+        observation: object,
         state: tuple[np.ndarray, ...] | None = None,
-        episode_start: Any = None,
+        episode_start: object = None,
         deterministic: bool = True,
     ) -> tuple[Any, tuple[np.ndarray, ...]]:
         """The action, or the actions of a batch, and the state for the next call, as stable-baselines3 calls policies.
@@ -143,20 +142,20 @@ class Policy:
         """The numbers of the actions (n,); ties are broken by one random order, the same for every observation."""
         tied = np.concatenate([self.plan.best(h, x[first : first + ROWS]) for first in range(0, len(x), ROWS)], 1)
         priority = np.random.default_rng(0).random((len(tied), 1))
-        return np.where(tied, priority, -1).argmax(0)
+        return np.asarray(np.where(tied, priority, -1).argmax(0))
 
-    def certify(self, observation: Any, step: int = 1) -> np.ndarray:
+    def certify(self, observation: object, step: int = 1) -> np.ndarray:
         """1 (safe), -1 (unsafe) or 0 (unknown) for each action, by both ends of the cost intervals. See `confidence`.
 
         Outside of what was seen (`observed`) every action is unknown.
         """
-        return self.labels(self._row(observation), step)[0]
+        return np.asarray(self.labels(self._row(observation), step)[0])
 
     def labels(self, x: np.ndarray, step: int = 1) -> np.ndarray:
         """(n, A): the same for observations as arrays (n, ...)."""
-        return np.where(self.observed.holds(x)[:, None], self.plan.labels(self._h(step), x), 0)
+        return np.asarray(np.where(self.observed.holds(x)[:, None], self.plan.labels(self._h(step), x), 0))
 
-    def bounds(self, observation: Any, step: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    def bounds(self, observation: object, step: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """The lower and upper end of every cost interval, (m, A); infinite outside of what was seen.
 
         Of an agent that looks ahead: of the harm that an action leads to, less the tolerance, (1, A).
@@ -171,7 +170,7 @@ class Policy:
         """The guarantee of the labels, in a sentence."""
         return str(self.spec["guarantee"])
 
-    def _row(self, observation: Any) -> np.ndarray:
+    def _row(self, observation: object) -> np.ndarray:
         return _finite(flatten(observation)[None])
 
     def _h(self, step: int) -> int:
@@ -201,14 +200,13 @@ class Policy:
             "spec": self.spec,
         }
         with files.replacing(target, force=force) as partial:
-            files.write_npz(partial / "policy.npz", arrays.items(), compressed=True)
-            content["arrays"] = files.seal(partial / "policy.npz").sha256
-            files.write_json(partial / "policy.json", {**content, "checksum": _checksum(content)})
-        policy_card.remove(target)  # that of a policy which this one has replaced
+            store.write_sealed(partial / "policy.json", content, arrays, "policy.npz")
+        if (target / CARD).is_file() and not files.altered(target, CARD):
+            (target / CARD).unlink()  # that of a policy which this one has replaced
         return target
 
     @classmethod
-    def load(cls, folder: str | Path, features: Any = None, cost_features: Any = None) -> Policy:
+    def load(cls, folder: str | Path, features: object = None, cost_features: object = None) -> Policy:
         """A saved policy. A custom feature function is not saved: pass it again as `features` or `cost_features`.
 
         The checksums of both files, the shapes of all arrays and that every number is finite are checked, because a
@@ -216,50 +214,26 @@ class Policy:
         """
         where = path_from("folder of a policy", folder)
         broken = EverystepError(f"policy '{shown(where)}' cannot be read; give a folder that Policy.save wrote.")
-        try:
-            content = files.read_json(where / "policy.json")
-            if content["format"] != FORMAT:
-                raise EverystepError(
-                    f"policy '{shown(where)}' has format {shown(content['format'])}, and this version reads format "
-                    f"{FORMAT}; train it again, or load it with the version that wrote it."
-                )
-            whole = content.pop("checksum") == _checksum(content)
-            whole = whole and content["arrays"] == files.seal(where / "policy.npz").sha256
-        except EverystepError:
-            raise
-        except (OSError, *UNLIKE):
-            raise broken from None
-        if not whole:
-            raise EverystepError(
-                f"policy '{shown(where)}' has changed since it was saved (its checksum differs); save it again."
-            )
-        try:
-            arrays = files.read_npz(where / "policy.npz", lambda name: name.startswith(ARRAYS))
-        except (EverystepError, OSError):
-            raise broken from None
+        content, arrays = store.read_sealed(where / "policy.json", "policy", FORMAT, "Policy.save", ARRAYS)
         try:
             plan = _plan(content, arrays, features, cost_features)
-            _check_spec(content["spec"])
+            if training_spec.fault(content["spec"], of_policy=True):
+                raise broken
             chosen = None if content["actions"] is None else Candidates.from_arrays(arrays)
             observed = Observed.from_json(content["observed"], arrays)
-        except EverystepError:
-            raise
-        except UNLIKE:
-            raise broken from None
-        try:
             plan_files.check(plan, arrays)
             _check_steps(content["spec"], plan)
             if chosen is not None and len(chosen) != plan.actions:
                 raise EverystepError(f"it has {len(chosen)} actions; save the policy again.")
         except EverystepError as error:
-            raise EverystepError(f"policy '{shown(where)}': {error}") from None
+            raise (broken if error is broken else EverystepError(f"policy '{shown(where)}': {error}")) from None
         except UNLIKE:
             raise broken from None
         return cls(plan, content["spec"], observed, chosen)
 
 
 def _plan(
-    content: Mapping[str, Any], arrays: Mapping[str, np.ndarray], features: Any, cost_features: Any
+    content: Mapping[str, Any], arrays: Mapping[str, np.ndarray], features: object, cost_features: object
 ) -> TrainingPlan:
     """The plan of a saved policy. Raises KeyError, TypeError or ValueError if the content is not one."""
     if "networks" in content:
@@ -268,12 +242,6 @@ def _plan(
     given = {"value": features, "cost": features if cost_features is None else cost_features}
     value, cost = (encoder_from_json(content[name], plan_files.side(arrays, name), phi) for name, phi in given.items())
     return plan_files.read(cast(PlanJson, content), arrays, value, cost)
-
-
-def _check_spec(spec: Mapping[str, Any]) -> None:
-    """Raise if a spec does not have its form."""
-    if training_spec.fault(spec, of_policy=True):
-        raise ValueError
 
 
 def _check_steps(spec: Mapping[str, Any], plan: TrainingPlan) -> None:
@@ -293,7 +261,7 @@ def _finite(x: np.ndarray) -> np.ndarray:
     return x
 
 
-def _steps(state: Any, episode_start: Any, n: int) -> np.ndarray:
+def _steps(state: object, episode_start: object, n: int) -> np.ndarray:
     """(n,): the steps that each of n environments has played in its episode, from what `predict` was given."""
     if state is None:
         t = np.zeros(n, np.int64)
@@ -312,8 +280,3 @@ def _steps(state: Any, episode_start: Any, n: int) -> np.ndarray:
             f"episode_start is {shown(episode_start)}; give True or False for each of {n} observations."
         )
     return np.where(starts.astype(bool), 0, t)
-
-
-def _checksum(content: Mapping[str, Any]) -> str:
-    """The checksum of everything that policy.json holds besides it."""
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -1,7 +1,7 @@
 """Shields: what was learnt here decides which actions another agent may take.
 
-    shield = es.shield(result.policy)             or es.shield(learner), which goes on learning from what it sees
-    env = shield.wrap(env)                        for any agent; info["shielded"] tells whether an action was replaced
+    shield = es.shield(result.policy)             or es.shield(learner), which continues to learn from what it sees
+    env = shield.wrap(env)                        for any agent; info["shielded"]: whether an action was replaced
     env.action_masks()                            for agents that take masks, as MaskablePPO of sb3-contrib does
     action = shield(observation, action)          shield.admissible(observation)
     print(shield.diagnose())                      whether actions are replaced all the time, or without effect
@@ -17,11 +17,20 @@ least harmful ones are: those of least harm(x, a), and of least harm by the midd
 
 Outside of what the guide has seen (`observed.py`) its intervals say nothing: the upper end is infinite, so no action is
 admissible by it, and the least harmful by the middle are played; the middle counts as it is.
+
+A finding is made from each WINDOW of steps, and a warning is issued once (see `diagnose`):
+
+replaced     the action that was played is not the one that was requested
+unsafe       some g_i > 0 in that step; known if a learner learns the step, or if info has the constraint
+all          nearly all actions are replaced: the other agent has no influence, and cannot learn
+no effect    steps with a replaced action are unsafe as often as the others, and often: what is played instead
+             does not help, because the guide does not know better, or because it is too late by then
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -35,15 +44,20 @@ from everystep.features.spaces import Coordinates, flatten
 from everystep.lsvi.choices.ties import TIE
 from everystep.training.agent.contract import TrainingAgent, TrainingPlan
 from everystep.training.diagnosis import played
-from everystep.training.diagnosis.finding import Diagnosis
+from everystep.training.diagnosis.finding import Diagnosis, Finding
 from everystep.training.learner import Learner
 from everystep.training.policy.policy import Policy
-from everystep.training.policy.shield_record import ShieldRecord
 
 if TYPE_CHECKING:
     import gymnasium
 
     from everystep.training.policy.shielded_env import ShieldedEnv
+
+
+WINDOW = 500  # steps
+NEARLY_ALL = 0.9  # of the actions
+FEWEST_REPLACED = 50  # replaced actions below which their effect is not judged
+OFTEN = 0.5  # share of them that are unsafe: actions are replaced where it is dangerous, so some will be
 
 
 class Judged(NamedTuple):
@@ -78,7 +92,7 @@ def judged(
 def _least(numbers: np.ndarray) -> np.ndarray:
     """Which of them are the least, up to rounding."""
     least = numbers.min()
-    return numbers <= least + TIE * max(abs(least), 1.0)
+    return np.asarray(numbers <= least + TIE * max(abs(least), 1.0))
 
 
 class Shield:
@@ -165,20 +179,20 @@ class Shield:
         return judged(plan, self.countdown(step), x[None], self.optimism, self.tolerance(plan), was_seen)
 
     # --- plain functions ---------------------------------------------------------------------------------------------
-    def __call__(self, observation: Any, action: Any, step: int = 1) -> Any:
+    def __call__(self, observation: object, action: object, step: int = 1) -> Any:
         """`action` itself if it is admissible, else the best action that is. `step` counts from 1."""
         a = self.number_of(action)
         chosen = self._judged(observation, step).instead_of(a)
         return action if chosen == a else self.candidates.action(chosen)
 
-    def admissible(self, observation: Any, step: int = 1) -> np.ndarray:
+    def admissible(self, observation: object, step: int = 1) -> np.ndarray:
         """(A,) booleans, at least one of them True."""
         return self._judged(observation, step).admissible
 
-    def _judged(self, observation: Any, step: int) -> Judged:
+    def _judged(self, observation: object, step: int) -> Judged:
         return self.judged(self.plan(), flatten(observation), whole_number("step", step) - 1)
 
-    def number_of(self, action: Any) -> int:
+    def number_of(self, action: object) -> int:
         """An action of the environment, counted from 0; where actions are vectors, the nearest of the candidates."""
         return self.candidates.number_of(action)
 
@@ -219,6 +233,81 @@ class Shield:
         except EverystepError:
             return False
         return True
+
+
+# --- what it did ------------------------------------------------------------------------------------------------------
+class ShieldWarning(UserWarning):
+    """A shield that stands in the way, or that does not help."""
+
+
+class ShieldRecord:
+    """The steps of all environments that a shield wraps, in windows."""
+
+    def __init__(self, looks_ahead: bool, learns: bool) -> None:
+        self._looks_ahead, self._learns = looks_ahead, learns
+        self._found: dict[str, Finding] = {}  # the newest of each kind
+        self._begin()
+
+    def _begin(self) -> None:
+        self.steps = self.replaced = self.known = self.known_replaced = self.unsafe = self.unsafe_replaced = 0
+
+    def add(self, replaced: bool, unsafe: bool | None) -> None:
+        """One step; `unsafe` is None where this is not known."""
+        self.steps, self.replaced = self.steps + 1, self.replaced + replaced
+        if unsafe is not None:
+            self.known, self.known_replaced = self.known + 1, self.known_replaced + replaced
+            self.unsafe, self.unsafe_replaced = self.unsafe + unsafe, self.unsafe_replaced + (unsafe and replaced)
+        if self.steps == WINDOW:
+            self._judge()
+            self._begin()
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The newest of each kind."""
+        return tuple(self._found.values())
+
+    def _judge(self) -> None:
+        for found in (self._about_effect(), self._about_all()):
+            if found is not None:
+                if found.about not in self._found:
+                    warnings.warn(f"shield: {found.remark}.", ShieldWarning, stacklevel=4)
+                self._found[found.about] = found
+
+    def _about_effect(self) -> Finding | None:
+        kept, unsafe_kept = self.known - self.known_replaced, self.unsafe - self.unsafe_replaced
+        if self.known_replaced < FEWEST_REPLACED or self.unsafe_replaced < OFTEN * self.known_replaced:
+            return None
+        if self.unsafe_replaced * kept < unsafe_kept * self.known_replaced:  # less often than the others
+            return None
+        others = f", and {unsafe_kept} of the {kept} others" if kept else ""
+        cure = (
+            "train the guide for longer" if self._looks_ahead else "take lsvi-ahead, which acts earlier, as the guide"
+        )
+        return Finding(
+            "effect",
+            f"of the last {self.known} steps {self.known_replaced} had their action replaced, and "
+            f"{self.unsafe_replaced} of these were unsafe{others}: replacing does not help",
+            f"{cure}; es.check_constraint tells whether the constraint can be kept",
+            {
+                "steps": self.known,
+                "replaced": self.known_replaced,
+                "unsafe_replaced": self.unsafe_replaced,
+                "unsafe_kept": unsafe_kept,
+            },
+        )
+
+    def _about_all(self) -> Finding | None:
+        if self.replaced < NEARLY_ALL * self.steps:
+            return None
+        cautious = "" if self._learns else "; or optimism=0, if the guide knows too little to call anything safe"
+        return Finding(
+            "replaced",
+            f"{self.replaced} of the last {self.steps} actions were replaced, so that the other agent decides almost "
+            "nothing",
+            "raise tolerance, or let the other agent see what is admissible, by action_masks() or by the price of wrap"
+            f"{cautious}",
+            {"steps": self.steps, "replaced": self.replaced},
+        )
 
 
 def shield(guide: Policy | Learner, tolerance: float | None = None, optimism: float | None = None) -> Shield:

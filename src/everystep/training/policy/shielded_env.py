@@ -1,12 +1,13 @@
 """An environment with a shield in front of it. See `shield.py`.
 
-A learner inside the shield learns as it would from episodes of its own: each when it ends, with the actions that were
+A learner inside the shield learns as it would from its own episodes: each when it ends, with the actions that were
 played, and a row in its table. Two agents learn then, from the same steps.
 """
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import Any, SupportsFloat
 
 import gymnasium
@@ -34,7 +35,7 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._reacts = self._learner is not None and bool(self._learner.resolved["react"])
         self._builder = BatchBuilder()
         self._plan: TrainingPlan | None = None
-        self._seen: Any = None  # the observation as the environment gave it, for the constraint function
+        self._seen: object = None  # the observation as the environment gave it, for the constraint function
         self._x: np.ndarray | None = None  # the same as an array; None between episodes
         self._t = 0
         self._judged: Judged | None = None  # at this observation, once it is needed
@@ -79,7 +80,7 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._learn_episode()
         super().close()
 
-    def _given(self, number: int, action: Any) -> Any:
+    def _given(self, number: int, action: object) -> object:
         """What `info` holds of an action: its number, or the vector itself."""
         known = self.shield.candidates
         return known.action(number) if known.values is None else np.array(action)
@@ -95,7 +96,7 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             self._judged = self.shield.judged(self._plan, self._here(), self._t)
         return self._judged
 
-    def _arrive(self, observation: Any) -> None:
+    def _arrive(self, observation: object) -> None:
         self._x, self._judged = self.stage.array_of(observation), None
         if self._learner is not None and self.stage.constraint is not None:
             self._seen = copy.deepcopy(observation)  # environments reuse their arrays
@@ -104,12 +105,12 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         self,
         x: np.ndarray,
         a: int,
-        played: Any,
-        observation: Any,
-        reward: Any,
-        terminated: Any,
-        truncated: Any,
-        info: Any,
+        played: object,
+        observation: object,
+        reward: SupportsFloat,
+        terminated: bool,
+        truncated: bool,
+        info: Mapping[str, Any],
     ) -> np.ndarray:
         """Keep one step for the learner, with the number of its action and the action itself; its constraints."""
         assert self._learner is not None

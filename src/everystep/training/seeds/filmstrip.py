@@ -18,20 +18,24 @@ import json
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from everystep import files
 from everystep.environments.play import film, named
 from everystep.environments.play.constraints import Constraint, observed
+from everystep.environments.protocols import AnyEnv, Info
 from everystep.errors import LARGEST_SEED, EverystepError, shown
 from everystep.files import forms
 from everystep.files.forms import COUNT, NUMBER, POSITIVE
 from everystep.training.policy.evaluation import FIRST_SEED, evaluate
 from everystep.training.policy.policy import Policy
-from everystep.training.result import Trained
+from everystep.training.result import TrainingResult
 from everystep.training.seeds.request import TrainingRequest, close
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 PICTURES = 8
 WIDTH, HEIGHT, QUALITY = 240, 480, 72  # the most of a picture in pixels, and of its JPEG
@@ -57,7 +61,7 @@ class Picture(NamedTuple):
 
 
 class Strip(NamedTuple):
-    """Pictures of one episode, and what it earned and harmed."""
+    """Pictures of one episode, its return and its violation."""
 
     pictures: list[Picture]
     length: int
@@ -82,7 +86,7 @@ class Recorded(NamedTuple):
 
 
 # --- when a training ends ---------------------------------------------------------------------------------------------
-def record(request: TrainingRequest, seed: int, result: Trained) -> dict[str, bytes]:
+def record(request: TrainingRequest, seed: int, result: TrainingResult) -> dict[str, bytes]:
     """The files of the pictures of a seed, by name."""
     made: dict[str, bytes] = {}
     about: dict[str, Any] = {"format": FORMAT}
@@ -141,7 +145,7 @@ def of_policy(policy: Policy, request: TrainingRequest) -> Recorded:
 
 
 def _sheet(recorded: Recorded) -> tuple[bytes, dict[str, Any]]:
-    """The pictures side by side as a PNG, and what pictures.json says of them."""
+    """The pictures side by side as a PNG, and their entry in pictures.json."""
     from PIL import Image
 
     pictures = [_small(frame) for _, _, frame in recorded.frames]
@@ -158,7 +162,7 @@ def _sheet(recorded: Recorded) -> tuple[bytes, dict[str, Any]]:
     return file.getvalue(), {"width": width, "height": height, **counts, **earned, **steps}
 
 
-def _small(frame: np.ndarray) -> Any:
+def _small(frame: np.ndarray) -> Image.Image:
     from PIL import Image
 
     image = Image.fromarray(frame)
@@ -170,23 +174,23 @@ def _small(frame: np.ndarray) -> Any:
 class _Recorder:
     """An environment that keeps a few pictures of its first episode, and counts unsafe steps."""
 
-    def __init__(self, env: Any, constraint: Constraint | None) -> None:
+    def __init__(self, env: AnyEnv, constraint: Constraint | None) -> None:
         self.env, self._constraint = env, constraint
         self._frames: list[tuple[int, int, np.ndarray]] = []
         self._every, self._step, self._unsafe, self._over = 1, 0, 0, False
-        self._obs: Any = None
+        self._obs: object = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.env, name)
 
-    def reset(self, **options: Any) -> Any:
+    def reset(self, **options: int | None) -> tuple[Any, Info]:
         self._over = self._over or self._step > 0
         found = self.env.reset(**options)
         self._obs = found[0]
         self._keep(True)
         return found
 
-    def step(self, action: Any) -> Any:
+    def step(self, action: object) -> tuple[Any, ...]:
         found = self.env.step(action)
         if not self._over:
             obs, _, terminated, truncated, info = found
@@ -211,7 +215,7 @@ class _Recorder:
 
 # --- for a report -----------------------------------------------------------------------------------------------------
 def read(folder: Path, otherwise: str) -> list[Film]:
-    """The films of a seed; nothing is run. `otherwise` says what to do about a file that was altered."""
+    """The films of a seed; nothing is run. `otherwise` is the remedy for a file that was altered."""
     place = folder / FOLDER
     if not place.is_dir():
         return [Film("", None, "There are no pictures: they are taken when a training of `everystep train` ends.")]
@@ -269,7 +273,7 @@ def _cut(path: Path, size: tuple[int, int], n: int) -> list[str] | None:
         return None
 
 
-def _jpeg(image: Any) -> str:
+def _jpeg(image: Image.Image) -> str:
     """A picture as the address of its data."""
     file = io.BytesIO()
     image.save(file, "JPEG", quality=QUALITY, optimize=True)

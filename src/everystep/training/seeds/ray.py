@@ -1,8 +1,8 @@
-"""The seeds of a training on a Ray cluster: a worker trains one for a while and hands back the files of its folder.
+"""The seeds of a training on a Ray cluster: a worker trains a seed for some seconds and returns its files.
 
-No folder is shared between machines: the files of a seed travel with it, and the newest checkpoint is written here
-after every turn. A worker that is lost costs the turn. The modules of environment and constraint must be importable on
-every machine; those in the current folder are found if it is there, too.
+No folder is shared between machines: the files of a seed are sent with it, and the newest checkpoint is written here
+after every turn. If a worker is lost, only its turn is repeated. The modules of the environment and of the constraint
+must be importable on every machine; those in the current folder are found if the folder exists there, too.
 """
 
 from __future__ import annotations
@@ -12,24 +12,28 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from everystep import files
 from everystep.environments.play import trust
 from everystep.errors import EverystepError, raised
 from everystep.experiments.experiment import versions
 from everystep.experiments.folder.run_folder import WORK
+from everystep.files import store
 from everystep.runtime.signals import PausedError
 from everystep.training.folder import training_folder
 from everystep.training.seeds import run as training_seeds
 from everystep.training.seeds.request import TrainingRequest
 from everystep.training.seeds.run import Message, folder_of
 
+if TYPE_CHECKING:
+    from everystep.experiments.engines.ray import Cluster
+
 Packed = dict[str, bytes]  # the files of a folder by their path in it
 
 
 class Shared(NamedTuple):
-    """What every worker needs."""
+    """What every worker receives."""
 
     request: dict[str, Any]
     folder: str  # the current one, for modules in it
@@ -38,13 +42,13 @@ class Shared(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """How far a seed is, and its files."""
+    """The progress of a seed, and its files."""
 
     message: Message
     files: Packed
 
 
-def train(request: TrainingRequest, out: Path, cluster: Any, report: Callable[[Message], None]) -> list[str]:
+def train(request: TrainingRequest, out: Path, cluster: Cluster, report: Callable[[Message], None]) -> list[str]:
     """Train what is left of a request. The failures, in sentences."""
     from everystep.experiments.engines.ray import Tasks
 
@@ -69,7 +73,7 @@ def train(request: TrainingRequest, out: Path, cluster: Any, report: Callable[[M
 
 
 def _work(shared: Shared, seed: int, before: Packed | None, seconds: float) -> Turn:
-    """On a worker: train a seed for some seconds, from where it stands."""
+    """On a worker: train a seed for some seconds, from its last checkpoint."""
     if versions() != shared.versions:
         raise EverystepError(f"a machine has versions {versions()}, and this one {shared.versions}; install the same.")
     if os.path.isdir(shared.folder):
@@ -100,7 +104,7 @@ def _packed(folder: Path) -> Packed:
     """The files of a training's folder: all of a finished one, and the newest checkpoint of an unfinished one."""
     found = [path for path in folder.rglob("*") if path.is_file() and path.name != "pid"]
     work = folder / WORK
-    newest = max(work.glob("checkpoint-*"), default=None) if work.is_dir() else None
+    newest = next(iter(store.saved(work)), None)
     packed = {path.relative_to(folder): path for path in found}
     older = lambda parts: parts[0] == WORK and parts[1].startswith("checkpoint-") and work / parts[1] != newest
     return {name.as_posix(): path.read_bytes() for name, path in packed.items() if not older(name.parts)}
@@ -113,7 +117,7 @@ def _unpack(packed: Packed, folder: Path) -> None:
 
 
 def _install(folder: Path, packed: Packed) -> None:
-    """Bring a folder to where the packed one stands, so that it is whole whenever this process ends."""
+    """Bring a folder to the state of the packed one; it stays valid if this process is killed meanwhile."""
     own = {name: content for name, content in packed.items() if Path(name).name != files.RECORD}
     if not own:
         return
@@ -130,4 +134,4 @@ def _install(folder: Path, packed: Packed) -> None:
         return
     saved = {name.partition("/")[2]: each for name, each in begun.items() if name.startswith("checkpoint-")}
     if saved:
-        training_folder.add_checkpoint(work, lambda partial: _unpack(saved, partial))
+        store.add(work, lambda partial: _unpack(saved, partial))

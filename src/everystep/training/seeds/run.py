@@ -1,14 +1,14 @@
 """A training for several seeds in one folder, as `everystep train` runs it.
 
     DIR/training.json    the request: environment, constraint, features, agent, settings, seeds, how long; signed
-    DIR/seed-N/          a training in a folder of its own (see training_folder.py)
+    DIR/seed-N/          the training of one seed (see training_folder.py)
     DIR/evaluation.json  the last evaluation of the policies (see training_evaluation.py)
 
 The signature tells commands whether this user named what the request would import (see trust.py).
 
-Seeds are divided among processes; one process alone trains in a thread. Neither receives signals, so that a training
-stops between two episodes, writes a checkpoint and goes on from there as if it had not been stopped. A process ends
-with the one that started it, however that ended.
+Seeds are divided among processes; a single process trains in a thread. Neither receives signals, so that a training
+stops between two episodes, writes a checkpoint, and can be resumed with the same bits. A process ends when the process
+that started it ends.
 """
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from multiprocessing import connection
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from everystep import files
 from everystep.environments.play import trust
 from everystep.errors import UNLIKE, EverystepError, raised
 from everystep.experiments.folder import run_folder
 from everystep.experiments.folder.run_folder import TRAINING, TRAINING_REQUEST
+from everystep.files import forms
 from everystep.runtime import program_cache
 from everystep.runtime.signals import PausedError
 from everystep.training import callbacks
@@ -38,7 +40,16 @@ from everystep.training.folder import training_folder
 from everystep.training.seeds import filmstrip
 from everystep.training.seeds.request import TrainingRequest, close
 
-FORMAT = 2  # 1 had no signature
+if TYPE_CHECKING:
+    from everystep.experiments.engines.ray import Cluster
+
+FORMAT = 2
+FORM = {
+    "kind": lambda content: content == TRAINING,
+    "format": lambda content: content == FORMAT,
+    "request": dict,
+    "signature": forms.Maybe(str),
+}
 AGAIN = "train into another folder."
 THREAD = "everystep-run-training"  # the command does not wait for threads with this beginning when it was stopped
 OFTEN = 0.2  # seconds between messages
@@ -46,11 +57,11 @@ WAIT = 0.2  # between looks at whether the command was stopped
 STOPPING = 5.0  # seconds that a training has to end its episode and to write a checkpoint
 UNSIGNED = "no key can be kept in the state folder of this user, so `everystep resume` will need --trust"
 
-Send = Callable[["Message"], None]  # it raises PausedError once the training is to stop
+Send = Callable[["Message"], None]  # raises PausedError when the training should stop
 
 
 class Message(NamedTuple):
-    """What a seed reports: its progress, or (`kind`) that it is finished, has stopped or failed, and why; or a note."""
+    """A report of a seed, by `kind`: its progress, that it is finished, stopped or failed and why, or a note."""
 
     seed: int
     kind: str = "progress"
@@ -75,23 +86,12 @@ class Begun(NamedTuple):
 def read_begun(out: Path) -> Begun:
     """What `begin` wrote into a folder."""
     path = out / TRAINING_REQUEST
+    content = forms.read(path, FORM, AGAIN, ever=True)
     try:
-        content = files.read_json(path)
-        if content["kind"] != TRAINING or content["format"] != FORMAT:
-            raise ValueError("another kind or format")
         request = TrainingRequest.from_json(content["request"])
-        signature = content["signature"]
-    except (OSError, *UNLIKE):
-        raise EverystepError(
-            f"'{out}' has a {TRAINING_REQUEST} that cannot be read, or of another version; restore it, or {AGAIN}"
-        ) from None
-    files.check_unaltered(path, AGAIN, ever=True)
-    return Begun(request, trust.is_signed(request.to_json(), signature))
-
-
-def read_request(out: Path) -> TrainingRequest:
-    """The request of a folder that `begin` wrote."""
-    return read_begun(out).request
+    except UNLIKE:
+        raise EverystepError(f"'{path}' holds no request of this version; restore it, or {AGAIN}") from None
+    return Begun(request, trust.is_signed(request.to_json(), content["signature"]))
 
 
 def begin(out: Path, request: TrainingRequest) -> bool:
@@ -111,7 +111,7 @@ def begin(out: Path, request: TrainingRequest) -> bool:
     signature = trust.sign(content)
     with files.replacing(out) as partial:
         about = {"kind": TRAINING, "format": FORMAT, "request": content, "signature": signature}
-        run_folder.write_json(partial / TRAINING_REQUEST, about)
+        files.write_json(partial / TRAINING_REQUEST, about)
     return signature is not None
 
 
@@ -123,18 +123,11 @@ def unfinished(request: TrainingRequest, out: Path) -> list[int]:
 def _is_over(request: TrainingRequest, folder: Path) -> bool:
     if run_folder.is_unfinished(folder) or not (folder / "spec.json").is_file():
         return False
-    if training_folder.stopped_early(folder, request.schedule):
-        return True
-    import pyarrow as pa
-
     try:
-        table = files.read_parquet(folder / "episodes.parquet", ["length"], training_folder.MOST_EPISODES)
-        lengths = table["length"].to_numpy()
-    except (OSError, ValueError, KeyError, pa.ArrowException):
+        lengths, spec = training_folder.rows(folder, ["length"])["length"], run_folder.read_json(folder / "spec.json")
+        return training_folder.is_over(spec, request.schedule, len(lengths), int(lengths.sum()))
+    except EverystepError:
         return False  # which training reports
-    if request.steps is not None:
-        return int(lengths.sum()) >= request.steps
-    return len(lengths) >= request.schedule.total
 
 
 # --- all seeds --------------------------------------------------------------------------------------------------------
@@ -144,7 +137,7 @@ class Means(NamedTuple):
     jobs: int = 1
     cache: bool = True
     logs: Path | None = None
-    cluster: Any = None
+    cluster: Cluster | None = None
 
 
 def train(request: TrainingRequest, out: Path, means: Means, report: Callable[[Message], None]) -> None:
@@ -196,12 +189,12 @@ def _train(request: TrainingRequest, out: Path, means: Means, report: Callable[[
             report(message)
     if stopped:
         raise KeyboardInterrupt
-    return failures + [f"seed {seed}: its training ended without a word; the same command goes on." for seed in left]
+    return failures + [f"seed {seed}: its worker died; rerun the command to resume." for seed in left]
 
 
 @contextmanager
 def _held(out: Path) -> Iterator[None]:
-    """Hold a folder, made if it is missing, before anything is written there; nothing is imported from it meanwhile."""
+    """Lock a folder, which is made if missing; no module is imported from it while it is locked."""
     try:
         files.refuse_temporary_name(out)
         files.make_folder(out)
@@ -237,7 +230,7 @@ def _remove_if_empty(out: Path) -> None:
 # --- in a thread ------------------------------------------------------------------------------------------------------
 @contextmanager
 def _in_a_thread(request: TrainingRequest, out: Path, logs: Path | None) -> Iterator[Iterator[Message | None]]:
-    """Messages of all seeds, trained one after another in a thread; None now and again."""
+    """Messages of all seeds, trained one after another in a thread; None at intervals, so that the caller can stop."""
     arrived: queue.SimpleQueue[Message] = queue.SimpleQueue()
     stop = threading.Event()
 
@@ -269,7 +262,7 @@ def _in_a_thread(request: TrainingRequest, out: Path, logs: Path | None) -> Iter
 # --- in processes -----------------------------------------------------------------------------------------------------
 @contextmanager
 def _in_processes(request: TrainingRequest, out: Path, means: Means) -> Iterator[Iterator[Message | None]]:
-    """Messages of all seeds, trained in processes; None now and again."""
+    """Messages of all seeds, trained in processes; None at intervals, so that the caller can stop."""
     jobs = min(means.jobs, len(request.seeds))
     context = multiprocessing.get_context("spawn")
     processes, ends = [], []
@@ -305,15 +298,15 @@ def _received(ends: Sequence[Any], unfinished: dict[Any, set[int]]) -> Iterator[
             except (EOFError, OSError):
                 waiting.remove(end)
                 for seed in sorted(unfinished[end]):
-                    yield Message(seed, "failed", words=("its process ended; the same command goes on.",))
+                    yield Message(seed, "failed", words=("the worker died; rerun the command to resume.",))
                 continue
             if message.kind != "progress":
                 unfinished[end].discard(message.seed)
             yield message
 
 
-def _in_a_process(request: dict[str, Any], out: Path, seeds: Sequence[int], means: Means, end: Any) -> None:
-    """What a process does. It ends as soon as the process that started it has ended."""
+def _in_a_process(request: dict[str, Any], out: Path, seeds: Sequence[int], means: Means, end: Connection) -> None:
+    """The work of a process, which ends when the process that started it ends."""
     for number in (signal.SIGINT, signal.SIGTERM):  # Ctrl-C reaches all processes of a terminal
         signal.signal(number, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
@@ -343,7 +336,7 @@ def _work(request: TrainingRequest, out: Path, seeds: Sequence[int], send: Send,
             return
         except EverystepError as error:
             _report(send, Message(seed, "failed", words=(str(error),)))
-        except BaseException as error:  # of the environment, or a mistake of ours: the other seeds go on
+        except BaseException as error:  # of the environment, or a defect here: the other seeds continue
             _report(send, Message(seed, "failed", words=("{}: {}.".format(*raised(error)),)))
 
 

@@ -82,7 +82,7 @@ class SharedWorkers:
         if structure not in self._programs:
             if len(self._programs) >= PROGRAMS:
                 self._programs.clear()
-                jax.clear_caches()  # type: ignore[no-untyped-call]  # running agents compile once more: rare, and the server stays small
+                jax.clear_caches()  # running agents compile once more: rare, and the server stays small
             self._programs[structure] = Compilation(self._compiling.submit(_compile, prepared, label))
         program = self._programs[structure]
         program.waiting += 1

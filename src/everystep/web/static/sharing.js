@@ -53,7 +53,7 @@ export function command(request, agents) {
   const lines = [
     `everystep run --problem ${problem}${usual ? ` --horizon ${request.horizon}` : ""}`,
     `  --agents ${request.agents.join(",")} --episodes ${request.episodes}`,
-    `  --seeds 1 --seed0 ${request.seed} ${[...required, ...set, "--out out/mine"].join(" ")}`,
+    `  --seeds ${request.seed}:${request.seed + 1} ${[...required, ...set, "--out out/mine"].join(" ")}`,
   ];
   const other = track ? "the top speed and failures" : "the slip";
   const hint = usual ? `# ${map} holds the rows of the map:` : `# problem.npz is in the exported run folder; a map file cannot hold ${other}`;

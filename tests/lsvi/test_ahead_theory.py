@@ -1,5 +1,8 @@
 """The proofs of docs/look-ahead.md, step by step, on problems with dead ends, noise and random transitions."""
 
+import sys
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +12,11 @@ import everystep as es
 from everystep.lsvi import loop
 from everystep.mdp import certificates
 from everystep.mdp.cmdp import FiniteCMDP, Noise
-from everystep.reports.theory.ahead import SLACK, AheadProbe, Margins
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "studies"))
+from ahead_probe import SLACK, AheadProbe, Margins
+
+sys.path.pop(0)
 
 SEEDS, EPISODES, P_FAIL, HORIZON = 20, 200, 0.2, 3
 
