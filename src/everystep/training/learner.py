@@ -38,10 +38,9 @@ from everystep.experiments.experiment import versions
 from everystep.experiments.folder import run_folder
 from everystep.experiments.result import episode_columns
 from everystep.features.spaces import Coordinates
-from everystep.features.specs import bind, one_hot
 from everystep.runtime.signals import PausedError, deferred
 from everystep.training import callbacks, training_bar
-from everystep.training.agent.automatic import AutomaticFeatures, Chosen
+from everystep.training.agent.automatic import Chosen, features_of
 from everystep.training.agent.contract import StepwiseAgent, TrainingAgent, TrainingPlan, TrainingSettings
 from everystep.training.agent.resolve import EnvironmentInfo, ResolvedForTraining
 from everystep.training.agent.stored_agent import SHIPPED
@@ -154,19 +153,10 @@ class Learner:
             )
         space, A = self.stage.observation_space, self.stage.action_points
         coordinates = Coordinates.of(space)
-        by_networks, self.automatic = self.recipe.definition.networks, None
-        if by_networks:
+        if by_networks := self.recipe.definition.networks:
             check_inputs(self.recipe.name, space, features, cost_features)
-        else:
-            features = one_hot() if features is None and coordinates.sizes is not None else features
-            self.automatic = AutomaticFeatures.asked(self.recipe, space, A, features, cost_features, self.seed)
-        if by_networks:
-            chosen = Chosen(None, None)
-        elif self.automatic is None:
-            phi = None if features is None else bind(features, space, A)
-            chosen = Chosen(phi, phi if cost_features is None else bind(cost_features, space, A))
-        else:
-            chosen = self.automatic.chosen
+        found = None if by_networks else features_of(self.recipe, space, A, features, cost_features, self.seed)
+        self.automatic, chosen = found or (None, Chosen(None, None))
         kind = LearntSettings if by_networks else ResolvedForTraining
         self.resolved: TrainingSettings = kind.resolve(
             self.recipe,
