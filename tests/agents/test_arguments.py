@@ -38,7 +38,7 @@ def parameters(of):
         (es.Learner.load, "horizon", "it is saved with the learner"),
         (es.run, "n_episodes", "no argument of run called 'n_episodes'; use episodes=."),
         (es.agents.lsvi_ae, "ridge", "no setting of lsvi-ae called 'ridge'; use lam=."),
-        (es.agents.lsvi_ae, "tolerance", "it is a setting of lsvi-ahead."),
+        (es.agents.lsvi_ae, "tolerance", "it is a setting of lsvi-ahead,"),
         (es.agents.lsvi_ae, "bta", "Did you mean beta"),
         (es.agents.lsvi_ae, "constraint", "give it to es.train"),
         (es.agents.lsvi_ae, "learning_rate", "agents have beta and lam"),

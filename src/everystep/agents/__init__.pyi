@@ -81,6 +81,14 @@ def lsvi_ahead(
     tolerance: float | Literal["auto"] = "auto",
     beta_harm: float | Literal["auto"] = "auto",
 ) -> Recipe: ...
+def lsvi_nets(
+    *,
+    optimism: float = 0.0,
+    floor: float | Literal["k", "sqrt"] = 100.0,
+    tolerance: float | Literal["auto"] = 0.01,
+    members: int = 3,
+    rounds: int = 8,
+) -> Recipe: ...
 def lsvi_new(
     *,
     beta: float | Literal["auto"] = "auto",

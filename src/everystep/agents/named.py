@@ -269,6 +269,35 @@ def lsvi_new(s: Parts) -> Agent:
     return Agent(s.value_model(), s.cost_model(), NoPenalty(), s.safe_graph(), UPPER_END, s.known_safe, s.switch)
 
 
+@register(
+    "lsvi-nets",
+    title="LSVI, networks",
+    needs="an environment",
+    colour="#CC79A7",
+    dashes=(0, (4, 1, 1, 1)),
+    summary="looks ahead in a learnt model of the environment, by networks; nothing is made by hand",
+    settings=("optimism", "floor", "tolerance", "members", "rounds"),
+    defaults={"optimism": 0.0, "floor": 100.0, "tolerance": 0.01},
+    trainable=True,
+    networks=True,
+)
+def lsvi_nets(s: Parts) -> Agent:
+    """Looking ahead as `lsvi_ahead` does, with networks in place of least squares on features, learnt at every step.
+
+    a_x = argmax_a {Q(x, a) - Z [G(x, a) - min_b G(x, b) - tolerance]_+},   Z <- max{Z + [g]_+, floor}
+
+    Q and G, value and harm-to-go, are critics that learn from imagined steps of all actions in a model of the step,
+    which is an ensemble of networks (`training/learnt/`). It needs no features, runs on environments alone, and
+    promises nothing: its labels are heuristic. docs/learnt-models.md says when to use it.
+
+    >>> es.agents.lsvi_nets(floor=300).label
+    'lsvi-nets(floor=300.0)'
+    >>> es.agents.REGISTERED["lsvi-nets"].networks
+    True
+    """
+    raise EverystepError("lsvi-nets learns in environments: train it with es.train, or run lsvi-ahead on a problem.")
+
+
 def _kernels_of_a_bandit(problem: FiniteCMDP) -> dict[str, Any]:
     """Models of reward and cost with the kernel that the problem suggests, or linear in its features."""
     if problem.horizon != 1:

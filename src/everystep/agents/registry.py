@@ -100,6 +100,7 @@ class AgentDefinition(NamedTuple):
     uses_triple_features  whether it requires the features of all triples (x, a, x')
     trainable             whether it can be trained on environments
     playable              whether the playground offers it
+    networks              whether it learns by networks: on environments alone, without features
     """
 
     compose: Callable[[Parts], Agent]
@@ -116,6 +117,7 @@ class AgentDefinition(NamedTuple):
     uses_triple_features: bool = False
     trainable: bool = False
     playable: bool = False
+    networks: bool = False
 
     def lowest_value(self, cap: float) -> float:
         """What no value is below in units of the range of rewards: 0, but nothing where `cap` is none or harm is paid.

@@ -395,6 +395,8 @@ SETTINGS: dict[str, Setting] = {
         SAFETY_BONUS,
         "weight of cost uncertainty in Q (e2 = e3 = e4); printed: the formulas, which keep Q at its cap",
     ),
+    "members": Setting(_whole(at_least=1), 3, "networks of the model of a step, whose spread is its uncertainty"),
+    "rounds": Setting(_whole(at_least=1), 8, "rounds of learning after every step"),
     "lipschitz": Setting(_number(above=0), 1.0, "constant of star-convexity in the printed safety_bonus"),
 }
 AHEAD_SETTINGS = ("mode", "harm", "tolerance", "beta_harm")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from everystep.environments.play.action_sets import ActionSet, Candidates
 from everystep.environments.play.batch import Batch, BatchBuilder
 from everystep.environments.play.constraints import Constraint
 from everystep.environments.play.making import environment_name, episode_limit, made
-from everystep.environments.play.rollout import Stage, StepError, play
+from everystep.environments.play.rollout import Stage, StepError, Transition, play
 from everystep.environments.protocols import AnyEnv
 from everystep.errors import (
     LARGEST,
@@ -38,11 +38,10 @@ from everystep.experiments.experiment import versions
 from everystep.experiments.folder import run_folder
 from everystep.experiments.result import episode_columns
 from everystep.features.spaces import Coordinates
-from everystep.features.specs import bind, one_hot
 from everystep.runtime.signals import PausedError, deferred
 from everystep.training import callbacks, training_bar
-from everystep.training.agent.automatic import AutomaticFeatures, Chosen
-from everystep.training.agent.contract import TrainingAgent, TrainingPlan, TrainingSettings
+from everystep.training.agent.automatic import Chosen, features_of
+from everystep.training.agent.contract import StepwiseAgent, TrainingAgent, TrainingPlan, TrainingSettings
 from everystep.training.agent.resolve import EnvironmentInfo, ResolvedForTraining
 from everystep.training.agent.stored_agent import SHIPPED
 from everystep.training.arguments import FeaturesLike, flattened, most_states, range_of_rewards
@@ -52,6 +51,7 @@ from everystep.training.columns import Columns, Number
 from everystep.training.diagnosis import checks, record
 from everystep.training.diagnosis.finding import Diagnosis
 from everystep.training.diagnosis.fit import CostFit, about_cost_features
+from everystep.training.learnt.settings import LearntSettings, check_inputs
 from everystep.training.options import MEMORY
 from everystep.training.policy.observed import Observed
 from everystep.training.policy.policy import Policy
@@ -153,14 +153,12 @@ class Learner:
             )
         space, A = self.stage.observation_space, self.stage.action_points
         coordinates = Coordinates.of(space)
-        features = one_hot() if features is None and coordinates.sizes is not None else features
-        self.automatic = AutomaticFeatures.asked(self.recipe, space, A, features, cost_features, self.seed)
-        if self.automatic is None:
-            phi = None if features is None else bind(features, space, A)
-            chosen = Chosen(phi, phi if cost_features is None else bind(cost_features, space, A))
-        else:
-            chosen = self.automatic.chosen
-        self.resolved: TrainingSettings = ResolvedForTraining.resolve(
+        if by_networks := self.recipe.definition.networks:
+            check_inputs(self.recipe.name, space, features, cost_features)
+        found = None if by_networks else features_of(self.recipe, space, A, features, cost_features, self.seed)
+        self.automatic, chosen = found or (None, Chosen(None, None))
+        kind = LearntSettings if by_networks else ResolvedForTraining
+        self.resolved: TrainingSettings = kind.resolve(
             self.recipe,
             EnvironmentInfo(
                 **chosen._asdict(),
@@ -473,7 +471,7 @@ class Learner:
             if scale not in (0, 1):  # 0: there was no cost but 0
                 found.append(f"{which} was divided by {scale:g}, its largest size, before it was learnt")
         found += () if self.actions.remark is None else (self.actions.remark,)
-        if self.length > self.horizon:
+        if self.length > self.horizon and not self.resolved.learns_at_every_step:
             found.append(f"plans look {self.horizon} steps ahead in episodes of up to {self.length}")
         found += self.agent.remarks
         found += [*resolved.value.remarks, *(resolved.cost.remarks if resolved.has_costs else ()), *self._interrupts]
@@ -551,6 +549,7 @@ class Learner:
         looking = self.automatic is not None and self.automatic.looking
         plan = None if self.agent is None or looking else self._plan(explore)
         reacts = self.resolved["react"] and not looking
+        stepwise = self.resolved.learns_at_every_step
         plan_step = self.resolved.countdown
 
         def choose(t: int, observations: list[Any], x: np.ndarray) -> np.ndarray:
@@ -559,16 +558,20 @@ class Learner:
                 plan = self._plan(explore)
             if plan is None:
                 return self._rng.integers(0, self.stage.actions, len(x))
+            if stepwise and t:
+                plan = cast(StepwiseAgent, self.agent).newest(None if explore else SHIPPED)
             return plan.choose(plan_step(t), x, self._rng)
 
-        def on_cost(t: int, observation: np.ndarray, a: int, cost: np.ndarray) -> None:
+        def on_step(step: Transition) -> None:
             nonlocal plan
-            self._ready(len(cost))
+            agent = self._ready(len(step.cost))
+            if stepwise:
+                cast(StepwiseAgent, agent).observe(step)
             if reacts:  # also in the very first episode, which has a plan once the number of constraints is known
                 plan = self._plan(explore) if plan is None else plan
-                plan = plan.with_cost(plan_step(t), observation[None], a, cost)
+                plan = plan.with_cost(plan_step(step.step), step.observation[None], step.action, step.cost)
 
-        play(self.stage, builders, choose, length=self.length, episode=self.number, on_cost=on_cost)
+        play(self.stage, builders, choose, length=self.length, episode=self.number, on_step=on_step)
 
     def _plan(self, explore: bool) -> TrainingPlan:
         assert self.agent is not None

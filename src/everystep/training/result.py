@@ -127,7 +127,7 @@ class TrainingResult:
     def _scale(self) -> str:
         """d log(1 + K), or d H log(1 + K), for agents that plan rarely."""
         spec, d = self.spec, self.spec["d"]
-        if not isinstance(spec["settings"]["switch"], float) or d is None:
+        if not isinstance(spec["settings"].get("switch"), float) or d is None:
             return ""
         estimators, words = (1, "d") if spec["settings"]["share_values"] else (spec["horizon"], "d H")
         return f" ({words} log(1 + K) = {d * estimators * math.log1p(len(self.columns['return'])):.0f})"

@@ -6,6 +6,8 @@ from environments_for_tests.broken import Corridor, OpenCorridor
 from gymnasium import spaces
 
 import everystep as es
+from everystep.environments.play import rollout
+from everystep.environments.play.batch import BatchBuilder
 from everystep.errors import EverystepError
 from everystep.training.result import BrokenError
 
@@ -106,3 +108,17 @@ def test_a_space_without_valid_bounds_is_refused_before_the_first_step(space):
         vars(env)[name] = space
         with pytest.raises(EverystepError, match=r"space|one_hot"):
             train(env)
+
+
+def test_every_transition_is_given_as_it_happens():
+    env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
+    stage, builder, seen = rollout.Stage(env, None, 0), BatchBuilder(), []
+    rollout.play(stage, [builder], lambda t, observations, x: np.array([t % 4]), on_step=seen.append)
+    batch = builder.batch(4)
+    assert [each.step for each in seen] == batch.steps.tolist()
+    assert [each.action for each in seen] == batch.actions.tolist()
+    assert [each.reward for each in seen] == batch.rewards.tolist()
+    assert [each.cost.tolist() for each in seen] == batch.costs.tolist()
+    assert [int(each.next_observation) for each in seen] == batch.next_observations.tolist()
+    assert seen[-1].terminated == batch.terminated[-1]
+    assert {each.copy for each in seen} == {0}

@@ -5,10 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from everystep.errors import EverystepError
 from everystep.features import bind, centres, function
 from everystep.kernels import read
 from everystep.lsvi import radii
-from everystep.training.agent.encoders import FeatureEncoder, KernelEncoder, encoder_from_json
+from everystep.training.agent.encoders import FeatureEncoder, KernelEncoder, RawEncoder, encoder_from_json
 from everystep.training.agent.models.linear import NoCosts
 from everystep.training.agent.models.protocols import NO_SLOT, StoredSizes, TransitionRows
 
@@ -136,3 +137,13 @@ def test_every_encoder_knows_its_actions_and_its_shape(encoder):
     assert not (encoder.keeps_points and encoder.has_paper_radius)
     assert encoder.slot_per_action == (encoder.d == A * 9)
     assert isinstance(encoder.remarks, tuple)
+
+
+@pytest.mark.quick
+def test_networks_take_observations_as_they_are():
+    encoder = RawEncoder(coordinates=2, actions=3)
+    np.testing.assert_array_equal(encoder.encode(np.array([[1, 2], [3, 4]])), [[1.0, 2.0], [3.0, 4.0]])
+    assert encoder.to_json() == {"networks": True, "coordinates": 2, "actions": 3}
+    assert encoder.encode(encoder.example()).shape == (1, 2)
+    with pytest.raises(EverystepError, match="shape"):
+        encoder.encode(np.zeros((2, 3)))

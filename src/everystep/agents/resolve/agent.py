@@ -59,6 +59,11 @@ class Resolved(SharedParts):
     @classmethod
     def resolve(cls, problem: FiniteCMDP, episodes: int, recipe: Recipe) -> Resolved:
         definition, rewards = recipe.definition, problem.reward_range
+        if definition.networks:
+            raise EverystepError(
+                f"{recipe.name} learns in environments, and '{problem.name}' is a table; train it with es.train on "
+                "es.gym.make_env(problem), or run lsvi-ahead."
+            )
         s = recipe.all_settings(definition.suited(problem))
         # An agent that requires a known safe action promises safety: its cost intervals are valid by default.
         s.decide("radius_cost", "paper" if definition.requires_safe_action else s["radius"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, SupportsFloat
+from typing import Any, NamedTuple, SupportsFloat
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,11 +23,26 @@ from everystep.errors import EverystepError, as_number, is_masked, shown, user_c
 from everystep.features.spaces import Coordinates, flatten
 
 Choose = Callable[[int, list[object], np.ndarray], np.ndarray]  # (step, observations, their arrays) to actions from 0
-OnCost = Callable[[int, np.ndarray, int, np.ndarray], None]  # (step, observation, action, costs)
 
 
 # Observations, rewards, terminated, truncated and infos after a step, one for each copy.
 Steps = tuple[list[object], np.ndarray, np.ndarray, np.ndarray, list[Info]]
+
+
+class Transition(NamedTuple):
+    """One step of one copy, as it happens; the action and the step of the episode count from 0."""
+
+    copy: int
+    step: int
+    observation: np.ndarray
+    action: int
+    reward: float
+    cost: np.ndarray
+    next_observation: np.ndarray
+    terminated: bool
+
+
+OnStep = Callable[[Transition], None]
 
 FAR_OUTSIDE = 10  # widths of its range by which a coordinate may leave it before it counts as broken
 
@@ -170,11 +185,11 @@ def play(
     *,
     length: int | None = None,
     episode: int = 0,
-    on_cost: OnCost | None = None,
+    on_step: OnStep | None = None,
 ) -> None:
     """Play one episode in every copy, of at most `length` steps, and add its transitions to the copy's builder.
 
-    A copy whose episode is over is ignored until all are. `on_cost` is called after every step of a copy. An error
+    A copy whose episode is over is ignored until all are. `on_step` is called after every step of a copy. An error
     names its step.
     """
     # The constraint function gets the previous observation, whose arrays the environment may have reused by then.
@@ -205,8 +220,9 @@ def play(
                     episode=episode,
                     mean_cost=mean_cost,
                 )
-                if on_cost is not None:
-                    on_cost(t, x[i], action, cost)
+                if on_step is not None:
+                    ended = bool(terminated[i])
+                    on_step(Transition(i, t, x[i], action, float(reward[i]), cost, x_next[i], ended))
                 over[i] = bool(terminated[i] or truncated[i])
                 builder.over = over[i] or t + 1 == length
             t += 1

@@ -10,7 +10,7 @@ longer than the step.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypedDict
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from everystep.lsvi.choices.basic import Penalised, Reacting
 from everystep.lsvi.choices.ties import TIE
 from everystep.lsvi.protocols import ScoringChoice
 from everystep.mdp import certificates
-from everystep.training.agent.encoders import Encoder
+from everystep.training.agent.encoders import ModelEncoder
 from everystep.training.agent.models.linear import LinearPredictor
 from everystep.training.agent.models.protocols import AnyPredictor
 from everystep.training.agent.slot_table import PlannedActions
@@ -70,69 +70,33 @@ class PlanJson(TypedDict):
 
 
 @dataclass(frozen=True)
-class ActingPlan:
-    """A plan that can be evaluated at any observation.
+class EstimatingPlan:
+    """What follows from the estimates of a plan, however it makes them: scores, choices, labels, intervals."""
 
-    values, costs       the predictors of both models; costs is None for an agent that never looks at costs
-    harm_ahead          the predictor of the mean of C_{h+1} at the next state, for an agent that looks ahead
-    value_encoder,      how each model represents observations
-    cost_encoder
-    price (m, H)        Z_h; (1, H) if the agent looks ahead
-    choice              greedy or penalised
-    optimism            the end of the cost interval that the choice uses
-    look_up             the action the plan chose at step h for an observation with a slot, else None
-    ahead               how harm is counted, for an agent that looks ahead; its numbers are NumPy's
-    cost_scale (m,)     by which costs were divided before they were learnt, 0 while all were 0; estimates are of the
-                        quotients; None: nothing was divided
-    """
+    if TYPE_CHECKING:
 
-    values: AnyPredictor
-    costs: AnyPredictor | None
-    value_encoder: Encoder
-    cost_encoder: Encoder
-    price: np.ndarray
-    choice: ScoringChoice
-    optimism: float
-    cap: float
-    look_up: PlannedActions | None = None
-    ahead: HarmToGo | None = None
-    harm_ahead: AnyPredictor | None = None
-    cost_scale: np.ndarray | None = None
-    lowest: float = 0.0
-
-    @property
-    def horizon(self) -> int:
-        return int(self.price.shape[1])
-
-    @property
-    def actions(self) -> int:
-        return self.value_encoder.actions
-
-    @property
-    def has_costs(self) -> bool:
-        return self.costs is not None
+        @property
+        def price(self) -> np.ndarray: ...
+        @property
+        def choice(self) -> ScoringChoice: ...
+        @property
+        def optimism(self) -> float: ...
+        @property
+        def ahead(self) -> HarmToGo | None: ...
+        @property
+        def cost_scale(self) -> np.ndarray | None: ...
+        @property
+        def has_costs(self) -> bool: ...
+        def estimates(self, h: int, observations: np.ndarray) -> Estimates: ...
 
     def in_units(self, costs: np.ndarray) -> np.ndarray:
         """Estimates (m, A, n), or harm (1, A, n), in the units of the constraints."""
         return costs if self.cost_scale is None else costs * divisor(self.cost_scale)[: len(costs), None, None]
 
-    def estimates(self, h: int, observations: np.ndarray) -> Estimates:
-        """Values and cost intervals at step h, on the scale on which costs are learnt."""
-        encoded = self.value_encoder.encode(observations)
-        mean, width = self.values.predict(h, encoded)
-        Q = (mean + width).clip(self.lowest, self.cap)  # line 7
-        if self.costs is None:
-            unknown = np.zeros((1, *Q.shape))
-            return Estimates(Q, unknown, unknown + np.inf)
-        same = self.cost_encoder is self.value_encoder
-        g, g_width = self.costs.predict(h, encoded if same else self.cost_encoder.encode(observations))
-        after = (None, None) if self.harm_ahead is None else self.harm_ahead.predict(h, encoded)
-        return Estimates(Q, g, np.broadcast_to(g_width, g.shape), *after)
-
     def scores(self, h: int, observations: np.ndarray) -> np.ndarray:
         """(A, n): what the choice maximises."""
         found = self.estimates(h, observations)
-        if self.costs is None:
+        if not self.has_costs:
             return found.Q
         estimated = found.mean - self.optimism * found.width
         if self.ahead is not None:
@@ -141,10 +105,6 @@ class ActingPlan:
 
     def choose(self, h: int, observations: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """An action for each observation; `rng` breaks ties."""
-        if self.look_up is not None:
-            actions = [self.look_up(h, each) for each in observations]
-            if None not in actions:
-                return np.array(actions)
         tied = self.best(h, observations)
         if (tied.sum(0) == 1).all():
             return np.asarray(tied.argmax(0))
@@ -182,6 +142,71 @@ class ActingPlan:
         if self.ahead is None:
             return np.asarray(self.in_units(cost).max(0))
         return np.asarray(self.in_units(self.ahead.led_to(cost, found.after_harm(optimism))[None])[0])
+
+
+@dataclass(frozen=True)
+class ActingPlan(EstimatingPlan):
+    """A plan that can be evaluated at any observation.
+
+    values, costs       the predictors of both models; costs is None for an agent that never looks at costs
+    harm_ahead          the predictor of the mean of C_{h+1} at the next state, for an agent that looks ahead
+    value_encoder,      how each model represents observations
+    cost_encoder
+    price (m, H)        Z_h; (1, H) if the agent looks ahead
+    choice              greedy or penalised
+    optimism            the end of the cost interval that the choice uses
+    look_up             the action the plan chose at step h for an observation with a slot, else None
+    ahead               how harm is counted, for an agent that looks ahead; its numbers are NumPy's
+    cost_scale (m,)     by which costs were divided before they were learnt, 0 while all were 0; estimates are of the
+                        quotients; None: nothing was divided
+    """
+
+    values: AnyPredictor
+    costs: AnyPredictor | None
+    value_encoder: ModelEncoder
+    cost_encoder: ModelEncoder
+    price: np.ndarray
+    choice: ScoringChoice
+    optimism: float
+    cap: float
+    look_up: PlannedActions | None = None
+    ahead: HarmToGo | None = None
+    harm_ahead: AnyPredictor | None = None
+    cost_scale: np.ndarray | None = None
+    lowest: float = 0.0
+
+    @property
+    def horizon(self) -> int:
+        return int(self.price.shape[1])
+
+    @property
+    def actions(self) -> int:
+        return self.value_encoder.actions
+
+    @property
+    def has_costs(self) -> bool:
+        return self.costs is not None
+
+    def estimates(self, h: int, observations: np.ndarray) -> Estimates:
+        """Values and cost intervals at step h, on the scale on which costs are learnt."""
+        encoded = self.value_encoder.encode(observations)
+        mean, width = self.values.predict(h, encoded)
+        Q = (mean + width).clip(self.lowest, self.cap)  # line 7
+        if self.costs is None:
+            unknown = np.zeros((1, *Q.shape))
+            return Estimates(Q, unknown, unknown + np.inf)
+        same = self.cost_encoder is self.value_encoder
+        g, g_width = self.costs.predict(h, encoded if same else self.cost_encoder.encode(observations))
+        after = (None, None) if self.harm_ahead is None else self.harm_ahead.predict(h, encoded)
+        return Estimates(Q, g, np.broadcast_to(g_width, g.shape), *after)
+
+    def choose(self, h: int, observations: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """An action for each observation: the planned one where it has a slot. `rng` breaks ties."""
+        if self.look_up is not None:
+            actions = [self.look_up(h, each) for each in observations]
+            if None not in actions:
+                return np.array(actions)
+        return super().choose(h, observations, rng)
 
     def cost_intervals(self, h: int, observations: np.ndarray, widths: bool = True) -> tuple[np.ndarray, np.ndarray]:
         """Centre and half width of every cost interval (m, A, n), in the units of the constraints.

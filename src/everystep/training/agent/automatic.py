@@ -29,7 +29,7 @@ from everystep.features import automatic, spaces
 from everystep.features.automatic import AUTO, Choice, Seen
 from everystep.features.maps import Features
 from everystep.features.spaces import Coordinates, Space
-from everystep.features.specs import bind
+from everystep.features.specs import bind, one_hot
 from everystep.lsvi.costs.gp import GP
 
 MOMENTS = (1, 100, 500, 2000, 8000)  # transitions after which features are chosen
@@ -161,6 +161,19 @@ class AutomaticFeatures:
         for name, each in state["choices"].items():
             self.choices[name] = Choice(automatic.from_plain(each, self.seed), each["ridge"])
         return self.chosen
+
+
+def features_of(
+    recipe: Recipe, space: Space, actions: int | np.ndarray, features: object, cost_features: object, seed: int
+) -> tuple[AutomaticFeatures | None, Chosen]:
+    """The features that were given, one-hot by default where observations are integers; or what chooses them."""
+    if features is None and Coordinates.of(space).sizes is not None:
+        features = one_hot()
+    automatic = AutomaticFeatures.asked(recipe, space, actions, features, cost_features, seed)
+    if automatic is not None:
+        return automatic, automatic.chosen
+    phi = None if features is None else bind(features, space, actions)
+    return None, Chosen(phi, phi if cost_features is None else bind(cost_features, space, actions))
 
 
 def _is_auto(given: object) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from everystep.environments.play.batch import Batch
+from everystep.environments.play.rollout import Transition
 from everystep.lsvi.ahead import HarmToGo
 from everystep.training.agent.acting import Estimates
 from everystep.training.agent.countdown import Countdown
@@ -154,6 +155,16 @@ class TrainingAgent(Protocol):
         """Take over what `saved` returned. Raises KeyError, TypeError or ValueError if it is not that."""
 
 
+class StepwiseAgent(TrainingAgent, Protocol):
+    """An agent that learns at every step. `plan_in_force` is the plan that an episode began with."""
+
+    def observe(self, step: Transition) -> None:
+        """Learn a step as it happens; `learn` does not learn it again when its episode is over."""
+
+    def newest(self, optimism: float | None = None) -> TrainingPlan:
+        """The plan to act by now; with an optimism, without exploration."""
+
+
 class TrainingSettings(Protocol):
     """The settings of an agent, with every `auto` decided for an environment."""
 
@@ -178,6 +189,10 @@ class TrainingSettings(Protocol):
     @property
     def has_costs(self) -> bool:
         """Whether the agent looks at costs at all."""
+
+    @property
+    def learns_at_every_step(self) -> bool:
+        """Whether it is a `StepwiseAgent`."""
 
     @property
     def confidence(self) -> float | None:

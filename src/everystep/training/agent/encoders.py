@@ -43,7 +43,7 @@ COORDINATES = ("observation", "action")  # what a kernel may be on
 
 
 class Encoder(Protocol):
-    """How one model sees observations, and which model that is."""
+    """How one model sees observations."""
 
     @property
     def actions(self) -> int:
@@ -54,6 +54,36 @@ class Encoder(Protocol):
     def d(self) -> int | None:
         """The length of phi(x, a); None for a kernel, which has no such number."""
         ...
+
+    @property
+    def shares_nothing(self) -> bool:
+        """Whether what is learnt at one observation says nothing about any other (one-hot features)."""
+        ...
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What was scaled, divided or cut, one sentence each."""
+        ...
+
+    def encode(self, observations: np.ndarray) -> np.ndarray | Points:
+        """What the model's predictor takes, for n observations and every action."""
+        ...
+
+    def example(self) -> np.ndarray | None:
+        """A batch of one observation that can be encoded; None where only a custom function can tell."""
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything but the arrays, ready for JSON."""
+        ...
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The arrays, by name."""
+        ...
+
+
+class ModelEncoder(Encoder, Protocol):
+    """How a model of least squares on stored data sees observations, and which model that is."""
 
     @property
     def shape(self) -> FeatureShape | PointShape:
@@ -71,22 +101,8 @@ class Encoder(Protocol):
         ...
 
     @property
-    def shares_nothing(self) -> bool:
-        """Whether what is learnt at one observation says nothing about any other (one-hot features)."""
-        ...
-
-    @property
     def has_paper_radius(self) -> bool:
         """Whether the paper's formulas for confidence radii apply to the model."""
-        ...
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """What was scaled, divided or cut, one sentence each."""
-        ...
-
-    def encode(self, observations: np.ndarray) -> np.ndarray | Points:
-        """What the model's predictor takes, for n observations and every action."""
         ...
 
     def encode_transitions(
@@ -107,17 +123,29 @@ class Encoder(Protocol):
         """A predictor of the model from the arrays that it was saved as."""
         ...
 
-    def example(self) -> np.ndarray | None:
-        """A batch of one observation that can be encoded; None where only a custom function can tell."""
-        ...
+
+@dataclass(frozen=True)
+class RawEncoder:
+    """Observations as they are: networks take their units from what was seen (`training/learnt/scales.py`)."""
+
+    coordinates: int  # o
+    actions: int
+    shares_nothing = False
+    d = None
+    remarks = ()
+
+    def encode(self, observations: np.ndarray) -> np.ndarray:
+        """(n, o)."""
+        return rows(observations, self.coordinates)
+
+    def example(self) -> np.ndarray:
+        return np.zeros((1, self.coordinates))
 
     def to_json(self) -> dict[str, Any]:
-        """Everything but the arrays, ready for JSON."""
-        ...
+        return {"networks": True, "coordinates": self.coordinates, "actions": self.actions}
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The arrays, by name."""
-        ...
+        return {}
 
 
 @dataclass(frozen=True)
@@ -245,8 +273,11 @@ class KernelEncoder:
         return {}
 
 
-def encoder_from_json(content: Mapping[str, Any], arrays: Mapping[str, np.ndarray], given: Any = None) -> Encoder:
-    """A saved encoder. A custom feature function is not saved: `given` is that function, or features made with it."""
+def encoder_from_json(content: Mapping[str, Any], arrays: Mapping[str, np.ndarray], given: Any = None) -> ModelEncoder:
+    """A saved encoder of features or points.
+
+    A custom feature function is not saved: `given` is that function, or features made with it.
+    """
     if "kernel" in content:
         sizes = (whole_number(f"{name} of a kernel", content[name]) for name in ("coordinates", "actions"))
         return KernelEncoder(kernels.read(content["kernel"]), *sizes)

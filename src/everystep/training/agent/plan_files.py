@@ -8,6 +8,7 @@ check(plan, arrays)                  raises if its shapes differ, or a number is
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,10 +17,13 @@ from everystep.errors import LARGEST_MEASUREMENT, UNLIKE, EverystepError, real_n
 from everystep.lsvi.ahead import HarmToGo
 from everystep.lsvi.choices.basic import Greedy, Penalised
 from everystep.training.agent.acting import SIDE, ActingPlan, AheadJson, PlanJson
-from everystep.training.agent.encoders import Encoder
+from everystep.training.agent.encoders import ModelEncoder
+
+if TYPE_CHECKING:
+    from everystep.training.agent.contract import TrainingPlan
 
 Arrays = Mapping[str, np.ndarray]
-NAMES = ("price", "value_", "cost_", "harm_")  # how the names of the arrays begin
+NAMES = ("price", "value_", "cost_", "harm_", "learnt_")  # how the names of the arrays begin
 
 
 def side(arrays: Arrays, name: str) -> dict[str, np.ndarray]:
@@ -27,7 +31,7 @@ def side(arrays: Arrays, name: str) -> dict[str, np.ndarray]:
     return named(arrays, f"{name}{SIDE}")
 
 
-def read(content: PlanJson, arrays: Arrays, value: Encoder, cost: Encoder) -> ActingPlan:
+def read(content: PlanJson, arrays: Arrays, value: ModelEncoder, cost: ModelEncoder) -> ActingPlan:
     """The plan of a file, with its encoders. Raises KeyError, TypeError or ValueError if it is not one."""
     if content["choice"] not in ("greedy", "penalised"):
         raise ValueError(content["choice"])
@@ -69,7 +73,7 @@ def _ahead_from_json(content: AheadJson) -> HarmToGo:
 
 
 # --- checks -----------------------------------------------------------------------------------------------------------
-def check(plan: ActingPlan, arrays: Arrays) -> None:
+def check(plan: TrainingPlan, arrays: Arrays) -> None:
     """Raise what would make a plan act or certify on numbers that were never learnt: shapes, and entries not finite."""
     for name, array in arrays.items():
         largest = np.finfo(np.float64).max if SIDE in name else LARGEST_MEASUREMENT
@@ -77,6 +81,14 @@ def check(plan: ActingPlan, arrays: Arrays) -> None:
             raise EverystepError(
                 f"{name} holds entries that are not finite numbers, or too large; save the policy again."
             )
+    if isinstance(plan, ActingPlan):
+        _check_shapes(plan)
+    x = plan.value_encoder.example()
+    if x is not None and not _acts(plan, x):
+        raise EverystepError("its features do not fit its arrays; save the policy again.")
+
+
+def _check_shapes(plan: ActingPlan) -> None:
     m, H = plan.price.shape if plan.price.ndim == 2 else (0, 0)
     if plan.ahead is not None:
         m = len(plan.ahead.weights) if m == 1 else 0
@@ -98,9 +110,6 @@ def check(plan: ActingPlan, arrays: Arrays) -> None:
         raise EverystepError(
             f"cost_scale has {len(plan.cost_scale)} numbers for {m} constraints; save the policy again."
         )
-    x = plan.value_encoder.example()
-    if x is not None and not _acts(plan, x):
-        raise EverystepError("its features do not fit its arrays; save the policy again.")
 
 
 def _within(array: np.ndarray, largest: float) -> bool:
@@ -108,12 +117,12 @@ def _within(array: np.ndarray, largest: float) -> bool:
     return not array.size or (float(array.min()) >= -largest and float(array.max()) <= largest)
 
 
-def _acts(plan: ActingPlan, x: np.ndarray) -> bool:
+def _acts(plan: TrainingPlan, x: np.ndarray) -> bool:
     """Whether the plan gives finite estimates at one observation."""
     try:
         with np.errstate(all="ignore"):
             Q, mean, width, after, _ = plan.estimates(0, x)
-        found = (Q, mean, *(() if plan.costs is None else (width,)), *(() if after is None else (after,)))
+        found = (Q, mean, *((width,) if plan.has_costs else ()), *(() if after is None else (after,)))
         return all(np.isfinite(each).all() for each in found)
     except UNLIKE:
         return False

@@ -15,7 +15,7 @@ from everystep.features.maps import Features
 from everystep.kernels import ALL, Kernel, looks_at
 from everystep.lsvi.costs.gp import BETA_GP, GP, LAM_GP
 from everystep.training.agent.countdown import Countdown
-from everystep.training.agent.encoders import COORDINATES, Encoder, FeatureEncoder, KernelEncoder
+from everystep.training.agent.encoders import COORDINATES, FeatureEncoder, KernelEncoder, ModelEncoder
 from everystep.training.agent.size import check_size
 from everystep.training.agent.stored_agent import StoredAgent
 
@@ -54,8 +54,9 @@ class ResolvedForTraining:
     recipe: Recipe
     environment: EnvironmentInfo
     values: Mapping[str, Any]
-    value: Encoder
-    cost: Encoder
+    value: ModelEncoder
+    cost: ModelEncoder
+    learns_at_every_step = False
 
     @classmethod
     def resolve(cls, recipe: Recipe, environment: EnvironmentInfo) -> ResolvedForTraining:
@@ -180,7 +181,7 @@ def _check_agent(recipe: Recipe) -> None:
             "not listed; use lsvi-ae, or give the problem as a FiniteCMDP."
         )
     if not recipe.definition.trainable:
-        trainable = [name for name, definition in REGISTERED.items() if definition.trainable]
+        trainable = [name for name, each in REGISTERED.items() if each.trainable]
         raise EverystepError(f"{name} is for problems given as tables; train {', '.join(trainable)} instead.")
     for key in TABLES_ONLY:
         if key in recipe.settings and recipe.settings[key] is not SETTINGS[key].default:
@@ -206,7 +207,9 @@ def _sharing(name: str, s: Mapping[str, Any], horizon: int, length: int) -> dict
     return dict.fromkeys(keys, shared)
 
 
-def _encoder(agent: str, key: str, given: object, features: Features | None, environment: EnvironmentInfo) -> Encoder:
+def _encoder(
+    agent: str, key: str, given: object, features: Features | None, environment: EnvironmentInfo
+) -> ModelEncoder:
     """The encoder of a model, from the setting that names the model."""
     where = f"setting {key} of {agent} is {given}"
     if isinstance(given, InKernel | GP):

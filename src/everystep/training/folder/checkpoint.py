@@ -229,10 +229,10 @@ class SavedLearner:
         return Candidates.from_arrays(arrays) if arrays else None
 
     def _features(self, name: str) -> object:
-        """Saved features; None for a kernel, which is a setting of the agent."""
+        """Saved features; None for a kernel, a setting of the agent, and for networks."""
         described = self.content["identity"][name]
         arrays = {key.removeprefix(f"{name}."): each for key, each in self.arrays.items() if key.startswith(f"{name}.")}
-        if described == AUTO or "kernel" in described:
+        if described == AUTO or "kernel" in described or "networks" in described:
             return AUTO if described == AUTO else None
         encoder = encoder_from_json({key: each for key, each in described.items() if key != "arrays"}, arrays)
         return encoder.phi  # type: ignore[attr-defined]

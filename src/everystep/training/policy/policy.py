@@ -28,11 +28,12 @@ from everystep.errors import (
 from everystep.features.spaces import flatten
 from everystep.files import store
 from everystep.training.agent import plan_files
-from everystep.training.agent.acting import ActingPlan, PlanJson
+from everystep.training.agent.acting import PlanJson
 from everystep.training.agent.contract import TrainingPlan
 from everystep.training.agent.countdown import Countdown
-from everystep.training.agent.encoders import encoder_from_json
+from everystep.training.agent.encoders import RawEncoder, encoder_from_json
 from everystep.training.folder import training_spec
+from everystep.training.learnt.plan import LearntPlan
 from everystep.training.policy.observed import Observed
 
 ROWS = 1000  # observations that are encoded together
@@ -233,8 +234,11 @@ class Policy:
 
 def _plan(
     content: Mapping[str, Any], arrays: Mapping[str, np.ndarray], features: object, cost_features: object
-) -> ActingPlan:
+) -> TrainingPlan:
     """The plan of a saved policy. Raises KeyError, TypeError or ValueError if the content is not one."""
+    if "networks" in content:
+        sizes = (whole_number(name, content["value"][name]) for name in ("coordinates", "actions"))
+        return LearntPlan.read(content, arrays, RawEncoder(*sizes))
     given = {"value": features, "cost": features if cost_features is None else cost_features}
     value, cost = (encoder_from_json(content[name], plan_files.side(arrays, name), phi) for name, phi in given.items())
     return plan_files.read(cast(PlanJson, content), arrays, value, cost)

@@ -1,0 +1,138 @@
+"""Rounds of learning: the model on rows that were seen, then the critics on imagined steps of all actions.
+
+One compiled function learns several rounds. Rows are drawn and put into units in NumPy, so that its shapes stay the
+same however much is known, and everything random comes from one generator of NumPy.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import lax
+
+from everystep.lsvi.protocols import Pytree
+from everystep.mdp.world import AnyArray
+from everystep.training.learnt import critics, world
+from everystep.training.learnt.critics import Rule
+from everystep.training.learnt.networks import Layers
+from everystep.training.learnt.rows import Rows
+from everystep.training.learnt.scales import Scales, Units
+from everystep.training.learnt.world import Sizes
+
+BATCH = 128  # rows for the model in a round; a fifth of them are of the last `NEW`
+NEW = 64
+POOL, RECENT = 256, 512  # residuals that imagined steps draw from, of the last ones
+AVERAGED = 0.02  # the share of the critics in their average, each round
+LINEAR_FROM = 5.0  # errors of critics above which the loss grows linearly
+LEFT_OUT, WEIGHT = 200, 1.25  # of 997 residues of a row: a member leaves it out, or weighs it
+
+
+def optimiser() -> optax.GradientTransformation:
+    return optax.flatten(optax.adam(1e-3, b2=0.99))
+
+
+class Learnt(NamedTuple):
+    """Parameters and the state of their optimisers; `average` is of the critics, and what acts."""
+
+    world: Layers
+    world_moments: Pytree
+    critics: Layers
+    critics_moments: Pytree
+    average: Layers
+
+
+class Drawn(NamedTuple):
+    """What k rounds learn from, in units: transitions (k, batch, ...), and states (k, E, n, o) to imagine steps from.
+
+    weights (k, E, batch)   of transitions, for each member
+    residuals (k, E, n, o)  in standard deviations of changes
+    """
+
+    z: AnyArray
+    chosen: AnyArray
+    change: AnyArray
+    r: AnyArray
+    g: AnyArray
+    ended: AnyArray
+    weights: AnyArray
+    states: AnyArray
+    residuals: AnyArray
+
+
+def start(rng: np.random.Generator, sizes: Sizes) -> Learnt:
+    """New networks. JAX holds their arrays, as after every round."""
+    of_world, of_critics = (jax.tree.map(jnp.asarray, each.new(rng, sizes)) for each in (world, critics))
+    made = optimiser()
+    average = jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), of_critics)
+    return Learnt(of_world, made.init(of_world), of_critics, made.init(of_critics), average)
+
+
+def states_of(sizes: Sizes) -> int:
+    """Of each member: about 96 to 240 imagined steps in a round."""
+    return max(min(max(240 // sizes.actions, 12), 48) // sizes.members, 1)
+
+
+def draw(rng: np.random.Generator, rows: Rows, scales: Scales, sizes: Sizes, k: int) -> Drawn:
+    n, new = len(rows), BATCH // 5
+    at = rng.integers(0, n, (k, BATCH))
+    at[:, :new] = np.maximum(n - 1 - rng.integers(0, NEW, (k, new)), 0)
+    residue = (at[:, None] * 7919 + np.arange(sizes.members)[None, :, None] * 10007) % 997
+    shape = (k, sizes.members, states_of(sizes))
+    states, before = rng.integers(0, n, shape), rng.random(shape) < 0.5
+    pool = n - 1 - rng.integers(0, min(n, RECENT), POOL)
+    picked = pool[rng.integers(0, POOL, shape)]
+    x, y = rows["x"], rows["y"]
+    return Drawn(
+        z=scales.inputs(x[at]),
+        chosen=(rows["a"][at][..., None] == np.arange(sizes.actions)).astype(np.float32),
+        change=scales.changes(y[at] - x[at]),
+        r=scales.rewards(rows["r"][at]),
+        g=scales.targets(rows["g"][at]),
+        ended=rows["ended"][at].astype(np.float32),
+        weights=np.where(residue < LEFT_OUT, 0.0, WEIGHT).astype(np.float32),
+        states=scales.inputs(np.where(before[..., None], x[states], y[states])),
+        residuals=scales.changes(rows["residual"][picked]),
+    )
+
+
+def _stepped(gradient: Layers, moments: Pytree, layers: Layers) -> tuple[Layers, Pytree]:
+    with jax.numpy_dtype_promotion("standard"):  # optax mixes counts and numbers
+        updates, moments = optimiser().update(gradient, moments, layers)
+    return jax.tree.map(lambda a, b: (a + b).astype(a.dtype), layers, updates), moments
+
+
+def _round(sizes: Sizes, units: Units, rule: Rule, now: Learnt, drawn: Drawn) -> Learnt:
+    def error_of_world(layers: Layers) -> AnyArray:
+        found = world.predict_at(layers, drawn.z, drawn.chosen)
+        errors = world.loss(found, drawn.change, drawn.r, drawn.g, drawn.ended, units.two)
+        return (errors * drawn.weights).mean(1).sum()
+
+    of_world, world_moments = _stepped(jax.grad(error_of_world)(now.world), now.world_moments, now.world)
+    found = world.predict(of_world, drawn.states, sizes.actions)
+    residuals = drawn.residuals[:, :, None]
+    targets = critics.imagined(found, now.average, sizes, units, rule, drawn.states, residuals)
+    targets = targets.reshape(1, -1, sizes.actions, 2 * sizes.heads)
+    wanted = (targets - units.q_mean.reshape(1, 1, 1, -1)) / units.q_size.reshape(1, 1, 1, -1)
+    z = drawn.states.reshape(-1, sizes.coordinates)
+
+    def error_of_critics(layers: Layers) -> AnyArray:
+        error = jnp.abs(critics.heads(layers, sizes, z) - wanted)
+        squares = jnp.where(error < LINEAR_FROM, error**2, 2 * LINEAR_FROM * error - LINEAR_FROM**2)
+        return squares.mean((1, 2)).sum()
+
+    of_critics, moments = _stepped(jax.grad(error_of_critics)(now.critics), now.critics_moments, now.critics)
+    average = jax.tree.map(lambda a, b: a + AVERAGED * (b - a), now.average, of_critics)
+    return Learnt(of_world, world_moments, of_critics, moments, average)
+
+
+@partial(jax.jit, static_argnums=0)
+def learn(sizes: Sizes, now: Learnt, units: Units, rule: Rule, drawn: Drawn) -> tuple[Learnt, AnyArray]:
+    """After as many rounds as `drawn` has, and whether all parameters are finite."""
+    after, _ = lax.scan(lambda now, one: (_round(sizes, units, rule, now, one), None), now, drawn)
+    finite = [jnp.isfinite(leaf).all() for leaf in jax.tree.leaves((after.world, after.critics, after.average))]
+    return after, jnp.stack(finite).all()
