@@ -15,7 +15,7 @@ from fuzz.cases import COMMAND, DTYPES, NUMBERS, TEXTS, Bench, Case, array
 
 AGENTS = (
     "lsvi-ae", "lsvi", "lsvi-primal", "lsvi-new", "rpol", "slucb-qvi", "rslucb-qvi", "uniform", "lsvi-ahead",
-    "lsvi-priced", "sucbvi",
+    "lsvi-priced", "sucbvi", "lsvi-nets",
 )  # fmt: skip
 
 

@@ -95,6 +95,7 @@ def make(place: Path, quick: bool) -> None:
         "box": es.train(Line(box=True), features=es.features.polynomial(1), actions=es.actions.grid(3), **small),
         "kernel": es.train(Line(), es.agents.lsvi_ae(value=KERNEL, cost=GP), **small),
         "lake": es.train(lake, episodes=2),
+        "nets": es.train(Line(), "lsvi-nets", length=4, episodes=6),
     }
     for name, each in trained.items():
         each.policy.save(policies / name)
@@ -109,6 +110,15 @@ def make(place: Path, quick: bool) -> None:
     with contextlib.suppress(KeyboardInterrupt):
         train(request, place / "unfinished", Means(cache=False), stop)
     assert list((place / "unfinished").glob("seed-*/.work/checkpoint-*"))
+    request = TrainingRequest(LINE, agent="lsvi-nets", episodes=9, seeds=(0,), length=4)
+
+    def stop_later(message: Any) -> None:
+        if message.episodes > 5:  # networks learn from the 16th step on
+            raise KeyboardInterrupt
+
+    with contextlib.suppress(KeyboardInterrupt):
+        train(request, place / "nets", Means(cache=False), stop_later)
+    assert list((place / "nets").glob("seed-*/.work/checkpoint-*"))
 
 
 # --- altering ---------------------------------------------------------------------------------------------------------

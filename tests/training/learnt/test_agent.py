@@ -1,5 +1,7 @@
 """The agent of learnt models: what it learns and when, that nothing breaks it, and that it resumes exactly."""
 
+from dataclasses import replace
+
 import gymnasium as gym
 import jax
 import numpy as np
@@ -103,6 +105,34 @@ def test_a_training_resumes_exactly(trained, tmp_path):
 
 
 @pytest.mark.quick
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda agent: vars(agent).update(fitted=10**6),
+        lambda agent: vars(agent).update(price=np.ones((1, 2))),
+        lambda agent: vars(agent).update(waiting={"0": np.array([10**6])}),
+        lambda agent: vars(agent).update(scales=replace(agent.scales, size=agent.scales.size * 0)),
+        lambda agent: vars(agent).update(scales=replace(agent.scales, center=np.full(2, np.nan))),
+        lambda agent: agent.rows.columns.update(a=agent.rows.columns["a"] + 7),
+        lambda agent: agent.rows.columns.update(x=agent.rows.columns["x"][:, :1]),
+        lambda agent: vars(agent.rows).update(count=10**6),
+    ],
+)
+def test_a_learner_that_was_altered_is_refused(trained, change):
+    content, arrays = _saved(trained.agent)
+    made = trained.resolved.agent(1, 0)
+    made.restore(content, arrays)
+    change(made)
+    content, arrays = _saved(made)
+    with pytest.raises(ValueError, match="other"):
+        trained.resolved.agent(1, 0).restore(content, arrays)
+
+
+def _saved(agent):
+    arrays = {}
+    return agent.saved(arrays), arrays
+
+
 def test_the_price_has_a_floor_and_grows_by_violations():
     agent = learner(seed=1).resolved.agent(1, 0)
     assert agent.price == 100

@@ -101,3 +101,12 @@ def test_arrays_that_do_not_fit_are_refused(plan, name, change):
     assert isinstance(LearntPlan.read(plan.to_json(), arrays, plan.value_encoder), LearntPlan)
     with pytest.raises(EverystepError, match="save the policy again"):
         LearntPlan.read(plan.to_json(), arrays | {name: change(arrays[name])}, plan.value_encoder)
+
+
+@pytest.mark.parametrize("at", range(6))
+def test_sizes_larger_than_the_arrays_are_refused_before_anything_is_made(plan, at, monkeypatch):
+    content = plan.to_json()
+    content["networks"]["sizes"][at] = 10**9
+    monkeypatch.setattr(world, "new", None)
+    with pytest.raises(EverystepError, match="do not fit together"):
+        LearntPlan.read(content, plan.arrays(), plan.value_encoder)

@@ -23,8 +23,9 @@ from everystep import files
 from everystep.agents.registry import Recipe
 from everystep.agents.resolve.context import setting_as_text
 from everystep.environments.play.action_sets import Candidates
+from everystep.environments.play.constraints import MOST_CONSTRAINTS
 from everystep.environments.protocols import AnyEnv
-from everystep.errors import UNLIKE, EverystepError, quoted, shown
+from everystep.errors import UNLIKE, EverystepError, quoted, shown, whole_number
 from everystep.experiments.experiment import versions
 from everystep.features.automatic import AUTO
 from everystep.files import store
@@ -245,7 +246,8 @@ class SavedLearner:
             if learner.automatic is not None:
                 learner.use_features(learner.automatic.restore(from_plain(content["automatic"], arrays)))
             if content["agent"] is not None:
-                learner._ready(content["constraints"]).restore(content["agent"], arrays)
+                constraints = whole_number("constraints", content["constraints"], 0, MOST_CONSTRAINTS)
+                learner._ready(constraints).restore(content["agent"], arrays)
             sizes = _sizes(learner)
             set_fields(learner, OF_LEARNER, content["learner"], arrays)
             _check_rows(learner, sizes)

@@ -279,10 +279,28 @@ class LearntAgent:
         return {"fields": fields_but(self, MADE_AGAIN, arrays, "agent"), "planned": self.plan_in_force is not None}
 
     def restore(self, content: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-        """Take over what `saved` returned."""
+        """Take over what `saved` returned. Raises ValueError if it does not fit together."""
+        shapes = self._shapes()
         set_fields(self, MADE_AGAIN, content["fields"], arrays)
+        self.rows.check(self.sizes.coordinates, self.constraints, self.sizes.actions)
+        n, waiting = len(self.rows), list(self.waiting.values())
+        fits = self._shapes() == shapes and all(np.isfinite(each).all() for each in self._numbers())
+        fits = fits and 0 <= self.fitted <= n and 0 <= self.planned <= n and self.episode >= 1
+        fits = fits and bool(self.fitted) == (n >= AT_RANDOM)
+        fits = fits and all(each.ndim == 1 and each.dtype.kind == "i" for each in waiting)
+        fits = fits and all(((each >= 0) & (each < n)).all() for each in waiting)
+        if not fits or not self.scales.usable:
+            raise ValueError("other rows or networks")
         self._newest = None
         self.plan_in_force = self.newest() if content["planned"] else None
+
+    def _numbers(self) -> list[np.ndarray]:
+        """All arrays of networks and scales, and the price."""
+        leaves = jax.tree.leaves((self.state, vars(self.scales), self.price))
+        return [np.asarray(each) for each in leaves]
+
+    def _shapes(self) -> list[tuple[int, ...]]:
+        return [each.shape for each in self._numbers()]
 
 
 def _in_numpy(layers: Any) -> Any:

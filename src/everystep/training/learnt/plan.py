@@ -21,13 +21,14 @@ from everystep.lsvi.ahead import HarmToGo
 from everystep.lsvi.choices.basic import Penalised
 from everystep.training.agent.acting import Estimates, EstimatingPlan
 from everystep.training.agent.encoders import Encoder
-from everystep.training.learnt import critics, world
+from everystep.training.learnt import critics, networks, world
 from everystep.training.learnt.critics import Rule
 from everystep.training.learnt.networks import Layers
 from everystep.training.learnt.scales import Scales, Units
 from everystep.training.learnt.world import Sizes
 
 AT_ONCE = 256  # observations
+APART = "its networks do not fit together; save the policy again."
 HALF = np.float32(0.5)
 
 
@@ -157,6 +158,13 @@ class LearntPlan(EstimatingPlan):
         about = content["networks"]
         sizes = Sizes(*(whole_number("sizes", each) for each in about["sizes"]))
         horizons = tuple(whole_number("horizons", each) for each in about["horizons"])
+        outer = {  # of the arrays that say how large all others are: nothing larger is made below
+            "learnt_model_weights_0": (sizes.members, sizes.coordinates + sizes.actions, networks.WIDTH),
+            "learnt_critics_biases_2": (sizes.critics, 2 * sizes.heads * (1 + sizes.actions)),
+            "learnt_cost_scale": (sizes.constraints,),
+        }
+        if any(arrays[name].shape != shape for name, shape in outer.items()):
+            raise EverystepError(APART)
         optimism = real_number("optimism", content["optimism"], -1, 1)
         tolerance = real_number("tolerance", about["tolerance"], 0)
         blank = Scales.blank(sizes.coordinates, sizes.constraints, sizes.heads)
@@ -179,7 +187,7 @@ class LearntPlan(EstimatingPlan):
         fits = fits and residuals.shape[::2] == (sizes.members, sizes.coordinates) and residuals.shape[1] > 0
         fits = fits and len(horizons) == sizes.heads and encoder.actions == sizes.actions
         if not fits or not (np.isfinite(price).all() and np.isfinite(residuals).all()):
-            raise EverystepError("its networks do not fit together; save the policy again.")
+            raise EverystepError(APART)
         depth = range(len(layers["model"]))
         kinds = ("weights", "biases")
         model, averaged = (

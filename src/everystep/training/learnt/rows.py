@@ -31,6 +31,19 @@ class Rows:
     def __getitem__(self, name: str) -> np.ndarray:
         return self.columns[name][: self.count]
 
+    def check(self, o: int, m: int, actions: int) -> None:
+        """Raise ValueError unless rows that were read from a file could have been seen."""
+        like, room = Rows(o, m).columns, len(self.columns["a"])
+        alike = set(self.columns) == set(like) and 0 <= self.count <= room
+        alike = alike and all(
+            each.dtype == like[name].dtype and each.shape == (room, *like[name].shape[1:])
+            for name, each in self.columns.items()
+        )
+        if not alike or not all(np.isfinite(self[name]).all() for name in COLUMNS):
+            raise ValueError("other rows")
+        if ((self["a"] < 0) | (self["a"] >= actions)).any():
+            raise ValueError("other actions")
+
     def add(self, **values: np.ndarray | float) -> int:
         """One more row; its number."""
         if self.count == len(self.columns["a"]):

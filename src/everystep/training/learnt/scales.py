@@ -142,6 +142,14 @@ class Scales:
         size = np.maximum(size.clip(self.q_size / MOST_FACTOR, self.q_size * MOST_FACTOR), 1e-3)
         return replace(self, q_mean=np.r_[mean[:heads], np.zeros(heads)], q_size=size)
 
+    @property
+    def usable(self) -> bool:
+        """Whether all sizes are positive, and no range is upside down, as `refreshed` chooses them."""
+        sizes = (self.size, self.change, self.reward_size, self.g_size, self.cost_size, self.q_size)
+        ranges = ((self.low, self.high), (self.g_low, self.g_high))
+        rightly = all((low <= high).all() for low, high in ranges) and bool(self.reward_low < self.reward_high)
+        return rightly and all((each > 0).all() for each in sizes)
+
     # --- to units ----------------------------------------------------------------------------------------------------
     def inputs(self, x: np.ndarray) -> np.ndarray:
         return _single((x - self.center) / self.size)
