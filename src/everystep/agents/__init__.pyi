@@ -88,6 +88,7 @@ def lsvi_nets(
     tolerance: float | Literal["auto"] = 0.01,
     members: int = 3,
     rounds: int = 8,
+    limit: Literal["called", "learnt"] = "called",
 ) -> Recipe: ...
 def lsvi_new(
     *,

@@ -276,7 +276,7 @@ def lsvi_new(s: Parts) -> Agent:
     colour="#CC79A7",
     dashes=(0, (4, 1, 1, 1)),
     summary="looks ahead in a learnt model of the environment, by networks; nothing is made by hand",
-    settings=("optimism", "floor", "tolerance", "members", "rounds"),
+    settings=("optimism", "floor", "tolerance", "members", "rounds", "limit"),
     defaults={"optimism": 0.0, "floor": 100.0, "tolerance": 0.01},
     trainable=True,
     networks=True,

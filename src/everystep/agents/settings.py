@@ -397,6 +397,11 @@ SETTINGS: dict[str, Setting] = {
     ),
     "members": Setting(_whole(at_least=1), 3, "networks of the model of a step, whose spread is its uncertainty"),
     "rounds": Setting(_whole(at_least=1), 8, "rounds of learning after every step"),
+    "limit": Setting(
+        _one_of("called", "learnt"),
+        "called",
+        "of a constraint that is a function of observations: called on imagined steps, or learnt like any other",
+    ),
     "lipschitz": Setting(_number(above=0), 1.0, "constant of star-convexity in the printed safety_bonus"),
 }
 AHEAD_SETTINGS = ("mode", "harm", "tolerance", "beta_harm")

@@ -51,6 +51,7 @@ from everystep.training.columns import Columns, Number
 from everystep.training.diagnosis import checks, record
 from everystep.training.diagnosis.finding import Diagnosis
 from everystep.training.diagnosis.fit import CostFit, about_cost_features
+from everystep.training.learnt.limit import limit_of
 from everystep.training.learnt.settings import LearntSettings, check_inputs
 from everystep.training.options import MEMORY
 from everystep.training.policy.observed import Observed
@@ -167,6 +168,7 @@ class Learner:
                 horizon=self.horizon,
                 length=self.length,
                 reward_range=range_of_rewards(reward_range),
+                limit=limit_of(constraint, space, self.stage.candidates) if by_networks else None,
                 memory=None if coordinates.sizes is not None else most_states(memory, self.stage.candidates),
             ),
         )

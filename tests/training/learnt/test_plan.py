@@ -28,10 +28,10 @@ def test_estimates_are_half_critics_and_half_an_imagined_step(plan):
     found, z = plan.estimates(0, X), plan.scales.inputs(X)
     predicted = world.predict(plan.model, z[None], 3)
     direct = critics.bounded(plan.units, critics.heads(plan.averaged, plan.sizes, z).mean(0))
-    given = (predicted, plan.averaged, plan.sizes, plan.units, plan.rule, z[None])
+    given = (predicted, plan.model, plan.averaged, plan.sizes, plan.units, plan.rule, z[None])
     steps = np.stack([
-        critics.imagined(*given, plan.residuals[:, None, [c]])
-        for c in range(plan.residuals.shape[1])
+        critics.imagined(*given, plan.residuals[:, :, None, [c]])
+        for c in range(plan.residuals.shape[2])
     ]).mean((0, 1, 3))  # fmt: skip
     Q, G = critics.sums(plan.rule, (direct + steps) / 2)
     np.testing.assert_allclose(found.Q, Q, atol=1e-4)

@@ -27,7 +27,8 @@ def seen():
 def test_draws_repeat_and_are_in_units(seen):
     scales = Scales.blank(2, 1, 3).refreshed(seen, None)
     one, other = (rounds.draw(np.random.default_rng(5), seen, scales, SIZES, 2) for _ in range(2))
-    for a, b in zip(one, other, strict=True):
+    assert one.limit is None
+    for a, b in zip(one[:-1], other[:-1], strict=True):
         np.testing.assert_array_equal(a, b)
         assert a.dtype == np.float32
     assert one.z.shape == (2, rounds.BATCH, 2)
@@ -46,7 +47,7 @@ def test_rounds_learn_a_world(seen):
     rule, now = Rule.of((5, 20, 60), 100.0, 0.01), rounds.start(rng, SIZES)
     everything = rounds.draw(rng, seen, scales, SIZES, 1)
     error = lambda now: float(
-        ((world.predict_at(now.world, everything.z[0], everything.chosen[0]).change - everything.change) ** 2).mean()
+        ((world.predict_at(now.world, everything.z[:1], everything.chosen[:1]).change - everything.change) ** 2).mean()
     )
     before = error(now)
     for _ in range(100):

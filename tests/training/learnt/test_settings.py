@@ -12,7 +12,8 @@ pytestmark = pytest.mark.quick
 
 def test_settings_and_what_they_promise():
     made = learner(floor=300, members=2)
-    assert made.resolved.to_json() == {"optimism": 0.0, "floor": 300.0, "tolerance": 0.01, "members": 2, "rounds": 2}
+    given = {"optimism": 0.0, "floor": 300.0, "tolerance": 0.01, "members": 2, "rounds": 2, "limit": "called"}
+    assert made.resolved.to_json() == given
     assert made.resolved.guarantee.startswith("heuristic")
     assert made.resolved.horizons == (5, 20, 50)  # the environment has no limit of its own
     assert es.Learner(Cart(), "lsvi-nets", length=10).resolved.horizons == (5, 10)

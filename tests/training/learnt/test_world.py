@@ -19,7 +19,7 @@ def test_all_actions_at_once_are_those_one_by_one():
     model, z = world.new(RNG, SIZES), RNG.standard_normal((4, 2)).astype(np.float32)
     every = world.predict(model, z[None], 3)
     for a in range(3):
-        one = world.predict_at(model, z, np.eye(3, dtype=np.float32)[[a] * 4])
+        one = world.predict_at(model, z[None], np.eye(3, dtype=np.float32)[None, [a] * 4])
         for found, expected in zip(every, one, strict=True):
             np.testing.assert_allclose(found[:, :, a], expected, atol=1e-6)
 

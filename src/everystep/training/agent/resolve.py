@@ -18,6 +18,7 @@ from everystep.training.agent.countdown import Countdown
 from everystep.training.agent.encoders import COORDINATES, FeatureEncoder, KernelEncoder, ModelEncoder
 from everystep.training.agent.size import check_size
 from everystep.training.agent.stored_agent import StoredAgent
+from everystep.training.learnt.limit import Limit
 
 TABLES_ONLY = ("features", "known_safe", "bound", "sigma", "precision")  # settings that need a FiniteCMDP
 
@@ -31,6 +32,7 @@ class EnvironmentInfo(NamedTuple):
     reward_range              None: the range of observed rewards and 0
     memory                    the most states that plans compute values at; None: all that were observed
     cost_ridge                lam_cost where it is left at auto; None: the default
+    limit                     the constraint, to be called on imagined steps; None: it is learnt
     """
 
     features: Features | None
@@ -42,6 +44,7 @@ class EnvironmentInfo(NamedTuple):
     reward_range: tuple[float, float] | None = None
     memory: int | None = None
     cost_ridge: float | None = None
+    limit: Limit | None = None
 
 
 @dataclass(frozen=True)

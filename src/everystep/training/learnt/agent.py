@@ -39,7 +39,7 @@ GROWN = 1.25
 REFRESHED = 400  # rounds
 MOST_OF_LOGGED = 2000  # rounds for a logged batch besides
 OF_SPREAD = 4  # batches of imagined steps by which critics are scaled
-MADE_AGAIN = ("settings", "constraints", "sizes", "penalty", "plan_in_force", "_newest")  # not saved
+MADE_AGAIN = ("settings", "constraints", "sizes", "penalty", "plan_in_force", "_newest", "limit")  # not saved
 
 
 class LearntAgent:
@@ -53,6 +53,8 @@ class LearntAgent:
         self.sizes = Sizes(o, A, constraints, settings["members"], heads)
         self.penalty = Rectified(Floor.from_setting(settings["floor"]))
         self.rng = np.random.default_rng(seed)
+        self.limit = settings.limit if settings["limit"] == "called" else None
+        self.limit_agrees = False  # whether it is called on imagined steps
         self.plans, self.episode = 0, 1
         self.rows = Rows(o, constraints)
         self.scales = Scales.blank(o, constraints, heads)
@@ -99,6 +101,8 @@ class LearntAgent:
         found = [f"values and harm are sums over horizons of {listed} steps, discounted and averaged"]
         if len(self.rows) < AT_RANDOM:
             found.append(f"only {len(self.rows)} steps were seen; actions are random before {AT_RANDOM}")
+        if self.limit_agrees:
+            found.append("the constraint is a function of observations, and called on imagined steps")
         if self.diverged:
             found.append(f"learning diverged {self.diverged} times; the parameters before it were kept")
         return tuple(found)
@@ -160,7 +164,7 @@ class LearntAgent:
     def _predicted(self, x: np.ndarray, a: np.ndarray) -> np.ndarray:
         """(n, o): the changes that the model predicts, the mean of its members."""
         chosen = (a[:, None] == np.arange(self.sizes.actions)).astype(np.float32)
-        found = world.predict_at(_in_numpy(self.state.world), self.scales.inputs(x), chosen)
+        found = world.predict_at(_in_numpy(self.state.world), self.scales.inputs(x)[None], chosen[None])
         return np.asarray(found.change.clip(-world.FARTHEST, world.FARTHEST).mean(0) * self.scales.change)
 
     def _floored(self, price: np.ndarray, violation: float) -> np.ndarray:
@@ -178,6 +182,8 @@ class LearntAgent:
         units, rule = self.scales.units, self._rule
         for _ in range(max(count // k, 1)):
             drawn = rounds.draw(self.rng, self.rows, self.scales, self.sizes, k)
+            if self.limit_agrees:
+                drawn = drawn._replace(limit=self._limit_of(drawn))
             after, finite = rounds.learn(self.sizes, self.state, units, rule, drawn)
             if not finite:
                 self.diverged += 1
@@ -185,12 +191,29 @@ class LearntAgent:
             self.state = after
         self._newest = None
 
+    def _limit_of(self, drawn: rounds.Drawn) -> np.ndarray | None:
+        """(k, E, n, A, m): the constraints of imagined steps, called; None once they cannot be."""
+        assert self.limit is not None
+        scales, sizes = self.scales, self.sizes
+        first = drawn.residuals[:, 0, :, :, 0]
+        y = np.asarray(rounds.arrivals(sizes, self.state.world, scales.units, drawn.states, first))
+        x = np.broadcast_to(drawn.states[..., None, :], y.shape)
+        a = np.broadcast_to(np.arange(sizes.actions), y.shape[:-1])
+        before, after = (scales.observations(each).reshape(-1, sizes.coordinates) for each in (x, y))
+        g = self.limit(before, after, a.reshape(-1))
+        if g is None or g.shape[1] != self.constraints:
+            self.limit_agrees = False
+            return None
+        return scales.targets(g.reshape(*a.shape, self.constraints))
+
     def _refresh_if_due(self) -> None:
         two, last = self.scales.two, self.rows["g"][-1]
         surprised = bool((two & (last != self.scales.g_low) & (last != self.scales.g_high)).any())
         if self.fitted and not surprised and len(self.rows) < GROWN * self.fitted:
             return
         first = not self.fitted
+        if self.limit is not None:
+            self.limit_agrees = self.limit.agrees(self.rows)
         self._rescale(self.scales.refreshed(self.rows, self.settings.environment.reward_range), anew=first)
         self.fitted = len(self.rows)
         if first:
@@ -222,7 +245,7 @@ class LearntAgent:
         drawn = rounds.draw(self.rng, self.rows, self.scales, sizes, OF_SPREAD)
         for z, residuals in zip(drawn.states, drawn.residuals, strict=True):
             found = world.predict(of_world, z, sizes.actions)
-            targets = critics.imagined(found, average, sizes, units, self._rule, z, residuals[:, :, None])
+            targets = critics.imagined(found, of_world, average, sizes, units, self._rule, z, residuals)
             targets = targets.reshape(-1, 2 * sizes.heads).astype(np.float64)
             means.append(targets.mean(0))
             spreads.append(targets.std(0))
@@ -238,7 +261,7 @@ class LearntAgent:
 
     def _made(self, optimism: float) -> LearntPlan:
         n, sizes, settings = len(self.rows), self.sizes, self.settings
-        copies = (sizes.members, copies_of(sizes.actions))
+        copies = (critics.DEPTH, sizes.members, copies_of(sizes.actions))
         residuals = np.zeros((*copies, sizes.coordinates), np.float32)
         if n:
             back = np.random.default_rng(n).integers(0, min(n, rounds.RECENT), copies)

@@ -5,7 +5,8 @@
     a_x = argmax_a {Q - Z [G - min_b G - tolerance]_+}                    the choice and the price of `lsvi-ahead`
 
 The targets of all actions of a state that was seen are imagined steps, which share the member of the model and the
-residual: differences between actions are not differences of luck.
+residuals: differences between actions are not differences of luck. After the first step the rule itself acts; deeper
+steps count less by the share of the changes that the model predicts.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from everystep.training.learnt.scales import Units
 from everystep.training.learnt.world import Predicted, Sizes
 
 FARTHEST = 4.0
+DEPTH, DEPTH_LEARNT = 5, 3  # imagined steps in a row, of a decision and of a target
 CHOICE = Penalised(rectify=True)
 
 
@@ -47,8 +49,8 @@ class Rule(NamedTuple):
         return cls(*(np.asarray(each, np.float32) for each in arrays))
 
 
-def new(rng: np.random.Generator, sizes: Sizes) -> Layers:
-    return networks.new(rng, sizes.critics, sizes.coordinates, 2 * sizes.heads * (1 + sizes.actions), last=0.1)
+def new(rng: np.random.Generator, sizes: Sizes, last: float = 0.1) -> Layers:
+    return networks.new(rng, sizes.critics, sizes.coordinates, 2 * sizes.heads * (1 + sizes.actions), last)
 
 
 def heads(critics: Layers, sizes: Sizes, z: AnyArray) -> AnyArray:
@@ -71,31 +73,60 @@ def sums(rule: Rule, values: AnyArray) -> tuple[AnyArray, AnyArray]:
     return (values[..., :N] * weights).sum(-1).T, (values[..., N:] * weights).sum(-1).T
 
 
-def chosen(rule: Rule, values: AnyArray) -> AnyArray:
-    """(n, 2 N): the values of the action that the rule chooses."""
+def chosen(rule: Rule, values: AnyArray) -> tuple[AnyArray, AnyArray]:
+    """(n, 2 N) and (n,): the values of the action that the rule chooses, and the action."""
     Q, G = sums(rule, values)
     ahead = HarmToGo(of_plan=True, events=True, tolerance=rule.tolerance, weights=(), cap=0.0)
     best = CHOICE.scored(Q, ahead.avoidable(G), rule.price).argmax(0)
-    return module_of(Q).take_along_axis(values, best[:, None, None], 1)[:, 0]
+    return module_of(Q).take_along_axis(values, best[:, None, None], 1)[:, 0], best
 
 
 def imagined(
-    found: Predicted, critics: Layers, sizes: Sizes, units: Units, rule: Rule, z: AnyArray, residual: AnyArray
+    found: Predicted,
+    model: Layers,
+    critics: Layers,
+    sizes: Sizes,
+    units: Units,
+    rule: Rule,
+    z: AnyArray,
+    residuals: AnyArray,
+    limit: AnyArray | None = None,
 ) -> AnyArray:
-    """(E, n, C, A, 2 N): one imagined step, and the critics after it.
+    """(E, n, C, A, 2 N): every action at z, in each member, then L - 1 steps of the rule: the mean over depths.
 
-    found      predictions at z (E, n, o) or (1, n, o)
-    residual   (E, n, C, o) or (E, 1, C, o)
+    R_j = sum_{i < j} gamma^i alive_i now_i + gamma^j alive_j V(y_j),    sum_j trust^(j - 1) R_j / sum_j trust^(j - 1)
+
+    found       predictions at z (E, n, o) or (1, n, o)
+    residuals   (L, E, n, C, o) or (L, E, 1, C, o)
+    limit       (E, n, A, m): the constraints of the first step in the model's units, where they are not learnt
     """
-    xp = module_of(z)
-    y = world.arrive(units, z[:, :, None, None], found.change[:, :, None], residual[..., None, :])
-    values = bounded(units, heads(critics, sizes, y.reshape(-1, y.shape[-1])).mean(0))
-    then = chosen(rule, values).reshape(*y.shape[:-1], 2 * sizes.heads)
-    N = sizes.heads
-    r, cost = world.reward(units, found), world.costs(units, found.g).sum(-1)
-    shape = (*r.shape[:2], 1, r.shape[2], N)
-    now = xp.concatenate([xp.broadcast_to(each[:, :, None, :, None], shape) for each in (r, cost)], -1)
-    ends = sigmoid(found.ends)[:, :, None, :, None]
+    xp, N = module_of(z), sizes.heads
+    E, n, A, o = found.change.shape
+    shape = (E, n, residuals.shape[3], A)
+    costs = world.costs(units, found.g) if limit is None else world.costs_of(units, limit)
+    now, ends = _outcome(world.reward(units, found), costs, found.ends, N)
+    now, ends, change, y = now[:, :, None], ends[:, :, None], found.change[:, :, None], z[:, :, None, None]
     nothing = xp.concatenate([xp.broadcast_to(units.nothing.reshape(1), (N,)), xp.zeros(N, np.float32)])
-    gamma = along_last(rule.gamma, 5)
-    return (1 - gamma) * now + gamma * (ends * along_last(nothing, 5) + (1 - ends) * then)
+    gamma, nothing = along_last(rule.gamma, 5), along_last(nothing, 5)
+    total, alive, value, weight, share = 0.0, 1.0, 0.0, 0.0, 1.0
+    for depth, residual in enumerate(residuals, 1):
+        y = world.arrive(units, y, change, residual[:, :, :, None])
+        total = total + alive * ((1 - gamma) * now + gamma * ends * nothing)
+        alive = alive * gamma * (1 - ends)
+        flat = y.reshape(-1, o)
+        then, best = chosen(rule, bounded(units, heads(critics, sizes, flat).mean(0)))
+        value = value + share * (total + alive * then.reshape(*shape, 2 * N))
+        weight, share = weight + share, share * units.trust
+        if depth < len(residuals):
+            taken = (best[:, None] == along_last(xp.arange(A), 2)).astype(np.float32)
+            after = world.predict_at(model, flat.reshape(E, -1, o), taken.reshape(E, -1, A))
+            now, ends = _outcome(world.reward(units, after), world.costs(units, after.g), after.ends, N)
+            now, ends, change = (each.reshape(*shape, -1) for each in (now, ends, after.change))
+    return value / weight
+
+
+def _outcome(reward: AnyArray, costs: AnyArray, ends: AnyArray, N: int) -> tuple[AnyArray, AnyArray]:
+    """(..., 2 N) and (..., 1): what a step brings, for every head, and the probability that it is the last one."""
+    xp = module_of(reward)
+    each = [xp.broadcast_to(brought[..., None], (*reward.shape, N)) for brought in (reward, costs.sum(-1))]
+    return xp.concatenate(each, -1), sigmoid(ends)[..., None]

@@ -45,7 +45,7 @@ class LearntPlan(EstimatingPlan):
     sizes, horizons        of the networks, and of the critics' heads
     scales                 the units of what they see
     model, averaged        their parameters
-    residuals (E, C, o)    which imagined steps add, in standard deviations; the same for all actions and observations
+    residuals (L, E, C, o) which imagined steps add, in usual changes; the same for all actions and observations
     price (1, H)           one price, at every step
     cost_scale (m,)        the largest |g|, by which harm is divided; 0 while all were 0
     trained                whether it has learnt anything; otherwise it prefers no action, and knows nothing
@@ -103,7 +103,8 @@ class LearntPlan(EstimatingPlan):
         cost = world.costs(units, found.g)  # (E, n, A, m)
         heads = critics.heads(self.averaged, sizes, z)
         direct = critics.bounded(units, heads.mean(0))
-        steps = critics.imagined(found, self.averaged, sizes, units, rule, z[None], self.residuals[:, None]).mean(2)
+        residuals = self.residuals[:, :, None]
+        steps = critics.imagined(found, self.model, self.averaged, sizes, units, rule, z[None], residuals).mean(2)
         Q, G = critics.sums(rule, HALF * direct + HALF * steps.mean(0))
         mean, width = cost.mean(0), cost.std(0)
         spread = np.stack([critics.sums(rule, critics.bounded(units, each))[1] for each in heads]).std(0)
@@ -183,8 +184,9 @@ class LearntPlan(EstimatingPlan):
                     f"{name} does not hold {one.shape} finite numbers of type {one.dtype}; save the policy again."
                 )
         price, residuals = arrays["price"], arrays["learnt_residuals"]
-        fits = price.ndim == 2 and len(price) == 1 and price.shape[1] > 0 and residuals.ndim == 3
-        fits = fits and residuals.shape[::2] == (sizes.members, sizes.coordinates) and residuals.shape[1] > 0
+        fits = price.ndim == 2 and len(price) == 1 and price.shape[1] > 0 and residuals.ndim == 4
+        fits = fits and residuals.shape[:2] == (critics.DEPTH, sizes.members) and residuals.size > 0
+        fits = fits and residuals.shape[3] == sizes.coordinates
         fits = fits and len(horizons) == sizes.heads and encoder.actions == sizes.actions
         if not fits or not (np.isfinite(price).all() and np.isfinite(residuals).all()):
             raise EverystepError(APART)

@@ -50,7 +50,7 @@ class Drawn(NamedTuple):
     """What k rounds learn from, in units: transitions (k, batch, ...), and states (k, E, n, o) to imagine steps from.
 
     weights (k, E, batch)   of transitions, for each member
-    residuals (k, E, n, o)  in standard deviations of changes
+    residuals (k, L, E, n, 1, o)  in usual changes of changes
     """
 
     z: AnyArray
@@ -62,6 +62,7 @@ class Drawn(NamedTuple):
     weights: AnyArray
     states: AnyArray
     residuals: AnyArray
+    limit: AnyArray | None = None  # (k, E, n, A, m): the constraints of imagined steps, where they are not learnt
 
 
 def start(rng: np.random.Generator, sizes: Sizes) -> Learnt:
@@ -85,7 +86,7 @@ def draw(rng: np.random.Generator, rows: Rows, scales: Scales, sizes: Sizes, k: 
     shape = (k, sizes.members, states_of(sizes))
     states, before = rng.integers(0, n, shape), rng.random(shape) < 0.5
     pool = n - 1 - rng.integers(0, min(n, RECENT), POOL)
-    picked = pool[rng.integers(0, POOL, shape)]
+    picked = pool[rng.integers(0, POOL, (k, critics.DEPTH_LEARNT, *shape[1:]))][..., None]
     x, y = rows["x"], rows["y"]
     return Drawn(
         z=scales.inputs(x[at]),
@@ -108,14 +109,19 @@ def _stepped(gradient: Layers, moments: Pytree, layers: Layers) -> tuple[Layers,
 
 def _round(sizes: Sizes, units: Units, rule: Rule, now: Learnt, drawn: Drawn) -> Learnt:
     def error_of_world(layers: Layers) -> AnyArray:
-        found = world.predict_at(layers, drawn.z, drawn.chosen)
+        found = world.predict_at(layers, drawn.z[None], drawn.chosen[None])
         errors = world.loss(found, drawn.change, drawn.r, drawn.g, drawn.ended, units.two)
-        return (errors * drawn.weights).mean(1).sum()
+        total = (errors * drawn.weights).mean(1).sum()
+        if drawn.limit is None:
+            return total
+        of_g = world.error_of_g(world.predict(layers, drawn.states, sizes.actions).g, drawn.limit, units.two)
+        return total + of_g.mean((1, 2)).sum()
 
     of_world, world_moments = _stepped(jax.grad(error_of_world)(now.world), now.world_moments, now.world)
     found = world.predict(of_world, drawn.states, sizes.actions)
-    residuals = drawn.residuals[:, :, None]
-    targets = critics.imagined(found, now.average, sizes, units, rule, drawn.states, residuals)
+    targets = critics.imagined(
+        found, of_world, now.average, sizes, units, rule, drawn.states, drawn.residuals, drawn.limit
+    )
     targets = targets.reshape(1, -1, sizes.actions, 2 * sizes.heads)
     wanted = (targets - units.q_mean.reshape(1, 1, 1, -1)) / units.q_size.reshape(1, 1, 1, -1)
     z = drawn.states.reshape(-1, sizes.coordinates)
@@ -128,6 +134,13 @@ def _round(sizes: Sizes, units: Units, rule: Rule, now: Learnt, drawn: Drawn) ->
     of_critics, moments = _stepped(jax.grad(error_of_critics)(now.critics), now.critics_moments, now.critics)
     average = jax.tree.map(lambda a, b: a + AVERAGED * (b - a), now.average, of_critics)
     return Learnt(of_world, world_moments, of_critics, moments, average)
+
+
+@partial(jax.jit, static_argnums=0)
+def arrivals(sizes: Sizes, model: Layers, units: Units, states: AnyArray, residuals: AnyArray) -> AnyArray:
+    """(k, E, n, A, o): the observations that follow imagined steps from `states` (k, E, n, o)."""
+    one = lambda z, r: world.arrive(units, z[:, :, None], world.predict(model, z, sizes.actions).change, r[:, :, None])
+    return jax.vmap(one)(states, residuals)
 
 
 @partial(jax.jit, static_argnums=0)

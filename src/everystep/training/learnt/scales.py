@@ -1,7 +1,7 @@
 """Units of everything that networks see: chosen from what was seen, and chosen again as data grows.
 
     z = (x - center) / size                 an observation; a coordinate that never varied has size 1
-    (y - x) / change                        a change of the observation, in standard deviations
+    (y - x) / change                        a change of the observation, in usual changes: the deviation without jumps
     (r - reward_mean) / reward_size         a reward, and likewise a constraint g
     (r - reward_low) / (reward_high - reward_low) in [0, 1]         a reward as critics see it
     max(g, 0) / cost_size in [0, 1]                                 the cost of a step as critics see it
@@ -24,6 +24,7 @@ from everystep.training.learnt.rows import Rows
 
 FEW_VALUES = 8  # of a coordinate that is snapped to them
 ROUNDING, DIGITS = 1e-7, 6  # a coordinate that varies by less than this share of its size is constant
+TAIL, JUMP = 0.02, 3.0  # the share of changes at each end that may be jumps; usual changes from which one is
 LARGEST_INPUT = 1e6  # of an observation in units; networks clip much earlier
 MOST_FACTOR = 4.0  # by which a unit may change at once
 
@@ -31,7 +32,7 @@ MOST_FACTOR = 4.0  # by which a unit may change at once
 class Units(NamedTuple):
     """What imagined steps take, in 32-bit numbers; observations and their limits in units.
 
-    step (o,)              a change of one standard deviation
+    step (o,)              one usual change
     low, high (o,)         limits of an imagined observation
     values (o, V), discrete (o,)    the values of coordinates that have few
     reward, cost (m,)      a model's output to [0, 1]: factor and offset
@@ -39,6 +40,7 @@ class Units(NamedTuple):
     two_low, two_high      the costs of both
     nothing                the reward 0 in [0, 1]
     q_mean, q_size, most (2 N,)     spread and largest value of critics
+    trust ()               of a further imagined step: the share of the change that was predicted
     """
 
     step: AnyArray
@@ -57,6 +59,7 @@ class Units(NamedTuple):
     q_mean: AnyArray
     q_size: AnyArray
     most: AnyArray
+    trust: AnyArray
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,7 @@ class Scales:
     g_high: np.ndarray
     q_mean: np.ndarray
     q_size: np.ndarray
+    trust: np.ndarray
 
     @classmethod
     def blank(cls, coordinates: int, constraints: int, heads: int) -> Scales:
@@ -94,6 +98,7 @@ class Scales:
             reward_mean=number(0.0), reward_size=number(1.0), reward_low=number(0.0), reward_high=number(1.0),
             g_mean=zeros(m), g_size=ones(m), cost_size=number(1.0), two=zeros(m, bool), g_low=zeros(m),
             g_high=zeros(m), q_mean=np.r_[np.full(heads, 0.5), zeros(heads)], q_size=np.full(2 * heads, 0.1),
+            trust=number(0.0),
         )  # fmt: skip
 
     def refreshed(self, rows: Rows, declared: tuple[float, float] | None) -> Scales:
@@ -114,12 +119,12 @@ class Scales:
         most = most if most > least else least + 1.0
         size = np.abs(g).max()
         size = size if size > 0 else 1.0
-        spread = np.maximum(change.std(0), 1e-3 * span)
+        spread = np.where(span > 0, np.maximum(usual_change(change), 1e-3 * span), 1.0)
         return replace(
             self,
             center=every.mean(0),
             size=np.where(span > 0, np.maximum(every.std(0), 0.02 * span), 1.0),
-            change=np.where(span > 0, spread, 1.0),
+            change=spread,
             low=low - 0.1 * span,
             high=high + 0.1 * span,
             values=np.array(values),
@@ -134,6 +139,7 @@ class Scales:
             two=np.array([len(np.unique(column)) <= 2 for column in g.T]),
             g_low=g.min(0),
             g_high=g.max(0),
+            trust=np.asarray(share_predicted(change / spread, rows["residual"] / spread)),
         )
 
     def with_spread(self, mean: np.ndarray, size: np.ndarray) -> Scales:
@@ -153,6 +159,10 @@ class Scales:
     # --- to units ----------------------------------------------------------------------------------------------------
     def inputs(self, x: np.ndarray) -> np.ndarray:
         return _single((x - self.center) / self.size)
+
+    def observations(self, z: np.ndarray) -> np.ndarray:
+        """Back from units."""
+        return np.asarray(z * self.size + self.center)
 
     def changes(self, change: np.ndarray) -> np.ndarray:
         return _single(change / self.change)
@@ -186,6 +196,7 @@ class Scales:
             q_mean=self.q_mean,
             q_size=self.q_size,
             most=np.r_[np.ones(heads), np.full(heads, float(m))],
+            trust=self.trust,
         )
         return Units(*(each if each.dtype == bool else np.asarray(each, np.float32) for each in found))
 
@@ -215,6 +226,23 @@ class Scales:
         offset[0] = (self.q_mean - new.q_mean) / new.q_size
         factor = np.tile(self.q_size / new.q_size, rows)
         return networks.with_outputs(self.carried_inputs(critics, new), factor, offset.reshape(-1))
+
+
+def usual_change(change: np.ndarray) -> np.ndarray:
+    """(o,): the deviation of changes less the tails, where jumps are; at least a fifth of the deviation with them."""
+    low, high = np.quantile(change, (TAIL, 1 - TAIL), axis=0)
+    return np.asarray(np.maximum(change.clip(low, high).std(0), change.std(0) / 5))
+
+
+def share_predicted(change: np.ndarray, residual: np.ndarray) -> float:
+    """The mean share of the variance of a coordinate's changes that was predicted, in the newer half of all rows.
+
+    Both are in units of the usual change; larger ones than `JUMP` count as that.
+    """
+    change, residual = (each[len(each) // 2 :].clip(-JUMP, JUMP) for each in (change, residual))
+    variance, missed = change.var(0), (residual**2).mean(0)
+    varies = variance > 0
+    return float((1 - missed[varies] / variance[varies]).clip(0, 1).mean()) if varies.any() else 1.0
 
 
 def _bounded(factor: np.ndarray) -> np.ndarray:

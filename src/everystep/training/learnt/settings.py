@@ -14,6 +14,7 @@ from everystep.training.agent.countdown import Countdown
 from everystep.training.agent.encoders import RawEncoder
 from everystep.training.agent.resolve import EnvironmentInfo
 from everystep.training.learnt.agent import LearntAgent
+from everystep.training.learnt.limit import Limit
 
 HORIZONS = (5, 20, 60)  # that decisions weigh equally, each at most the length of an episode
 
@@ -38,6 +39,7 @@ class LearntSettings:
     environment: EnvironmentInfo
     values: Mapping[str, Any]
     value: RawEncoder
+    limit: Limit | None = None
     steps = 1
     has_costs = True
     learns_at_every_step = True
@@ -47,7 +49,7 @@ class LearntSettings:
     @classmethod
     def resolve(cls, recipe: Recipe, environment: EnvironmentInfo) -> LearntSettings:
         encoder = RawEncoder(environment.coordinates, environment.actions)
-        return cls(recipe, environment, recipe.all_settings(), encoder)
+        return cls(recipe, environment, recipe.all_settings(), encoder, environment.limit)
 
     @property
     def cost(self) -> RawEncoder:

@@ -14,7 +14,7 @@ import numpy as np
 from everystep.mdp.world import AnyArray
 from everystep.training.learnt import networks
 from everystep.training.learnt.networks import Layers, along_last, module_of, sigmoid, silu
-from everystep.training.learnt.scales import Units
+from everystep.training.learnt.scales import JUMP, Units
 
 FARTHEST = 6.0  # units and standard deviations to which inputs and changes are clipped
 
@@ -60,9 +60,9 @@ def predict(world: Layers, z: AnyArray, actions: int) -> Predicted:
 
 
 def predict_at(world: Layers, z: AnyArray, chosen: AnyArray) -> Predicted:
-    """The same at observations (n, o), for one action of each, one-hot (n, A): (E, n, ...)."""
+    """(E, n, ...) at observations (E, n, o) or (1, n, o), for one action of each, one-hot (E, n, A) or (1, n, A)."""
     o, (weights, biases) = z.shape[-1], world[0]
-    here = z.clip(-FARTHEST, FARTHEST)[None] @ weights[:, :o] + chosen[None] @ weights[:, o:]
+    here = z.clip(-FARTHEST, FARTHEST) @ weights[:, :o] + chosen @ weights[:, o:]
     return split(networks.outputs(world[1:], silu(here + biases[:, None])), o)
 
 
@@ -90,11 +90,15 @@ def reward(units: Units, found: Predicted) -> AnyArray:
 
 def costs(units: Units, g: AnyArray) -> AnyArray:
     """(..., m): the expected cost of a step in [0, 1], for outputs g (..., m)."""
-    d = g.ndim
+    return costs_of(units, module_of(g).where(along_last(units.two, g.ndim), sigmoid(g), g))
+
+
+def costs_of(units: Units, targets: AnyArray) -> AnyArray:
+    """(..., m): the same for what the outputs are learnt from, in which two values are 0 and 1."""
+    d = targets.ndim
     low, high = along_last(units.two_low, d), along_last(units.two_high, d)
-    of_two = low + sigmoid(g) * (high - low)
-    measured = (g * along_last(units.cost_factor, d) + along_last(units.cost_offset, d)).clip(0, 1)
-    return module_of(g).where(along_last(units.two, d), of_two, measured)
+    measured = (targets * along_last(units.cost_factor, d) + along_last(units.cost_offset, d)).clip(0, 1)
+    return module_of(targets).where(along_last(units.two, d), low + targets * (high - low), measured)
 
 
 def _logistic(logit: AnyArray, yes: AnyArray) -> AnyArray:
@@ -103,7 +107,13 @@ def _logistic(logit: AnyArray, yes: AnyArray) -> AnyArray:
 
 def loss(found: Predicted, change: AnyArray, r: AnyArray, g: AnyArray, ended: AnyArray, two: AnyArray) -> AnyArray:
     """(E, n): the error of one-step predictions (E, n, ...) for targets (n, ...)."""
-    total = ((found.change - change[None]) ** 2).mean(-1) + (found.reward - r[None]) ** 2
+    wrong = jnp.abs(found.change - change[None])
+    squares = jnp.where(wrong < JUMP, wrong**2, 2 * JUMP * wrong - JUMP**2)  # jumps do not decide everything
+    total = squares.mean(-1) + (found.reward - r[None]) ** 2
     total = total + _logistic(found.ends, ended[None])
-    of_g = jnp.where(along_last(two, 3), _logistic(found.g, g[None]), (found.g - g[None]) ** 2)
-    return total + of_g.sum(-1)
+    return total + error_of_g(found.g, g[None], two)
+
+
+def error_of_g(found: AnyArray, g: AnyArray, two: AnyArray) -> AnyArray:
+    """(...): summed over constraints (..., m)."""
+    return jnp.where(along_last(two, found.ndim), _logistic(found, g), (found - g) ** 2).sum(-1)
