@@ -231,6 +231,6 @@ def test_train_spells_out_every_argument_of_learner_with_its_type_and_default():
 
 def test_the_agent_that_is_trained_by_default_is_the_one_that_is_recommended():
     defaults = {parameters(each)["agent"].default for each in (es.train, es.Learner, TrainingRequest)}
-    assert defaults == {registry.TRAINED_BY_DEFAULT} == {"lsvi-ahead"}
+    assert defaults == {registry.TRAINED_BY_DEFAULT} == {"auto"}
     (flag,) = [each for each in command().choices["train"]._actions if "--agent" in each.option_strings]
-    assert f"({registry.TRAINED_BY_DEFAULT})" in flag.help
+    assert f"({registry.TRAINED_BY_DEFAULT}: lsvi-nets, or lsvi-ahead)" in flag.help

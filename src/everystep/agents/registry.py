@@ -128,7 +128,8 @@ class AgentDefinition(NamedTuple):
 
 
 REGISTERED: dict[str, AgentDefinition] = {}
-TRAINED_BY_DEFAULT = "lsvi-ahead"  # on environments: right where a limit has momentum, delay or stock, and elsewhere
+TRAINED_BY_DEFAULT = "auto"  # on environments: `suited_to` selects the agent
+LOOKS_AHEAD, BY_NETWORKS = "lsvi-ahead", "lsvi-nets"
 OF_TRAIN = ("constraint", "horizon", "length", "episodes", "steps", "seed", "reward_range", "memory")  # no settings
 
 
@@ -214,7 +215,7 @@ def _with_settings(docstring: str, definition: AgentDefinition) -> str:
 
 def where_settings_belong() -> dict[str, str]:
     """For functions that take an agent: every setting, with an agent that has it."""
-    first = (TRAINED_BY_DEFAULT, *REGISTERED)
+    first = (LOOKS_AHEAD, *REGISTERED)
     owner = {key: next(name for name in first if key in REGISTERED[name].settings) for key in SETTINGS}
     return {
         key: f"give it to the agent, as in es.agents.{name.replace('-', '_')}({key}=...)" for key, name in owner.items()
@@ -296,6 +297,16 @@ class Recipe:
         from everystep.agents.resolve.agent import Resolved
 
         return Resolved.resolve(problem, episodes, self)
+
+
+def suited_to(listed: bool, numbered: bool, features: bool) -> str:
+    """The agent that is trained where none is named.
+
+    listed      whether observations are states of a list, which lsvi-ahead counts
+    numbered    whether actions are numbers, not candidates of a Box, which share data in lsvi-ahead
+    features    whether features were given, which networks do not use
+    """
+    return BY_NETWORKS if numbered and not listed and not features else LOOKS_AHEAD
 
 
 def recipe(agent: str | Recipe) -> Recipe:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from everystep.agents.arguments import refuse_unknown
-from everystep.agents.registry import TRAINED_BY_DEFAULT, Recipe, recipe, where_settings_belong
+from everystep.agents.registry import TRAINED_BY_DEFAULT, Recipe, recipe, suited_to, where_settings_belong
 from everystep.environments.play.action_sets import ActionSet, Candidates
 from everystep.environments.play.batch import Batch, BatchBuilder
 from everystep.environments.play.constraints import Constraint
@@ -44,7 +44,7 @@ from everystep.training.agent.automatic import Chosen, features_of
 from everystep.training.agent.contract import StepwiseAgent, TrainingAgent, TrainingPlan, TrainingSettings
 from everystep.training.agent.resolve import EnvironmentInfo, ResolvedForTraining
 from everystep.training.agent.stored_agent import SHIPPED
-from everystep.training.arguments import FeaturesLike, flattened, most_states, range_of_rewards
+from everystep.training.arguments import FeaturesLike, flattened, is_listed, most_states, range_of_rewards
 from everystep.training.blas_threads import one_blas_thread
 from everystep.training.callbacks import Callback
 from everystep.training.columns import Columns, Number
@@ -136,7 +136,7 @@ class Learner:
         for name, given in (("on_episode", on_episode), ("on_plan", on_plan)):
             check_type(name, given, (Callable, type(None)), "a function of the learner")  # type: ignore[arg-type]
         self.stopped = False  # by one of them
-        self.recipe = recipe(agent)
+        named = None if agent == TRAINED_BY_DEFAULT else recipe(agent)
         self.seed = seed_number("seed", seed)
         env = made(env, whole_number("envs", envs, at_most=MOST_COPIES))
         self.stage = Stage(env, constraint, self.seed, reseed=true_or_false("reseed", reseed), actions=actions)
@@ -154,6 +154,8 @@ class Learner:
             )
         space, A = self.stage.observation_space, self.stage.action_points
         coordinates = Coordinates.of(space)
+        featured, numbered = not (features is None is cost_features), self.stage.candidates.points is None
+        self.recipe = named or recipe(suited_to(is_listed(space), numbered, featured))
         if by_networks := self.recipe.definition.networks:
             check_inputs(self.recipe.name, space, features, cost_features)
         found = None if by_networks else features_of(self.recipe, space, A, features, cost_features, self.seed)

@@ -155,7 +155,7 @@ def _facts(made: Contents) -> list[tuple[str, str]]:
         ("Environment", made.inputs.environment if request is None else request.env),
         ("Constraint", (request.constraint if request is not None else None) or first.constraint or "not recorded"),
         ("Constraints", spec.get("constraints") if spec.get("constraints") != 1 else None),
-        ("Agent", made.inputs.agent if request is None else request.recipe.label),
+        ("Agent", results.agent),
         ("Features", values),
         ("Features of costs", costs if spec.get("value") != spec.get("cost") else None),
         ("Length of phi(x, a)", spec.get("d")),

@@ -131,7 +131,7 @@ def row(each: Compared) -> dict[str, object]:
         "finished": not results.unfinished,
         "environment": each.environment,
         "constraint": each.constraint,
-        "agent": results.seeds[0].agent if results.request is None else results.request.recipe.label,
+        "agent": results.agent,
         "features": each.features,
         "episodes": np.array([seed.episodes for seed in results.seeds]),
         "steps": np.array([seed.steps for seed in results.seeds]),

@@ -89,10 +89,15 @@ class TrainingResults:
     signed: bool = False
 
     @property
+    def agent(self) -> str:
+        """As requested; where the environment decided, the one that was trained."""
+        if self.request is not None and (self.request.recipe is not None or not self.seeds):
+            return self.request.label
+        return self.seeds[0].agent
+
+    @property
     def title(self) -> str:
-        if self.request is not None:
-            return f"{self.request.env}, {self.request.recipe.label}"
-        return f"{self.seeds[0].environment}, {self.seeds[0].agent}"
+        return f"{self.seeds[0].environment if self.request is None else self.request.env}, {self.agent}"
 
     @cached_property
     def unfinished(self) -> list[int]:

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from everystep.agents.registry import Recipe
+from everystep.agents.registry import TRAINED_BY_DEFAULT, Recipe
 from everystep.environments.play import action_sets, named
 from everystep.environments.play.batch import BatchBuilder
 from everystep.environments.play.rollout import calls, play
@@ -72,8 +72,18 @@ class TrainingRequest(TrainingOptions):
         return {name: getattr(self, name) for name in ("env", "constraint", *FUNCTIONS)}
 
     @property
-    def recipe(self) -> Recipe:
-        return Recipe(self.agent, self.settings)
+    def recipe(self) -> Recipe | None:
+        """The agent with its settings; None where the environment decides."""
+        if self.agent != TRAINED_BY_DEFAULT:
+            return Recipe(self.agent, self.settings)
+        if self.settings:
+            raise EverystepError(f"settings are given for the agent '{self.agent}'; name the agent that has them.")
+        return None
+
+    @property
+    def label(self) -> str:
+        """The agent in words."""
+        return self.agent if self.recipe is None else self.recipe.label
 
     @property
     def schedule(self) -> Schedule:
@@ -92,7 +102,8 @@ class TrainingRequest(TrainingOptions):
         given |= {name: make(name, given[name]) for name, make in MADE.items() if given[name] is not None}
         stop = None if self.stop_at_return is None else callbacks.stop_at_return(self.stop_at_return)
         given["on_episode"] = callbacks.all_of(log, given["on_episode"], stop)
-        return Learner(named.environments(self.env, self.envs) if env is None else env, self.recipe, seed=seed, **given)
+        env = named.environments(self.env, self.envs) if env is None else env
+        return Learner(env, self.recipe or TRAINED_BY_DEFAULT, seed=seed, **given)
 
     def without_functions(self) -> TrainingRequest:
         """The same without callbacks, which are not called again for episodes that are played again."""
@@ -125,7 +136,7 @@ class TrainingRequest(TrainingOptions):
         for name in OPTIONS:
             old, new = (getattr(one, name) for one in (before, self))
             if name == "settings":
-                old, new = before.recipe.label, self.recipe.label
+                old, new = before.label, self.label
             if name not in names(MAY_DIFFER) and old != new:
                 raise EverystepError(
                     f"out '{out}' holds a training with {name} {_in_words(old)}, not {_in_words(new)}; give the same, "
