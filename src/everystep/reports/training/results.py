@@ -112,11 +112,6 @@ class TrainingResults:
         return self.evaluation.of(seed.seed, seed.episodes)
 
 
-def holds_training(folder: Path) -> bool:
-    """Whether a folder is one that this module reads."""
-    return run_folder.is_training(folder)
-
-
 def read(folder: Path) -> TrainingResults:
     """A training's folder; raises if it holds nothing yet, or something else."""
     if (folder / TRAINING_REQUEST).is_file():
