@@ -252,15 +252,9 @@ class _Check:
         """Whether a copy of the environment takes equal steps; a remark says why not."""
         try:
             self.stage.reset(0)
-            twin = copy.deepcopy(self.stage.env)
-            for _ in range(COMPARED):
-                a, action = self.rng.integers(self.stage.actions), self.stage.candidates.action
-                one, other = (each.step(action(a)) for each in (self.stage.env, twin))
-                if not all(_equal(a, b) for a, b in zip(one[:4], other[:4], strict=True)):
-                    self.remarks.append("a copy of the environment took other steps than the environment itself")
-                    return False
-                if one[2] or one[3]:
-                    break
+            if not self._take_equal_steps([self.stage.env, copy.deepcopy(self.stage.env)]):
+                self.remarks.append("a copy of the environment took other steps than the environment itself")
+                return False
         except (KeyboardInterrupt, EverystepError):
             raise
         except BaseException as error:
@@ -277,14 +271,18 @@ class _Check:
         for seed, twin in enumerate(twins):
             inner: Any = getattr(twin, "unwrapped", twin)
             inner.np_random = np.random.default_rng(seed)
+        return not self._take_equal_steps(twins)
+
+    def _take_equal_steps(self, envs: list[Any]) -> bool:
+        """Whether the same random actions have the same outcomes in all of them."""
         for _ in range(COMPARED):
             a, action = self.rng.integers(self.stage.actions), self.stage.candidates.action
-            first, *others = (twin.step(action(a))[:4] for twin in twins)
+            first, *others = (tuple(each.step(action(a))[:4]) for each in envs)
             if not all(_equal(first, each) for each in others):
-                return True
+                return False
             if first[2] or first[3]:
                 break
-        return False
+        return True
 
     def _play_all(self, episodes: int) -> None:
         self.steps = self.unsafe = self.states = self.trapped = self.after = 0

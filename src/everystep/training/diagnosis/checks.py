@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from everystep.environments.play.batch import Batch
-from everystep.errors import EverystepError
 from everystep.features.automatic import MOST_COORDINATES
 from everystep.training.agent.contract import TrainingPlan
 from everystep.training.agent.encoders import FeatureEncoder
@@ -53,11 +52,9 @@ def recent(before: list[Batch], batch: Batch) -> list[Batch]:
 
 def diagnose(learner: Learner) -> Diagnosis:
     """The findings of all checks."""
-    if learner.agent is None:
-        raise EverystepError("there is no data yet; train for an episode, or learn from logged data.")
-    plan = learner.policy().plan
+    found = observed(learner, learner.policy().plan)
     settings = (*_about_optimism(learner), *_about_constraints(learner))
-    return Diagnosis((*observed(learner, plan), *settings, *about_cost_features(learner)))
+    return Diagnosis((*found, *settings, *about_cost_features(learner)))
 
 
 def observed(learner: Learner, plan: TrainingPlan) -> list[Finding]:
