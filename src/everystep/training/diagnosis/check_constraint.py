@@ -43,6 +43,7 @@ from everystep.errors import EverystepError, seed_number, shown, whole_number
 from everystep.features.spaces import flatten
 from everystep.training.diagnosis.look_ahead import MARGIN, horizon_for
 from everystep.training.diagnosis.played import global_draws
+from everystep.training.folder.env_state import same
 from everystep.training.learner import LOOK_AHEAD
 
 MOST_STEPS = 200  # of an episode
@@ -243,7 +244,7 @@ class _Check:
                     break
             played.append(tuple(steps))
         self.stage.begun = False
-        repeats, drawn = _equal(*played), global_draws(self.stage.global_draws)
+        repeats, drawn = same(*played), global_draws(self.stage.global_draws)
         if drawn is not None or not repeats:
             self.remarks.append(NOT_REPEATED if drawn is None else drawn.remark)
         return repeats
@@ -278,7 +279,7 @@ class _Check:
         for _ in range(COMPARED):
             a, action = self.rng.integers(self.stage.actions), self.stage.candidates.action
             first, *others = (tuple(each.step(action(a))[:4]) for each in envs)
-            if not all(_equal(first, each) for each in others):
+            if not all(same(first, each) for each in others):
                 return False
             if first[2] or first[3]:
                 break
@@ -364,7 +365,7 @@ class _Check:
                 observation = self.stage.env.step(self.stage.candidates.action(a))[0]
         except Exception as error:  # it raised none before
             raise _NotRepeatedError from error
-        if not _equal(observation, state.observation):
+        if not same(observation, state.observation):
             raise _NotRepeatedError
         return self.stage.env
 
@@ -413,12 +414,3 @@ def _numbers(observation: object) -> np.ndarray:
         return flatten(observation)
     except EverystepError:
         return np.empty(0)
-
-
-def _equal(one: object, other: object) -> bool:
-    if isinstance(one, dict) and isinstance(other, dict):
-        return set(one) == set(other) and all(_equal(one[key], other[key]) for key in one)
-    if isinstance(one, tuple) and isinstance(other, tuple):
-        return len(one) == len(other) and all(map(_equal, one, other))
-    a, b = np.asarray(one), np.asarray(other)
-    return bool(np.array_equal(a, b, equal_nan=a.dtype.kind == b.dtype.kind == "f"))
