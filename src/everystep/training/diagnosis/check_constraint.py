@@ -1,14 +1,7 @@
 """Can the constraint be kept by one decision, by looking ahead, or not at all? Tried in a simulator before training.
 
-    print(check_constraint(env, constraint))
-
-Every other episode is played at random, the others at random among safe actions, as far as these are known. They are
-known where other actions can be tried in a state that was met:
-
-    copies    the environment can be copied (`copy.deepcopy`, and the copy takes equal steps): every action is tried in
-              a copy of every state
-    replays   it cannot, but it repeats: the same actions after reset(seed=...) lead to the same observation. Every
-              action is tried where the one that was played is unsafe, after what came before was played again
+Every other episode is played at random, the others at random among safe actions, as far as these are known. Other
+actions are tried in copies of the environment, or in replays of it (docs/gymnasium.md). A state is then
 
     free      some action keeps every g <= 0
     trapped   none does, although every step before was safe: one decision cannot keep the constraint
@@ -18,9 +11,6 @@ From the states 1, 2, 4, ... steps before a trapped one, and from the start, a d
 looks for a sequence of actions that stays safe past the trap, by as many steps as the search began before it and at
 least MARGIN. The first distance at which it finds one determines how far ahead an agent must look
 (`look_ahead.horizon_for`). A copy draws the random numbers that the original would have drawn.
-
-The effort is bounded: `episodes` episodes of at most `MOST_STEPS` steps, `MOST_TRAPS` traps, `MOST_TRIED` steps of
-copies for one search (`MOST_REPLAYED` of replays) and `MOST_COPIES` in total; the result notes if that was reached.
 """
 
 from __future__ import annotations
