@@ -1,9 +1,15 @@
-"""How long a training lasts: episodes, of which the last may be without exploration, or steps."""
+"""How long a training lasts: episodes, of which the last may be without exploration, or steps; and its progress."""
+
+import re
+import sys
 
 import pytest
+from environments_for_tests.walks import SlowWalk
 
+import everystep as es
 from everystep.errors import EverystepError
-from everystep.training.schedule import EPISODES, Schedule, interrupt_remark
+from everystep.runtime import progress
+from everystep.training.schedule import EPISODES, Schedule, interrupt_remark, progress_shown
 
 pytestmark = pytest.mark.quick
 
@@ -41,3 +47,26 @@ def test_what_cannot_be_is_refused(given, words):
 )
 def test_the_remark_on_an_interrupt_counts_whole_episodes(unfinished, end):
     assert interrupt_remark(5, 9, unfinished) == f"stopped by Ctrl-C after {end}"
+
+
+def test_a_training_tells_of_steps_and_violation_in_a_log_and_on_a_terminal(monkeypatch, capsys):
+    limit = lambda seen, action, after, info: (after - 6.5) / 6.5
+    each = es.Learner(SlowWalk(), "lsvi-ae", constraint=limit, horizon=6, length=12)
+    monkeypatch.setattr(progress, "PATIENCE", 0.01)
+    monkeypatch.setattr(progress, "POLL", 0.001)
+    with progress_shown(each, 3, None) as report:
+        for _ in range(2):
+            each.play(1, report)
+        written = ""
+        while not written.strip():
+            written = capsys.readouterr().err
+    assert re.fullmatch(
+        r"note: \d+% of 3 episodes; (compiling|24 steps, violation [0-9.]+) \(\d+ s so far\)", written.splitlines()[0]
+    )
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    each.train(3)
+    written = capsys.readouterr().err
+    assert "compiling" in written
+    each.play(1)
+    assert each.so_far.steps == 72
+    assert each.so_far.violation == pytest.approx(each.columns["violation"].sum())

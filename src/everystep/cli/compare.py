@@ -8,7 +8,6 @@ from pathlib import Path
 from everystep.cli.shared import a_path, add_cache, add_force, add_out, use_cache
 from everystep.errors import EverystepError, count
 from everystep.experiments.options import seed_list, split_names
-from everystep.runtime.progress import announced, counting
 
 HELP = "run all agents on all problems that support them: Table 1, measured; or put trainings side by side"
 SEEDS = "32"
@@ -43,28 +42,33 @@ def run(options: argparse.Namespace) -> None:
     episodes = None if options.episodes is None else count("episodes", options.episodes)
     out = Path(options.out or ("out/ablation" if options.ablation else "out/compare"))
     problems = None if options.problems is None else split_names(options.problems)
-    if options.table_only and (problems is not None or options.agents is not None):
-        raise EverystepError("--table-only reads all run folders; leave --problems and --agents out.")
-    from everystep.experiments.folder import run_folder
-    from everystep.reports import compare, comparison
+    agents = None if options.agents is None else split_names(options.agents)
+    if options.table_only:
+        if problems is not None or agents is not None:
+            raise EverystepError("--table-only reads all run folders; leave --problems and --agents out.")
+        text = _table_only(out, options.force)
+    else:
+        from everystep.reports.compare import compare
 
-    comparison.claim(out, options.force)
-    if not options.table_only:
         use_cache(options)
-        with announced("preparing the runs"):
-            agents = None if options.agents is None else split_names(options.agents)
-            prepared = compare.prepare(problems, agents, options.ablation, episodes, seeds)
-        missing = prepared.missing(out)
-        with counting(missing.episodes, "episodes") as advance:
-            missing.run(out, lambda chunk: advance(chunk.episodes))
+        given = {"problems": problems, "agents": agents, "ablation": options.ablation, "episodes": episodes}
+        text = str(compare(**given, seeds=seeds, out=out, force=options.force))
+    print(f"{text}\n\nWritten to {out}")
+
+
+def _table_only(out: Path, force: bool) -> str:
+    """The table of the runs that a folder holds."""
+    from everystep.experiments.folder import run_folder
+    from everystep.reports import comparison
+
+    comparison.claim(out, force)
     table = comparison.read(out)
     if not table.rows and table.unfinished:
         raise EverystepError(run_folder.how_to_finish(table.unfinished[0]))
     if not table.rows:
         raise EverystepError(f"out '{out}' holds no run folders; give a folder written by `everystep compare`.")
-    table.write(out, options.force)
-    print(table.text())
-    print(f"\nWritten to {out}")
+    table.write(out, force)
+    return table.text()
 
 
 def _compare_trainings(options: argparse.Namespace) -> None:
@@ -74,6 +78,6 @@ def _compare_trainings(options: argparse.Namespace) -> None:
                 f"--{name.replace('_', '-')} is for runs of agents on problems; leave it out to compare the trainings "
                 f"in '{options.folders[0]}'."
             )
-    from everystep.reports.training import comparison as training_comparison
+    from everystep.reports.compare import compare
 
-    print(training_comparison.text(training_comparison.read([Path(folder) for folder in options.folders])))
+    print(compare(options.folders))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from everystep.cli.shared import a_path, add_folder, add_trust, environments_at_work
 from everystep.errors import EverystepError, seed_number, whole_number
@@ -30,15 +30,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     episodes = whole_number("episodes", options.episodes)
     from everystep.environments.play import trust
-    from everystep.experiments.folder.run_folder import TRAINING_REQUEST
-    from everystep.reports.training import results as training_results
+    from everystep.experiments.folder.run_folder import TRAINING_REQUEST, is_training
     from everystep.training.policy import evaluation_file as training_evaluation
-    from everystep.training.policy.evaluation import FIRST_SEED
     from everystep.training.seeds import run as training_seeds
 
     folder = Path(options.folder)
-    seed = FIRST_SEED if options.seed is None else seed_number("seed", options.seed)
-    if not training_results.holds_training(folder):
+    seed = None if options.seed is None else seed_number("seed", options.seed)
+    if not is_training(folder):
         raise EverystepError(f"'{folder}' holds no training; give a folder written by `everystep train` or es.train.")
     request, signed = None, False
     if (folder / TRAINING_REQUEST).is_file():
@@ -54,8 +52,8 @@ def run(options: argparse.Namespace) -> None:
     constraint = given["constraint"] or recorded["constraint"]
     saved = evaluate(folder, env, constraint, episodes, seed, options.gif, options.force)
     print(training_evaluation.text(saved))
-    for path in [options.gif] if options.gif else []:
-        print(f"\nWritten to {path}")
+    if options.gif:
+        print(f"\nWritten to {options.gif}")
 
 
 def evaluate(
@@ -73,57 +71,40 @@ def evaluate(
     """
     from everystep import files
     from everystep.environments.play import trust
+    from everystep.environments.play.film import Film
     from everystep.experiments.folder.run_folder import TRAINING_REQUEST, WORK
-
-    whole = folder.parent if (folder.parent / TRAINING_REQUEST).is_file() else folder
-    with files.held(folder, folder / WORK / "pid"), trust.nothing_from(whole):
-        return _evaluate(folder, env, constraint, episodes, seed, gif, force)
-
-
-def _evaluate(
-    folder: Path,
-    env: str,
-    constraint: str | None,
-    episodes: int,
-    seed: int | None,
-    gif: str | None,
-    force: bool,
-) -> Saved:
-    from everystep import files
     from everystep.reports.training import results as training_results
     from everystep.training.policy import card as policy_card
     from everystep.training.policy import evaluation_file as training_evaluation
     from everystep.training.policy.evaluation import FIRST_SEED
 
-    with announced("reading the training"):
-        results = training_results.read(folder)
-    request, finished = results.request, [each for each in results.seeds if each.finished]
-    if not finished:
-        raise EverystepError(f"'{results.folder}' holds no finished training; a policy is saved at its end.")
-    if left := results.unfinished:
-        note(f"{len(left)} of the seeds are unfinished; {len(finished)} policies are played.")
-    recorder: dict[str, Any] = {}
-    if gif is not None:
-        from everystep.environments.play.film import Film
-
-        recorder["film"] = Film(files.absolute(Path(gif)), env, force)
-    done: list[int] = []
-    with announced(lambda: f"playing the policies, {len(done)} of {len(finished)} done"), environments_at_work():
-        saved = training_evaluation.play(
-            {each.seed: files.absolute(each.folder) / "policy" for each in finished},
-            {each.seed: each.episodes for each in finished},
-            env,
-            constraint,
-            episodes,
-            FIRST_SEED if seed is None else seed,
-            done.append,
-            recorder["film"].env_of if recorder else None,
-            request is not None and (env, constraint) == (request.env, request.constraint),
-            finished[0].spec if request is None else None,
-        )
-        if recorder:
-            recorder["film"].write()
-    for each in finished:  # before the file that marks the evaluation as done
-        policy_card.add_evaluation(each.folder / "policy", saved, each.seed)
-    saved.write(results.folder)
-    return saved
+    whole = folder.parent if (folder.parent / TRAINING_REQUEST).is_file() else folder
+    with files.held(folder, folder / WORK / "pid"), trust.nothing_from(whole):
+        with announced("reading the training"):
+            results = training_results.read(folder)
+        request, finished = results.request, [each for each in results.seeds if each.finished]
+        if not finished:
+            raise EverystepError(f"'{results.folder}' holds no finished training; a policy is saved at its end.")
+        if left := results.unfinished:
+            note(f"{len(left)} of the seeds are unfinished; {len(finished)} policies are played.")
+        film = None if gif is None else Film(files.absolute(Path(gif)), env, force)
+        done: list[int] = []
+        with announced(lambda: f"playing the policies, {len(done)} of {len(finished)} done"), environments_at_work():
+            saved = training_evaluation.play(
+                {each.seed: files.absolute(each.folder) / "policy" for each in finished},
+                {each.seed: each.episodes for each in finished},
+                env,
+                constraint,
+                episodes,
+                FIRST_SEED if seed is None else seed,
+                done.append,
+                None if film is None else film.env_of,
+                request is not None and (env, constraint) == (request.env, request.constraint),
+                finished[0].spec if request is None else None,
+            )
+            if film is not None:
+                film.write()
+        for each in finished:  # before the file that marks the evaluation as done
+            policy_card.add_evaluation(each.folder / "policy", saved, each.seed)
+        saved.write(results.folder)
+        return saved

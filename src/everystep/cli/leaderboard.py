@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
-from typing import Any
 
 from everystep.cli.shared import a_path, add_force, add_out
 from everystep.errors import EverystepError, seed_number, shown
@@ -102,37 +102,24 @@ def _convert(options: argparse.Namespace) -> None:
     for name in ("system", "problem", "out"):
         if getattr(options, name) is None:
             raise EverystepError(f"--{name} is missing; --convert needs --system, --problem and --out FILE.parquet.")
-    from everystep.experiments.folder import run_folder
     from everystep.reports.leaderboard import monitor, results_files
 
-    folder = Path(options.convert)
-    out = monitor.output_path(options.out, options.force)
+    given = {name: getattr(options, name) for name in ("harm_column", "kind", "command", "final")}
+    given["seeds"] = options.seeds and [seed_number("seeds", each) for each in split_names(options.seeds)]
     with announced("reading the episodes"):
-        if run_folder.is_training(folder):
-            monitor.write(_rows_of_training(folder, options), out, options.force)
-        else:
-            given = {name: getattr(options, name) for name in ("harm_column", "kind", "command", "final")}
-            given["seeds"] = options.seeds and [seed_number("seeds", each) for each in split_names(options.seeds)]
-            monitor.convert_monitor(
-                folder, out, system=options.system, problem=options.problem, versions=_versions(options.versions),
-                force=options.force, **{name: value for name, value in given.items() if value is not None},
-            )  # fmt: skip
+        out = monitor.convert_monitor(
+            options.convert, options.out, system=options.system, problem=options.problem,
+            versions=_versions(options.versions), force=options.force,
+            **{name: value for name, value in given.items() if value is not None},
+        )  # fmt: skip
     rows = results_files.read([out]).to_pylist()
-    settled = "; ".join(f"{name}: {words}" for name, words in _settled(rows).items())
+    settings = json.loads(rows[0]["settings"])  # with how the numbers that episodes do not contain were decided
     print(f"{len(rows)} row{'s' if len(rows) > 1 else ''} of {options.system} on {options.problem}")
-    print(f"{settled}\n\nWritten to {out}")
-
-
-def _settled(rows: list[dict[str, Any]]) -> dict[str, str]:
-    """How the numbers that episodes do not contain were decided, as the rows record it."""
-    import json
-
-    return {name: json.loads(rows[0]["settings"])[name] for name in ("last_violation", "unsafe_steps", "final")}
+    print("; ".join(f"{name}: {settings[name]}" for name in ("last_violation", "unsafe_steps", "final")))
+    print(f"\nWritten to {out}")
 
 
 def _versions(text: str | None) -> dict[str, str] | None:
-    import json
-
     if text is None:
         return None
     try:
@@ -142,36 +129,3 @@ def _versions(text: str | None) -> dict[str, str] | None:
     if not isinstance(found, dict):
         raise EverystepError(f'--versions is \'{shown(text)}\'; give a JSON object, such as {{"torch": "2.4"}}.')
     return found
-
-
-def _rows_of_training(folder: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """The rows of a folder of `everystep train` or es.train: its evaluation is the final policy, if there is one."""
-    for name in ("harm_column", "final", "seeds"):
-        if getattr(options, name) is not None:
-            raise EverystepError(
-                f"--{name.replace('_', '-')} is for monitor files, but '{folder}' holds a training; leave it out."
-            )
-    from everystep import __version__
-    from everystep.errors import one_of
-    from everystep.reports.leaderboard import monitor
-    from everystep.reports.training import results as training_results
-
-    results = training_results.read(folder)
-    if results.unfinished:
-        raise EverystepError(f"'{folder}' is not finished; {training_results.how_to_continue(folder)} it.")
-    of = lambda columns: monitor.Episodes(
-        columns["return"], columns["length"].astype(int), columns["violation"], columns["unsafe_steps"].astype(int)
-    )
-    rows = []
-    for seed in results.seeds:
-        evaluation = results.evaluation_of(seed)
-        rows.append(
-            monitor.row(
-                options.system, options.problem, seed.seed, of(seed.columns),
-                None if evaluation is None else of(evaluation.columns),
-                kind=one_of("kind", options.kind or "rival", monitor.KINDS),
-                command=options.command or f"everystep train: {results.title}",
-                versions=_versions(options.versions) or {"everystep": __version__},
-            )
-        )  # fmt: skip
-    return rows

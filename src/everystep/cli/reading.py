@@ -105,8 +105,7 @@ class Figures:
         from everystep.experiments.folder import run_folder
 
         folder, paper = Path(options.folder), options.style == "paper"
-        read_and_draw = _figures_of_training if run_folder.is_training(folder) else _figures_of_run
-        draw = read_and_draw(folder, paper)
+        draw = (_figures_of_training if run_folder.is_training(folder) else _figures_of_run)(folder, paper)
         out, inside = (Path(options.out), "") if options.out else (folder, "figures/paper" if paper else "figures")
         with files.replacing(out, force=options.force) as filled:
             drawn = draw(filled / inside)
@@ -126,7 +125,7 @@ def _figures_of_training(folder: Path, paper: bool) -> Callable[[Path], list[Pat
     from everystep.reports.training import results as training_results
 
     results = training_results.read(folder)
-    return partial(training_figures.write_paper if paper else training_figures.write, results)
+    return partial(training_figures.write, results, paper=paper)
 
 
 class Report:

@@ -206,23 +206,30 @@ def run_with_progress(
     """Return what `run` returns; show its progress, and after Ctrl-C say how to continue."""
     from everystep.experiments import run_progress
 
-    try:
-        with (
-            run_progress.logged(log, out) as write_log,
-            signals.keeping(lambda: _how_to_continue(out)),
-            run_progress.shown(spec) as show,
-        ):
+    with (
+        resumable(lambda: _how_to_continue(out)),
+        run_progress.logged(log, out) as write_log,
+        run_progress.shown(spec) as show,
+    ):
 
-            def report(chunk: ChunkReport) -> None:
-                show(chunk)
-                if write_log is not None:
-                    write_log(chunk)
+        def report(chunk: ChunkReport) -> None:
+            show(chunk)
+            if write_log is not None:
+                write_log(chunk)
 
-            return run(report)
-    except BaseException as error:
-        if isinstance(error, KeyboardInterrupt) or signals.received():  # the exception may have become another one
-            raise KeyboardInterrupt(_how_to_continue(out)) from None
-        raise
+        return run(report)
+
+
+@contextmanager
+def resumable(how: Callable[[], str]) -> Iterator[None]:
+    """A block whose work is kept after a signal, which then says how to continue it."""
+    with signals.keeping(how):
+        try:
+            yield
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt) or signals.received():  # the exception may have become another one
+                raise KeyboardInterrupt(how()) from None
+            raise
 
 
 def _how_to_continue(out: Path) -> str:

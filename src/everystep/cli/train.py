@@ -19,11 +19,11 @@ from everystep.cli.shared import (
     connected_cluster,
     environments_at_work,
     given_flags,
+    resumable,
     use_cache,
 )
 from everystep.errors import EverystepError, quoted, shown, whole_number
 from everystep.experiments.options import RUN_OPTIONS, EngineChoice, SettingFlag
-from everystep.runtime import signals
 from everystep.runtime.progress import announced, counting, note
 from everystep.training.options import OPTIONS
 
@@ -92,28 +92,21 @@ def _train(request: TrainingRequest, out: Path, options: argparse.Namespace, whe
 
     use_cache(options)
     logs = None if options.log is None else files.absolute(run_progress.log_folder(out))
-    try:
-        with (
-            connected_cluster(where.engine) as cluster,
-            signals.keeping(lambda: _how_to_continue(out)),
-            _progress(request) as report,
-            environments_at_work(),
-        ):
-            means = training_seeds.Means(where.jobs, not options.no_cache, logs, cluster)
-            training_seeds.train(request, files.absolute(out), means, report)
-    except BaseException as error:
-        if isinstance(error, KeyboardInterrupt) or signals.received():
-            raise KeyboardInterrupt(_how_to_continue(out)) from None
-        raise
+    continued = lambda: _how_to_continue(out)
+    with (
+        resumable(continued),
+        connected_cluster(where.engine) as cluster,
+        _progress(request) as report,
+        environments_at_work(),
+    ):
+        means = training_seeds.Means(where.jobs, not options.no_cache, logs, cluster)
+        training_seeds.train(request, files.absolute(out), means, report)
     results = training_results.read(out)
     if request.evaluate and any(results.evaluation_of(each) is None for each in results.seeds):
         from everystep.cli.evaluate import evaluate
 
-        with signals.keeping(lambda: _how_to_continue(out)):
-            try:
-                evaluate(out, request.env, request.constraint, request.evaluate)
-            except KeyboardInterrupt:
-                raise KeyboardInterrupt(_how_to_continue(out)) from None
+        with resumable(continued):
+            evaluate(out, request.env, request.constraint, request.evaluate)
         results = training_results.read(out)
     print(training_results.summary(results))
     print(f"\nWritten to {out}")

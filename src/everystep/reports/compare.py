@@ -14,7 +14,7 @@ from everystep.errors import EverystepError, check_type, listed, path_from, true
 from everystep.experiments.options import Seeds
 from everystep.reports import comparison
 from everystep.reports.training import comparison as training_comparison
-from everystep.runtime.progress import counting
+from everystep.runtime.progress import announced, counting
 
 
 @dataclass(frozen=True, repr=False)
@@ -76,10 +76,17 @@ def compare(
         return Comparison([training_comparison.row(each) for each in trainings], training_comparison.text(trainings))
     if progress is not None:
         check_type("progress", progress, Callable, "a function of the number of episodes")  # type: ignore[arg-type]
-    prepared = prepare(problems, agents, ablation, episodes, seeds)
+    if true_or_false("ablation", ablation) and agents is not None:
+        raise EverystepError("agents are given, but ablation has its own agents; leave one of the two out.")
     with ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory())) if out is None else path_from("out", out)
         comparison.claim(place, force)
+        with announced("preparing the runs"):
+            if ablation:
+                prepared = comparison.ablation(problems, seeds, episodes)
+            else:
+                chosen = None if agents is None else [recipe(each) for each in listed("agents", agents)]
+                prepared = comparison.prepare(chosen, problems, seeds, episodes)
         missing = prepared.missing(place)
         advance = progress or stack.enter_context(counting(missing.episodes, "episodes"))
         missing.run(place, lambda chunk: advance(chunk.episodes))
@@ -87,19 +94,3 @@ def compare(
         if out is not None:
             table.write(place, force)
     return Comparison([row._asdict() for row in table.rows], table.text())
-
-
-def prepare(
-    problems: Sequence[str] | None,
-    agents: Iterable[str | Recipe] | None,
-    ablation: bool,
-    episodes: int | None,
-    seeds: Seeds,
-) -> comparison.PreparedComparison:
-    """The runs of a comparison."""
-    if true_or_false("ablation", ablation):
-        if agents is not None:
-            raise EverystepError("agents are given, but ablation has its own agents; leave one of the two out.")
-        return comparison.ablation(problems, seeds, episodes)
-    chosen = None if agents is None else [recipe(each) for each in listed("agents", agents)]
-    return comparison.prepare(chosen, problems, seeds, episodes)

@@ -39,7 +39,7 @@ from everystep.experiments.folder import run_folder
 from everystep.experiments.result import episode_columns
 from everystep.features.spaces import Coordinates
 from everystep.runtime.signals import PausedError, deferred
-from everystep.training import callbacks, training_bar
+from everystep.training import callbacks
 from everystep.training.agent.automatic import Chosen, features_of
 from everystep.training.agent.contract import StepwiseAgent, TrainingAgent, TrainingPlan, TrainingSettings
 from everystep.training.agent.resolve import EnvironmentInfo, ResolvedForTraining
@@ -57,7 +57,7 @@ from everystep.training.options import MEMORY
 from everystep.training.policy.observed import Observed
 from everystep.training.policy.policy import Policy
 from everystep.training.result import BrokenError, TrainingResult
-from everystep.training.schedule import Schedule, interrupt_remark
+from everystep.training.schedule import Schedule, interrupt_remark, progress_shown
 
 FORMAT = 2  # of spec.json; format 1 had no number, and the guarantee under "confidence"
 MOST_STEPS = 10_000  # of an episode, whose rows are learnt together
@@ -209,7 +209,7 @@ class Learner:
         """
         schedule = Schedule.of(episodes, steps, without_exploration)
         try:
-            with training_bar.shown(self, schedule.total, progress, steps) as report:
+            with progress_shown(self, schedule.total, progress, steps) as report:
                 if steps is not None:
                     self.play(progress=report, steps=steps)
                 else:
@@ -336,8 +336,6 @@ class Learner:
         >>> learner.remarks[0]
         'rewards were scaled to [0, 1] from 0 to 0.01, the range of observed rewards and 0'
         """
-        if self.agent is None:
-            raise EverystepError("there is no data yet; train for an episode, or learn from logged data.")
         policy = self.policy()
         found = checks.observed(self, policy.plan)
         if any(each.about in ("agent", "fit") for each in found):  # costs that are not understood: would others be?

@@ -17,7 +17,7 @@ from everystep.experiments.folder import run_folder
 from everystep.training.diagnosis import record
 from everystep.training.policy import card as policy_card
 from everystep.training.policy.evaluation import Evaluation
-from everystep.training.policy.policy import Policy
+from everystep.training.policy.policy import CARD, Policy
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -103,7 +103,7 @@ class TrainingResult:
         saved = None if self.evaluation is None else evaluation_file.of(self, self.evaluation)
         self.policy.save(folder / "policy")
         bound = {"policy": files.seal(folder / "policy" / "policy.json").sha256}  # so that no other takes its place
-        policy_card.write(self, folder / "policy", saved)
+        files.write_text(folder / "policy" / CARD, policy_card.text(self, saved))
         if saved is not None:
             files.write(folder / evaluation_file.NAME, lambda file: file.write(saved.to_bytes()))
         files.write_json(folder / "spec.json", {**self.spec, **bound, record.KEY: self.found})

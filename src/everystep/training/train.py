@@ -14,14 +14,13 @@ from everystep.environments.play.batch import Batch
 from everystep.environments.play.constraints import Constraint
 from everystep.environments.protocols import AnyEnv
 from everystep.errors import path_from, whole_number
-from everystep.training import training_bar
 from everystep.training.arguments import FeaturesLike
 from everystep.training.callbacks import Callback
 from everystep.training.learner import OF_AGENTS, Learner
 from everystep.training.options import EVALUATED, LEARNER, MEMORY, names
 from everystep.training.policy import evaluation
 from everystep.training.result import TrainingResult
-from everystep.training.schedule import Schedule
+from everystep.training.schedule import Schedule, progress_shown
 
 
 @refuse_unknown("train", OF_AGENTS)
@@ -92,7 +91,7 @@ def train(
     if place is not None:
         from everystep.training.folder import training_folder
 
-        with training_bar.shown(learner, schedule.total, progress, schedule.steps) as report:
+        with progress_shown(learner, schedule.total, progress, schedule.steps) as report:
             result = training_folder.train(learner, place, schedule, warm_start, report)
     else:
         if warm_start is not None:

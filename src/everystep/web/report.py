@@ -60,27 +60,17 @@ def write(folder: Path, out: Path | None = None, player: bool = True, force: boo
 def write_page(out: Path, text: str, force: bool) -> Path:
     """Write a page where `check_place` allows it."""
     content = text.encode("utf-8", "backslashreplace")  # a folder may have any name
-    try:
+    with files.writing(out):
         files.write_output(out, lambda file: file.write(content), force)
-    except OSError as error:
-        raise _cannot_write(out, error) from None
     return out
 
 
 def check_place(folder: Path, out: Path | None, force: bool = False) -> Path:
     """Where the report of a folder goes; raises if it could not be written there."""
     out = out or folder / "report.html"
-    try:
+    with files.writing(out):
         files.check_place(out, force)
-    except OSError as error:
-        raise _cannot_write(out, error) from None
     return out
-
-
-def _cannot_write(out: Path, error: OSError) -> EverystepError:
-    return EverystepError(
-        f"out '{out}' cannot be written ({error.strerror or error}); choose a file in a folder you may write to."
-    )
 
 
 def page(run: rerun.Run, first_seed: FirstSeed) -> str:

@@ -113,11 +113,8 @@ def model(learnt: Learnt, along: tuple[int, ...] | None) -> Model:
             )
         if listed is not None:
             return Model(states=listed, beliefs=cost_slice.believed(policy, listed))
-        where = cost_slice.ranges(policy, learnt.seen)
-    except cost_slice.NothingToShowError as error:
-        return Model(why=str(error))
-    which = None if along is None else cost_slice.check_along(along, len(where.held))
-    try:
+        where = cost_slice.ranges(learnt.seen)
+        which = None if along is None else cost_slice.check_along(along, len(where.held))
         return Model(sliced=cost_slice.along(policy, where, which or cost_slice.strongest(policy, where)))
     except cost_slice.NothingToShowError as error:
         return Model(why=str(error))
@@ -206,7 +203,7 @@ def _held(inputs: TrainingInputs, sliced: Slice) -> list[str]:
         return []
     listed = ", ".join(f"{names[j]} {sliced.ranges.held[j]:.3g}" for j in others[:8])
     more = f" and {len(others) - 8} more" if len(others) > 8 else ""
-    return [f"Held at {sliced.ranges.held_at}: {listed}{more}."]
+    return [f"Held at the median of what was observed: {listed}{more}."]
 
 
 # --- the list ---------------------------------------------------------------------------------------------------------

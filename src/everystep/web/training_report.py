@@ -67,7 +67,7 @@ def contents(results: TrainingResults, pictures: bool = True, along: tuple[int, 
     found = {first.seed: learnt.read(first)}
     for each in results.seeds[1:SEEDS_WITH_REMARKS]:
         if each.finished:
-            found[each.seed] = learnt.read_findings(each)
+            found[each.seed] = learnt.read(each, findings_only=True)
     inputs = TrainingInputs(results, found[first.seed], training_charts.model(found[first.seed], along))
     return Contents(inputs, found, _films(results, pictures))
 

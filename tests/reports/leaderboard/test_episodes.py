@@ -40,4 +40,4 @@ def test_a_training_of_everystep_becomes_rows(tmp_path, capsys):
     )
     assert (found["final_return"], found["kind"]) == (2.0, "ours")
     assert command.main([*words, "--out", str(tmp_path / "ours.parquet"), "--seeds", "1"]) == 2
-    assert "--seeds is for monitor files" in capsys.readouterr().err
+    assert "seeds is for monitor files" in capsys.readouterr().err

@@ -37,7 +37,7 @@ def test_beliefs_at_observations_are_the_labels_and_bounds_of_the_policy(policy)
 
 
 def test_a_slice_varies_two_coordinates_and_holds_the_others(policy, seen):
-    where = cost_slice.ranges(policy, seen)
+    where = cost_slice.ranges(seen)
     assert (where.low < [-1.0, -1.0]).all()  # with a margin
     assert where.held.tolist() == [0.0, -0.5]
     found = cost_slice.along(policy, where, (0, 1))
@@ -50,12 +50,12 @@ def test_a_slice_varies_two_coordinates_and_holds_the_others(policy, seen):
 
 
 def test_the_coordinate_that_costs_depend_on_is_among_the_strongest(policy, seen):
-    assert 0 in cost_slice.strongest(policy, cost_slice.ranges(policy, seen))
+    assert 0 in cost_slice.strongest(policy, cost_slice.ranges(seen))
 
 
-def test_without_observations_the_range_is_that_of_the_features(policy):
-    where = cost_slice.ranges(policy, None)
-    assert (where.low.tolist(), where.high.tolist(), where.held_at) == ([-2, -2], [2, 2], cost_slice.MIDDLE)
+def test_without_the_range_of_observations_there_is_no_slice():
+    with pytest.raises(cost_slice.NothingToShowError, match="range of the observations"):
+        cost_slice.ranges(None)
 
 
 @pytest.mark.parametrize("along", [(0,), (0, 0), (0, 2), (-1, 0), (0, 1, 2)])

@@ -43,6 +43,6 @@ def test_the_title_says_what_it_shows():
 def test_files_have_the_endings_of_their_page(tmp_path):
     written = figures.write(made(), tmp_path)
     assert {path.name for path in written} == {"training.png", "training.svg"}
-    paper = figures.write_paper(replace(made(), folder=tmp_path), tmp_path)
+    paper = figures.write(replace(made(), folder=tmp_path), tmp_path, paper=True)
     assert {path.suffix for path in paper} == set(COLUMN.endings)
     assert all(path.is_file() for path in [*written, *paper])

@@ -49,7 +49,7 @@ def test_the_policy_the_findings_and_the_last_transitions_are_those_of_the_train
 
 def test_findings_are_read_without_the_policy(trained):
     (seed,) = training_results.read(trained[1]).seeds
-    found = learnt.read_findings(seed)
+    found = learnt.read(seed, findings_only=True)
     assert found.policy is None
     assert found.recent == ()
     assert found.remarks == learnt.read(seed).remarks

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from everystep.environments.play.constraints import Constraint, observed
+from everystep.environments.play.making import environment_name
 from everystep.errors import EverystepError, shown, whole_number
 from everystep.mdp.cmdp import FiniteCMDP, Grid, Noise
 from everystep.mdp.validation import numbers_or_integers
@@ -111,7 +112,7 @@ def from_toy_text(
         start=start,
         horizon=horizon,
         noise=Noise(reward_on_arrival=rewards, cost_on_arrival=costs),
-        name=_name(env),
+        name=environment_name(env),
         exempt=~entered,
         scale=scale,
         **({} if desc is None else _map(desc, over)),
@@ -124,14 +125,16 @@ def _table(env: object) -> list[list[Any]]:
     """P as nested lists by state and action; raises if it is incomplete."""
     P = getattr(getattr(env, "unwrapped", env), "P", None)
     if P is None or not hasattr(P, "keys"):
-        raise EverystepError(f"{_name(env)} publishes no table P of outcomes; learn on it instead, with es.train.")
+        raise EverystepError(
+            f"{environment_name(env)} publishes no table P of outcomes; learn on it instead, with es.train."
+        )
     try:
         table = [[P[x][a] for a in range(len(P[x]))] for x in range(len(P))]
     except (KeyError, TypeError, IndexError):
         table = []
     if not table or {len(row) for row in table} != {len(table[0])} or not table[0]:
         raise EverystepError(
-            f"the table P of {_name(env)} is incomplete; list every action of every state, numbered from 0."
+            f"the table P of {environment_name(env)} is incomplete; list every action of every state, numbered from 0."
         )
     return table
 
@@ -184,7 +187,9 @@ def _start(env: object, start: ArrayLike | None, S: int) -> np.ndarray:
     if start is None:
         start = getattr(getattr(env, "unwrapped", env), "initial_state_distrib", None)
         if start is None:
-            raise EverystepError(f"{_name(env)} has no initial_state_distrib; give start=, a state or probabilities.")
+            raise EverystepError(
+                f"{environment_name(env)} has no initial_state_distrib; give start=, a state or probabilities."
+            )
         start = np.asarray(start, np.float64)
         if start.shape == (S,) and (start == 1).sum() == 1 == (start > 0).sum():
             return np.array([int(start.argmax())])
@@ -228,8 +233,3 @@ def _map(desc: np.ndarray, over: np.ndarray) -> dict[str, Any]:
         "state_names": tuple(cell_name(x, desc.shape[1]) for x in range(desc.size)),
         "coordinates": grid_coordinates(landing, desc.shape[1]),
     }
-
-
-def _name(env: object) -> str:
-    spec = getattr(env, "spec", None)
-    return str(spec.id) if spec is not None and hasattr(spec, "id") else type(getattr(env, "unwrapped", env)).__name__

@@ -18,7 +18,7 @@ import numpy as np
 
 from everystep.environments.finite.rendering import WINDOW_SENTENCE, Moment, Picture, Window, text
 from everystep.environments.play.constraints import from_info, signed, violation
-from everystep.errors import EverystepError, check_type, number_below, quoted, real_number, shown, unknown
+from everystep.errors import EverystepError, check_type, number_below, quoted, real_number, unknown
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.mdp.world import start_state, step
 from everystep.problems import REGISTERED
@@ -85,11 +85,9 @@ class CMDPEnv(gymnasium.Env[Any, Any]):
     def __init__(self, problem: FiniteCMDP | str, render_mode: str | None = None, **settings: Any) -> None:
         self.problem = _problem(problem, settings)
         modes = self.metadata["render_modes"]
-        if render_mode is not None and not isinstance(render_mode, str):
-            raise EverystepError(f"render_mode is {shown(render_mode)}; choose {', '.join(modes)}, or leave it out.")
-        if render_mode == "human" and render_mode not in modes:
-            raise EverystepError(WINDOW_SENTENCE)
-        if render_mode is not None and render_mode not in modes:
+        if render_mode is not None and (not isinstance(render_mode, str) or render_mode not in modes):
+            if isinstance(render_mode, str) and render_mode == "human":
+                raise EverystepError(WINDOW_SENTENCE)
             raise EverystepError(f"render_mode is {quoted(render_mode)}; choose {', '.join(modes)}, or leave it out.")
         self.render_mode = render_mode
         self.observation_space = spaces.Discrete(self.problem.states)

@@ -98,7 +98,6 @@ class Batch:
             if len(column) != n or (column.ndim != 1 and name != "costs"):
                 raise EverystepError(f"{name} have shape {column.shape}; give one for each of the {n} observations.")
         a = columns["actions"]
-        action_count = None if action_count is None else whole_number("action_count", action_count)
         if (bad := a < 0 if action_count is None else (a < 0) | (a >= action_count)).any():
             known = "0" if action_count is None else f"0 to {action_count - 1}"
             raise EverystepError(f"action is {a[bad][0]} in row {_row(bad)}; actions are numbered from {known}.")

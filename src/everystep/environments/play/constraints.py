@@ -28,15 +28,20 @@ MOST_CONSTRAINTS = 100  # the compiled plan is unrolled over them
 Constraint = Callable[[Any, Any, Any, Info], ArrayLike]
 
 
-def observed(constraint: Constraint | None, obs: object, action: object, obs_next: object, info: Info) -> np.ndarray:
-    """The constraints (m,) observed on one step: by the function if there is one, else from `info`."""
-    if constraint is None:
-        return from_info(info)
-    if not callable(constraint):
+def check(constraint: object) -> None:
+    """Raise unless `constraint` is a function, or None."""
+    if constraint is not None and not callable(constraint):
         raise EverystepError(
             f"constraint is {shown(constraint)}; give a function of (obs, action, obs_next, info), "
             "or none where info has 'constraint' or 'cost'."
         )
+
+
+def observed(constraint: Constraint | None, obs: object, action: object, obs_next: object, info: Info) -> np.ndarray:
+    """The constraints (m,) observed on one step: by the function if there is one, else from `info`."""
+    if constraint is None:
+        return from_info(info)
+    check(constraint)
     failed = lambda name, words: (
         f"the constraint function raised {name} ({words}) at observation {shown(obs)}, action {action}; make it return "
         "a number there."

@@ -39,7 +39,7 @@ def by_id(spec: str | EnvSpec, copies: int = 1, **options: Any) -> AnyEnv:
         return one
 
 
-def environment_name(env: AnyEnv) -> str:
+def environment_name(env: object) -> str:
     """The id of an environment, or the name of its class."""
     spec = getattr(env, "spec", None)
     return str(getattr(spec, "id", None) or type(env).__name__)

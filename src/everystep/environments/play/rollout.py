@@ -71,11 +71,7 @@ class Stage:
         self.env, self.constraint, self.to_array = env, constraint, to_array
         self.is_vector = is_vector(env)
         self.copies = whole_number("num_envs of the environment", env.num_envs) if is_vector(env) else 1
-        if constraint is not None and not callable(constraint):
-            raise EverystepError(
-                f"constraint is {shown(constraint)}; give a function of (obs, action, obs_next, info), "
-                "or none where info has 'constraint' or 'cost'."
-            )
+        constraints.check(constraint)
         prefix = "single_" if self.is_vector else ""
         names = (f"{prefix}action_space", f"{prefix}observation_space")
         if not all(hasattr(env, name) for name in (*names, "reset", "step")):

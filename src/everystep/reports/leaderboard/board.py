@@ -174,6 +174,12 @@ class Leaderboard:
         """All problems together."""
         return aggregate(self.runs, self.kinds, self.baseline)
 
+    @property
+    def seeds_in_words(self) -> str:
+        """The fewest and the most seeds of a system on a problem."""
+        seeds = {len(runs.seeds) for each in self.runs.values() for runs in each.values()}
+        return f"{min(seeds)} to {max(seeds)}" if len(seeds) > 1 else f"{min(seeds)}"
+
     def text(self) -> str:
         """The tables for a terminal."""
         from everystep.reports.leaderboard import text

@@ -51,9 +51,8 @@ def write(board: Leaderboard, places: Mapping[str, Path]) -> None:
 
 
 def _about(board: Leaderboard) -> str:
-    n, seeds = len(board.runs), {len(runs.seeds) for each in board.runs.values() for runs in each.values()}
-    spread = f"{min(seeds)} to {max(seeds)}" if len(seeds) > 1 else f"{min(seeds)}"
-    return f"{n} problem{'s' if n > 1 else ''}, {spread} seed{'s' if seeds != {1} else ''} each"
+    n, seeds = len(board.runs), board.seeds_in_words
+    return f"{n} problem{'s' if n > 1 else ''}, {seeds} seed{'' if seeds == '1' else 's'} each"
 
 
 def overview(found: Aggregate, about: str) -> Figure:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from everystep import files
+from everystep import __version__, files
 from everystep.errors import (
     LARGEST_MEASUREMENT,
     EverystepError,
@@ -33,6 +33,7 @@ from everystep.errors import (
     true_or_false,
 )
 from everystep.experiments import statistics
+from everystep.experiments.folder import run_folder
 from everystep.reports.leaderboard import results_files
 
 SHARES = 50  # equal parts of the training, for the curves
@@ -127,9 +128,10 @@ def convert_monitor(
     versions: Mapping[str, str] | None = None,
     force: bool = False,
 ) -> Path:
-    """Write the monitor files of stable-baselines3 in a folder as a file of results for `es.leaderboard`.
+    """Write a file of results for `es.leaderboard`, from monitor files of stable-baselines3 or from a training.
 
-    folder       holds a file for each seed, such as seed-3.monitor.csv (of one environment, not of several at once)
+    folder       holds a file for each seed, such as seed-3.monitor.csv (of one environment, not of several at once); or
+                 a finished training of `everystep train` or es.train: its evaluation is of the final policies
     out          the Parquet file to write
     system       what learnt, as the leaderboard names it
     problem      on what, as the leaderboard names it
@@ -163,7 +165,13 @@ def convert_monitor(
         isinstance(versions, Mapping) and all(isinstance(word, str) for each in versions.items() for word in each)
     ):
         raise EverystepError(f"versions is {shown(versions)}; give the version of each package, by its name, as texts.")
-    training = by_seed(results_files.path_of("folder", folder), seeds)
+    source = results_files.path_of("folder", folder)
+    if run_folder.is_training(source):
+        for name, given in (("harm_column", harm_column != HARM), ("final", final), ("seeds", seeds)):
+            if given:
+                raise EverystepError(f"{name} is for monitor files, but '{source}' holds a training; leave it out.")
+        return write(_rows_of_training(source, system, problem, kind, command, versions), place, force)
+    training = by_seed(source, seeds)
     finals = {} if final is None else by_seed(results_files.path_of("final", final), seeds)
     if final is not None and (missing := training.keys() - finals.keys()):
         raise EverystepError(f"'{final}' has no monitor file for seed {min(missing)}; evaluate every seed.")
@@ -179,6 +187,27 @@ def convert_monitor(
             )
         )  # fmt: skip
     return write(rows, place, force)
+
+
+def _rows_of_training(
+    folder: Path, system: str, problem: str, kind: str, command: str, versions: Mapping[str, str] | None
+) -> list[dict[str, Any]]:
+    from everystep.reports.training import results as training_results
+
+    results = training_results.read(folder)
+    if results.unfinished:
+        raise EverystepError(f"'{folder}' is not finished; {training_results.how_to_continue(folder)} it.")
+    of = lambda columns: Episodes(
+        columns["return"], columns["length"].astype(int), columns["violation"], columns["unsafe_steps"].astype(int)
+    )
+    command, versions = command or f"everystep train: {results.title}", versions or {"everystep": __version__}
+    rows = []
+    for seed in results.seeds:
+        found = results.evaluation_of(seed)
+        final = None if found is None else of(found.columns)
+        training = of(seed.columns)
+        rows.append(row(system, problem, seed.seed, training, final, kind=kind, command=command, versions=versions))
+    return rows
 
 
 def output_path(out: str | Path, force: bool) -> Path:

@@ -257,8 +257,9 @@ def _remedy(value: object, rules: Mapping[str, Any]) -> str | None:
 def _remedy_of_text(text: str, rules: Mapping[str, Any]) -> str | None:
     if "enum" in rules and text not in rules["enum"]:
         return f"choose {' or '.join(rules['enum'])}"
-    if "maxLength" in rules and not (text.isprintable() and text == text.strip() and 1 <= len(text) <= _longest(rules)):
-        return f"give a printable name of 1 to {_longest(rules)} characters"
+    most = int(rules.get("maxLength", LARGEST_TEXT))
+    if "maxLength" in rules and not (text.isprintable() and text == text.strip() and 1 <= len(text) <= most):
+        return f"give a printable name of 1 to {most} characters"
     if rules.get("contentMediaType") != "application/json":
         return None
     try:
@@ -270,10 +271,6 @@ def _remedy_of_text(text: str, rules: Mapping[str, Any]) -> str | None:
     ):
         return "give a JSON object of package and version, both texts"
     return None
-
-
-def _longest(rules: Mapping[str, Any]) -> int:
-    return int(rules["maxLength"])
 
 
 def check_name(field: str, value: object) -> None:

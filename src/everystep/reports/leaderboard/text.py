@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from everystep import files
 from everystep.errors import EverystepError, true_or_false
@@ -14,11 +14,17 @@ from everystep.experiments import tables
 from everystep.experiments.statistics import Interval
 from everystep.experiments.tables import Table
 from everystep.reports.leaderboard import results_files
-from everystep.reports.leaderboard.board import ENOUGH, KEPT, OURS, REFERENCE, Difference, ProblemTable, SystemRow
-
-if TYPE_CHECKING:
-    from everystep.reports.leaderboard import results_files
-from everystep.reports.leaderboard.board import AggregateRow, Leaderboard
+from everystep.reports.leaderboard.board import (
+    ENOUGH,
+    KEPT,
+    OURS,
+    REFERENCE,
+    AggregateRow,
+    Difference,
+    Leaderboard,
+    ProblemTable,
+    SystemRow,
+)
 
 TEMPLATE = Path(__file__).parent / "templates" / "page.md"
 PAGE, ROWS = "leaderboard.md", results_files.OWN
@@ -75,13 +81,12 @@ def page_text(board: Leaderboard, figures: Mapping[str, str], format_at: str = "
         )
     )
     *per_problem, together = (MARKDOWN.table(each) for each in _tables(board, MARKDOWN))
-    systems, seeds = len(board.kinds), {len(runs.seeds) for each in board.runs.values() for runs in each.values()}
-    spread = f"{min(seeds)} to {max(seeds)}" if len(seeds) > 1 else f"{min(seeds)}"
+    systems, spread = len(board.kinds), board.seeds_in_words
     filled = Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
         counts=f"{_count(systems, 'system')} on {_count(len(board.runs), 'problem')}, {spread} seeds each",
         baseline=literal(board.baseline),
-        enough=f"{ENOUGH:.0%}".replace("%", " %"),
-        kept=f"{KEPT:.0%}".replace("%", " %"),
+        enough=_percent(ENOUGH),
+        kept=_percent(KEPT),
         format=format_at,
         aggregate=together.partition("\n\n")[2],
         overview=overview,
@@ -122,8 +127,7 @@ def _notes(table: ProblemTable, style: Style) -> list[str]:
     best = table.best_rival
     notes = []
     if best is None:
-        enough = f"{ENOUGH:.0%}".replace("%", " %")
-        notes.append(f"Best rival: none that keeps the limit reaches {enough} of the best final return.")
+        notes.append(f"Best rival: none that keeps the limit reaches {_percent(ENOUGH)} of the best final return.")
     else:
         notes.append(
             f"Best rival: {name(best.system)}, harm {number(float(best.harm.mean))}, {_percent(best.share)} of the "

@@ -66,7 +66,7 @@ def read(folders: Sequence[Path]) -> list[Compared]:
     """The trainings in these folders; raises if one holds none."""
     found: list[Compared] = []
     for folder in folders:
-        if not training_results.holds_training(folder):
+        if not run_folder.is_training(folder):
             raise EverystepError(
                 f"'{folder}' holds no training; give folders written by `everystep train` or es.train, or none to "
                 "compare agents on problems."

@@ -16,9 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from everystep.errors import EverystepError, shown
-from everystep.features.spaces import Scale
 from everystep.training.agent.contract import TrainingPlan
-from everystep.training.agent.encoders import FeatureEncoder
 from everystep.training.policy.observed import MARGIN
 from everystep.training.policy.policy import Policy
 
@@ -26,7 +24,6 @@ POINTS = 49  # along each coordinate
 TRIED = 21  # points along a coordinate when its effect is measured
 ROWS = POINTS * 7  # that are evaluated together, so that kernels are compiled once
 MOST_STATES = 500
-MIDDLE = "the middle of the range of the features"
 
 
 class NothingToShowError(EverystepError):
@@ -34,12 +31,11 @@ class NothingToShowError(EverystepError):
 
 
 class Ranges(NamedTuple):
-    """Where the coordinates of an observation lie: their ends, and where they are held."""
+    """Where the observed coordinates lie: their ends with a margin, and their medians, at which they are held."""
 
     low: np.ndarray
     held: np.ndarray
     high: np.ndarray
-    held_at: str  # what `held` is, in words
 
 
 class Beliefs(NamedTuple):
@@ -63,9 +59,7 @@ class Slice(NamedTuple):
 # --- observations that are integers -----------------------------------------------------------------------------------
 def states(policy: Policy) -> np.ndarray | None:
     """All observations, where they are integers from a list; None where they are vectors."""
-    phi = getattr(policy.plan.value_encoder, "phi", None)
-    inner = getattr(phi, "psi", getattr(phi, "own", phi))
-    sizes, first = (getattr(inner, name, None) for name in ("sizes", "first"))
+    sizes, first = policy.observed.sizes, policy.observed.first
     if sizes is None or first is None or len(sizes) != 1:
         return None
     if sizes[0] > MOST_STATES:
@@ -74,24 +68,13 @@ def states(policy: Policy) -> np.ndarray | None:
 
 
 # --- observations that are vectors ------------------------------------------------------------------------------------
-def ranges(policy: Policy, seen: dict[str, list[float]] | None) -> Ranges:
-    """The ranges of what was seen; without it, those that features scale observations from."""
-    if seen is not None:
-        low, held, high = (np.array(seen[name]) for name in ("low", "median", "high"))
-        margin = MARGIN * (high - low)
-        return Ranges(low - margin, held, high + margin, "the median of what was observed")
-    scale = _scale(policy)
-    if scale is None:
-        raise NothingToShowError("Neither the folder nor the features say which observations were seen.")
-    return Ranges(scale.low, (scale.low + scale.high) / 2, scale.high, MIDDLE)
-
-
-def _scale(policy: Policy) -> Scale | None:
-    encoder = policy.plan.cost_encoder
-    phi = encoder.phi if isinstance(encoder, FeatureEncoder) else None
-    inner = getattr(phi, "psi", getattr(phi, "own", None))
-    scales = [getattr(each, "scale", None) for each in (inner, *getattr(inner, "parts", ()))]
-    return next((each for each in scales if isinstance(each, Scale)), None)
+def ranges(seen: dict[str, list[float]] | None) -> Ranges:
+    """The ranges of what was seen."""
+    if seen is None:
+        raise NothingToShowError("The folder does not hold the range of the observations; that of images is not kept.")
+    low, held, high = (np.array(seen[name]) for name in ("low", "median", "high"))
+    margin = MARGIN * (high - low)
+    return Ranges(low - margin, held, high + margin)
 
 
 def check_along(along: Sequence[int], coordinates: int) -> tuple[int, ...]:

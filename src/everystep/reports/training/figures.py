@@ -19,14 +19,10 @@ from everystep.reports.training.results import TrainingResults
 NAME = "training"
 
 
-def write(results: TrainingResults, folder: Path) -> list[Path]:
-    """For the screen."""
-    return figures.on_pages(lambda page: {NAME: training(results, page)}, folder)
-
-
-def write_paper(results: TrainingResults, folder: Path) -> list[Path]:
-    """For a paper: one column wide, and two."""
-    return figures.on_pages(lambda page: {NAME: training(results, page)}, folder, figures.PAPER_PAGES)
+def write(results: TrainingResults, folder: Path, paper: bool = False) -> list[Path]:
+    """For the screen, or for a paper: one column wide, and two."""
+    pages = figures.PAPER_PAGES if paper else figures.SCREEN_PAGE
+    return figures.on_pages(lambda page: {NAME: training(results, page)}, folder, pages)
 
 
 def training(results: TrainingResults, page: Page = SCREEN) -> Figure:

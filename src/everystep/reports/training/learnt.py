@@ -46,19 +46,14 @@ class Learnt:
     recent: tuple[Batch, ...] = ()
 
 
-def read(seed: SeedResult) -> Learnt:
-    """What a seed has learnt."""
+def read(seed: SeedResult, findings_only: bool = False) -> Learnt:
+    """What a seed has learnt; with `findings_only` without its policy and its transitions, if it is finished."""
     if seed.finished:
-        return _saved(seed.folder, seed.spec, seed.folder / LEARNER)
+        return _saved(seed.folder, seed.spec, None if findings_only else seed.folder / LEARNER)
     for place in training_folder.saved_learners(seed.folder)[:1]:
         if (place / SO_FAR / "spec.json").is_file():
             return _saved(place / SO_FAR, training_results.read_spec(place / SO_FAR), place)
     return Learnt(why="The training is unfinished: its policy is known once it is finished, or stopped by Ctrl-C.")
-
-
-def read_findings(seed: SeedResult) -> Learnt:
-    """What a finished seed has found, without its policy and its transitions."""
-    return _saved(seed.folder, seed.spec, None)
 
 
 def _saved(folder: Path, spec: dict[str, Any], learner: Path | None) -> Learnt:

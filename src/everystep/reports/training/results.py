@@ -117,11 +117,6 @@ class TrainingResults:
         return self.evaluation.of(seed.seed, seed.episodes)
 
 
-def holds_training(folder: Path) -> bool:
-    """Whether a folder is one that this module reads."""
-    return run_folder.is_training(folder)
-
-
 def read(folder: Path) -> TrainingResults:
     """A training's folder; raises if it holds nothing yet, or something else."""
     if (folder / TRAINING_REQUEST).is_file():
@@ -190,25 +185,20 @@ def _seed(folder: Path, seed: int | None) -> SeedResult | None:
 
 
 def read_spec(folder: Path) -> dict[str, Any]:
-    """The spec.json of a finished training, with the policy that it names."""
-    spec = forms.read(folder / "spec.json", ABOUT, AGAIN)
-    check_policy(folder, spec)
-    return spec
-
-
-def check_policy(folder: Path, spec: dict[str, Any]) -> None:
-    """Raise unless the policy of a seed is the one that was saved with its spec.json, or there was none."""
+    """The spec.json of a finished training; raises unless its policy is the one that was saved with it, if any was."""
+    spec: dict[str, Any] = forms.read(folder / "spec.json", ABOUT, AGAIN)
     place = folder / "policy"
     if spec.get("policy") is None:
         if place.is_dir():
             raise EverystepError(f"'{folder}' has a spec.json that does not name its policy; {AGAIN}")
-        return
+        return spec
     for name in ("policy.json", "policy.npz"):
         files.check_unaltered(place / name, AGAIN)
     if files.seal(place / "policy.json").sha256 != spec["policy"]:
         raise EverystepError(
             f"'{place}' holds another policy than the one of this seed's training; restore it, or {AGAIN}"
         )
+    return spec
 
 
 def _from_checkpoint(folder: Path, place: Path, seed: int | None) -> SeedResult | None:

@@ -26,11 +26,6 @@ Arrays = Mapping[str, np.ndarray]
 NAMES = ("price", "value_", "cost_", "harm_", "learnt_")  # how the names of the arrays begin
 
 
-def side(arrays: Arrays, name: str) -> dict[str, np.ndarray]:
-    """The arrays of the encoder of values or costs."""
-    return named(arrays, f"{name}{SIDE}")
-
-
 def read(content: PlanJson, arrays: Arrays, value: ModelEncoder, cost: ModelEncoder) -> ActingPlan:
     """The plan of a file, with its encoders. Raises KeyError, TypeError or ValueError if it is not one."""
     if content["choice"] not in ("greedy", "penalised"):

@@ -15,12 +15,15 @@ from everystep.features.maps import Features
 from everystep.kernels import ALL, Kernel, looks_at
 from everystep.lsvi.costs.gp import BETA_GP, GP, LAM_GP
 from everystep.training.agent.countdown import Countdown
-from everystep.training.agent.encoders import COORDINATES, FeatureEncoder, KernelEncoder, ModelEncoder
-from everystep.training.agent.size import check_size
+from everystep.training.agent.encoders import COORDINATES, Encoder, FeatureEncoder, KernelEncoder, ModelEncoder
 from everystep.training.agent.stored_agent import StoredAgent
 from everystep.training.learnt.limit import Limit
 
 TABLES_ONLY = ("features", "known_safe", "bound", "sigma", "precision")  # settings that need a FiniteCMDP
+MOST_BYTES = 2e9
+STATES = 8192  # for which memory is counted where it has no limit
+MATRICES = 3
+ESTIMATES = 4  # values, costs, and their widths
 
 
 class EnvironmentInfo(NamedTuple):
@@ -97,7 +100,7 @@ class ResolvedForTraining:
                 f"setting react of {name} is true, which needs linear costs shared over steps; set react to false."
             )
         estimators = 1 if s["share_values"] else H
-        check_size(name, value, cost if REGISTERED[name].uses_costs else None, estimators, environment.memory)
+        _check_size(name, value, cost if REGISTERED[name].uses_costs else None, estimators, environment.memory)
         return cls(recipe, environment, s, value, cost)
 
     def __getitem__(self, setting: str) -> Any:
@@ -231,3 +234,32 @@ def _check_kernel(where: str, kernel: Kernel) -> None:
     for word in looks_at(kernel) - {*COORDINATES, ALL}:
         problem = "a kernel has no on=" if word is None else f"a kernel is on '{word}'"
         raise EverystepError(f"{where}: {problem}; choose on= from {' and '.join(COORDINATES)}.")
+
+
+# --- size -------------------------------------------------------------------------------------------------------------
+def bytes_of(encoder: FeatureEncoder, estimators: int, states: int) -> float:
+    """What a linear model with e features (of a state, if they are crossed with actions) holds.
+
+    For each of its T estimators and B blocks Lambda, its inverse and one copy of work, e^2 numbers each; and e F
+    numbers for each of C states. Where actions have coordinates F is 1, and estimates of all actions count, too.
+    """
+    shape = encoder.shape
+    matrices = MATRICES * estimators * shape.blocks * float(shape.e) ** 2
+    estimates = ESTIMATES * shape.actions * states if shape.joint else 0
+    return 8 * (matrices + estimators * (shape.e * shape.vectors * states + estimates))
+
+
+def _check_size(agent: str, value: Encoder, cost: Encoder | None, estimators: int, memory: int | None) -> None:
+    """Refuse features whose matrices would not fit, with what they would take."""
+    encoders = {"features": value} | ({} if cost is None or cost is value else {"cost_features": cost})
+    linear = {name: each for name, each in encoders.items() if isinstance(each, FeatureEncoder)}
+    needed = {name: bytes_of(each, estimators, memory or STATES) for name, each in linear.items()}
+    if sum(needed.values()) <= MOST_BYTES:
+        return
+    name = max(needed, key=lambda each: needed[each])
+    shape = linear[name].shape
+    raise EverystepError(
+        f"{name} of {agent} make {shape.e} numbers for each of {shape.actions} actions (d = {linear[name].d}); their "
+        f"matrices would take {needed[name] / 1e9:.3g} GB, and a refreshed inverse {2 * shape.blocks * shape.e**3:.1g} "
+        f"operations: ask for fewer, so that they take at most {MOST_BYTES / 1e9:g} GB."
+    )

@@ -1,14 +1,7 @@
 """Can the constraint be kept by one decision, by looking ahead, or not at all? Tried in a simulator before training.
 
-    print(check_constraint(env, constraint))
-
-Every other episode is played at random, the others at random among safe actions, as far as these are known. They are
-known where other actions can be tried in a state that was met:
-
-    copies    the environment can be copied (`copy.deepcopy`, and the copy takes equal steps): every action is tried in
-              a copy of every state
-    replays   it cannot, but it repeats: the same actions after reset(seed=...) lead to the same observation. Every
-              action is tried where the one that was played is unsafe, after what came before was played again
+Every other episode is played at random, the others at random among safe actions, as far as these are known. Other
+actions are tried in copies of the environment, or in replays of it (docs/gymnasium.md). A state is then
 
     free      some action keeps every g <= 0
     trapped   none does, although every step before was safe: one decision cannot keep the constraint
@@ -18,9 +11,6 @@ From the states 1, 2, 4, ... steps before a trapped one, and from the start, a d
 looks for a sequence of actions that stays safe past the trap, by as many steps as the search began before it and at
 least MARGIN. The first distance at which it finds one determines how far ahead an agent must look
 (`look_ahead.horizon_for`). A copy draws the random numbers that the original would have drawn.
-
-The effort is bounded: `episodes` episodes of at most `MOST_STEPS` steps, `MOST_TRAPS` traps, `MOST_TRIED` steps of
-copies for one search (`MOST_REPLAYED` of replays) and `MOST_COPIES` in total; the result notes if that was reached.
 """
 
 from __future__ import annotations
@@ -43,6 +33,7 @@ from everystep.errors import EverystepError, seed_number, shown, whole_number
 from everystep.features.spaces import flatten
 from everystep.training.diagnosis.look_ahead import MARGIN, horizon_for
 from everystep.training.diagnosis.played import global_draws
+from everystep.training.folder.env_state import same
 from everystep.training.learner import LOOK_AHEAD
 
 MOST_STEPS = 200  # of an episode
@@ -243,7 +234,7 @@ class _Check:
                     break
             played.append(tuple(steps))
         self.stage.begun = False
-        repeats, drawn = _equal(*played), global_draws(self.stage.global_draws)
+        repeats, drawn = same(*played), global_draws(self.stage.global_draws)
         if drawn is not None or not repeats:
             self.remarks.append(NOT_REPEATED if drawn is None else drawn.remark)
         return repeats
@@ -252,15 +243,9 @@ class _Check:
         """Whether a copy of the environment takes equal steps; a remark says why not."""
         try:
             self.stage.reset(0)
-            twin = copy.deepcopy(self.stage.env)
-            for _ in range(COMPARED):
-                a, action = self.rng.integers(self.stage.actions), self.stage.candidates.action
-                one, other = (each.step(action(a)) for each in (self.stage.env, twin))
-                if not all(_equal(a, b) for a, b in zip(one[:4], other[:4], strict=True)):
-                    self.remarks.append("a copy of the environment took other steps than the environment itself")
-                    return False
-                if one[2] or one[3]:
-                    break
+            if not self._take_equal_steps([self.stage.env, copy.deepcopy(self.stage.env)]):
+                self.remarks.append("a copy of the environment took other steps than the environment itself")
+                return False
         except (KeyboardInterrupt, EverystepError):
             raise
         except BaseException as error:
@@ -277,14 +262,18 @@ class _Check:
         for seed, twin in enumerate(twins):
             inner: Any = getattr(twin, "unwrapped", twin)
             inner.np_random = np.random.default_rng(seed)
+        return not self._take_equal_steps(twins)
+
+    def _take_equal_steps(self, envs: list[Any]) -> bool:
+        """Whether the same random actions have the same outcomes in all of them."""
         for _ in range(COMPARED):
             a, action = self.rng.integers(self.stage.actions), self.stage.candidates.action
-            first, *others = (twin.step(action(a))[:4] for twin in twins)
-            if not all(_equal(first, each) for each in others):
-                return True
+            first, *others = (tuple(each.step(action(a))[:4]) for each in envs)
+            if not all(same(first, each) for each in others):
+                return False
             if first[2] or first[3]:
                 break
-        return False
+        return True
 
     def _play_all(self, episodes: int) -> None:
         self.steps = self.unsafe = self.states = self.trapped = self.after = 0
@@ -366,7 +355,7 @@ class _Check:
                 observation = self.stage.env.step(self.stage.candidates.action(a))[0]
         except Exception as error:  # it raised none before
             raise _NotRepeatedError from error
-        if not _equal(observation, state.observation):
+        if not same(observation, state.observation):
             raise _NotRepeatedError
         return self.stage.env
 
@@ -415,12 +404,3 @@ def _numbers(observation: object) -> np.ndarray:
         return flatten(observation)
     except EverystepError:
         return np.empty(0)
-
-
-def _equal(one: object, other: object) -> bool:
-    if isinstance(one, dict) and isinstance(other, dict):
-        return set(one) == set(other) and all(_equal(one[key], other[key]) for key in one)
-    if isinstance(one, tuple) and isinstance(other, tuple):
-        return len(one) == len(other) and all(map(_equal, one, other))
-    a, b = np.asarray(one), np.asarray(other)
-    return bool(np.array_equal(a, b, equal_nan=a.dtype.kind == b.dtype.kind == "f"))

@@ -1,19 +1,14 @@
-"""All checks of a training, each with the setting to change: `print(learner.diagnose())`.
+"""All checks of a training, each with the setting to change: `print(learner.diagnose())` (docs/gymnasium.md#diagnosis).
 
-    violations    do they decline (`played.py`)?
-    endings       does a violation pay, because it ends the episode (`played.py`)?
-    fit           were unsafe steps believed safe, and would other features halve the cost error (`fit.py`)?
-    agent         were there states without an action believed safe, so that the agent should look ahead (`fit.py`)?
-    horizon       is a violation unavoidable further ahead than the first half of the horizon shows (`look_ahead.py`)?
-    rewards       does one low reward compress the scale of all others (`played.py`)?
-    seeds         does the environment draw from a generator that its seed does not set (`played.py`)?
-    length        were episodes cut by a limit that neither the environment nor the user set?
+    violations, endings, rewards, seeds   `played.py`
+    fit, agent                            `fit.py`
+    horizon                               `look_ahead.py`
+    length, constraints                   here
     optimism      is the width of an untried direction large enough? beta / sqrt(lam) ||phi|| should reach the cap, so
                   that an untried action has the highest value, and beta_cost / sqrt(lam_cost) ||phi|| the largest |g|,
                   so that it may be safe
-    constraints   which constraint was never violated?
 
-The notes of a result are all of these except the last two.
+The notes of a result are all of these except `optimism` and `constraints`.
 """
 
 from __future__ import annotations
@@ -25,7 +20,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from everystep.environments.play.batch import Batch
-from everystep.errors import EverystepError
 from everystep.features.automatic import MOST_COORDINATES
 from everystep.training.agent.contract import TrainingPlan
 from everystep.training.agent.encoders import FeatureEncoder
@@ -53,11 +47,9 @@ def recent(before: list[Batch], batch: Batch) -> list[Batch]:
 
 def diagnose(learner: Learner) -> Diagnosis:
     """The findings of all checks."""
-    if learner.agent is None:
-        raise EverystepError("there is no data yet; train for an episode, or learn from logged data.")
-    plan = learner.policy().plan
+    found = observed(learner, learner.policy().plan)
     settings = (*_about_optimism(learner), *_about_constraints(learner))
-    return Diagnosis((*observed(learner, plan), *settings, *about_cost_features(learner)))
+    return Diagnosis((*found, *settings, *about_cost_features(learner)))
 
 
 def observed(learner: Learner, plan: TrainingPlan) -> list[Finding]:

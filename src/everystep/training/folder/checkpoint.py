@@ -32,6 +32,7 @@ from everystep.files import store
 from everystep.mdp import arrays as problem_arrays
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.training.agent.encoders import Encoder, encoder_from_json
+from everystep.training.agent.plan_files import named
 from everystep.training.folder import env_state
 from everystep.training.folder.plain_values import (
     Arrays,
@@ -225,17 +226,17 @@ class SavedLearner:
 
     def _actions(self) -> Candidates | None:
         """The candidates, where the action space is no list of numbers."""
-        before = "candidates."
-        arrays = {key.removeprefix(before): each for key, each in self.arrays.items() if key.startswith(before)}
+        arrays = named(self.arrays, "candidates.")
         return Candidates.from_arrays(arrays) if arrays else None
 
     def _features(self, name: str) -> object:
         """Saved features; None for a kernel, a setting of the agent, and for networks."""
         described = self.content["identity"][name]
-        arrays = {key.removeprefix(f"{name}."): each for key, each in self.arrays.items() if key.startswith(f"{name}.")}
         if described == AUTO or "kernel" in described or "networks" in described:
             return AUTO if described == AUTO else None
-        encoder = encoder_from_json({key: each for key, each in described.items() if key != "arrays"}, arrays)
+        encoder = encoder_from_json(
+            {key: each for key, each in described.items() if key != "arrays"}, named(self.arrays, f"{name}.")
+        )
         return encoder.phi  # type: ignore[attr-defined]
 
     def restore(self, learner: Learner, remedy: str = SAME) -> None:

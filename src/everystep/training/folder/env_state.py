@@ -33,7 +33,7 @@ def save(stage: Stage, arrays: Arrays) -> dict[str, Any]:
         "begun": stage.begun,
         "generators": to_plain(found, arrays, "environment.generators"),
         "own": to_plain(own, arrays, "environment.own"),
-        "drawn": any(not any(_same(state, each) for each in untouched) for state in found.values()),
+        "drawn": any(not any(same(state, each) for each in untouched) for state in found.values()),
     }
 
 
@@ -116,8 +116,11 @@ def _put_back(there: np.random.Generator, state: Mapping[str, Any]) -> None:
     there.bit_generator.state = generator(state).bit_generator.state
 
 
-def _same(one: object, other: object) -> bool:
-    """Whether two states of generators are equal; some hold arrays."""
+def same(one: object, other: object) -> bool:
+    """Whether two values, some of whose parts may be arrays, are equal; NaN equals NaN."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return set(one) == set(other) and all(_same(each, other[key]) for key, each in one.items())
-    return bool(np.array_equal(np.asarray(one), np.asarray(other)))
+        return set(one) == set(other) and all(same(each, other[key]) for key, each in one.items())
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    a, b = np.asarray(one), np.asarray(other)
+    return bool(np.array_equal(a, b, equal_nan=a.dtype.kind == b.dtype.kind == "f"))

@@ -57,7 +57,7 @@ def to_plain(value: Any, arrays: Arrays, path: str = "") -> Any:
         parts = (("keys", value), ("values", value.values()))
         return {"dict": {name: _items(list(each), arrays, f"{path}.{name}") for name, each in parts}}
     if kind.__module__.startswith("everystep.") and hasattr(value, "__dict__"):
-        return {"object": {name: to_plain(each, arrays, f"{path}.{name}") for name, each in vars(value).items()}}
+        return {"object": fields_but(value, (), arrays, path)}
     raise UnknownContentError(f"{path} is {shown(value)} ({kind.__name__}), which cannot be saved without pickle.")
 
 
@@ -127,7 +127,8 @@ def from_plain(content: Any, arrays: Mapping[str, np.ndarray], like: Any = None)
     if kind == "tree":
         return _tree(inner, arrays, like)
     if kind == "object":
-        return _object(inner, arrays, like)
+        set_fields(like, (), inner, arrays)
+        return like
     if kind == "dict":
         return dict(zip(*(_from_items(inner[name], arrays) for name in ("keys", "values")), strict=True))
     made = _from_items(inner, arrays, like if isinstance(like, list | tuple) else ())
@@ -166,14 +167,6 @@ def _tree(names: Mapping[str, str], arrays: Mapping[str, np.ndarray], like: Any)
             raise ValueError("another kind of array")
     with jax.enable_x64(True):  # copies: the state is updated in place
         return jax.tree.unflatten(structure, [jnp.array(array, copy=True) for array in found])
-
-
-def _object(content: Mapping[str, Any], arrays: Mapping[str, np.ndarray], like: Any) -> Any:
-    now = vars(like)
-    if set(now) != set(content):
-        raise ValueError("other fields")
-    now.update({name: alike(from_plain(each, arrays, now[name]), now[name]) for name, each in content.items()})
-    return like
 
 
 def alike(value: Any, like: Any) -> Any:

@@ -35,11 +35,6 @@ KINDS = {
 BEFORE, AFTER = "\n## Evaluation\n\n", "\n\n## Certificates\n"  # the headings around the evaluation
 
 
-def write(result: TrainingResult, folder: Path, evaluation: Saved | None) -> None:
-    """The card of a result into the folder of its policy, which is being filled."""
-    files.write_text(folder / CARD, text(result, evaluation))
-
-
 def add_evaluation(folder: Path, saved: Saved, seed: int) -> None:
     """Replace the evaluation on the card of a policy. A missing or changed card is left.
 

@@ -7,8 +7,8 @@ found.columns       # an array for each column, one row per episode
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +16,12 @@ import numpy as np
 
 from everystep.environments.play.batch import BatchBuilder
 from everystep.environments.play.constraints import Constraint
+from everystep.environments.play.making import made
 from everystep.environments.play.rollout import Stage, play
 from everystep.environments.protocols import AnyEnv
 from everystep.errors import EverystepError, check_type, seed_number, shown, user_code, whole_number
 from everystep.experiments import statistics
+from everystep.runtime.progress import counting
 from everystep.training.options import EVALUATED
 from everystep.training.policy.policy import Policy
 
@@ -74,9 +76,9 @@ def evaluate(
     >>> es.evaluate(policy, env, episodes=3).columns["violation"].shape
     (3,)
     """
-    from everystep.environments.play.making import made
-
     check_type("policy", policy, Policy, "a policy, as TrainingResult.policy and Policy.load give them")
+    if progress is not None:
+        check_type("progress", progress, Callable, "a function of the number of episodes")  # type: ignore[arg-type]
     episodes, seed = whole_number("episodes", episodes), seed_number("seed", seed)
     env = made(env, 1)
     stage = lambda seed: Stage(env, constraint, seed, actions=policy.candidates)
@@ -84,7 +86,7 @@ def evaluate(
         raise EverystepError(f"env is {shown(env)}; give one environment, not a vector of them.")
     rows: list[dict[str, Any]] = []
     try:
-        with _shown(episodes, progress) as report:
+        with counting(episodes, "episodes") if progress is None else nullcontext(progress) as report:
             for i in range(episodes):
                 rows.append(_played(policy, stage(seed + i)))
                 with user_code(lambda name, words: f"progress raised {name} ({words}); correct it."):
@@ -93,19 +95,6 @@ def evaluate(
         if not rows:
             raise
     return Evaluation({name: np.array([row[name] for row in rows]) for name in rows[0]})
-
-
-@contextmanager
-def _shown(episodes: int, given: Callable[[int], None] | None) -> Iterator[Callable[[int], None]]:
-    """The function to call with the number of new episodes: the given one, or a bar, or lines in a log."""
-    if given is not None:
-        check_type("progress", given, Callable, "a function of the number of episodes")  # type: ignore[arg-type]
-        yield given
-        return
-    from everystep.runtime.progress import counting
-
-    with counting(episodes, "episodes") as report:
-        yield report
 
 
 def _played(policy: Policy, stage: Stage) -> dict[str, Any]:

@@ -22,6 +22,7 @@ import numpy as np
 from everystep import files
 from everystep.environments.play import named
 from everystep.environments.play.constraints import Constraint
+from everystep.environments.play.making import environment_name
 from everystep.environments.protocols import AnyEnv
 from everystep.errors import EverystepError, shown
 from everystep.experiments import statistics, tables
@@ -180,8 +181,6 @@ def is_as_trained(env: AnyEnv, constraint: Constraint | None, spec: Mapping[str,
 
     A function without a name, such as a lambda, does not count as the same.
     """
-    from everystep.environments.play.making import environment_name
-
     given = constraint_in_words(constraint)
     known = constraint is None or (hasattr(constraint, "__qualname__") and "<" not in given)
     found = spec.get(KEY)

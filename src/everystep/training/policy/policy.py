@@ -28,7 +28,7 @@ from everystep.errors import (
 from everystep.features.spaces import flatten
 from everystep.files import store
 from everystep.training.agent import plan_files
-from everystep.training.agent.acting import PlanJson
+from everystep.training.agent.acting import SIDE, PlanJson
 from everystep.training.agent.contract import TrainingPlan
 from everystep.training.agent.countdown import Countdown
 from everystep.training.agent.encoders import RawEncoder, encoder_from_json
@@ -240,7 +240,8 @@ def _plan(
         sizes = (whole_number(name, content["value"][name]) for name in ("coordinates", "actions"))
         return LearntPlan.read(content, arrays, RawEncoder(*sizes))
     given = {"value": features, "cost": features if cost_features is None else cost_features}
-    value, cost = (encoder_from_json(content[name], plan_files.side(arrays, name), phi) for name, phi in given.items())
+    side = lambda name: plan_files.named(arrays, f"{name}{SIDE}")
+    value, cost = (encoder_from_json(content[name], side(name), phi) for name, phi in given.items())
     return plan_files.read(cast(PlanJson, content), arrays, value, cost)
 
 

@@ -1,10 +1,4 @@
-"""Shields: what was learnt here decides which actions another agent may take.
-
-    shield = es.shield(result.policy)             or es.shield(learner), which continues to learn from what it sees
-    env = shield.wrap(env)                        for any agent; info["shielded"]: whether an action was replaced
-    env.action_masks()                            for agents that take masks, as MaskablePPO of sb3-contrib does
-    action = shield(observation, action)          shield.admissible(observation)
-    print(shield.diagnose())                      whether actions are replaced all the time, or without effect
+"""Shields: what was learnt here decides which actions another agent may take (docs/shields.md).
 
 An action is admissible where its harm is estimated to be at most the tolerance,
 
@@ -18,13 +12,9 @@ least harmful ones are: those of least harm(x, a), and of least harm by the midd
 Outside of what the guide has seen (`observed.py`) its intervals say nothing: the upper end is infinite, so no action is
 admissible by it, and the least harmful by the middle are played; the middle counts as it is.
 
-A finding is made from each WINDOW of steps, and a warning is issued once (see `diagnose`):
-
-replaced     the action that was played is not the one that was requested
-unsafe       some g_i > 0 in that step; known if a learner learns the step, or if info has the constraint
-all          nearly all actions are replaced: the other agent has no influence, and cannot learn
-no effect    steps with a replaced action are unsafe as often as the others, and often: what is played instead
-             does not help, because the guide does not know better, or because it is too late by then
+A finding is made from each WINDOW of steps, and a warning is issued once: if nearly all actions are replaced, or if
+steps with a replaced action are unsafe as often as the others, and often. Whether a step is unsafe (some g_i > 0) is
+known if a learner learns it, or if info has the constraint.
 """
 
 from __future__ import annotations

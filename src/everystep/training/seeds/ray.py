@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from everystep import files
 from everystep.environments.play import trust
-from everystep.errors import EverystepError, raised
+from everystep.errors import EverystepError
 from everystep.experiments.experiment import versions
 from everystep.experiments.folder.run_folder import WORK
 from everystep.files import store
@@ -24,7 +24,7 @@ from everystep.runtime.signals import PausedError
 from everystep.training.folder import training_folder
 from everystep.training.seeds import run as training_seeds
 from everystep.training.seeds.request import TrainingRequest
-from everystep.training.seeds.run import Message, folder_of
+from everystep.training.seeds.run import Message, folder_of, in_a_sentence
 
 if TYPE_CHECKING:
     from everystep.experiments.engines.ray import Cluster
@@ -93,10 +93,8 @@ def _work(shared: Shared, seed: int, before: Packed | None, seconds: float) -> T
             training_seeds.train_seed(TrainingRequest.from_json(shared.request), folder, seed, send)
         except KeyboardInterrupt:
             pass
-        except EverystepError as error:
-            latest = latest._replace(kind="failed", words=(str(error),))
-        except SystemExit as error:  # which would end the worker
-            latest = latest._replace(kind="failed", words=("{}: {}.".format(*raised(error)),))
+        except (EverystepError, SystemExit) as error:  # the latter would end the worker
+            latest = latest._replace(kind="failed", words=(in_a_sentence(error),))
         return Turn(latest, _packed(folder))
 
 

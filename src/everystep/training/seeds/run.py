@@ -150,13 +150,8 @@ def train(request: TrainingRequest, out: Path, means: Means, report: Callable[[M
     with _held(out):
         try:
             signed = begin(out, request)
-        except BaseException:
-            if new:
-                _remove_if_empty(out)
-            raise
-        if not signed and any(map(trust.module_of, request.names.values())):
-            report(Message(request.seeds[0], "note", words=(UNSIGNED,)))
-        try:
+            if not signed and any(map(trust.module_of, request.names.values())):
+                report(Message(request.seeds[0], "note", words=(UNSIGNED,)))
             failures = _train(request, out, means, report)
             if failures:
                 raise EverystepError(" ".join(failures))
@@ -216,15 +211,11 @@ def _remove_empty(out: Path, seeds: Sequence[int], new: bool) -> None:
                 files.sweep(folder)
                 folder.rmdir()
     if new and out.is_dir() and not any(folder_of(out, seed).exists() for seed in seeds):
-        (out / TRAINING_REQUEST).unlink(missing_ok=True)
-        _remove_if_empty(out)
-
-
-def _remove_if_empty(out: Path) -> None:
-    with suppress(OSError):
-        if all(each.name == files.RECORD for each in out.iterdir()):
-            (out / files.RECORD).unlink(missing_ok=True)
-            out.rmdir()
+        with suppress(OSError):
+            (out / TRAINING_REQUEST).unlink(missing_ok=True)
+            if all(each.name == files.RECORD for each in out.iterdir()):
+                (out / files.RECORD).unlink(missing_ok=True)
+                out.rmdir()
 
 
 # --- in a thread ------------------------------------------------------------------------------------------------------
@@ -334,10 +325,13 @@ def _work(request: TrainingRequest, out: Path, seeds: Sequence[int], send: Send,
                 continue
             _report(send, Message(seed, "stopped"))
             return
-        except EverystepError as error:
-            _report(send, Message(seed, "failed", words=(str(error),)))
         except BaseException as error:  # of the environment, or a defect here: the other seeds continue
-            _report(send, Message(seed, "failed", words=("{}: {}.".format(*raised(error)),)))
+            _report(send, Message(seed, "failed", words=(in_a_sentence(error),)))
+
+
+def in_a_sentence(error: BaseException) -> str:
+    """What went wrong with a seed."""
+    return str(error) if isinstance(error, EverystepError) else "{}: {}.".format(*raised(error))
 
 
 def _report(send: Send, message: Message) -> None:

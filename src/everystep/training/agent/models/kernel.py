@@ -13,7 +13,7 @@ their steps are those of `linear.py`. C is the capacity of points and of slots.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -320,23 +320,23 @@ class StoredKernelValues(NamedTuple):
         return (mean + at_step(fit.width, h)).clip(self.lowest, self.cap)
 
     def predictor(self, fit: KernelValueFit, V: Float[Array, "H C"], k: Int[Array, ""]) -> KernelPredictor:
-        V_next = jnp.concatenate([V[1:], jnp.zeros_like(V[:1])])
-        steps = jnp.arange(len(V), dtype=jnp.int32)
-        z = lax.map(lambda each: self.whitened(fit, *each), (steps, V_next))
-        core = fit.state.core
-        return KernelPredictor(
-            self.kernel, core.points, core.L, z, core.used, self.radius.width(1 / jnp.asarray(self.lam), k)
-        )
+        return self._predictor(fit, self.whitened, V, self.radius.width(1 / jnp.asarray(self.lam), k))
 
     def harm_predictor(
         self, fit: KernelValueFit, C: Float[Array, "H C"], k: Int[Array, ""], radius: Radius | None
     ) -> KernelPredictor:
         """The mean of the harm-to-go at the next state, of a plan that ended with C; a width only with a radius."""
-        C_next = jnp.concatenate([C[1:], jnp.zeros_like(C[:1])])
-        steps = jnp.arange(len(C), dtype=jnp.int32)
-        z = lax.map(lambda each: self.whitened_harm(fit, *each), (steps, C_next))
-        core = fit.state.core
         width = jnp.zeros(()) if radius is None else radius.width(1 / jnp.asarray(self.lam), k)
+        return self._predictor(fit, self.whitened_harm, C, width)
+
+    def _predictor(
+        self, fit: KernelValueFit, whitened: Callable[..., Array], V: Float[Array, "H C"], width: Array
+    ) -> KernelPredictor:
+        """Targets of every step, each from V at the next one."""
+        V_next = jnp.concatenate([V[1:], jnp.zeros_like(V[:1])])
+        steps = jnp.arange(len(V), dtype=jnp.int32)
+        z = lax.map(lambda each: whitened(fit, *each), (steps, V_next))
+        core = fit.state.core
         return KernelPredictor(self.kernel, core.points, core.L, z, core.used, width)
 
     def squared_norms(self, state: KernelValueState, V_next: Array | None = None) -> Float[Array, "T A C"]:
