@@ -34,7 +34,7 @@ from everystep.lsvi import rowwise
 from everystep.lsvi.episode import Episode
 from everystep.lsvi.radii import Radius, Scalar, with_bonus
 from everystep.lsvi.regression import gp_posterior
-from everystep.lsvi.regression.per_step import by_estimator, for_each, repeat
+from everystep.lsvi.regression.linalg import by_estimator, for_each, repeat
 from everystep.lsvi.values.counts import CountState, counted, nothing_counted
 from everystep.mdp.world import Sizes, at_step, weighted
 
