@@ -2,23 +2,15 @@
 
     Glow_h(x, a) = sum_i w_i [lower_i(x, a)]_+ + max{low(Phat_h Clow_{h+1}), min_y Clow_{h+1}(y)}
     Gup_h(x, a)  = sum_i w_i [upper_i(x, a)]_+ + min{up(Phat_h Cup_{h+1}),   max_y Cup_{h+1}(y)}
-    Clow_h(x) = min_a Glow_h(x, a),     Cup_h(x) = min_a Gup_h(x, a)
+    Clow_h(x) = min_a Glow_h(x, a),     Cup_h(x) = min_a Gup_h(x, a),     Clow = Cup = 0 after the last step
+
+    Glow_h <= G*_h <= Gup_h     at all (k, h, x, a) with probability 1 - 2 p         (proved in docs/look-ahead.md)
 
 lower and upper are the ends of the cost intervals, Phat is the plain mean over what followed (x, a), without the ridge,
-and Clow = Cup = 0 after the last step. With one-hot features `low` and `up` are the ends of the Chernoff interval, all
-mu with n kl(u, mu) <= L around a mean u of n numbers in [0, 1], here in units of the most harm that can follow. They
-grow with u, so that Clow <= C* <= Cup carries over from step h + 1 to step h although both are estimates: only the
-means of the fixed functions C*_{h+1} must concentrate. The extremes over y hold on the same event, whatever P is: what
-follows is a state y, so that min_y Clow_{h+1} <= min_y C*_{h+1} <= P_h C*_{h+1} <= max_y C*_{h+1} <= max_y Cup_{h+1}. y
-is any state that may be entered: no agent here is told which states can follow (x, a).
-
-L = log(2 H S A n (n + 1) / p) covers both sides, all (x, a), all H functions and all counts n, because
-sum_n 1 / (n (n + 1)) = 1. Together with valid cost intervals
-
-    Glow_h <= G*_h <= Gup_h     at all (k, h, x, a) with probability 1 - 2 p                   (docs/look-ahead.md)
-
-where the cost intervals spend one p and the transitions the other. With other features the width of the regression is
-used, which carries no probability.
+and y is any state that may be entered: no agent here is told which states can follow (x, a). With one-hot features
+`low` and `up` are the ends of the Chernoff interval, all mu with n kl(u, mu) <= L around a mean u of n numbers in
+[0, 1], here in units of the most harm that can follow; L = log(2 H S A n (n + 1) / p). The cost intervals spend one p
+and the transitions the other. With other features the width of the regression is used, which carries no probability.
 """
 
 from __future__ import annotations
