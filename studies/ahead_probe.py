@@ -26,9 +26,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from everystep.lsvi import ahead_bounds
+from everystep.lsvi import ahead_bounds, algorithm, rowwise
 from everystep.lsvi.ahead import HarmToGo
 from everystep.lsvi.algorithm import Agent, Plan, State
 from everystep.lsvi.episode import Episode
@@ -95,7 +96,7 @@ class AheadProbe(NamedTuple):
         smallest = lambda margin: jnp.where(counts(margin.shape), margin, jnp.inf).min()
         visited = lambda table: table[steps, episode.a, episode.x]
 
-        now = ahead_bounds.estimates(agent, before, plan)
+        now = estimates(agent, before, plan)
         least = now.G.min(1)
         permitted = ahead.tolerance + values.cap / before.price[0]  # (H,)
         chosen = (plan.policy.astype(now.G.dtype) * now.G).sum(1)
@@ -138,3 +139,31 @@ class AheadProbe(NamedTuple):
         cost = agent.costs.estimate(state.costs, state.k)
         of_costs = 2 * (ahead.weights[None, :, None, None] * cost.width).sum(1)
         return jnp.broadcast_to(of_costs + uniform + (0 if width is None else width), self.c.shape)
+
+
+class Estimates(NamedTuple):
+    """What a plan was made from: Q and Ghat of every action, V and C of every state."""
+
+    Q: Float[Array, "H A S"]
+    G: Float[Array, "H A S"]
+    V: Float[Array, "H S"]
+    C: Float[Array, "H S"]
+
+
+def estimates(agent: Agent, state: State, plan: Plan) -> Estimates:
+    """Q_h, Ghat_h, V_h and C_h of a plan: the same backward pass, along the actions that the plan chose."""
+    H, _, S = plan.policy.shape
+    ahead = agent.ahead
+    assert ahead is not None
+    fit, belief = algorithm.fit_models(agent, state)
+    width = ahead.width(agent.values, state.values, state.k)
+
+    def backward(carry: tuple[Array, Array], h: Array) -> tuple[tuple[Array, Array], Estimates]:
+        V_next, C_next = carry
+        Q = agent.values.estimate(fit, h, V_next)
+        after = ahead.after(agent.values, fit, h, C_next, None if width is None else at_step(width, h))
+        G = ahead.led_to(at_step(belief, h), after)
+        V, C = rowwise.under(plan.policy[h], Q), ahead.carried(G, plan.policy[h])
+        return (V, C), Estimates(Q, G, V, C)
+
+    return lax.scan(backward, (jnp.zeros(S), jnp.zeros(S)), jnp.arange(H, dtype=jnp.int32), reverse=True)[1]

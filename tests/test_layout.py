@@ -14,9 +14,7 @@ MODULES = [path.relative_to(SOURCE) for path in sorted(SOURCE.rglob("*.py")) if 
 BY_USE = ("cli", "web")
 WITHOUT_TESTS = {
     "environments/protocols.py": "protocols",
-    "experiments/engines/protocol.py": "a protocol",
     "lsvi/protocols.py": "protocols; tests/lsvi/test_contract.py holds every part against them",
-    "lsvi/costs/estimate.py": "one tuple",
     "lsvi/costs/lemmas.py": "a protocol and a tuple; tests/reports/theory/test_diagnosis.py uses them",
     "lsvi/episode.py": "one tuple; every part that learns is tested with it",
     "training/agent/contract.py": "protocols",

@@ -17,7 +17,10 @@ import sys
 from collections.abc import Callable, Iterable
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
 
 LONGEST_VALUE = 200  # characters of a value in a sentence
 LONGEST_SENTENCE = 500
@@ -124,7 +127,17 @@ def unknown(kind: str, word: object, known: Iterable[str], remedy: str) -> Every
     return EverystepError(f"no {kind} '{shown(word)}'.{hint} {remedy}")
 
 
-# --- masked arrays ----------------------------------------------------------------------------------------------------
+# --- arrays -----------------------------------------------------------------------------------------------------------
+def as_array(value: object) -> np.ndarray:
+    """`value` as an array of any type; an array of one object if it has no regular shape, or fails while it is read."""
+    import numpy as np  # not before it is needed: `everystep --help` needs none
+
+    try:
+        return np.asarray(value)
+    except Exception:  # lists of different lengths, or an object that fails while it is read
+        return np.asarray(None)
+
+
 def is_masked(value: object) -> bool:
     """Whether a masked array of NumPy, or lists or tuples of them, hides an entry: conversions would drop the mask."""
     if isinstance(value, list | tuple):

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from everystep.errors import EverystepError, as_number, check_type, quoted, shown, unknown
+from everystep.errors import EverystepError, as_array, as_number, check_type, quoted, shown, unknown
 
 __all__ = [
     "RBF",
@@ -139,10 +139,7 @@ def pair(y: Point, z: Point, on: str | None) -> tuple[Any, Any]:
 
 
 def _vector(given: object) -> np.ndarray:
-    try:
-        array = np.asarray(given)
-    except Exception:  # lists of different lengths, or an object that fails while it is read
-        array = np.asarray(None)
+    array = as_array(given)
     if array.dtype.kind not in "biuf":
         raise EverystepError(f"a point is {shown(given)}; give a vector of numbers.")
     return array

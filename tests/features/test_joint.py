@@ -7,7 +7,7 @@ import pytest
 
 import everystep as es
 from everystep.errors import EverystepError
-from everystep.features import automatic, maps
+from everystep.features import automatic, joint, maps
 
 fs = es.features
 pytestmark = pytest.mark.quick
@@ -80,3 +80,37 @@ def test_evidence_finds_the_length_scale_of_the_action(monkeypatch):
     assert plain["lengths"][2] < min(plain["lengths"][:2])
     assert "fourier(100" not in automatic.described(chosen.spec)
     assert automatic.from_plain(plain, 0) == chosen.spec
+
+
+# --- sizes and places -------------------------------------------------------------------------------------------------
+def test_a_grid_spans_its_box_and_the_last_coordinate_varies_fastest():
+    np.testing.assert_array_equal(joint.grid((2, 3)), [[-1, -1], [-1, 0], [-1, 1], [1, -1], [1, 0], [1, 1]])
+    np.testing.assert_array_equal(joint.grid((1, 2)), [[0, -1], [0, 1]])
+
+
+@pytest.mark.parametrize(("o", "degree"), [(1, 4), (2, 3), (3, 2)])
+def test_powers_are_those_of_every_product_up_to_the_degree_once(o, degree):
+    powers = joint.powers(o, degree)
+    everywhere = [p for p in np.ndindex(*(degree + 1,) * o) if sum(p) <= degree]
+    assert sorted(map(tuple, powers)) == sorted(everywhere)
+
+
+@pytest.mark.parametrize("tilings", [2, 4, 7])
+def test_tilings_are_shifted_by_different_parts_of_a_tile(tilings):
+    offsets = joint.offsets(tilings, 2)
+    assert offsets.shape == (tilings, 2)
+    assert ((offsets >= 0) & (offsets < 1)).all()
+    assert len({tuple(row) for row in offsets}) == tilings
+
+
+def test_one_number_stands_for_every_coordinate_and_any_other_count_is_refused():
+    assert joint.fits("tiles", "bins", 5, 3) == (5, 5, 5)
+    assert joint.fits("tiles", "bins", (1, 2, 3), 3) == (1, 2, 3)
+    with pytest.raises(EverystepError, match="bins of tiles has 2 numbers for 3 coordinates"):
+        joint.fits("tiles", "bins", (1, 2), 3)
+
+
+def test_more_features_than_fit_are_refused_with_a_remedy():
+    joint.few("tiles", joint.LARGEST, "use fewer")
+    with pytest.raises(EverystepError, match="use fewer"):
+        joint.few("tiles", joint.LARGEST + 1, "use fewer")

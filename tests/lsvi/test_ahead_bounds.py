@@ -16,15 +16,19 @@ from everystep.mdp.cmdp import FiniteCMDP
 CLIFF = 0.3  # how likely action 1 of state 0 leads to state 1, where every action is unsafe
 
 
+def highest_mean(u, level):
+    return 1 - ahead_bounds.chernoff_low(1 - u, level)
+
+
 def test_the_interval_of_a_mean_is_worked_out_by_hand():
     """kl(0, mu) = -log(1 - mu), kl(1, mu) = -log(mu), kl(1/2, mu) = -log(4 mu (1 - mu)) / 2."""
     with jax.enable_x64(True):
         u, level = jnp.array([0, 1, 0.5]), jnp.array([0.1, 0.1, -np.log(0.75) / 2])
-        up, low = ahead_bounds.chernoff_up(u, level), ahead_bounds.chernoff_low(u, level)
+        up, low = highest_mean(u, level), ahead_bounds.chernoff_low(u, level)
         np.testing.assert_allclose(up, [1 - np.exp(-0.1), 1, 0.75], atol=1e-9)
         np.testing.assert_allclose(low, [0, np.exp(-0.1), 0.25], atol=1e-9)
         finer = jnp.linspace(0, 1, 41)
-        for end in (ahead_bounds.chernoff_up, ahead_bounds.chernoff_low):  # both grow with u, which the proof needs
+        for end in (highest_mean, ahead_bounds.chernoff_low):  # both grow with u, which the proof needs
             assert (np.diff(end(finer, jnp.full(41, 0.05))) > -1e-12).all()
 
 
@@ -39,7 +43,7 @@ def test_the_interval_covers_the_worst_coin_as_often_as_promised():
     def worst_miss(level):
         with jax.enable_x64(True):
             means, levels = jnp.asarray(heads / n), jnp.asarray(level / n)
-            up, low = ahead_bounds.chernoff_up(means, levels), ahead_bounds.chernoff_low(means, levels)
+            up, low = highest_mean(means, levels), ahead_bounds.chernoff_low(means, levels)
         missed = lambda mask: max((mass * mask)[:, n == each].sum(1).max() for each in set(n))
         return max(missed(np.asarray(up) < q), missed(np.asarray(low) > q))
 

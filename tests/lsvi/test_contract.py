@@ -17,7 +17,7 @@ from everystep.lsvi.choices.basic import Greedy, Penalised, Reacting, Uniform
 from everystep.lsvi.choices.safe import SafeSet
 from everystep.lsvi.choices.ties import ties
 from everystep.lsvi.costs.counts import CountCosts
-from everystep.lsvi.costs.each_constraint import EachCost
+from everystep.lsvi.costs.estimate import EachCost
 from everystep.lsvi.costs.gp import GridGP, GrowingGP
 from everystep.lsvi.costs.linear import LinearCosts
 from everystep.lsvi.episode import Episode

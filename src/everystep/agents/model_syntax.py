@@ -108,9 +108,10 @@ def read(value: object) -> Cost:
     if isinstance(value, Kernel):
         return GP(kernels.checked(value))
     if isinstance(value, list | tuple) and value:
-        if any(isinstance(model, list | tuple) for model in value):
+        models = [() if isinstance(model, list | tuple) else read(model) for model in value]
+        if any(isinstance(model, tuple) for model in models):
             raise ValueError("give a list of models, not of lists")
-        return tuple(_single(read(model)) for model in value)
+        return tuple(model for model in models if not isinstance(model, tuple))
     tree = _parsed(value, _how())
     if isinstance(tree, ast.List | ast.Tuple) and tree.elts:
         return tuple(_from_tree(model) for model in tree.elts)
@@ -142,12 +143,6 @@ def read_value(value: object) -> Value:
 def text(cost: Cost) -> str:
     """The text from which `read` makes this model."""
     return f"[{', '.join(map(str, cost))}]" if isinstance(cost, tuple) else str(cost)
-
-
-def _single(cost: Cost) -> str | CostSpec:
-    if isinstance(cost, tuple):
-        raise ValueError("give a list of models, not of lists")
-    return cost
 
 
 def _parsed(value: object, how: str) -> ast.AST:

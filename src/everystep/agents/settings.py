@@ -10,7 +10,7 @@ import numpy as np
 
 from everystep.agents import model_syntax
 from everystep.agents.model_syntax import AUTO
-from everystep.errors import LARGEST, as_number, shown
+from everystep.errors import LARGEST, as_array, as_number, shown
 from everystep.lsvi.costs.gp import BETA_GP, LAM_GP
 from everystep.lsvi.costs.spec import BETA_COST, LAM_COST
 
@@ -155,18 +155,10 @@ def share(switch: object) -> float | None:
     return percent / 100 if 0 < percent < math.inf else None
 
 
-def _array(value: object) -> np.ndarray:
-    """`value` as an array; an array of one object where it has no regular shape."""
-    try:
-        return np.asarray(value)
-    except Exception:  # lists of different lengths, or an object that fails while it is read
-        return np.asarray(None)
-
-
 def _features(value: object) -> object:
     if isinstance(value, str) or value is None:
         return _one_of(AUTO, "one-hot")(AUTO if value is None else value)
-    array = _array(value)
+    array = as_array(value)
     if array.ndim != 3 or array.dtype.kind not in "biuf" or not np.isfinite(array).all():
         raise ValueError("give a finite array of shape (S, A, d)")
     return array.astype(np.float64)
@@ -175,7 +167,7 @@ def _features(value: object) -> object:
 def _known_safe(value: object) -> object:
     if value is None or isinstance(value, str):
         return _one_of("none", "safest")("none" if value is None else value)
-    array = _array(value)
+    array = as_array(value)
     if array.ndim not in (1, 2) or array.dtype.kind not in "biu":
         raise ValueError("choose none, safest, or from Python give an action for each state, or booleans (S, A)")
     return array
@@ -184,14 +176,14 @@ def _known_safe(value: object) -> object:
 def _safe_action(value: object) -> object:
     if value is None or isinstance(value, str):
         return _one_of(AUTO, "safest")(AUTO if value is None else value)
-    array = _array(value)
+    array = as_array(value)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise ValueError("choose auto, safest, or from Python give an action for each state")
     return array
 
 
 def _threshold(value: object) -> object:
-    array = _array(value)
+    array = as_array(value)
     if array.ndim == 0:
         return _or(AUTO, _number())(value)
     if array.ndim > 1:

@@ -1,29 +1,8 @@
 """What `everystep run` runs: from a TOML file, from flags, or from a file whose values flags override.
 
-    episodes = 1000                  # also: certify, out, engine, address
-    seeds = 32                       # or a range "10:42", or a list
-    problems = ["frozen-lake", "pond.txt"]
-    agents = ["lsvi-ae", "lsvi"]
-
-    [settings]                       # for all agents that have them, as with --set
-    beta = 0.3
-
-or, with parameters of a problem and settings of an agent,
-
-    [[problems]]
-    name = "terrain"                 # a name, or a file in the folder of the experiment file
-    called = "hills"                 # the name of its run folder (default: the name of the problem)
-    episodes = 300                   # instead of the common number
-    seed = 4                         # any other key is a parameter of the problem
-
-    [[agents]]
-    name = "lsvi-ae"
-    called = "ae"                    # in tables and figures
-    settings = {react = true}
-    grid = {beta = [0.1, 0.3], lam = [0.01, 1.0]}     # each combination is a separate agent
-
-Each problem has its own run folder inside `out`. With flags alone (`read` with path None) `out` itself is the run
-folder.
+docs/runs.md lists the keys, and examples/experiment.toml is an example. Each combination of an agent's `grid` is an
+agent of its own. Each problem has its own run folder inside `out`; with flags alone (`read` with path None) `out`
+itself is the run folder.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
@@ -27,7 +27,6 @@ from everystep import files, problems
 from everystep.errors import EverystepError
 from everystep.experiments import needs, reductions, work_units
 from everystep.experiments.engines import local
-from everystep.experiments.engines.protocol import Engine
 from everystep.experiments.engines.ray import Cluster, Tasks
 from everystep.experiments.experiment import Experiment
 from everystep.experiments.folder import run_folder
@@ -234,6 +233,33 @@ def _stopped_by(out: Path, error: OSError) -> EverystepError:
 
 
 # --- engines ----------------------------------------------------------------------------------------------------------
+class Engine(Protocol):
+    """Computes the work units of a run: on this machine (`LocalEngine`) or a cluster (`RayEngine`).
+
+    What an engine computes does not depend on the order of the units or on how often they are interrupted.
+    """
+
+    @property
+    def device(self) -> str:
+        """The kind of device. A run is continued on the same kind, because its bits depend on it."""
+        ...
+
+    def batch_size(self, prepared: Experiment) -> int:
+        """How many seeds of an experiment make up a work unit."""
+        ...
+
+    def run(
+        self, units: WorkUnits, left: Sequence[WorkUnit], ledger: Ledger, take: Callable[[WorkUnit, Chunk], bool],
+        work: Path,
+    ) -> dict[WorkUnit, str]:  # fmt: skip
+        """Run the units that are `left`; return those that failed, with the reason.
+
+        `ledger.restore` returns the state from which a unit continues. `take` is called in this process, from any
+        thread, with every finished chunk, and returns whether the unit is finished. `work` holds the files of the run.
+        """
+        ...
+
+
 def batch_size(prepared: Experiment) -> int:
     """Seeds of a unit: as many as suit this machine, or fewer if their rows would not fit into memory."""
     seeds, K = len(prepared.spec["seeds"]), int(prepared.spec["episodes"])

@@ -34,8 +34,7 @@ class StateFeatures:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        scale = getattr(self, "scale", None)
-        return () if scale is None else (scale.remark,)
+        return _remarks(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,10 +70,6 @@ class StateTable(StateFeatures):
 
     def __call__(self, obs: np.ndarray) -> Float[np.ndarray, "n e"]:
         return np.asarray(self.values[spaces.listed(obs, self.sizes, self.first)])
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        return _divided(self.divided_by)
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,10 +191,6 @@ class CustomStateFeatures(StateFeatures):
     def __call__(self, obs: np.ndarray) -> Float[np.ndarray, "n e"]:
         return values_at(self.function, obs, (self.length,), self.cut)
 
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        return _cut(self.cut)
-
 
 @dataclass(frozen=True, eq=False)
 class Joined(StateFeatures):
@@ -213,10 +204,6 @@ class Joined(StateFeatures):
 
     def __call__(self, obs: np.ndarray) -> Float[np.ndarray, "n e"]:
         return np.concatenate([part(obs) for part in self.parts], 1) / math.sqrt(len(self.parts))
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(remark for part in self.parts for remark in part.remarks))
 
 
 # --- features of a state and an action -------------------------------------------------------------------------------
@@ -259,7 +246,7 @@ class Features:
     @property
     def remarks(self) -> tuple[str, ...]:
         """What was scaled, divided or cut, one sentence each."""
-        return ()
+        return _remarks(self)
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the arrays, ready for JSON."""
@@ -290,10 +277,6 @@ class Crossed(Features):
 
     def state(self, obs: np.ndarray) -> Float[np.ndarray, "n e"]:
         return self.psi(obs)
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        return self.psi.remarks
 
 
 @dataclass(frozen=True, eq=False)
@@ -339,10 +322,6 @@ class Joint(Features):
         psi = self.state(obs)
         return np.asarray(self.factor[actions] * psi + self.cross[actions] * psi[:, self.other])
 
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        return self.own.remarks
-
 
 @dataclass(frozen=True, eq=False)
 class Mirrored(Features):
@@ -380,10 +359,6 @@ class Mirrored(Features):
             phi[:, a, block[a]] = here if a < image else there if a > image else (here + there) / 2
         return phi.reshape(len(x), self.actions, self.d)
 
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        return self.psi.remarks
-
 
 @dataclass(frozen=True, eq=False)
 class Table(Features):
@@ -405,10 +380,6 @@ class Table(Features):
     def __call__(self, obs: np.ndarray) -> Float[np.ndarray, "n A d"]:
         return np.asarray(self.phi[spaces.listed(obs, self.sizes, self.first)])
 
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        return _divided(self.divided_by)
-
 
 @dataclass(frozen=True, eq=False)
 class CustomFeatures(Features):
@@ -426,17 +397,18 @@ class CustomFeatures(Features):
     def __call__(self, obs: np.ndarray) -> Float[np.ndarray, "n A d"]:
         return values_at(self.function, obs, (self.actions, self.length), self.cut)
 
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        return _cut(self.cut)
 
-
-def _divided(by: float) -> tuple[str, ...]:
-    return () if by == 1 else (f"features were divided by their largest norm, {by:.6g}",)
-
-
-def _cut(cut: bool) -> tuple[str, ...]:
-    return ("features longer than 1 were cut to length 1",) if cut else ()
+def _remarks(features: object) -> tuple[str, ...]:
+    """What was scaled, divided or cut, by features or by those that they are made of."""
+    inner = [getattr(features, name) for name in ("psi", "own") if hasattr(features, name)]
+    found = [remark for each in (*inner, *getattr(features, "parts", ())) for remark in each.remarks]
+    if (scale := getattr(features, "scale", None)) is not None:
+        found.append(scale.remark)
+    if (by := getattr(features, "divided_by", 1)) != 1:
+        found.append(f"features were divided by their largest norm, {by:.6g}")
+    if getattr(features, "cut", False):
+        found.append("features longer than 1 were cut to length 1")
+    return tuple(dict.fromkeys(found))
 
 
 def name_of(function: Callable[..., Any]) -> str:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from jaxtyping import Float
 
-from everystep.errors import EverystepError, is_masked, shown
+from everystep.errors import EverystepError, as_array, is_masked, shown
 
 
 class Space(Protocol):
@@ -149,10 +149,7 @@ def flatten(observation: object) -> np.ndarray:
     elif isinstance(observation, tuple):
         parts = [np.ravel(flatten(each)) for each in observation]
     else:
-        try:
-            array = np.asarray(observation)
-        except Exception:  # lists of different lengths, or an object that fails while it is read
-            array = np.asarray(None)
+        array = as_array(observation)
         if is_masked(observation):
             raise EverystepError(f"observation {shown(observation)} has masked entries; give finite numbers.")
         if array.dtype.kind not in "biuf":

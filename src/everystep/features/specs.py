@@ -33,24 +33,19 @@ from everystep.errors import (
     whole_number,
 )
 from everystep.features import joint, spaces
-from everystep.features.layout import LARGEST, few, fits, grid, offsets, powers
+from everystep.features.joint import LARGEST, few, fits
 from everystep.features.maps import (
     ROUNDING,
-    Centres,
     Crossed,
     CustomFeatures,
     CustomStateFeatures,
     Features,
-    Fourier,
-    Intercept,
     Joined,
     Mirrored,
     OneHot,
-    Polynomial,
     StateFeatures,
     StateTable,
     Table,
-    Tiles,
     name_of,
     value_at,
 )
@@ -70,7 +65,7 @@ class Spec:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        one_of("kind of features", self.kind, _MADE_BY)
+        one_of("kind of features", self.kind, (*_MADE_BY, *joint.MEASURED_BY))
         check_type(f"settings of {self.kind}", self.settings, Mapping, "its arguments by name")
 
     def __str__(self) -> str:
@@ -414,6 +409,8 @@ def _bounded(spec: Spec, at: Coordinates) -> StateFeatures:
 def _state(spec: Spec, at: Coordinates) -> StateFeatures:
     if spec.kind == "function" and not spec.settings["crossed"]:
         raise EverystepError("a function in joined or mirrored must return features of the state; pass crossed=True.")
+    if spec.kind in joint.MEASURED_BY:
+        return joint.of_state(spec.kind, at, spec.settings)
     return _MADE_BY[spec.kind](at, **spec.settings)
 
 
@@ -448,47 +445,6 @@ def _one_hot(at: Coordinates) -> OneHot:
     sizes = _whole(at, "one_hot")
     few("one_hot", math.prod(sizes), "choose tiles, fourier or centres")
     return OneHot(sizes, at.first)
-
-
-def _constant(at: Coordinates) -> Intercept:
-    return Intercept()
-
-
-def _fourier(at: Coordinates, size: int, lengthscale: object, seed: int, low: Bound, high: Bound) -> Fourier:
-    scale = spaces.scale(at, low, high, "fourier")
-    few("fourier", 2 * size, "choose a smaller size")
-    lengths = np.array(fits("fourier", "lengthscale", lengthscale, len(at.low)))
-    return Fourier(scale, np.random.default_rng(seed).normal(size=(size, len(lengths))) / lengths)
-
-
-def _centres(at: Coordinates, centres: object, lengthscale: object, low: Bound, high: Bound) -> Centres:
-    scale, o = spaces.scale(at, low, high, "centres"), len(at.low)
-    if isinstance(centres, np.ndarray):
-        if centres.shape[1] != o:
-            raise EverystepError(
-                f"centres have {centres.shape[1]} coordinates, but observations have {o}; give centres with {o}."
-            )
-        points, spacing = scale(centres), np.full(o, 0.5)
-    else:
-        counts = fits("centres", "centres", centres, o)
-        few("centres", math.prod(counts), "choose fewer along a coordinate, or give the centres themselves")
-        points = grid(counts)
-        spacing = np.array([2 / max(n - 1, 1) for n in counts])
-    lengths = spacing if lengthscale is None else np.array(fits("centres", "lengthscale", lengthscale, o))
-    return Centres(scale, points, lengths)
-
-
-def _polynomial(at: Coordinates, degree: int, low: Bound, high: Bound) -> Polynomial:
-    scale, o = spaces.scale(at, low, high, "polynomial"), len(at.low)
-    few("polynomial", math.comb(o + degree, degree), "choose a lower degree")
-    return Polynomial(scale, powers(o, degree))
-
-
-def _tiles(at: Coordinates, tilings: int, bins: object, low: Bound, high: Bound) -> Tiles:
-    scale, o = spaces.scale(at, low, high, "tiles"), len(at.low)
-    counts = fits("tiles", "bins", bins, o)
-    few("tiles", tilings * math.prod(b + 1 for b in counts), "ask for fewer bins or tilings")
-    return Tiles(scale, counts, offsets(tilings, o))
 
 
 def _shrunk(kind: str, values: np.ndarray, normalise: bool) -> tuple[np.ndarray, float]:
@@ -580,12 +536,7 @@ def _joined(at: Coordinates, parts: tuple[Spec, ...]) -> Joined:
 
 _MADE_BY: dict[str, Callable[..., StateFeatures]] = {
     "one_hot": _one_hot,
-    "constant": _constant,
     "table": _state_table,
-    "fourier": _fourier,
-    "centres": _centres,
-    "polynomial": _polynomial,
-    "tiles": _tiles,
     "function": _state_function,
     "joined": _joined,
     "mirrored": _not_of_a_state,

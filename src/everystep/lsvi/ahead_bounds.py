@@ -2,23 +2,15 @@
 
     Glow_h(x, a) = sum_i w_i [lower_i(x, a)]_+ + max{low(Phat_h Clow_{h+1}), min_y Clow_{h+1}(y)}
     Gup_h(x, a)  = sum_i w_i [upper_i(x, a)]_+ + min{up(Phat_h Cup_{h+1}),   max_y Cup_{h+1}(y)}
-    Clow_h(x) = min_a Glow_h(x, a),     Cup_h(x) = min_a Gup_h(x, a)
+    Clow_h(x) = min_a Glow_h(x, a),     Cup_h(x) = min_a Gup_h(x, a),     Clow = Cup = 0 after the last step
+
+    Glow_h <= G*_h <= Gup_h     at all (k, h, x, a) with probability 1 - 2 p         (proved in docs/look-ahead.md)
 
 lower and upper are the ends of the cost intervals, Phat is the plain mean over what followed (x, a), without the ridge,
-and Clow = Cup = 0 after the last step. With one-hot features `low` and `up` are the ends of the Chernoff interval, all
-mu with n kl(u, mu) <= L around a mean u of n numbers in [0, 1], here in units of the most harm that can follow. They
-grow with u, so that Clow <= C* <= Cup carries over from step h + 1 to step h although both are estimates: only the
-means of the fixed functions C*_{h+1} must concentrate. The extremes over y hold on the same event, whatever P is: what
-follows is a state y, so that min_y Clow_{h+1} <= min_y C*_{h+1} <= P_h C*_{h+1} <= max_y C*_{h+1} <= max_y Cup_{h+1}. y
-is any state that may be entered: no agent here is told which states can follow (x, a).
-
-L = log(2 H S A n (n + 1) / p) covers both sides, all (x, a), all H functions and all counts n, because
-sum_n 1 / (n (n + 1)) = 1. Together with valid cost intervals
-
-    Glow_h <= G*_h <= Gup_h     at all (k, h, x, a) with probability 1 - 2 p                   (docs/look-ahead.md)
-
-where the cost intervals spend one p and the transitions the other. With other features the width of the regression is
-used, which carries no probability.
+and y is any state that may be entered: no agent here is told which states can follow (x, a). With one-hot features
+`low` and `up` are the ends of the Chernoff interval, all mu with n kl(u, mu) <= L around a mean u of n numbers in
+[0, 1], here in units of the most harm that can follow; L = log(2 H S A n (n + 1) / p). The cost intervals spend one p
+and the transitions the other. With other features the width of the regression is used, which carries no probability.
 """
 
 from __future__ import annotations
@@ -29,9 +21,9 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
-from everystep.lsvi import algorithm, loop, rowwise
+from everystep.lsvi import loop, rowwise
 from everystep.lsvi.ahead import HarmToGo
-from everystep.lsvi.algorithm import Agent, Plan, State
+from everystep.lsvi.algorithm import Agent, State
 from everystep.lsvi.protocols import FiniteValueModel
 from everystep.lsvi.radii import Scalar
 from everystep.lsvi.values.counts import Counts
@@ -115,13 +107,11 @@ def kl(u: Array, mu: Array) -> Array:
     return term(u, mu) + term(1 - u, 1 - mu)
 
 
-def chernoff_up(u: Array, level: Array) -> Array:
-    """The largest mu with kl(u, mu) <= level: the mean of numbers in [0, 1] whose average over n is u."""
-    return 1 - chernoff_low(1 - u, level)
-
-
 def chernoff_low(u: Array, level: Array) -> Array:
-    """The smallest mu with kl(u, mu) <= level, from below."""
+    """The smallest mu with kl(u, mu) <= level, from below: of numbers in [0, 1] whose average over n is u.
+
+    The largest one is 1 - chernoff_low(1 - u, level).
+    """
 
     def halved(_: Array, ends: tuple[Array, Array]) -> tuple[Array, Array]:
         middle = (ends[0] + ends[1]) / 2
@@ -129,32 +119,3 @@ def chernoff_low(u: Array, level: Array) -> Array:
         return jnp.where(outside, middle, ends[0]), jnp.where(outside, ends[1], middle)
 
     return lax.fori_loop(0, BISECTIONS, halved, (jnp.zeros_like(u), u))[0]
-
-
-# --- the estimates of a plan -----------------------------------------------------------------------------------------
-class Estimates(NamedTuple):
-    """What a plan was made from: Q and Ghat of every action, V and C of every state."""
-
-    Q: Float[Array, "H A S"]
-    G: Float[Array, "H A S"]
-    V: Float[Array, "H S"]
-    C: Float[Array, "H S"]
-
-
-def estimates(agent: Agent, state: State, plan: Plan) -> Estimates:
-    """Q_h, Ghat_h, V_h and C_h of a plan: the same backward pass, along the actions that the plan chose."""
-    H, _, S = plan.policy.shape
-    ahead = agent.ahead
-    assert ahead is not None
-    fit, belief = algorithm.fit_models(agent, state)
-    width = ahead.width(agent.values, state.values, state.k)
-
-    def backward(carry: tuple[Array, Array], h: Array) -> tuple[tuple[Array, Array], Estimates]:
-        V_next, C_next = carry
-        Q = agent.values.estimate(fit, h, V_next)
-        after = ahead.after(agent.values, fit, h, C_next, None if width is None else at_step(width, h))
-        G = ahead.led_to(at_step(belief, h), after)
-        V, C = rowwise.under(plan.policy[h], Q), ahead.carried(G, plan.policy[h])
-        return (V, C), Estimates(Q, G, V, C)
-
-    return lax.scan(backward, (jnp.zeros(S), jnp.zeros(S)), jnp.arange(H, dtype=jnp.int32), reverse=True)[1]

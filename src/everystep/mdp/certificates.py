@@ -92,19 +92,9 @@ def summary(
         name = agent["label"]
         if f"{name}_lower" not in bounds:
             continue
-        counts = final_counts(problem, name, bounds)
-        safe, unsafe = float(np.mean(counts.safe)), float(np.mean(counts.unsafe))
-        actions = bounds[f"{name}_lower"].shape[1] * int((~problem.exempt).sum()) * problem.actions
-        summaries[name] = {
-            "p": agent["confidence"],
-            "actions": actions,
-            "safe": safe,
-            "unsafe": unsafe,
-            "unknown": actions - safe - unsafe,
-            "safe_set": safe * problem.actions / actions,  # mean number of actions labelled safe at one (h, x)
-            "false": float(np.mean(counts.false)),
-            "seeds_with_a_false_label": int((counts.false > 0).sum()),
-        }
+        found = _means(problem, final_counts(problem, name, bounds), bounds[f"{name}_lower"].shape[1])
+        safe_set = found["safe"] * problem.actions / found["actions"]  # mean number labelled safe at one (h, x)
+        summaries[name] = {"p": agent["confidence"], **found, "safe_set": safe_set}
         if "ahead" in agent and f"{name}_ahead_lower" in bounds:
             summaries[name]["ahead"] = summary_ahead(problem, agent, bounds, tolerance)
     return summaries
@@ -118,11 +108,14 @@ def summary_ahead(
     lower, upper = (bounds[f"{agent['label']}_ahead_{end}"].swapaxes(-1, -2) for end in ("lower", "upper"))
     label = labels_ahead(lower, upper, tolerance)
     counts = count_labels_ahead(label, led_to(problem, agent["ahead"]["events"]), ~problem.exempt, tolerance)
-    actions = problem.horizon * int((~problem.exempt).sum()) * problem.actions
+    return {"p": agent["ahead"]["p"], "tolerance": tolerance, **_means(problem, counts, problem.horizon)}
+
+
+def _means(problem: FiniteCMDP, counts: LabelCounts, steps: int) -> dict[str, Any]:
+    """Means over seeds of counts (seeds,) over as many steps, and the number of seeds with a false label."""
+    actions = steps * int((~problem.exempt).sum()) * problem.actions
     safe, unsafe = float(np.mean(counts.safe)), float(np.mean(counts.unsafe))
     return {
-        "p": agent["ahead"]["p"],
-        "tolerance": tolerance,
         "actions": actions,
         "safe": safe,
         "unsafe": unsafe,

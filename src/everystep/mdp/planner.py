@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from everystep.errors import EverystepError, check_type, number_below, real_number, shown, true_or_false
+from everystep.errors import EverystepError, as_array, check_type, number_below, real_number, shown, true_or_false
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.mdp.world import FEW, AnyArray, World, at_step, can_follow, expected, next_states
 
@@ -374,10 +374,7 @@ def distribution(problem: FiniteCMDP, policy: np.ndarray) -> np.ndarray:
     """
     _check(problem)
     H, S, A = problem.horizon, problem.states, problem.actions
-    try:
-        policy = np.asarray(policy)
-    except Exception:  # rows of different lengths, or an object that fails while it is read
-        policy = np.array(None)
+    policy = as_array(policy)
     if (
         np.issubdtype(policy.dtype, np.integer)
         and policy.shape in ((S,), (H, S))

@@ -15,6 +15,7 @@ import numpy as np
 from everystep.errors import (
     LARGEST_MEASUREMENT,
     EverystepError,
+    as_array,
     is_masked,
     real_number,
     shown,
@@ -64,10 +65,7 @@ def normalise(problem: FiniteCMDP, put: Callable[[str, Any], None]) -> None:
 
 def numbers(name: str, value: object) -> np.ndarray:
     """`value` as an array of float64, or the error that names the field."""
-    try:
-        array = np.asarray(value)
-    except Exception:  # lists of different lengths, or an object that fails while it is read
-        array = np.asarray(None)
+    array = as_array(value)
     if array.dtype.kind not in "biuf":
         raise EverystepError(f"{name} is not an array of numbers; give one.")
     if is_masked(value):

@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import ArrayLike
 
-from everystep.errors import EverystepError, quoted, seed_number, whole_number
+from everystep.errors import EverystepError, as_array, quoted, seed_number, whole_number
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.problems.registry import Comparison, register
 from everystep.runtime import memory
@@ -98,11 +98,8 @@ def _signs(u: ArrayLike | None, shape: tuple[int, int], seed: int) -> np.ndarray
     """The signs of u_1, ..., u_H: given or drawn."""
     if u is None:
         return np.random.default_rng(seed).choice([-1.0, 1.0], shape)
-    try:
-        signs = np.asarray(u)
-        signs = signs.astype(float) if signs.dtype.kind in "iuf" else np.empty(0)
-    except Exception:  # lists of different lengths, or an object that fails while it is read
-        signs = np.empty(0)
+    signs = as_array(u)
+    signs = signs.astype(float) if signs.dtype.kind in "iuf" else np.empty(0)
     if signs.shape != shape or (np.abs(signs) != 1).any():
         raise EverystepError(f"u is {quoted(u)}; give signs, 1 or -1, of shape {shape}: (horizon, d - 1).")
     return signs

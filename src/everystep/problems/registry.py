@@ -1,16 +1,8 @@
 """The registry of problems: one decorated function defines everything the package knows about a problem.
 
-    @es.problems.register("pond", gym_id="mine/Pond-v0", compared=True)
-    def pond(horizon: int = 8) -> es.FiniteCMDP:
-        \"\"\"The first line is the description in `everystep list`.\"\"\"
-        return es.problems.from_map(["S.H", "...", "H.G"], horizon=horizon, name="pond")
-
-The problem then has a name (`everystep list`, `everystep run --problem pond`, experiment files), a gymnasium id and a
-table in `everystep compare`. A module outside this package registers its problems when it is imported. The command
-imports the modules that installed packages declare as entry points of the group `everystep.problems`:
-
-    [project.entry-points."everystep.problems"]
-    mine = "my_package.my_problems"
+Its name (`everystep list`, `everystep run --problem`, experiment files), its gymnasium id and its table in
+`everystep compare`: docs/extending.md has an example. A module outside this package registers its problems when it is
+imported; the command imports those that installed packages declare as entry points of the group `everystep.problems`.
 """
 
 from __future__ import annotations

@@ -10,7 +10,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from everystep.errors import LARGEST_TEXT, EverystepError, check_openable, real_number, seed_number, shown, whole_number
+from everystep.errors import (
+    LARGEST_TEXT,
+    EverystepError,
+    as_array,
+    check_openable,
+    real_number,
+    seed_number,
+    shown,
+    whole_number,
+)
 from everystep.files import did_not_fit, name_from
 from everystep.mdp.cmdp import FiniteCMDP, Grid, Noise
 from everystep.problems.grids import (
@@ -256,10 +265,7 @@ def _from_heights(
 
 def _standardised(given: object) -> tuple[np.ndarray, float]:
     """Heights with mean 0 and standard deviation 1, and their unit."""
-    try:
-        heights = np.asarray(given)
-    except Exception:
-        heights = np.array(None)  # rows of different lengths, or an object that fails while it is read
+    heights = as_array(given)
     if heights.dtype.kind not in "biuf":
         raise EverystepError("the heights are not a table of numbers; give rows of equal length.")
     if heights.ndim != 2 or min(heights.shape) < 2 or heights.size > WIDEST**2:

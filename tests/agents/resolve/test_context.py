@@ -18,9 +18,6 @@ def context(scale=(1.0,), **given):
 def test_a_number_is_the_users_unless_it_is_left_at_auto():
     assert context(beta="auto").number("beta", 0.7) == context().number("beta", 0.7) == 0.7
     assert context(beta=0.2).number("beta", 0.7) == 0.2
-    assert context(beta=0.2).is_set("beta")
-    assert not context(beta="auto").is_set("beta")
-    assert not context().is_set("beta")
 
 
 def test_noise_is_in_units_of_a_constraint_and_of_all_in_the_finest():

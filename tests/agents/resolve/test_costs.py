@@ -6,7 +6,7 @@ import pytest
 import everystep as es
 from everystep.errors import EverystepError
 from everystep.lsvi.costs.counts import CountCosts
-from everystep.lsvi.costs.each_constraint import EachCost
+from everystep.lsvi.costs.estimate import EachCost
 from everystep.lsvi.costs.linear import LinearCosts
 from everystep.mdp.cmdp import FiniteCMDP, Noise
 

@@ -56,11 +56,6 @@ class Context:
         """What a constraint was divided by; of all, the least."""
         return float(self.scale.min() if constraint is None else self.scale[constraint])
 
-    def is_set(self, setting: str) -> bool:
-        """Whether the user set it, and not to auto."""
-        value = self.given.get(setting, AUTO)
-        return not (isinstance(value, str) and value == AUTO)
-
 
 def setting_as_text(value: object) -> str:
     """A setting in a label: short for an array, as the user writes it for a cost model."""

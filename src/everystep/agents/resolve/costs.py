@@ -11,7 +11,7 @@ from everystep.agents import model_syntax
 from everystep.agents.resolve.context import Context, custom_kernels, setting_as_text
 from everystep.errors import EverystepError
 from everystep.lsvi.costs.counts import CountSpec
-from everystep.lsvi.costs.each_constraint import EachCost
+from everystep.lsvi.costs.estimate import EachCost
 from everystep.lsvi.costs.linear import LinearSpec
 from everystep.lsvi.costs.spec import CostContext, CostSpec
 from everystep.lsvi.protocols import FiniteCostModel, Pytree

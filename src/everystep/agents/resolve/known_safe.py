@@ -66,11 +66,8 @@ class KnownSafeCosts:
 
     @property
     def d(self) -> int:
-        return (
-            self.context.problem.states * self.context.problem.actions
-            if self.context.phi is None
-            else int(self.context.phi.shape[-1])
-        )
+        phi, (states, actions) = self.context.phi, self.context.problem.g.shape[2:]
+        return states * actions if phi is None else int(phi.shape[-1])
 
     @property
     def beta(self) -> float:
@@ -117,10 +114,9 @@ class KnownSafeCosts:
             radius = radii.KnownSafeCost(self.beta, float(self.d), self.lam, self.bound, self.sigma, seen, delta)
         if self.context.phi is None:
             return ProjectedCounts(CountCosts(radius, self.lam), known)
-        ridge = LinearCosts(radius, self.lam, jnp.asarray(self.context.phi.swapaxes(0, 1)), OnDemand())
-        return ProjectedCosts(
-            ridge, known, jnp.asarray(self.context.phi[np.arange(self.context.problem.states), self.safe_action])
-        )
+        phi = jnp.asarray(self.context.phi)
+        ridge = LinearCosts(radius, self.lam, phi.swapaxes(0, 1), OnDemand())
+        return ProjectedCosts(ridge, known, phi[np.arange(len(phi)), self.safe_action])
 
     def kappa(self) -> np.ndarray | None:
         """kappa_h(x) = 2 H / (tau - tau_h(x)) + 1, (T, 1, S), or a number everywhere; None for 1.
@@ -142,11 +138,8 @@ class KnownSafeCosts:
     @property
     def _fitted(self) -> tuple[np.ndarray, np.ndarray]:
         """gamma (d, m T) by least squares, and its residuals from c = g + threshold."""
-        c = (
-            (self.context.problem.g + self.threshold[:, None, None, None])
-            .reshape(-1, self.context.problem.states * self.context.problem.actions)
-            .T
-        )
+        costs = self.context.problem.g + self.threshold[:, None, None, None]
+        c = costs.reshape(-1, costs.shape[2] * costs.shape[3]).T
         if self.context.phi is None:
             return c, np.zeros_like(c)
         X = self.context.phi.reshape(-1, self.d)

@@ -16,7 +16,7 @@ import importlib
 from collections.abc import Iterator
 from functools import partial
 from types import ModuleType
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +27,6 @@ from everystep.agents.resolve.agent import BuiltAgent
 from everystep.errors import EverystepError
 from everystep.experiments.engines import gpu_kernel
 from everystep.experiments.engines.gpu_kernel import Book, Chance, Learnt, Scratch, Tables
-from everystep.experiments.engines.protocol import Scan
 from everystep.lsvi import loop, reachable
 from everystep.lsvi.ahead import HarmToGo
 from everystep.lsvi.algorithm import Agent, State
@@ -56,6 +55,19 @@ class Layout(NamedTuple):
 
 
 LAYOUT = Layout()
+
+
+class Scan(Protocol):
+    """A compiled loop over episodes: `scan_seeds`, which calls `scan_in_kernel` or `loop.scan_seeds`."""
+
+    def __call__(
+        self, job: Job, carries: Carry, seeds: AnyArray, count: AnyArray, capacity: int
+    ) -> tuple[Carry, Metrics]:
+        """`count` <= `capacity` episodes of every seed; the rows of `Metrics` after `count` are zeros.
+
+        A seed does the same alone as among others, and, up to rounding, in every loop.
+        """
+        ...
 
 
 class Sums(NamedTuple):

@@ -16,7 +16,7 @@ then uses the other method. The result is feasible whatever the last digits of t
 where necessary.
 
 Arrays have states last: Q (A, S), mean (m, A, S), U (r, A, S), diagonal U as its width (A, S), a0 one-hot (A, S).
-No LAPACK: programs that factor batches of matrices at the same time deadlock (see `regression/per_step.py`), and many
+No LAPACK: programs that factor batches of matrices at the same time deadlock (see `regression/linalg.py`), and many
 small systems side by side, one number per state, are solved as fast.
 """
 

@@ -29,7 +29,7 @@ from everystep.lsvi.episode import Episode
 from everystep.lsvi.radii import GPRadius, Scalar, factor_of_norm
 from everystep.lsvi.regression import gp_posterior
 from everystep.lsvi.regression.kernel_points import Points, check_kernel
-from everystep.lsvi.regression.per_step import by_estimator, for_each, repeat
+from everystep.lsvi.regression.linalg import by_estimator, for_each, repeat
 from everystep.mdp.cmdp import FiniteCMDP
 from everystep.mdp.world import Sizes
 

@@ -32,7 +32,7 @@ from jaxtyping import Array, Bool, Float, Int
 from everystep.lsvi.costs.counts import CountCosts, CountCostState
 from everystep.lsvi.costs.linear import LinearCosts, LinearCostState
 from everystep.lsvi.episode import Episode
-from everystep.lsvi.regression.per_step import for_each
+from everystep.lsvi.regression.linalg import for_each
 from everystep.mdp.world import Sizes
 
 

@@ -41,15 +41,12 @@ class LinearCosts(NamedTuple):
     norms: linalg.Watched | linalg.OnDemand = linalg.WATCHED
 
     def init(self, sizes: Sizes, steps: int) -> LinearCostState:
-        fresh = linalg.fresh(self.phi, self.lam, self.norms)
-        gram = jax.tree.map(lambda x: jnp.broadcast_to(x, (steps, *x.shape)), fresh)
+        gram = linalg.repeat(linalg.fresh(self.phi, self.lam, self.norms), steps)
         return LinearCostState(gram, jnp.zeros((steps, sizes.constraints, self.phi.shape[-1])))
 
     def update(self, state: LinearCostState, episode: Episode) -> LinearCostState:
-        steps = state.moment.shape[0]
-        phi = self.phi[episode.a, episode.x]
-        X = phi.reshape(steps, -1, phi.shape[-1])
-        y = episode.cost.reshape(steps, -1, episode.cost.shape[-1])
+        rows = (self.phi[episode.a, episode.x], episode.cost)
+        X, y = (linalg.by_estimator(len(state.moment), each) for each in rows)
 
         def updated(gram: linalg.Gram, moment: Array, X: Array, y: Array) -> LinearCostState:
             return LinearCostState(linalg.add(gram, self.phi, X), moment + y.T @ X)

@@ -30,7 +30,7 @@ from jaxtyping import Array, Bool, Float, Int
 from everystep.lsvi.episode import Episode
 from everystep.lsvi.radii import Radius, Scalar
 from everystep.lsvi.regression import linalg
-from everystep.lsvi.regression.per_step import by_estimator, for_each, repeat
+from everystep.lsvi.regression.linalg import by_estimator, for_each, repeat
 from everystep.mdp.world import Sizes
 
 

@@ -196,10 +196,3 @@ def put(known: Growing, more: Rows) -> Growing:
         known.var - (more.W**2).sum(0),
         known.gain + more.gain,
     )
-
-
-def predict(kernel: Kernel, known: Growing, at: Point) -> tuple[Float[Array, "m q"], Float[Array, " q"]]:
-    """Mean and variance at points that are not watched."""
-    V = whiten(kernel, known.blocks, at)
-    mean = jnp.concatenate([block.z for block in known.blocks]).T @ jnp.concatenate(V)
-    return mean, diagonal(kernel, at) - sum((v**2).sum(0) for v in V)

@@ -5,15 +5,20 @@
 With the rows of X (n, d) added, Woodbury gives Lambda^-1 <- Lambda^-1 - U^T U with U = L^-1 X Lambda^-1 and
 L L^T = I + X Lambda^-1 X^T, so squared norms fall by |U phi|^2: O(n d) for each watched feature instead of O(d^2); and
 det(Lambda) grows by det(L)^2.
+
+Estimators are stacked along a leading axis T: 1 when one is shared over all steps, H when each step has its own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
+
+from everystep.lsvi.protocols import Pytree
 
 
 class Watched(NamedTuple):
@@ -80,3 +85,22 @@ def forward(L: Float[Array, "n n"], B: Float[Array, "n k"]) -> Float[Array, "n k
     copies L first, which takes six times as long as the solve (n = 4096, k = 16).
     """
     return jax.lax.linalg.triangular_solve(L.T, B.T, left_side=False, lower=False).T
+
+
+# --- one estimator for each step --------------------------------------------------------------------------------------
+def for_each(function: Callable[..., Pytree], *stacked: Pytree) -> Pytree:
+    """`function` of every estimator, one after another.
+
+    Not side by side: two programs that factor batches of matrices at the same time deadlock in XLA's thread pool on a
+    CPU (jaxlib 0.10), and an engine runs as many programs as there are cores.
+    """
+    return jax.lax.map(lambda row: function(*row), stacked)
+
+
+def repeat(tree: Pytree, steps: int) -> Pytree:
+    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (steps, *leaf.shape)), tree)
+
+
+def by_estimator(steps: int, array: Array) -> Array:
+    """The rows of an episode by estimator: (H, ...) to (T, H / T, ...)."""
+    return array.reshape(steps, -1, *array.shape[1:])

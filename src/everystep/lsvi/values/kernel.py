@@ -34,7 +34,7 @@ from everystep.lsvi import rowwise
 from everystep.lsvi.episode import Episode
 from everystep.lsvi.radii import Radius, Scalar, with_bonus
 from everystep.lsvi.regression import gp_posterior
-from everystep.lsvi.regression.per_step import by_estimator, for_each, repeat
+from everystep.lsvi.regression.linalg import by_estimator, for_each, repeat
 from everystep.lsvi.values.counts import CountState, counted, nothing_counted
 from everystep.mdp.world import Sizes, at_step, weighted
 
@@ -91,7 +91,8 @@ class KernelValues(NamedTuple):
 
     def estimate(self, fit: KernelFit, h: Int[Array, ""], V_next: Float[Array, " S"]) -> Float[Array, "A S"]:
         fit = jax.tree.map(lambda leaf: at_step(leaf, h), fit)
-        s = jnp.zeros(len(self.gram)).at[self.point].add(self._targets(fit.state.seen, V_next))
+        seen = fit.state.seen
+        s = jnp.zeros(len(self.gram)).at[self.point].add(seen.rewards + self._sums(seen.arrivals, V_next))
         mean = fit.state.cov @ s / self.lam
         return (mean[self.point] + fit.width).clip(self.lowest, self.cap)
 
@@ -99,10 +100,6 @@ class KernelValues(NamedTuple):
         state = jax.tree.map(lambda leaf: at_step(leaf, h), fit.state)
         s = jnp.zeros(len(self.gram)).at[self.point].add(self._sums(state.seen.arrivals, C_next))
         return (state.cov @ s / self.lam)[self.point]
-
-    def _targets(self, seen: CountState, V_next: Float[Array, " S"]) -> Float[Array, "A S"]:
-        """The sum of r + V(x') over the visits of each (x, a)."""
-        return seen.rewards + self._sums(seen.arrivals, V_next)
 
     def _sums(self, arrivals: Float[Array, "A J S"], V_next: Float[Array, " S"]) -> Float[Array, "A S"]:
         """The sum of V(x') over the visits of each (x, a)."""

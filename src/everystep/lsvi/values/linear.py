@@ -53,16 +53,12 @@ class Linear(NamedTuple):
 
     def init(self, sizes: Sizes, steps: int) -> LinearState:
         d = self.phi.shape[-1]
-        fresh = linalg.fresh(self.phi, self.lam, self.norms)
-        gram = jax.tree.map(lambda x: jnp.broadcast_to(x, (steps, *x.shape)), fresh)
+        gram = linalg.repeat(linalg.fresh(self.phi, self.lam, self.norms), steps)
         return LinearState(gram, jnp.zeros((steps, d)), jnp.zeros((steps, d, sizes.states)))
 
     def update(self, state: LinearState, episode: Episode) -> LinearState:
-        steps = state.rewards.shape[0]
-        phi = self.phi[episode.a, episode.x]  # (H, d)
-        X = phi.reshape(steps, -1, phi.shape[-1])  # rows of each estimator
-        y = episode.reward.reshape(steps, -1)
-        x_next = episode.x_next.reshape(steps, -1)
+        rows = (self.phi[episode.a, episode.x], episode.reward, episode.x_next)
+        X, y, x_next = (linalg.by_estimator(len(state.rewards), each) for each in rows)
 
         def updated(
             gram: linalg.Gram, rewards: Array, arrivals: Array, X: Array, y: Array, x_next: Array

@@ -27,8 +27,7 @@ from everystep.kernels import Kernel, Point, diagonal, gram
 from everystep.lsvi.costs.estimate import CostEstimate
 from everystep.lsvi.protocols import Pytree
 from everystep.lsvi.radii import Radius, Scalar, with_bonus
-from everystep.lsvi.regression.linalg import forward
-from everystep.lsvi.regression.per_step import by_estimator
+from everystep.lsvi.regression.linalg import by_estimator, forward
 from everystep.mdp.world import AnyArray, at_step
 from everystep.training.agent.models.protocols import StoredSizes, TransitionRows, arrivals_by_step
 

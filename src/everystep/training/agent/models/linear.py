@@ -44,7 +44,7 @@ from everystep.lsvi.costs.estimate import CostEstimate
 from everystep.lsvi.protocols import Pytree
 from everystep.lsvi.radii import Radius, Scalar, with_bonus
 from everystep.lsvi.regression import linalg
-from everystep.lsvi.regression.per_step import by_estimator
+from everystep.lsvi.regression.linalg import by_estimator
 from everystep.mdp.world import AnyArray, at_step
 from everystep.training.agent.models.mixing import Mixing
 from everystep.training.agent.models.protocols import NO_SLOT, StoredSizes, TransitionRows, arrivals_by_step
@@ -126,7 +126,7 @@ def with_rows(blocks: Blocks, X: Float[Array, "T B n e"]) -> tuple[Blocks, Float
         return matrix + X.T @ X, inverse, log_det + grown, U
 
     flat = lambda array: array.reshape(-1, *array.shape[2:])
-    *new, U = lax.map(one, (*map(flat, blocks), flat(X)))  # one at a time: see lsvi/regression/per_step.py
+    *new, U = lax.map(one, (*map(flat, blocks), flat(X)))  # one at a time: see lsvi/regression/linalg.py
     unflat = lambda array: array.reshape(*X.shape[:2], *array.shape[1:])
     return Blocks(*map(unflat, new)), unflat(U)
 
@@ -139,7 +139,7 @@ def with_fresh_inverse(blocks: Blocks) -> Blocks:
         return half.T @ half
 
     T, B, e, _ = blocks.matrix.shape
-    inverse = lax.map(one, blocks.matrix.reshape(T * B, e, e))  # one at a time: see lsvi/regression/per_step.py
+    inverse = lax.map(one, blocks.matrix.reshape(T * B, e, e))  # one at a time: see lsvi/regression/linalg.py
     return blocks._replace(inverse=inverse.reshape(T, B, e, e))
 
 
