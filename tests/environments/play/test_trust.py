@@ -154,6 +154,19 @@ def test_in_a_process_of_its_own_nothing_in_the_current_folder_is_imported(home,
     assert not (tmp_path / "mark").exists()
 
 
+def test_worker_processes_import_nothing_from_the_current_folder(home, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(home))
+    with training_seeds._held(home / "mine"):
+        training_seeds.begin(home / "mine", replace(training_seeds.read_begun(home / "mine").request, episodes=4))
+    for name in ("multiprocessing", "pickle", "struct", "threading"):  # which a new process imports before all else
+        (home / "mine" / f"{name}.py").write_text(PLANTED)
+    monkeypatch.chdir(home / "mine")
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    assert main(["resume", ".", "--jobs", "2"]) == 0
+    assert not (tmp_path / "mark").exists()
+    assert "PYTHONSAFEPATH" not in os.environ
+
+
 def test_ones_own_folder_needs_no_flag_and_the_names_again_do_instead_of_trust(home, tmp_path, capsys):
     assert main(["evaluate", "mine", "--episodes", "1"]) == 0
     request = training_seeds.read_begun(home / "mine").request
