@@ -56,7 +56,10 @@ OFTEN = 0.2  # seconds between messages
 WAIT = 0.2  # between looks at whether the command was stopped
 STOPPING = 5.0  # seconds that a training has to end its episode and to write a checkpoint
 SAFE_PATH = "PYTHONSAFEPATH"  # without it a new process of Python imports modules of the current folder first
-UNSIGNED = "no key can be kept in the state folder of this user, so `everystep resume` will need --trust"
+UNSIGNED = (
+    "'{key}' cannot be made, or is no key that only you can read, so `everystep resume` will need --trust; remove it, "
+    "or set {variable} to a folder of yours"
+)
 
 Send = Callable[["Message"], None]  # raises PausedError when the training should stop
 
@@ -156,7 +159,8 @@ def train(request: TrainingRequest, out: Path, means: Means, report: Callable[[M
                 _remove_if_empty(out)
             raise
         if not signed and any(map(trust.module_of, request.names.values())):
-            report(Message(request.seeds[0], "note", words=(UNSIGNED,)))
+            words = UNSIGNED.format(key=trust.state_folder() / trust.KEY, variable=trust.VARIABLE)
+            report(Message(request.seeds[0], "note", words=(words,)))
         try:
             failures = _train(request, out, means, report)
             if failures:
