@@ -55,7 +55,7 @@ class EverystepError(ValueError):
     kept: object = None
 
     def __init__(self, sentence: object = "") -> None:
-        line = LONG_WORD.sub(lambda word: _shortened(word[0], LONGEST_VALUE), _on_one_line(str(sentence)))
+        line = LONG_WORD.sub(lambda word: _shortened(word[0], LONGEST_VALUE), on_one_line(str(sentence)))
         super().__init__(_shortened(line, LONGEST_SENTENCE))
 
 
@@ -96,7 +96,7 @@ def shown(value: object) -> str:
             text = str(value)
     except Exception:  # an object that cannot be printed
         text = f"an object of type {type(value).__name__}"
-    return _shortened(_on_one_line(text), LONGEST_VALUE)
+    return _shortened(on_one_line(text), LONGEST_VALUE)
 
 
 def quoted(value: object) -> str:
@@ -112,7 +112,7 @@ def _shortened(text: str, most: int) -> str:
     return text[: kept - kept // 2] + ELIDED + text[len(text) - kept // 2 :]
 
 
-def _on_one_line(text: str) -> str:
+def on_one_line(text: str) -> str:
     """Line breaks as spaces, and characters that a terminal would obey as escapes."""
     if text.isprintable():
         return text

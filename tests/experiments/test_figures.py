@@ -2,6 +2,7 @@
 
 import re
 
+import matplotlib as mpl
 import pytest
 from matplotlib.figure import Figure
 
@@ -63,3 +64,13 @@ def test_a_large_map_is_one_image_with_two_letters(fill):
 def test_a_style_nobody_knows_is_refused(tmp_path, capsys):
     assert main.main(["figures", str(tmp_path), "--style", "papr"]) == 2
     assert "Did you mean paper?" in capsys.readouterr().err
+
+
+def test_settings_of_matplotlib_do_not_change_a_figure(paper, tmp_path):
+    run = paper.parent.parent
+    settings = {"text.usetex": True, "text.latex.preamble": r"\input{x}", "figure.facecolor": "red", "savefig.dpi": 7}
+    with mpl.rc_context(settings):  # of a file matplotlibrc in the current folder, which may be one that was received
+        assert main.main(["figures", str(run), "--style", "paper", "--out", str(tmp_path / "again")]) == 0
+        assert mpl.rcParams["text.usetex"]
+    for name in NAMES:
+        assert (tmp_path / "again" / f"{name}.svg").read_bytes() == (paper / f"{name}.svg").read_bytes()

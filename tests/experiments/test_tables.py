@@ -18,6 +18,12 @@ def test_the_first_column_is_aligned_left_and_the_others_right():
     ]
 
 
+def test_a_terminal_obeys_no_character_of_a_table():
+    told = str(tables.Table("a \x1b]0;title\x07", ["agent"], [["\x1b[31mlsvi"]], ["first\nnote", "\x9b2J"]))
+    assert all(line.isprintable() for line in told.splitlines())
+    assert "\\x1b[31mlsvi" in told
+
+
 def test_a_markdown_table_has_the_same_cells():
     assert tables.markdown(ROWS) == "| agent | value |\n| --- | --- |\n| lsvi | 1.5 |\n| lsvi-ae | 10 |"
 

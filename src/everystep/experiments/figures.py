@@ -7,7 +7,8 @@ wide, as vector graphics with embedded fonts. Bands are 95 % bootstrap intervals
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -93,6 +94,15 @@ PAPER_PAGES = {"-single": COLUMN, "-double": TWO_COLUMNS}
 HALO = [Stroke(linewidth=2.2, foreground="white"), Normal()]  # keeps text legible on any background
 
 
+@contextmanager
+def styled(style: Mapping[str, Any]) -> Iterator[None]:
+    """Draw in this style, whatever the settings of matplotlib are: it reads `matplotlibrc` of the current folder."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(style)  # type: ignore[arg-type]
+        yield
+
+
 def write(run: FinishedRun, folder: Path) -> list[Path]:
     """Write all figures of a run; those of the map only for problems drawn on a grid."""
     return on_pages(partial(_figures, run), folder)
@@ -109,7 +119,7 @@ def on_pages(
     """Write figures, by name, on each of some pages, whose keys are the endings of names."""
     paths = []
     for ending, page in pages.items():
-        with mpl.rc_context(page.style):  # type: ignore[arg-type]
+        with styled(page.style):
             for name, figure in drawn(page).items():
                 paths += save(figure, folder / f"{name}{ending}", page.endings)
     return paths
@@ -238,7 +248,7 @@ def heatmap(grid: Grid, visits: Mapping[str, np.ndarray], after: int, seeds: int
 
 def write_literal(main: Result, longer: Result, folder: Path) -> list[Path]:
     """The step-indexed Algorithm 1 beside the shared one: exact value and violation per episode, on a log axis."""
-    with mpl.rc_context(STYLE):  # type: ignore[arg-type]
+    with styled(STYLE):
         figure = Figure(figsize=(9.6, 3.9), layout="constrained")
         left, right = figure.subplots(1, 2)
         same, wider, printed = longer.columns

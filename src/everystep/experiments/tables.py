@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from everystep.errors import on_one_line
 from everystep.experiments import statistics
 from everystep.experiments.reductions import FINAL
 from everystep.experiments.statistics import Interval
@@ -16,7 +17,10 @@ AVOIDABLE = "avoidable_violation"  # shown where some violation cannot be avoide
 
 
 class Table(NamedTuple):
-    """Rows under a head, with a heading above and notes below."""
+    """Rows under a head, with a heading above and notes below.
+
+    Texts may come from a folder of another user: characters that a terminal would obey are printed as escapes.
+    """
 
     heading: str
     head: Sequence[str]
@@ -24,7 +28,9 @@ class Table(NamedTuple):
     notes: Sequence[str] = ()
 
     def __str__(self) -> str:
-        parts = [self.heading, aligned([self.head, *self.rows]) if self.rows else "", "\n".join(self.notes)]
+        rows = [[on_one_line(cell) for cell in row] for row in (self.head, *self.rows)]
+        notes = "\n".join(map(on_one_line, self.notes))
+        parts = [on_one_line(self.heading), aligned(rows) if self.rows else "", notes]
         return "\n\n".join(part for part in parts if part)
 
     def markdown(self, level: str = "##", mark: str = "") -> str:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import Normal, Stroke
 
-from everystep.experiments.figures import INK, STYLE, cells
+from everystep.experiments.figures import INK, STYLE, cells, styled
 from everystep.experiments.figures import title as title_of
 from everystep.mdp.certificates import SAFE, UNKNOWN, UNSAFE
 from everystep.mdp.cmdp import FiniteCMDP
@@ -35,7 +34,7 @@ def certificates(
     """
     assert problem.grid is not None
     height, width = len(problem.grid.rows), problem.grid.width
-    with mpl.rc_context(STYLE):  # type: ignore[arg-type]
+    with styled(STYLE):
         size = max(3.6, 0.42 * width)
         figure = Figure(figsize=(size * len(panels) + 0.3, size * height / width + 1.1), layout="constrained")
         for axes, (title, labels) in zip(

@@ -81,3 +81,12 @@ def test_an_id_is_made_with_its_options():
 def test_what_a_name_cannot_be_is_refused(here, call, words):
     with pytest.raises(EverystepError, match=words):
         call()
+
+
+def test_modules_are_found_where_the_current_folder_was_removed(here, tmp_path, monkeypatch):
+    assert named.constraint("by_name_for_test:limit")
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert named.constraint("by_name_for_test:limit")
+    monkeypatch.chdir(tmp_path)

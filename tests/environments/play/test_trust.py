@@ -7,6 +7,7 @@ import shutil
 import stat
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -154,6 +155,19 @@ def test_in_a_process_of_its_own_nothing_in_the_current_folder_is_imported(home,
     assert not (tmp_path / "mark").exists()
 
 
+def test_worker_processes_import_nothing_from_the_current_folder(home, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(home))
+    with training_seeds._held(home / "mine"):
+        training_seeds.begin(home / "mine", replace(training_seeds.read_begun(home / "mine").request, episodes=4))
+    for name in ("multiprocessing", "pickle", "struct", "threading"):  # which a new process imports before all else
+        (home / "mine" / f"{name}.py").write_text(PLANTED)
+    monkeypatch.chdir(home / "mine")
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    assert main(["resume", ".", "--jobs", "2"]) == 0
+    assert not (tmp_path / "mark").exists()
+    assert "PYTHONSAFEPATH" not in os.environ
+
+
 def test_ones_own_folder_needs_no_flag_and_the_names_again_do_instead_of_trust(home, tmp_path, capsys):
     assert main(["evaluate", "mine", "--episodes", "1"]) == 0
     request = training_seeds.read_begun(home / "mine").request
@@ -193,6 +207,46 @@ def test_the_key_is_closed_to_others_and_without_one_nothing_is_signed(tmp_path,
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("EVERYSTEP_STATE", str(tmp_path / "file" / "state"))
     assert trust.sign(request) is None
+
+
+@pytest.mark.quick
+def test_processes_that_begin_together_use_one_key_and_an_empty_file_is_filled(tmp_path, monkeypatch):
+    request = TrainingRequest("CartPole-v1", episodes=5).to_json()
+    for i in range(20):
+        state = tmp_path / f"state-{i}"
+        monkeypatch.setenv("EVERYSTEP_STATE", str(state))
+        if i % 2:  # a process was killed before it wrote the key
+            state.mkdir(mode=0o700)
+            (state / "key").touch(mode=0o600)
+        with ThreadPoolExecutor(8) as pool:
+            signed = list(pool.map(trust.sign, [request] * 8))
+        assert len(set(signed)) == 1
+        assert trust.is_signed(request, signed[0])
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("fault", ["shorter", "longer", "a folder", "a link", "others may read it", "others may write"])
+def test_what_is_no_key_signs_nothing_and_stays(fault, tmp_path, monkeypatch):
+    state = tmp_path / "state"
+    monkeypatch.setenv("EVERYSTEP_STATE", str(state))
+    request = TrainingRequest("CartPole-v1", episodes=5).to_json()
+    signature, key = trust.sign(request), state / "key"
+    content = key.read_bytes()
+    match fault:
+        case "shorter" | "longer":
+            key.write_bytes(content[:10] if fault == "shorter" else content + b"x")
+        case "a folder":
+            key.unlink()
+            key.mkdir()
+        case "a link":
+            key.rename(state / "other")
+            key.symlink_to("other")
+        case _:
+            (key if "read" in fault else state).chmod(0o644 if "read" in fault else 0o777)
+    before = key.lstat()
+    assert not trust.is_signed(request, signature)
+    assert trust.sign(request) is None
+    assert (key.lstat().st_mode, key.lstat().st_size) == (before.st_mode, before.st_size)
 
 
 def test_a_training_without_a_key_works_and_says_what_resume_needs(home, monkeypatch, capsys):

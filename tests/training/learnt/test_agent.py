@@ -6,6 +6,7 @@ import gymnasium as gym
 import jax
 import numpy as np
 import pytest
+from helpers import loops
 from training.learnt.small import Cart, learner
 
 import everystep as es
@@ -179,10 +180,19 @@ def test_nothing_breaks_it(env):
 
 
 def test_the_unit_of_a_constraint_changes_nothing():
-    plain, large = (learner(seed=1, envs=Cart(unit=unit, limit=0.2)) for unit in (1.0, 2.0**40))
-    for each in (plain, large):
+    plain, *others = (learner(seed=1, envs=Cart(unit=unit, limit=0.2)) for unit in (1.0, 2.0**40, 1e-6, 1e6))
+    for each in (plain, *others):
         each.play(3)
-    np.testing.assert_array_equal(plain.columns["return"], large.columns["return"])
+    for each in others:
+        np.testing.assert_array_equal(plain.columns["return"], each.columns["return"])
+
+
+def test_every_loop_earns_what_the_evaluation_says_to_the_last_bit(trained):
+    policy, make = trained.policy(), Cart
+    found = es.evaluate(policy, make(), episodes=loops.EPISODES).columns["return"].tolist()
+    assert len(set(found)) > 1
+    for loop, earned in loops.returns(policy, make).items():
+        assert earned == found, loop
 
 
 def test_one_action_and_episodes_of_one_step():

@@ -106,7 +106,11 @@ def _by_id(name: str, copies: int = 1, **options: Any) -> AnyEnv:
 @contextmanager
 def _here() -> Iterator[None]:
     """Modules of the current folder can be imported, as with `python -m`, unless it is closed (see trust.py)."""
-    here = os.getcwd()
+    try:
+        here = os.getcwd()
+    except OSError:  # an environment has removed it
+        yield
+        return
     if here in sys.path or "" in sys.path or trust.is_closed(here):
         yield
         return

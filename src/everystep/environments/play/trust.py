@@ -22,7 +22,7 @@ import stat
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -32,6 +32,7 @@ from everystep.errors import EverystepError, shown
 
 VARIABLE = "EVERYSTEP_STATE"  # another folder for the key
 KEY, KEY_BYTES = "key", 32
+FLAGS_OF_KEY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 PURPOSE = "everystep training request"
 FLAGS = {"env": "--env", "constraint": "--constraint", "on_episode": "--on-episode", "on_plan": "--on-plan"}
 
@@ -60,12 +61,13 @@ def state_folder() -> Path:
     """The folder of the key."""
     if given := os.environ.get(VARIABLE):
         return Path(given)
+    home = Path(os.path.expanduser("~"))
     if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "everystep"
+        return Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local") / "everystep"
     if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "everystep"
+        return home / "Library" / "Application Support" / "everystep"
     given = os.environ.get("XDG_STATE_HOME", "")
-    return (Path(given) if os.path.isabs(given) else Path.home() / ".local" / "state") / "everystep"
+    return (Path(given) if os.path.isabs(given) else home / ".local" / "state") / "everystep"
 
 
 def _key(make: bool = True) -> bytes | None:
@@ -78,31 +80,37 @@ def _key(make: bool = True) -> bytes | None:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             _make_key(folder)
         return _read_key(folder)
-    except (OSError, RuntimeError):  # no home, or one that cannot be written
+    except OSError:  # no home, or one that cannot be written
         return None
 
 
 def _make_key(folder: Path) -> None:
-    """Write a new key; one that is there stays, of whichever process was first."""
+    """Write a new key if there is none, or an empty file of a process that was killed; only one process writes it."""
+    with suppress(FileNotFoundError):
+        if _read_key(folder) is not None:
+            return
     if not _is_mine(folder.lstat(), stat.S_ISDIR, 0o022):
         return
-    try:
-        opened = os.open(folder / KEY, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return
-    try:
-        with os.fdopen(opened, "wb", buffering=0) as file:
+    opened = os.open(folder / KEY, os.O_RDWR | os.O_CREAT | FLAGS_OF_KEY, 0o600)
+    with os.fdopen(opened, "rb+", buffering=0) as file:
+        _wait_for_others(opened)
+        if _is_mine(os.fstat(opened), stat.S_ISREG, 0o077) and not file.read(1):
             file.write(os.urandom(KEY_BYTES))
             os.fsync(opened)
-    except OSError:  # a full disk
-        (folder / KEY).unlink(missing_ok=True)
-        raise
+
+
+def _wait_for_others(opened: int) -> None:
+    """Lock an open file until it is closed, where there are such locks."""
+    with suppress(ImportError):
+        import fcntl
+
+        fcntl.flock(opened, fcntl.LOCK_EX)
 
 
 def _read_key(folder: Path) -> bytes | None:
     if not _is_mine(folder.lstat(), stat.S_ISDIR, 0o022):
         return None
-    opened = os.open(folder / KEY, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    opened = os.open(folder / KEY, os.O_RDONLY | FLAGS_OF_KEY)
     with os.fdopen(opened, "rb") as file:
         if not _is_mine(os.fstat(opened), stat.S_ISREG, 0o077):
             return None

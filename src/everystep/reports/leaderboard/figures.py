@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from everystep.experiments import figures as drawing
-from everystep.experiments.figures import FAINT, INK, STYLE
+from everystep.experiments.figures import FAINT, INK, STYLE, styled
 from everystep.reports.leaderboard.board import OURS, REFERENCE, Aggregate, AggregateRow
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Look(NamedTuple):
 def write(board: Leaderboard, places: Mapping[str, Path]) -> None:
     """Write both figures as PNG to these paths: the same bytes for the same rows."""
     drawn = {"profiles": profiles, "overview": overview}
-    with mpl.rc_context(STYLE), warnings.catch_warnings():  # type: ignore[arg-type]
+    with styled(STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # a name in a script that the font lacks: drawn as boxes
         for name, path in places.items():
             drawing.save(drawn[name](board.aggregate, _about(board)), path.with_suffix(""), (path.suffix,))

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from everystep.experiments.figures import FAINT, INK, STYLE, looks, title
+from everystep.experiments.figures import FAINT, INK, STYLE, looks, styled, title
 from everystep.reports.theory import bounds
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ BOUND, BY_ERRORS = (0, (6, 2)), (0, (1, 1.4))  # dashes of bounds given in advan
 
 def bounds_and_measurements(runs: Mapping[str, TheoryComparison]) -> Figure:
     """Regret, violation and sum of e of each agent (solid), their repaired bounds (dashed), and k H."""
-    with mpl.rc_context(STYLE):  # type: ignore[arg-type]
+    with styled(STYLE):
         figure = Figure(figsize=(11.4, 4.3), layout="constrained")
         panels = figure.subplots(1, 3, sharey=True)
         for label, (colour, _) in looks(list(runs)).items():

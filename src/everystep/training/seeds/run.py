@@ -55,7 +55,11 @@ THREAD = "everystep-run-training"  # the command does not wait for threads with 
 OFTEN = 0.2  # seconds between messages
 WAIT = 0.2  # between looks at whether the command was stopped
 STOPPING = 5.0  # seconds that a training has to end its episode and to write a checkpoint
-UNSIGNED = "no key can be kept in the state folder of this user, so `everystep resume` will need --trust"
+SAFE_PATH = "PYTHONSAFEPATH"  # without it a new process of Python imports modules of the current folder first
+UNSIGNED = (
+    "'{key}' cannot be made, or is no key that only you can read, so `everystep resume` will need --trust; remove it, "
+    "or set {variable} to a folder of yours"
+)
 
 Send = Callable[["Message"], None]  # raises PausedError when the training should stop
 
@@ -151,7 +155,8 @@ def train(request: TrainingRequest, out: Path, means: Means, report: Callable[[M
         try:
             signed = begin(out, request)
             if not signed and any(map(trust.module_of, request.names.values())):
-                report(Message(request.seeds[0], "note", words=(UNSIGNED,)))
+                words = UNSIGNED.format(key=trust.state_folder() / trust.KEY, variable=trust.VARIABLE)
+                report(Message(request.seeds[0], "note", words=(words,)))
             failures = _train(request, out, means, report)
             if failures:
                 raise EverystepError(" ".join(failures))
@@ -256,14 +261,15 @@ def _in_processes(request: TrainingRequest, out: Path, means: Means) -> Iterator
     """Messages of all seeds, trained in processes; None at intervals, so that the caller can stop."""
     jobs = min(means.jobs, len(request.seeds))
     context = multiprocessing.get_context("spawn")
-    processes, ends = [], []
+    processes, ends, before = [], [], os.environ.get(SAFE_PATH)
     try:
         for i in range(jobs):
             ours, theirs = context.Pipe(duplex=False)
-            arguments = (request.to_json(), out, request.seeds[i::jobs], means, theirs)
+            arguments = (request.to_json(), out, request.seeds[i::jobs], means, before, theirs)
             processes.append(context.Process(target=_in_a_process, args=arguments, daemon=True))
             ends.append(ours)
-            processes[-1].start()
+            with _variable(SAFE_PATH, "1"):
+                processes[-1].start()
             theirs.close()
         yield _received(ends, {end: set(request.seeds[i::jobs]) for i, end in enumerate(ends)})
     finally:
@@ -296,8 +302,32 @@ def _received(ends: Sequence[Any], unfinished: dict[Any, set[int]]) -> Iterator[
             yield message
 
 
-def _in_a_process(request: dict[str, Any], out: Path, seeds: Sequence[int], means: Means, end: Connection) -> None:
-    """The work of a process, which ends when the process that started it ends."""
+@contextmanager
+def _variable(name: str, value: str | None) -> Iterator[None]:
+    """Set a variable of the environment in a block; None: not set."""
+    before = os.environ.get(name)
+    _set_variable(name, value)
+    try:
+        yield
+    finally:
+        _set_variable(name, before)
+
+
+def _set_variable(name: str, value: str | None) -> None:
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value
+
+
+def _in_a_process(
+    request: dict[str, Any], out: Path, seeds: Sequence[int], means: Means, safe_path: str | None, end: Connection
+) -> None:
+    """The work of a process, which ends when the process that started it ends.
+
+    `safe_path` is the value of `SAFE_PATH` for processes that the environment starts.
+    """
+    _set_variable(SAFE_PATH, safe_path)
     for number in (signal.SIGINT, signal.SIGTERM):  # Ctrl-C reaches all processes of a terminal
         signal.signal(number, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
