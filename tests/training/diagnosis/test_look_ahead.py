@@ -23,7 +23,7 @@ def test_a_longer_horizon_is_advised_where_half_of_it_sees_no_violation_that_is_
 
 def test_the_horizon_advised_before_training_is_the_one_that_needs_no_more_after_it():
     found = es.check_constraint(gymnasium.wrappers.TimeLimit(Delayed(), 32), episodes=4)
-    assert found.agent == "lsvi-ahead"
+    assert found.verdict == "look ahead"
     assert found.horizon == 2 * max(found.avoidable) + MARGIN >= DELAY
     assert max(found.avoidable) >= DELAY  # nothing avoids it any later
     assert "set horizon" not in str(trained(found.horizon).train(12))

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from everystep.agents.registry import TRAINED_BY_DEFAULT
+from everystep.agents.registry import BY_NETWORKS, LOOKS_AHEAD, suited_to
 from everystep.environments.play import constraints
 from everystep.environments.play.action_sets import ActionSet
 from everystep.environments.play.constraints import Constraint
@@ -31,10 +31,12 @@ from everystep.environments.play.rollout import Stage, calls
 from everystep.environments.protocols import AnyEnv
 from everystep.errors import EverystepError, seed_number, shown, whole_number
 from everystep.features.spaces import flatten
+from everystep.training.arguments import is_listed
 from everystep.training.diagnosis.look_ahead import MARGIN, horizon_for
 from everystep.training.diagnosis.played import global_draws
 from everystep.training.folder.env_state import same
 from everystep.training.learner import LOOK_AHEAD
+from everystep.training.learnt.limit import limit_of
 
 MOST_STEPS = 200  # of an episode
 MOST_TRAPS = 20  # that are searched
@@ -45,6 +47,11 @@ FEWEST_STATES = 10  # below which nothing is concluded once the effort has reach
 EARLIEST = 64  # steps before a trap at which the last search begins
 COMPARED = 5  # steps in which a copy must equal its original
 REPEATED = 10  # steps that must repeat under the same seed
+COMPARED_WITH_LIMIT = 100  # steps, to see whether the constraint is a function of observations
+CALLED = "the constraint is a function of observations, so lsvi-nets calls it on imagined steps and need not learn it"
+NOT_CALLED = (
+    "the constraint depends on more than observations (the info or the environment), so agents have to learn it"
+)
 COPIES, REPLAYS = "copies", "replays"
 
 
@@ -58,7 +65,7 @@ class ConstraintCheck:
     avoidable   for up to 20 traps, the steps before it from which it could be avoided; None: from none that was tried
     lowest, highest   of each constraint, over all steps and copies
     example     the observation of a trapped state
-    agent       the agent to train: lsvi-ae if one decision is enough, else lsvi-ahead, which suits both cases
+    agent       the agent to train: lsvi-ae if one decision is enough, else the one that es.train selects
     horizon     the number of steps to look ahead: the fewest that suffice where this was found, else the default
 
     >>> env = es.gym.make_env(es.problems.from_map(["SFG", "FHF"], horizon=4))
@@ -104,11 +111,11 @@ class ConstraintCheck:
     def _advice(self) -> str:
         if self.verdict == "one decision":
             return f'Train "{self.agent}"; its horizon matters for rewards alone (the default is {self.horizon}).'
-        if self.verdict == "look ahead":
-            return f'Train "{self.agent}" with horizon={self.horizon} or more.'
-        return (
-            f'Train "{self.agent}" with horizon={self.horizon}: where one decision is enough, it plans as lsvi-ae does.'
-        )
+        more = " or more" * (self.verdict == "look ahead")
+        ahead = f'"{LOOKS_AHEAD}" with horizon={self.horizon}{more}'
+        if self.agent == BY_NETWORKS:
+            return f'Train "{self.agent}", which needs no features and no horizon, or {ahead}.'
+        return f"Train {ahead}" + ("." if more else ": where one decision is enough, it plans as lsvi-ae does.")
 
 
 SENTENCES = {
@@ -170,6 +177,8 @@ class _Check:
         self.avoidable: list[int | None] = []
         self.example: object = None
         self.remarks: list[str] = []
+        self.limit = limit_of(stage.constraint, stage.observation_space, stage.candidates)
+        self.transitions: list[tuple[np.ndarray, np.ndarray, int, np.ndarray]] = []
 
     def run(self, episodes: int) -> ConstraintCheck:
         repeats = self._repeats()
@@ -190,6 +199,9 @@ class _Check:
             for i in range(len(high))
             if (len(high) > 1 and high[i] <= 0 < high.max()) or low[i] == high[i]
         ]
+        if self.limit is not None:
+            called = self.limit.agrees(*map(np.array, zip(*self.transitions, strict=True)))
+            self.remarks.append(CALLED if called else NOT_CALLED)
         earlier = [each for each in self.avoidable if each is not None]
         verdict, limit = self._verdict(bool((high <= 0).all()), earlier), episode_limit(self.stage.env)
         return ConstraintCheck(
@@ -203,10 +215,13 @@ class _Check:
             lowest=tuple(map(float, low)),
             highest=tuple(map(float, high)),
             example=self.example,
-            agent="lsvi-ae" if verdict == "one decision" else TRAINED_BY_DEFAULT,
+            agent="lsvi-ae" if verdict == "one decision" else self._suited(),
             horizon=horizon_for(max(earlier), limit) if earlier else min(LOOK_AHEAD, limit or LOOK_AHEAD),
             remarks=tuple(self.remarks),
         )
+
+    def _suited(self) -> str:
+        return suited_to(is_listed(self.stage.observation_space), self.stage.candidates.points is None, False)
 
     def _verdict(self, never: bool, earlier: list[int]) -> str:
         if never:
@@ -324,6 +339,8 @@ class _Check:
                 f"there are {len(g)} constraints, and {len(self.seen[0])} before; give the same number."
             )
         self.seen = [np.minimum(self.seen[0], g), np.maximum(self.seen[1], g)] if self.seen else [g, g]
+        if self.limit is not None and len(self.transitions) < COMPARED_WITH_LIMIT:
+            self.transitions.append((flatten(here), flatten(after), a, g))
         return after, g, bool(terminated or truncated)
 
     def _try_all(self, path: list[_Visited], safe_so_far: bool) -> list[int]:

@@ -213,7 +213,7 @@ class LearntAgent:
             return
         first = not self.fitted
         if self.limit is not None:
-            self.limit_agrees = self.limit.agrees(self.rows)
+            self.limit_agrees = self.limit.agrees(*(self.rows[name] for name in ("x", "y", "a", "g")))
         self._rescale(self.scales.refreshed(self.rows, self.settings.environment.reward_range), anew=first)
         self.fitted = len(self.rows)
         if first:

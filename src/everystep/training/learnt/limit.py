@@ -14,7 +14,6 @@ import numpy as np
 from everystep.environments.play.action_sets import Candidates
 from everystep.environments.play.constraints import Constraint
 from everystep.features.spaces import Space
-from everystep.training.learnt.rows import Rows
 
 CLOSE = 1e-6  # of the largest |g|: observations may be of 32-bit numbers
 COMPARED = 200  # of the newest transitions
@@ -37,10 +36,9 @@ class Limit:
                 return g.reshape(len(x), -1)
         return None
 
-    def agrees(self, rows: Rows) -> bool:
-        """Whether it returns what was observed, for the newest transitions."""
-        x, y, a, g = (rows[name][-COMPARED:] for name in ("x", "y", "a", "g"))
-        found, largest = self(x, y, a), float(np.abs(rows["g"]).max())
+    def agrees(self, x: np.ndarray, y: np.ndarray, a: np.ndarray, g: np.ndarray) -> bool:
+        """Whether it returns the constraints g (n, m) that were observed, for the newest transitions."""
+        found, g, largest = self(*(each[-COMPARED:] for each in (x, y, a))), g[-COMPARED:], float(np.abs(g).max())
         return found is not None and found.shape == g.shape and bool((np.abs(found - g) <= CLOSE * largest).all())
 
 
