@@ -86,7 +86,7 @@ class Learner:
     """An agent in an environment.
 
     env            a gymnasium environment, a vector environment, or the id of one
-    agent          the name of an agent, or an agent with settings: es.agents.lsvi_ahead(switch="5%")
+    agent          an agent, as in `train`
     constraint     (obs, action, obs_next, info) -> one number or several, safe iff <= 0; None: from `info`
     features       features of (x, a) from `everystep.features`, or "auto": selected from the data
                    (`training/agent/automatic.py`); None: one-hot where observations are integers, else "auto"

@@ -52,9 +52,10 @@ def train(
     """Train an agent in an environment for `episodes` episodes (100), or for at least `steps` steps.
 
     env                  a gymnasium environment, a vector environment, or the id of one
-    agent                the name of an agent, or an agent with settings: es.agents.lsvi_ahead(switch="5%").
-                         lsvi-ahead looks ahead, for constraints with momentum, delay or stock; lsvi-ae computes less,
-                         for constraints that one decision can keep (see `es.check_constraint`)
+    agent                the name of an agent, or an agent with settings: es.agents.lsvi_ahead(switch="5%"). "auto" is
+                         lsvi-nets, which learns the environment by networks, if observations are measurements, actions
+                         are numbers and no features are given; else lsvi-ahead. lsvi-ae computes less, for constraints
+                         that one decision can keep (see `es.check_constraint`)
     episodes             number of episodes; 100 if `steps` is not given either
     steps                number of steps; the last episode is completed
     without_exploration  the last N episodes are played without exploration, as the returned policy plays, so that the

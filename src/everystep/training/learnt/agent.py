@@ -165,7 +165,7 @@ class LearntAgent:
         """(n, o): the changes that the model predicts, the mean of its members."""
         chosen = (a[:, None] == np.arange(self.sizes.actions)).astype(np.float32)
         found = world.predict_at(_in_numpy(self.state.world), self.scales.inputs(x)[None], chosen[None])
-        return np.asarray(found.change.clip(-world.FARTHEST, world.FARTHEST).mean(0) * self.scales.change)
+        return np.asarray(found.change.clip(-world.LARGEST, world.LARGEST).mean(0) * self.scales.change)
 
     def _floored(self, price: np.ndarray, violation: float) -> np.ndarray:
         """Eq. (13) for one price of all steps, which grows by the mean violation of a step."""

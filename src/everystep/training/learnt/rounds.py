@@ -50,7 +50,7 @@ class Drawn(NamedTuple):
     """What k rounds learn from, in units: transitions (k, batch, ...), and states (k, E, n, o) to imagine steps from.
 
     weights (k, E, batch)   of transitions, for each member
-    residuals (k, L, E, n, 1, o)  in usual changes of changes
+    residuals (k, L, E, n, 1, o)  in usual changes
     """
 
     z: AnyArray

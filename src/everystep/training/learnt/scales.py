@@ -229,9 +229,9 @@ class Scales:
 
 
 def usual_change(change: np.ndarray) -> np.ndarray:
-    """(o,): the deviation of changes less the tails, where jumps are; at least a fifth of the deviation with them."""
+    """(o,): the deviation of changes less the tails, where jumps are; at least half of the deviation with them."""
     low, high = np.quantile(change, (TAIL, 1 - TAIL), axis=0)
-    return np.asarray(np.maximum(change.clip(low, high).std(0), change.std(0) / 5))
+    return np.asarray(np.maximum(change.clip(low, high).std(0), change.std(0) / 2))
 
 
 def share_predicted(change: np.ndarray, residual: np.ndarray) -> float:

@@ -16,7 +16,7 @@ from everystep.training.learnt import networks
 from everystep.training.learnt.networks import Layers, along_last, module_of, sigmoid, silu
 from everystep.training.learnt.scales import JUMP, Units
 
-FARTHEST = 6.0  # units and standard deviations to which inputs and changes are clipped
+FARTHEST, LARGEST = 6.0, 12.0  # units to which inputs are clipped, and usual changes to which changes are
 
 
 class Sizes(NamedTuple):
@@ -69,7 +69,7 @@ def predict_at(world: Layers, z: AnyArray, chosen: AnyArray) -> Predicted:
 def arrive(units: Units, z: AnyArray, change: AnyArray, residual: AnyArray) -> AnyArray:
     """The next observation, within limits; coordinates with few values have one of them."""
     d = change.ndim
-    y = z + (change.clip(-FARTHEST, FARTHEST) + residual) * along_last(units.step, d)
+    y = z + (change.clip(-LARGEST, LARGEST) + residual) * along_last(units.step, d)
     y = y.clip(along_last(units.low, d), along_last(units.high, d))
     xp = module_of(y)
     if xp is np and not units.discrete.any():
