@@ -104,6 +104,7 @@ def evaluate(
             )
             if film is not None:
                 film.write()
+        files.check_place(results.folder / saved.name)  # or the cards would show an evaluation that is not saved
         for each in finished:  # before the file that marks the evaluation as done
             policy_card.add_evaluation(each.folder / "policy", saved, each.seed)
         saved.write(results.folder)

@@ -280,6 +280,15 @@ def test_an_evaluation_under_another_constraint_is_kept_beside(home, capsys):
     assert "not those of the training" in capsys.readouterr().err
 
 
+def test_an_evaluation_that_cannot_be_saved_changes_no_card(home, capsys):
+    (home / "mine" / "evaluation.json").unlink()
+    (home / "mine" / "evaluation.json").mkdir()
+    before = contents(home / "mine")
+    assert main(["evaluate", "mine", "--episodes", "1"]) == 2
+    assert "evaluation.json' is a folder, which is never replaced" in capsys.readouterr().err
+    assert contents(home / "mine") == before
+
+
 def test_summary_recommends_no_command_that_is_refused(home, capsys):
     lake = es.problems.from_map(["SFG", "FHF"], horizon=4)
     es.train(es.gym.make_env(lake), "lsvi-ae", episodes=2, out="single", progress=lambda n: None)

@@ -2,6 +2,9 @@
 
 import json
 import shutil
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -91,3 +94,14 @@ def test_a_request_that_was_altered_is_not_read(trained, here):
     path.write_text(json.dumps(content | {"kind": "run"}), encoding="utf-8")
     with pytest.raises(EverystepError, match=r"training\.json"):
         run.read_begun(out)
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="signals cannot be blocked here")
+def test_a_process_that_starts_hears_no_signal_before_it_ignores_them():
+    """Ctrl-C reaches all processes of a terminal: one that still imported modules printed a traceback."""
+    words = "import signal, sys; print(*sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])), sys.flags.safe_path)"
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    with run._starting():
+        told = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True).stdout
+    assert told.split() == [f"{int(signal.SIGINT)}", f"{int(signal.SIGTERM)}", "True"]
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before

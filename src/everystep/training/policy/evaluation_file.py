@@ -170,6 +170,7 @@ def keep(result: TrainingResult, evaluation: Evaluation, folder: Path) -> None:
     saved = of(result, evaluation)
     try:
         with files.held(folder, folder / WORK / "pid"):
+            files.check_place(folder / saved.name)
             policy_card.add_evaluation(folder / "policy", saved, result.spec["seed"])
             saved.write(folder)
     except (OSError, EverystepError) as error:

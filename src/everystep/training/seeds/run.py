@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
-from multiprocessing import connection
+from multiprocessing import connection, resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -55,6 +55,7 @@ THREAD = "everystep-run-training"  # the command does not wait for threads with 
 OFTEN = 0.2  # seconds between messages
 WAIT = 0.2  # between looks at whether the command was stopped
 STOPPING = 5.0  # seconds that a training has to end its episode and to write a checkpoint
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 SAFE_PATH = "PYTHONSAFEPATH"  # without it a new process of Python imports modules of the current folder first
 UNSIGNED = (
     "'{key}' cannot be made, or is no key that only you can read, so `everystep resume` will need --trust; remove it, "
@@ -268,7 +269,7 @@ def _in_processes(request: TrainingRequest, out: Path, means: Means) -> Iterator
             arguments = (request.to_json(), out, request.seeds[i::jobs], means, before, theirs)
             processes.append(context.Process(target=_in_a_process, args=arguments, daemon=True))
             ends.append(ours)
-            with _variable(SAFE_PATH, "1"):
+            with _starting():
                 processes[-1].start()
             theirs.close()
         yield _received(ends, {end: set(request.seeds[i::jobs]) for i, end in enumerate(ends)})
@@ -303,14 +304,20 @@ def _received(ends: Sequence[Any], unfinished: dict[Any, set[int]]) -> Iterator[
 
 
 @contextmanager
-def _variable(name: str, value: str | None) -> Iterator[None]:
-    """Set a variable of the environment in a block; None: not set."""
-    before = os.environ.get(name)
-    _set_variable(name, value)
+def _starting() -> Iterator[None]:
+    """Start processes in a block: without the current folder on their path, and with signals blocked, which arrive
+    while they import modules; `_in_a_process` ignores them."""
+    before, can_block = os.environ.get(SAFE_PATH), hasattr(signal, "pthread_sigmask")
+    _set_variable(SAFE_PATH, "1")
+    if can_block:
+        resource_tracker.ensure_running()  # a process of multiprocessing, whose start unblocks them
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         yield
     finally:
-        _set_variable(name, before)
+        if can_block:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        _set_variable(SAFE_PATH, before)
 
 
 def _set_variable(name: str, value: str | None) -> None:
@@ -328,8 +335,10 @@ def _in_a_process(
     `safe_path` is the value of `SAFE_PATH` for processes that the environment starts.
     """
     _set_variable(SAFE_PATH, safe_path)
-    for number in (signal.SIGINT, signal.SIGTERM):  # Ctrl-C reaches all processes of a terminal
+    for number in SIGNALS:  # Ctrl-C reaches all processes of a terminal
         signal.signal(number, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=lambda: (connection.wait([parent.sentinel]), os._exit(1)), daemon=True).start()
