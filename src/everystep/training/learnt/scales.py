@@ -24,7 +24,7 @@ from everystep.training.learnt.rows import Rows
 
 FEW_VALUES = 8  # of a coordinate that is snapped to them
 ROUNDING, DIGITS = 1e-7, 6  # a coordinate that varies by less than this share of its size is constant
-TAIL, JUMP = 0.02, 3.0  # the share of changes at each end that may be jumps; usual changes from which one is
+TAIL = 0.02  # the share of changes at each end that may be jumps
 LARGEST_INPUT = 1e6  # of an observation in units; networks clip much earlier
 MOST_FACTOR = 4.0  # by which a unit may change at once
 
@@ -139,7 +139,7 @@ class Scales:
             two=np.array([len(np.unique(column)) <= 2 for column in g.T]),
             g_low=g.min(0),
             g_high=g.max(0),
-            trust=np.asarray(share_predicted(change / spread, rows["residual"] / spread)),
+            trust=np.asarray(share_predicted(change, rows["residual"])),
         )
 
     def with_spread(self, mean: np.ndarray, size: np.ndarray) -> Scales:
@@ -229,17 +229,14 @@ class Scales:
 
 
 def usual_change(change: np.ndarray) -> np.ndarray:
-    """(o,): the deviation of changes less the tails, where jumps are; at least half of the deviation with them."""
+    """(o,): the deviation of changes less the tails, where jumps are; at least a fifth of the deviation with them."""
     low, high = np.quantile(change, (TAIL, 1 - TAIL), axis=0)
-    return np.asarray(np.maximum(change.clip(low, high).std(0), change.std(0) / 2))
+    return np.asarray(np.maximum(change.clip(low, high).std(0), change.std(0) / 5))
 
 
 def share_predicted(change: np.ndarray, residual: np.ndarray) -> float:
-    """The mean share of the variance of a coordinate's changes that was predicted, in the newer half of all rows.
-
-    Both are in units of the usual change; larger ones than `JUMP` count as that.
-    """
-    change, residual = (each[len(each) // 2 :].clip(-JUMP, JUMP) for each in (change, residual))
+    """The mean share of the variance of a coordinate's changes that was predicted, in the newer half of all rows."""
+    change, residual = (each[len(each) // 2 :] for each in (change, residual))
     variance, missed = change.var(0), (residual**2).mean(0)
     varies = variance > 0
     return float((1 - missed[varies] / variance[varies]).clip(0, 1).mean()) if varies.any() else 1.0

@@ -14,7 +14,7 @@ import numpy as np
 from everystep.mdp.world import AnyArray
 from everystep.training.learnt import networks
 from everystep.training.learnt.networks import Layers, along_last, module_of, sigmoid, silu
-from everystep.training.learnt.scales import JUMP, Units
+from everystep.training.learnt.scales import Units
 
 FARTHEST, LARGEST = 6.0, 12.0  # units to which inputs are clipped, and usual changes to which changes are
 
@@ -107,9 +107,7 @@ def _logistic(logit: AnyArray, yes: AnyArray) -> AnyArray:
 
 def loss(found: Predicted, change: AnyArray, r: AnyArray, g: AnyArray, ended: AnyArray, two: AnyArray) -> AnyArray:
     """(E, n): the error of one-step predictions (E, n, ...) for targets (n, ...)."""
-    wrong = jnp.abs(found.change - change[None])
-    squares = jnp.where(wrong < JUMP, wrong**2, 2 * JUMP * wrong - JUMP**2)  # jumps do not decide everything
-    total = squares.mean(-1) + (found.reward - r[None]) ** 2
+    total = ((found.change - change[None]) ** 2).mean(-1) + (found.reward - r[None]) ** 2
     total = total + _logistic(found.ends, ended[None])
     return total + error_of_g(found.g, g[None], two)
 
