@@ -117,6 +117,7 @@ def test_a_training_whose_limit_is_called_resumes_exactly(tmp_path):
     np.testing.assert_array_equal(first.agent.rows["a"], resumed.agent.rows["a"])
 
 
+@pytest.mark.quick
 def test_without_a_function_nothing_is_called():
     made = learner(seed=1)
     made.play(2)
