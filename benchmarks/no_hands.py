@@ -118,7 +118,9 @@ GRID: dict[str, dict[str, dict[str, Any]]] = {  # by algorithm and name; the res
     },
 }
 RIVALS = {f"{algorithm}, price {price:g}": algorithm for algorithm in GRID for price in PRICES}
-TUNED: dict[str, dict[str, str]] = {"lunar-lander": {}, "mountain-car": {}, "acrobot": {}}  # by system: of GRID
+TUNED: dict[str, dict[str, str]] = {  # by system: of GRID; "usual" for those that are not tuned yet
+    "lunar-lander": {"DQN, price 10": "sixteen"}, "mountain-car": {}, "acrobot": {},
+}  # fmt: skip
 
 
 def settings_of_rivals(task: str) -> dict[str, dict[str, Any]]:
@@ -194,7 +196,7 @@ class Job:
 
 def jobs(options: argparse.Namespace) -> Iterator[Job]:
     """Seeds in the outer loop, so that an interrupted file holds the same seeds of everything; likewise of settings."""
-    names = options.systems.split(";") if options.systems else [OURS, *RIVALS, board.RANDOM]
+    names = options.systems.split(";") if options.systems else [OURS, board.RANDOM, *RIVALS]
     changed = tuple((name, json.loads(text)) for name, _, text in (each.partition("=") for each in options.set))
     tried = list(dict.fromkeys(name for each in GRID.values() for name in each)) if options.tune else [""]
     for seed, which, task, name in itertools.product(
@@ -343,8 +345,8 @@ def chosen(rows: list[dict[str, Any]]) -> Iterator[str]:
         for name in RIVALS:
             tried = {key.split(";")[1]: each.mean for key, each in systems.items() if key.startswith(f"{name};")}
             returns = np.array([mean("final_return") for mean in tried.values()])
-            low = systems[f"{board.RANDOM};"].mean("final_return")
-            share = measures.share(returns, low, max(returns, default=low)) >= board.ENOUGH
+            chance = [systems[f"{board.RANDOM};"].mean("final_return")] if f"{board.RANDOM};" in systems else returns
+            share = measures.share(returns, min(chance, default=0.0), max(returns, default=0.0)) >= board.ENOUGH
             enough = [which for which, kept in zip(tried, share, strict=True) if kept]
             for best in sorted(enough, key=lambda which, tried=tried: tried[which]("harm"))[:1]:
                 seen = [f"{which} {show(mean('harm'))}, {show(mean('final_return'))}" for which, mean in tried.items()]
