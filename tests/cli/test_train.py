@@ -398,7 +398,13 @@ def test_features_are_read_from_their_text_and_never_evaluated():
 @pytest.mark.quick
 def test_a_request_survives_json_and_anything_else_is_refused():
     request = TrainingRequest(
-        "CartPole-v1", settings={"beta": "0.3"}, episodes=5, seeds=(3, 1), reward_range=(0.0, 1.0), stop_at_return=2.5
+        "CartPole-v1",
+        agent="lsvi-ae",
+        settings={"beta": "0.3"},
+        episodes=5,
+        seeds=(3, 1),
+        reward_range=(0.0, 1.0),
+        stop_at_return=2.5,
     )
     written = json.loads(json.dumps(request.to_json()))
     assert TrainingRequest.from_json(written) == request

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass
 
-from everystep.agents.registry import TRAINED_BY_DEFAULT
 from everystep.errors import MOST_COPIES, EverystepError, quoted
 from everystep.experiments.options import (
     NUMBER,
@@ -58,7 +57,7 @@ class TrainingOptions:
     actions: str | None = option(
         TEXT, "A", "candidates of a Box: grid(5), sobol(64), listed([...]) (grid(5))", None, LEARNER
     )
-    agent: str = option(TEXT, "A", "an agent of `everystep list` (auto: lsvi-nets, or lsvi-ahead)", TRAINED_BY_DEFAULT)
+    agent: str = option(TEXT, "A", "an agent of `everystep list` (auto: lsvi-nets, or lsvi-ahead)", "auto")
     settings: Mapping[str, str | int | float] = option(
         SETTINGS, "", "a setting of the agent, of `everystep list`; may be repeated", {}
     )

@@ -137,6 +137,8 @@ class Leaderboard:
     >>> folder = pathlib.Path(tempfile.mkdtemp())
     >>> pq.write_table(pa.Table.from_pylist(rows), folder / "lake.parquet")
     >>> board = es.leaderboard(folder)
+    >>> board.seeds_in_words
+    '1 to 2'
     >>> board.baseline, board.kinds, board.rows.num_rows
     ('mine', {'mine': 'ours', 'theirs': 'rival'}, 3)
     >>> board.runs["lake"]["mine"].columns["harm"].tolist()
