@@ -8,8 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+before = sys.path[:]
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
-import no_hands
+import no_hands  # noqa: E402  (it adds to the path, too)
+
+sys.path[:] = before  # benchmarks/training.py is not tests/training/
 
 pytestmark = pytest.mark.quick
 

@@ -29,6 +29,6 @@ def test_features_that_do_not_fit_into_memory_are_refused_with_what_they_would_t
     with pytest.raises(es.EverystepError, match=r"18336 .* 4 actions .* 3[23].* GB"):
         es.Learner(Picture(), horizon=4, length=8, features=es.features.polynomial(2))
     with pytest.raises(es.EverystepError, match=r"190 .* 64"):
-        es.Learner(Picture(), horizon=4, length=8)
+        es.Learner(Picture(), "lsvi-ahead", horizon=4, length=8)
     small = FeatureEncoder(bind(es.features.polynomial(1), spaces.Box(0, 1, (3,)), 2))
     assert bytes_of(small, 1, 10) == 8 * (3 * 2 * 4 * 4 + 4 * 10)
