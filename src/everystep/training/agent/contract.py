@@ -9,7 +9,7 @@ Shapes: n observations, A actions, m constraints. Steps h of a plan count from 0
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from everystep.training.agent.acting import Estimates
 from everystep.training.agent.countdown import Countdown
 from everystep.training.agent.encoders import Encoder
 from everystep.training.agent.resolve import EnvironmentInfo
+
+if TYPE_CHECKING:
+    from everystep.training.learnt.quality import QualityFigures
 
 
 class TrainingPlan(Protocol):
@@ -163,6 +166,9 @@ class StepwiseAgent(TrainingAgent, Protocol):
 
     def newest(self, optimism: float | None = None) -> TrainingPlan:
         """The plan to act by now; with an optimism, without exploration."""
+
+    def figures(self) -> QualityFigures | None:
+        """How well it predicts what it has not learnt yet; None if it predicted nothing."""
 
 
 class TrainingSettings(Protocol):

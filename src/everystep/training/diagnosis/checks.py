@@ -2,13 +2,14 @@
 
     violations, endings, rewards, seeds   `played.py`
     fit, agent                            `fit.py`
+    model, imagined, certificates         `learnt.py`, of networks
     horizon                               `look_ahead.py`
     length, constraints                   here
     optimism      is the width of an untried direction large enough? beta / sqrt(lam) ||phi|| should reach the cap, so
                   that an untried action has the highest value, and beta_cost / sqrt(lam_cost) ||phi|| the largest |g|,
                   so that it may be safe
 
-The notes of a result are all of these except `optimism` and `constraints`.
+The notes of a result are all of these except `optimism` and `constraints`, and `certificates` where most labels held.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from everystep.environments.play.batch import Batch
 from everystep.features.automatic import MOST_COORDINATES
 from everystep.training.agent.contract import TrainingPlan
 from everystep.training.agent.encoders import FeatureEncoder
-from everystep.training.diagnosis import played
+from everystep.training.diagnosis import learnt, played
 from everystep.training.diagnosis.finding import Diagnosis, Finding
 from everystep.training.diagnosis.fit import about_cost_features
 from everystep.training.diagnosis.look_ahead import horizon_finding
@@ -49,7 +50,7 @@ def diagnose(learner: Learner) -> Diagnosis:
     """The findings of all checks."""
     found = observed(learner, learner.policy().plan)
     settings = (*_about_optimism(learner), *_about_constraints(learner))
-    return Diagnosis((*found, *settings, *about_cost_features(learner)))
+    return Diagnosis((*found, *settings, *about_cost_features(learner), *learnt.certificates(learner)))
 
 
 def observed(learner: Learner, plan: TrainingPlan) -> list[Finding]:
@@ -60,6 +61,7 @@ def observed(learner: Learner, plan: TrainingPlan) -> list[Finding]:
     possible = [
         played.early_ends(learner.recent),
         *learner.fit.findings(plan),
+        *learnt.findings(learner),
         horizon_finding(agent, plan, learner.length),
         None if declared else played.reward_outlier(agent.rewards),
     ]

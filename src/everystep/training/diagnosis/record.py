@@ -2,6 +2,7 @@
 
 remarks      the notes of the result, one sentence each
 fit          the errors of the cost estimates in the second half of the episodes (`fit.py`)
+learnt       how well networks predicted each step before it was learnt (`learnt/quality.py`)
 seen         the minimum, the median and the maximum of each coordinate of the observations at which it acted
 constraint   the name of the constraint function, or that it is read from info
 environment  the settings of the environment
@@ -14,12 +15,14 @@ from typing import TYPE_CHECKING, TypedDict
 import numpy as np
 
 from everystep.features.automatic import MOST_COORDINATES
+from everystep.training.diagnosis import learnt
 from everystep.training.diagnosis.fit import FitFigures
 from everystep.training.folder.checkpoint import environment_settings
 
 if TYPE_CHECKING:
     from everystep.environments.play.constraints import Constraint
     from everystep.training.learner import Learner
+    from everystep.training.learnt.quality import QualityFigures
     from everystep.training.policy.observed import Observed
 
 KEY = "found"  # in spec.json: it grows with training, so two folders of one training may differ in it
@@ -31,6 +34,7 @@ class TrainingRecord(TypedDict):
 
     remarks: list[str]
     fit: FitFigures | None
+    learnt: QualityFigures | None
     seen: dict[str, list[float]] | None
     constraint: str
     environment: object
@@ -41,6 +45,7 @@ def of(learner: Learner, remarks: tuple[str, ...]) -> TrainingRecord:
     return {
         "remarks": list(remarks),
         "fit": learner.fit.figures,
+        "learnt": learnt.figures(learner),
         "seen": seen(learner.observed, _observations(learner)),
         "constraint": constraint_in_words(learner.stage.constraint),
         "environment": environment_settings(learner.stage.env),

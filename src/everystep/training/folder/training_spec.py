@@ -7,7 +7,7 @@ from typing import Any
 
 from everystep.errors import LARGEST
 from everystep.files import forms
-from everystep.files.forms import NUMBER, POSITIVE, PROBABILITY, Each, Maybe
+from everystep.files.forms import COUNT, NUMBER, POSITIVE, PROBABILITY, Each, Maybe
 
 
 def WHOLE(content: object) -> bool:
@@ -22,9 +22,20 @@ SPEC = {
     **{"d": Maybe(WHOLE), "confidence": Maybe(PROBABILITY), "versions": Each(str)},
 }
 FIT = ("episodes", "steps", "error", "unsafe", "believed_safe", "without_safe_action")
+NUMBERS = [Maybe(NUMBER)]
+CURVES = dict.fromkeys(("error", "spread", "share"), NUMBERS)
+IMAGINED = {"count": [COUNT], "imagined": NUMBERS, "came": NUMBERS}
+LEARNT = {  # learnt/quality.py
+    **dict.fromkeys(("random", "look_ahead"), COUNT),
+    **{"steps": [COUNT], "tolerance": NUMBER, "late": NUMBERS},
+    **{"observation": CURVES, "reward": CURVES, "constraints": [CURVES]},
+    **{"returned": IMAGINED, "violated": IMAGINED, "violations": [[NUMBER]]},
+    "labels": {name: [COUNT] for name in ("safe", "unknown", "unsafe")},
+}
 FOUND = {  # what was found (diagnosis/record.py)
     "remarks?": [str],
     "fit?": Maybe({**dict.fromkeys(FIT, NUMBER), "examples": [[NUMBER]]}),
+    "learnt?": Maybe(LEARNT),
     "seen?": Maybe({end: [NUMBER] for end in ("low", "median", "high")}),
     "constraint?": Maybe(str),
 }

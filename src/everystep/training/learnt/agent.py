@@ -26,6 +26,7 @@ from everystep.training.folder.plain_values import fields_but, set_fields
 from everystep.training.learnt import critics, rounds, world
 from everystep.training.learnt.critics import Rule
 from everystep.training.learnt.plan import LearntPlan, copies_of, harm_to_go
+from everystep.training.learnt.quality import Quality, QualityFigures
 from everystep.training.learnt.rounds import Learnt
 from everystep.training.learnt.rows import Rows
 from everystep.training.learnt.scales import Scales
@@ -57,6 +58,7 @@ class LearntAgent:
         self.limit_agrees = False  # whether it is called on imagined steps
         self.plans, self.episode = 0, 1
         self.rows = Rows(o, constraints)
+        self.quality = Quality(o, constraints)
         self.scales = Scales.blank(o, constraints, heads)
         self.state: Learnt = rounds.start(self.rng, self.sizes)
         self.price = self._floored(np.ones((1, 1)), 0.0)
@@ -101,16 +103,23 @@ class LearntAgent:
         found = [f"values and harm are sums over horizons of {listed} steps, discounted and averaged"]
         if len(self.rows) < AT_RANDOM:
             found.append(f"only {len(self.rows)} steps were seen; actions are random before {AT_RANDOM}")
+        if self.quality.random and self.fitted:
+            found.append(f"actions were random in the first {self.quality.random} steps, and chosen by networks since")
         if self.limit_agrees:
             found.append("the constraint is a function of observations, and called on imagined steps")
         if self.diverged:
             found.append(f"learning diverged {self.diverged} times; the parameters before it were kept")
         return tuple(found)
 
+    def figures(self) -> QualityFigures | None:
+        """How well the networks predict what they have not learnt yet."""
+        return self.quality.figures(self)
+
     # --- learning ----------------------------------------------------------------------------------------------------
     def observe(self, step: Transition) -> None:
         """Learn one transition as it happens."""
         with deferred():
+            self.quality.before(self, step)
             at = self._add(
                 step.observation, step.action, step.reward, step.cost, step.next_observation, step.terminated
             )
@@ -151,6 +160,7 @@ class LearntAgent:
             same = n <= len(episode) and (self.rows["a"][at] == episode.actions[:n]).all()
             same = same and (self.rows["x"][at] == x[:n]).all() and (self.rows["r"][at] == episode.rewards[:n]).all()
             if n and same:
+                self.quality.after(self, at)
                 del self.waiting[copy]
                 return n
         return 0
@@ -308,7 +318,7 @@ class LearntAgent:
         self.rows.check(self.sizes.coordinates, self.constraints, self.sizes.actions)
         n, waiting = len(self.rows), list(self.waiting.values())
         fits = self._shapes() == shapes and all(np.isfinite(each).all() for each in self._numbers())
-        fits = fits and 0 <= self.fitted <= n and 0 <= self.planned <= n and self.episode >= 1
+        fits = fits and self.quality.fits(n) and 0 <= self.fitted <= n and 0 <= self.planned <= n and self.episode >= 1
         fits = fits and bool(self.fitted) == (n >= AT_RANDOM)
         fits = fits and all(each.ndim == 1 and each.dtype.kind == "i" for each in waiting)
         fits = fits and all(((each >= 0) & (each < n)).all() for each in waiting)
