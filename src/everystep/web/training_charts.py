@@ -1,5 +1,7 @@
 """The charts of the report of a training: learning curves over steps, and the estimates of the cost model.
 
+Those of networks are in `learnt_charts.py`.
+
 `curves` is drawn as in the report of a run. One more style, drawn by training.js:
 
     slice       the beliefs about one action, by two coordinates, or by state: {x, y, labels, lower, upper, ...}
@@ -22,6 +24,7 @@ from everystep.reports.training.curves import Curve
 from everystep.reports.training.learnt import Learnt
 from everystep.reports.training.results import TrainingResults
 from everystep.training.policy.policy import Policy
+from everystep.web import learnt_charts
 from everystep.web.assets import as_base64
 from everystep.web.charts import SEEDS_DRAWN, Chart, Panel, Section
 
@@ -208,6 +211,7 @@ def _held(inputs: TrainingInputs, sliced: Slice) -> list[str]:
 
 # --- the list ---------------------------------------------------------------------------------------------------------
 SECTIONS = {
+    "learnt": learnt_charts.SECTION,
     "curves": Section(
         "Learning curves",
         "Over the number of steps. With several seeds, lines are means, bands are their 95 % bootstrap intervals, "
@@ -257,5 +261,6 @@ CHARTS: tuple[Chart, ...] = (
         data=partial(curve, training_curves.unsafe_share),
         from_zero=True,
     ),
+    *learnt_charts.CHARTS,
     Chart("slice", "model", title="", x="", y="", data=slices, style="slice"),
 )

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from markupsafe import Markup, escape
 
 from everystep import __version__
@@ -32,7 +33,7 @@ from everystep.web.report import check_place, counted, seeds_in_words, versions_
 from everystep.web.training_charts import TrainingInputs
 
 STYLES = ("page.css", "report.css", "training.css")
-SCRIPTS = ("curves.js", "charts.js", "training.js")
+SCRIPTS = ("curves.js", "charts.js", "learnt.js", "training.js")
 SEEDS_WITH_REMARKS = 64
 LEFT_OUT = "Pictures were left out (--no-player)."
 
@@ -103,6 +104,7 @@ def page(made: Contents) -> str:
             "table": _table(results),
             "notes": [_with_code(_capital(note)) for note in training_results.table(results).notes],
             "curves": sections["curves"],
+            "learnt": sections.get("learnt"),
             "remarks": _remarks(made),
             "fits": _fits(made),
             "examples": _examples(made),
@@ -159,7 +161,7 @@ def _facts(made: Contents) -> list[tuple[str, str]]:
         ("Features", values),
         ("Features of costs", costs if spec.get("value") != spec.get("cost") else None),
         ("Length of phi(x, a)", spec.get("d")),
-        ("Plans look ahead", f"{spec['horizon']} steps" if "horizon" in spec else None),
+        ("Plans look ahead", _ahead(first)),
         ("Longest episode", f"{spec['length']} steps" if "length" in spec else None),
         ("Requested", None if request is None else f"{request.amount} of each seed"),
         ("Seeds", seeds_in_words([each.seed for each in results.seeds])),
@@ -174,6 +176,12 @@ def _features(request: TrainingRequest | None, spec: Mapping[str, Any], asked_as
     if asked not in (None, "auto") or saved_as not in spec:
         return asked
     return f"{policy_card.features_in_words(spec[saved_as])}{', chosen by evidence' if asked else ''}"
+
+
+def _ahead(first: Learnt) -> str | None:
+    if first.quality is not None:
+        return f"{', '.join(map(str, first.quality['horizons']))} steps, discounted and averaged"
+    return f"{first.spec['horizon']} steps" if "horizon" in first.spec else None
 
 
 def _plain(value: object) -> str:
@@ -242,11 +250,14 @@ def _estimates(first: Learnt) -> str:
     """The quantity that the intervals of the cost model bound."""
     if first.policy is None:
         return ""
-    ahead = first.policy.plan.ahead
+    plan = first.policy.plan
+    ahead = plan.ahead
     if ahead is None:
         many = first.spec.get("constraints", 1) > 1
         return "the worst of the constraints g(x, a)" if many else "the constraint g(x, a)"
-    return f"the harm that an action leads to within the horizon, less the tolerance of {ahead.tolerance:g}"
+    tolerance = float(plan.in_units(np.full((1, 1, 1), ahead.tolerance)).max())
+    how = "within the horizon" if first.quality is None else f"within {_ahead(first)}"
+    return f"the harm that an action leads to {how}, less the tolerance of {tolerance:.3g}"
 
 
 def _certificates(first: Learnt) -> str:

@@ -44,3 +44,8 @@ def learner(seed=0, envs=None, **settings):
     """One with two rounds a step."""
     env = Cart() if envs is None else envs
     return es.Learner(env, es.agents.lsvi_nets(rounds=2, **settings), seed=seed)
+
+
+def ending(seed=0, **settings):
+    """One whose episodes end at the limit, so that it is known what came of every step."""
+    return learner(seed, Cart(ends=True, two=True, limit=0.2, length=30), **settings)

@@ -117,6 +117,9 @@ def test_a_training_resumes_exactly(trained, tmp_path):
         lambda agent: agent.rows.columns.update(a=agent.rows.columns["a"] + 7),
         lambda agent: agent.rows.columns.update(x=agent.rows.columns["x"][:, :1]),
         lambda agent: vars(agent.rows).update(count=10**6),
+        lambda agent: vars(agent.quality).update(steps=10**6),
+        lambda agent: vars(agent.quality).update(missed=agent.quality.missed[1:]),
+        lambda agent: vars(agent.quality).update(judged=agent.quality.judged * np.nan),
     ],
 )
 def test_a_learner_that_was_altered_is_refused(trained, change):

@@ -1,4 +1,7 @@
-"""The figure of a training: cumulative violation and return per episode over steps, seeds as a band."""
+"""The figure of a training: cumulative violation and return per episode over steps, seeds as a band.
+
+Of networks there are more (`predictions.py`).
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from matplotlib.figure import Figure
 from everystep.experiments import figures
 from everystep.experiments.figures import COLUMN, FAINT, INK, SCREEN, Page
 from everystep.reports.training import curves as training_curves
+from everystep.reports.training import learnt, predictions
 from everystep.reports.training.curves import Curve
 from everystep.reports.training.results import TrainingResults
 
@@ -22,7 +26,14 @@ NAME = "training"
 def write(results: TrainingResults, folder: Path, paper: bool = False) -> list[Path]:
     """For the screen, or for a paper: one column wide, and two."""
     pages = figures.PAPER_PAGES if paper else figures.SCREEN_PAGE
-    return figures.on_pages(lambda page: {NAME: training(results, page)}, folder, pages)
+    first = results.seeds[0]
+    quality = learnt.quality(first)
+
+    def drawn(page: Page) -> dict[str, Figure]:
+        more = {} if quality is None else predictions.drawn(quality, results.title, first.seed, page)
+        return {NAME: training(results, page), **more}
+
+    return figures.on_pages(drawn, folder, pages)
 
 
 def training(results: TrainingResults, page: Page = SCREEN) -> Figure:

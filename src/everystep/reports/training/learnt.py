@@ -12,7 +12,6 @@ from typing import Any
 
 from everystep.environments.play.batch import Batch
 from everystep.errors import UNLIKE, EverystepError
-from everystep.files import forms
 from everystep.reports.training import results as training_results
 from everystep.reports.training.results import SeedResult
 from everystep.training.diagnosis import record
@@ -20,6 +19,7 @@ from everystep.training.folder import training_folder, training_spec
 from everystep.training.folder.checkpoint import SavedLearner
 from everystep.training.folder.plain_values import from_plain
 from everystep.training.folder.training_folder import LEARNER, SO_FAR
+from everystep.training.learnt.quality import QualityFigures
 from everystep.training.policy.policy import Policy
 from everystep.training.seeds.run import AGAIN
 
@@ -32,6 +32,7 @@ class Learnt:
     spec       of the training; {} of an unfinished one that was not stopped
     remarks    of the training, one sentence each
     fit        how the cost estimates did (`fit.py`), None if nothing is known
+    quality    how well networks predicted (`learnt/quality.py`), None of other agents
     seen       the ends and medians of observations, None if unknown
     recent     some of the last transitions, if they are kept
     """
@@ -41,6 +42,7 @@ class Learnt:
     spec: dict[str, Any] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     fit: dict[str, Any] | None = None
+    quality: QualityFigures | None = None
     seen: dict[str, list[float]] | None = None
     constraint: str | None = None
     recent: tuple[Batch, ...] = ()
@@ -56,10 +58,17 @@ def read(seed: SeedResult, findings_only: bool = False) -> Learnt:
     return Learnt(why="The training is unfinished: its policy is known once it is finished, or stopped by Ctrl-C.")
 
 
+def quality(seed: SeedResult) -> QualityFigures | None:
+    """How well the networks of a seed predicted; None of other agents, and where it is unknown."""
+    if seed.finished and record.KEY not in seed.spec:
+        return None
+    return read(seed, findings_only=True).quality
+
+
 def _saved(folder: Path, spec: dict[str, Any], learner: Path | None) -> Learnt:
     """What `TrainingResult.fill` wrote; with the `learner` also its policy and transitions."""
     found = spec.get(record.KEY, {})
-    where = training_spec.fault(spec) or forms.fault(found, training_spec.FOUND, record.KEY)
+    where = training_spec.fault(spec) or training_spec.fault_of_found(found, record.KEY)
     seen = None if where else found.get("seen")
     if seen is not None and not (seen["low"] and len({len(ends) for ends in seen.values()}) == 1):
         where = f"{record.KEY}.seen"
@@ -80,6 +89,7 @@ def _saved(folder: Path, spec: dict[str, Any], learner: Path | None) -> Learnt:
         spec,
         tuple(found.get("remarks", ())),
         found.get("fit"),
+        found.get("learnt"),
         seen,
         found.get("constraint"),
         () if learner is None else _recent(learner),

@@ -29,7 +29,7 @@ from everystep.errors import shown
 from everystep.features import automatic
 from everystep.features.maps import Features
 from everystep.features.specs import bind, fourier, polynomial
-from everystep.training.agent.encoders import FeatureEncoder
+from everystep.training.agent.encoders import FeatureEncoder, RawEncoder
 from everystep.training.diagnosis.finding import Finding
 
 if TYPE_CHECKING:
@@ -153,12 +153,14 @@ class CostFit:
         if unsafe < FEWEST or surprises <= unsafe / 2 or not self._still_believed(late, plan):
             return None
         assert self.error is not None
+        remedy = f"the features do not fit the constraint; {REWRITE}; else pass cost_features with more detail"
+        if isinstance(plan.cost_encoder, RawEncoder):
+            remedy = "the networks have not learnt the constraint yet; train for longer"
         return Finding(
             "fit",
             f"of {unsafe} unsafe steps in the second half {surprises} were believed safe (RMS one-step cost error: "
             f"{self.error:.2g})",
-            f"unless costs are random, the features do not fit the constraint; {REWRITE}; else pass cost_features with "
-            "more detail",
+            f"unless costs are random, {remedy}",
             {"unsafe": unsafe, "believed_safe": surprises, "error": self.error},
         )
 

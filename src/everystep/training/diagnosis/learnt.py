@@ -113,8 +113,8 @@ def coverage(found: QualityFigures) -> Finding | None:
     other = f", and {unsafe - fine} of {unsafe} labels unsafe ahead" if unsafe else ""
     return Finding(
         "certificates",
-        f"in the second half of the steps {kept:,} of {safe:,} labels safe ahead held ({kept / safe:.1%}){other}, given "
-        "before the step was played; the labels are heuristic",
+        f"in the second half of the steps {kept:,} of {safe:,} heuristic labels safe ahead, given before the step was "
+        f"played, held ({kept / safe:.1%}){other}",
         "rely on them no further than this, and let es.evaluate judge the policy",
         {"safe": safe, "kept": kept, "unsafe": unsafe, "unsafe_kept": unsafe - fine},
     )

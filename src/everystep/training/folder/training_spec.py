@@ -26,8 +26,7 @@ NUMBERS = [Maybe(NUMBER)]
 CURVES = dict.fromkeys(("error", "spread", "share"), NUMBERS)
 IMAGINED = {"count": [COUNT], "imagined": NUMBERS, "came": NUMBERS}
 LEARNT = {  # learnt/quality.py
-    **dict.fromkeys(("random", "look_ahead"), COUNT),
-    **{"steps": [COUNT], "tolerance": NUMBER, "late": NUMBERS},
+    **{"random": COUNT, "steps": [COUNT], "horizons": [COUNT], "tolerance": NUMBER, "late": NUMBERS},
     **{"observation": CURVES, "reward": CURVES, "constraints": [CURVES]},
     **{"returned": IMAGINED, "violated": IMAGINED, "violations": [[NUMBER]]},
     "labels": {name: [COUNT] for name in ("safe", "unknown", "unsafe")},
@@ -42,6 +41,22 @@ FOUND = {  # what was found (diagnosis/record.py)
 # What a policy does not use may be missing: it may be older than the training's spec.json is now.
 USED = ("guarantee", "horizon", "length")
 POLICY = {(name if name in USED else f"{name}?"): form for name, form in SPEC.items()} | {"first_action": int}
+
+
+def fault_of_found(found: object, where: str) -> str | None:
+    """Where what was found does not have its form; curves have a number for each of their steps."""
+    wrong = forms.fault(found, FOUND, where)
+    learnt = None if wrong or not isinstance(found, dict) else found.get("learnt")
+    if learnt is None:
+        return wrong
+    curves = [learnt["observation"], learnt["reward"], *learnt["constraints"], learnt["returned"], learnt["violated"]]
+    lines = [values for each in curves for values in each.values()]
+    rightly = all(len(values) == len(learnt["steps"]) for values in lines) and bool(
+        learnt["steps"] and learnt["horizons"]
+    )
+    rightly = rightly and all(len(each) == 3 for each in learnt["violations"])
+    rightly = rightly and all(len(each) == 2 and each[1] <= each[0] for each in learnt["labels"].values())
+    return None if rightly else f"{where}.learnt"
 
 
 def fault(spec: Mapping[str, Any], of_policy: bool = False) -> str | None:

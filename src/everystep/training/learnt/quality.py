@@ -16,7 +16,7 @@ Sums are kept by stretch of steps, at most `STRETCHES` of them: when they are fu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
@@ -75,7 +75,7 @@ class QualityFigures(TypedDict):
     violated: Imagined
     violations: list[list[float]]
     labels: dict[str, list[int]]
-    look_ahead: int
+    horizons: list[int]
     tolerance: float
 
 
@@ -197,7 +197,7 @@ class Quality:
         judged = pooled(self.judged)
         late = slice(used // 2, used)
         o, changes = self.coordinates, agent.scales.change
-        curves = lambda at, unit=1.0: _curves(n, *(each[:, at] for each in (missed, around, spread)), unit)
+        each = lambda i: _curves(n, missed[:, [i]], around[:, [i]], spread[:, [i]], np.ones(1))
         bins = self.violations[late].sum(0)
         labels = self.labelled[late].sum(0)
         steps = np.minimum(np.arange(1, len(n) + 1) * together * self.stretch, self.steps)
@@ -205,15 +205,15 @@ class Quality:
         return {
             "random": self.random,
             "steps": steps.tolist(),
-            "observation": curves(slice(o), changes),
-            "reward": curves(slice(o, o + 1)),
-            "constraints": [curves(slice(i, i + 1)) for i in range(o + 1, len(self.mean))],
+            "observation": _curves(n, missed[:, :o], around[:, :o], spread[:, :o], changes),
+            "reward": each(o),
+            "constraints": [each(i) for i in range(o + 1, len(self.mean))],
             "late": _numbers(_share(self.missed[late].sum(0), self.around[late].sum(0))[listed]),
             "returned": _imagined(judged[:, :3]),
             "violated": _imagined(judged[:, [0, 3, 4]]),
             "violations": [[float(s / c), float(y / c), int(c)] for c, s, y in bins if c],
             "labels": {name: [int(each) for each in labels[i]] for i, name in enumerate(LABELS)},
-            "look_ahead": int(agent.settings.horizons[-1]),
+            "horizons": list(agent.settings.horizons),
             "tolerance": float(agent.settings["tolerance"]),
         }
 
@@ -228,11 +228,11 @@ def _share(missed: np.ndarray, around: np.ndarray) -> np.ndarray:
         return np.asarray(np.where(around > 0, (1 - missed / around).clip(0, 1), np.nan))
 
 
-def _curves(n: np.ndarray, missed: np.ndarray, around: np.ndarray, spread: np.ndarray, unit: Any) -> Curves:
+def _curves(n: np.ndarray, missed: np.ndarray, around: np.ndarray, spread: np.ndarray, unit: np.ndarray) -> Curves:
     """Of some numbers together (points, k): means over those that vary."""
     varies = around.sum(0) > 0
     missed, around, spread = (each[:, varies] for each in (missed, around, spread))
-    unit = np.broadcast_to(unit, varies.shape)[varies]
+    unit = unit[varies]
     share, some = _share(missed, around), n > 0
     with np.errstate(divide="ignore", invalid="ignore"):
         error, width = (np.sqrt((each / unit**2).sum(1) / n / max(varies.sum(), 1)) for each in (missed, spread))

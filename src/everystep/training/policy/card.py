@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from everystep import files
 from everystep.experiments import statistics, tables
+from everystep.training.diagnosis.learnt import coverage
 from everystep.training.policy.evaluation import Evaluation
 from everystep.training.policy.policy import CARD
 
 if TYPE_CHECKING:
+    from everystep.training.learnt.quality import QualityFigures
     from everystep.training.policy.evaluation_file import Saved
     from everystep.training.result import TrainingResult
 
@@ -57,6 +59,7 @@ def text(result: TrainingResult, evaluation: Saved | None) -> str:
     spec, columns = result.spec, result.columns
     value, cost = (features_in_words(spec[name]) for name in ("value", "cost"))
     found = result.found.get("constraint")
+    learnt = cast("QualityFigures | None", result.found.get("learnt"))
     numbers = f" ({spec['constraints']} numbers)" if spec["constraints"] > 1 else ""
     settings = ", ".join(f"{key} {_plain(value)}" for key, value in spec["settings"].items())
     rows = {
@@ -67,7 +70,7 @@ def text(result: TrainingResult, evaluation: Saved | None) -> str:
         "features": value
         + ("" if spec["d"] is None else f", {spec['d']} numbers for each observation and action")
         + ("" if value == cost else f"; of the cost model: {cost}"),
-        "plans": f"look {spec['horizon']} steps ahead, in episodes of up to {spec['length']}",
+        "plans": f"look {_ahead(spec, learnt)} ahead, in episodes of up to {spec['length']}",
         "seed": spec["seed"],
         "versions": _versions(spec["versions"]),
     }
@@ -101,7 +104,7 @@ def text(result: TrainingResult, evaluation: Saved | None) -> str:
         BEFORE.rstrip("\n"),
         "",
         _evaluation(evaluation, spec["seed"]) + AFTER,
-        certificates_in_words(spec, result.policy.plan.optimism),
+        certificates_in_words(spec, result.policy.plan.optimism) + _measured(learnt),
         "",
         "## Use",
         "",
@@ -118,10 +121,24 @@ def text(result: TrainingResult, evaluation: Saved | None) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _ahead(spec: Mapping[str, Any], learnt: QualityFigures | None) -> str:
+    if learnt is None:
+        return f"{spec['horizon']} steps"
+    return f"{', '.join(map(str, learnt['horizons']))} steps (discounted and averaged)"
+
+
+def _measured(learnt: QualityFigures | None) -> str:
+    """What the labels of networks were worth while it learnt."""
+    labels = None if learnt is None else coverage(learnt)
+    return "" if labels is None else f" Measured while it learnt: {labels.sentence}."
+
+
 def features_in_words(described: Mapping[str, Any]) -> str:
     """The features of a model, from how an encoder describes itself."""
     if not isinstance(described, Mapping):
         return str(described)
+    if "networks" in described:
+        return "none: networks of the observation"
     if "kernel" in described:
         return f"the kernel {described['kernel']}"
     kind, inner = str(described.get("kind")), lambda name: features_in_words(described.get(name, {}))
@@ -173,9 +190,12 @@ def certificates_in_words(spec: Mapping[str, Any], optimism: float) -> str:
             "assumptions do not hold, neither do the labels."
         )
     else:
+        width = "width of the cost intervals is the spread of networks" if "networks" in spec["cost"] else (
+            f"radius of the cost intervals is {radius}"
+        )  # fmt: skip
         worth = (
-            f"The radius of the cost intervals is {radius}, not proved: a label says what the estimates say, without a "
-            "probability. Treat labels as advice, and evaluate the policy before it is used."
+            f"The {width}, not proved: a label says what the estimates say, without a probability. Treat labels as "
+            "advice, and evaluate the policy before it is used."
         )
     ends = {
         0.0: "the estimated cost itself",

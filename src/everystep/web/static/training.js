@@ -1,6 +1,7 @@
 // @ts-check
 /** The report of a training: curves over steps, and what the cost model believes. training_charts.py lists the charts. */
 import { byId, drawCharts, drawCurves, keepSwatches } from "./charts.js";
+import { drawLabels, drawLines, drawReliability } from "./learnt.js";
 import { dark, drawn, floats, keepDrawn, plain, theme } from "./curves.js";
 
 /**
@@ -72,4 +73,4 @@ function drawSlice(element, panel) {
 }
 
 keepSwatches();
-drawCharts(shown.charts, { curves: (element, panel) => drawCurves(element, panel, shown.agents), slice: drawSlice });
+drawCharts(shown.charts, { curves: (element, panel) => drawCurves(element, panel, shown.agents), slice: drawSlice, lines: drawLines, reliability: drawReliability, labels: drawLabels });
