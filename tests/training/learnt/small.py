@@ -48,4 +48,9 @@ def learner(seed=0, envs=None, **settings):
 
 def ending(seed=0, **settings):
     """One whose episodes end at the limit, so that it is known what came of every step."""
-    return learner(seed, Cart(ends=True, two=True, limit=0.2, length=30), **settings)
+    return learner(seed, at_the_limit(), **settings)
+
+
+def at_the_limit():
+    """The environment of `ending`, by name."""
+    return Cart(ends=True, two=True, limit=0.2, length=30)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 AT_RANDOM = 16
 GROWN = 1.25
+MANY = 64  # coordinates, above which a remark says what they cost
 REFRESHED = 400  # rounds
 MOST_OF_LOGGED = 2000  # rounds for a logged batch besides
 OF_SPREAD = 4  # batches of imagined steps by which critics are scaled
@@ -105,6 +106,11 @@ class LearntAgent:
             found.append(f"only {len(self.rows)} steps were seen; actions are random before {AT_RANDOM}")
         if self.quality.random and self.fitted:
             found.append(f"actions were random in the first {self.quality.random} steps, and chosen by networks since")
+        if (o := self.sizes.coordinates) > MANY:
+            found.append(
+                f"observations have {o} numbers: a step costs about {1 + o / 60:.0f} times as much as with a few, and "
+                f"{o * 24 / 1000:.2g} kB of memory; a wrapper that leaves out what does not matter makes it faster"
+            )
         if self.limit_agrees:
             found.append("the constraint is a function of observations, and called on imagined steps")
         if self.diverged:

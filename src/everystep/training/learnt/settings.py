@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from everystep.agents.model_syntax import AUTO
 from everystep.agents.registry import Recipe
 from everystep.errors import EverystepError
@@ -16,15 +18,23 @@ from everystep.training.agent.resolve import EnvironmentInfo
 from everystep.training.learnt.agent import LearntAgent
 from everystep.training.learnt.limit import Limit
 
+MOST_COORDINATES = 512
 HORIZONS = (5, 20, 60)  # that decisions weigh equally, each at most the length of an episode
 
 
 def check_inputs(agent: str, space: Space, features: object, cost_features: object) -> None:
-    """Refuse what networks do not take: features, and observations that are states of a list."""
+    """Refuse what networks do not take: features, images, and observations that are states of a list."""
     for name, given in (("features", features), ("cost_features", cost_features)):
         if given is not None and not (isinstance(given, str) and given == AUTO):
             raise EverystepError(f"{name} is given, but {agent} learns by networks, which need none; leave it out.")
-    if Coordinates.of(space).single:
+    coordinates = Coordinates.of(space)
+    o, axes = len(coordinates.low), getattr(space, "shape", None) or ()
+    if o > MOST_COORDINATES or (len(axes) > 1 and np.dtype(space.dtype) == np.uint8):
+        raise EverystepError(
+            f"observations have {o:,} numbers, and {agent} learns from at most {MOST_COORDINATES}, and not "
+            "from images; make fewer numbers of them in a wrapper, or give features= with a function of your own."
+        )
+    if coordinates.single:
         raise EverystepError(
             f"the observation space is {space}, and {agent} learns from measurements; use lsvi-ahead, which counts "
             "states of a list."

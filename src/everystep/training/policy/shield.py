@@ -112,7 +112,8 @@ class Shield:
             assert self.learner is not None
             self.candidates, self.countdown = self.learner.stage.candidates, self.learner.resolved.countdown
             has_costs, usual = self.learner.resolved.has_costs, 0.0
-            ahead = "harm" in self.learner.recipe.definition.settings
+            about = self.learner.recipe.definition
+            ahead = about.networks or "harm" in about.settings
         if not has_costs:
             raise EverystepError("the guide of a shield never learns costs; train lsvi-ae or lsvi-ahead instead.")
         self.optimism = usual if optimism is None else real_number("optimism", optimism, -1, 1)
