@@ -123,7 +123,7 @@ def remarks(inputs: Any) -> list[str]:
 
 SECTION = Section(
     "Predictions",
-    "Every step is predicted before it is learnt, and every fourth is judged before it is played: what return and what "
+    "Every step is predicted before it is learnt, and every eighth is judged before it is played: what return and what "
     "violation follow, and is it safe ahead? Labels and imagined sums are heuristic; this is how they did.",
     remarks,
 )

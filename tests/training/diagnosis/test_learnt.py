@@ -31,10 +31,14 @@ def test_networks_that_predict_well_have_no_finding_but_their_coverage():
     assert labels.about == "certificates"
     assert "59 of 60 heuristic labels safe ahead" in labels.sentence
     assert "(98.3%), and 27 of 30 labels unsafe ahead" in labels.sentence
-    assert list(learnt.certificates(learner(labels={key: [20, 20] for key in ("safe", "unknown", "unsafe")}))) == []
+    assert list(learnt.certificates(learner(labels={key: [9, 9] for key in ("safe", "unknown", "unsafe")}))) == []
+    (none,) = learnt.certificates(learner(labels=FIGURES["labels"] | {"safe": [0, 0]}))
+    assert "none of 40 judged steps was labelled safe ahead, and 27 of 30 labels unsafe ahead held" in none.sentence
 
 
 def test_labels_that_did_not_hold_are_a_note_and_named_once():
+    few = learner(labels=FIGURES["labels"] | {"safe": [15, 10]})
+    assert learnt.findings(few) == []
     poor = learner(labels=FIGURES["labels"] | {"safe": [60, 40]})
     assert [each.about for each in learnt.findings(poor)] == ["certificates"]
     assert list(learnt.certificates(poor)) == []

@@ -31,7 +31,7 @@ def test_every_step_is_predicted_before_it_is_learnt(agent):
     assert (quality.spread.sum(0)[:2] > 0).all()
 
 
-def test_first_steps_and_every_fourth_are_judged_and_known_when_their_episode_ends(agent):
+def test_first_steps_and_every_eighth_are_judged_and_known_when_their_episode_ends(agent):
     terminated = agent.rows["ended"].sum()
     assert terminated >= 2
     assert terminated <= agent.quality.judged[:, 0].sum() <= len(agent.rows) / EVERY + agent.episode

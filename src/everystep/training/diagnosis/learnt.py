@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from everystep.training.learner import Learner
 
 FEWEST_STEPS, FEWEST_JUDGED = 200, 30  # below which nothing is reported
+FEWEST_LABELS = 20  # "safe ahead", below which they are no note of a result
 LITTLE, HARDLY = 0.3, 0.1  # shares of variance predicted: of all changes or of g, and of one coordinate
 TOO_LITTLE = 0.5  # of the violation that came, below which too little was imagined
 LEAST = 10.0  # tolerances: a violation that counts
@@ -40,8 +41,13 @@ def findings(learner: Learner) -> list[Finding]:
     if found is None or found["steps"][-1] < FEWEST_STEPS:
         return []
     labels = coverage(found)
-    poor = labels is not None and labels.numbers["kept"] < COVERED * labels.numbers["safe"]
+    poor = labels is not None and _is_poor(labels)
     return [*_model(learner, found), *_imagined(found), *([labels] if poor and labels else [])]
+
+
+def _is_poor(labels: Finding) -> bool:
+    safe, kept = labels.numbers["safe"], labels.numbers["kept"]
+    return safe >= FEWEST_LABELS and kept < COVERED * safe
 
 
 def certificates(learner: Learner) -> Iterator[Finding]:
@@ -106,15 +112,17 @@ def _times(came: float, imagined: float) -> str:
 
 
 def coverage(found: QualityFigures) -> Finding | None:
-    """How many of the labels "safe ahead" held; None if there are too few."""
+    """How many of the labels "safe ahead" held; None if too few steps were judged."""
     (safe, kept), (unsafe, fine) = found["labels"]["safe"], found["labels"]["unsafe"]
-    if safe < FEWEST_JUDGED:
+    judged = sum(count for count, _ in found["labels"].values())
+    if judged < FEWEST_JUDGED:
         return None
-    other = f", and {unsafe - fine} of {unsafe} labels unsafe ahead" if unsafe else ""
+    share = f"{kept:,} of {safe:,} heuristic labels safe ahead, given before the step was played, held"
+    words = f"{share} ({kept / safe:.1%})" if safe else f"none of {judged:,} judged steps was labelled safe ahead"
+    other = f", and {unsafe - fine:,} of {unsafe:,} labels unsafe ahead{'' if safe else ' held'}" if unsafe else ""
     return Finding(
         "certificates",
-        f"in the second half of the steps {kept:,} of {safe:,} heuristic labels safe ahead, given before the step was "
-        f"played, held ({kept / safe:.1%}){other}",
-        "rely on them no further than this, and let es.evaluate judge the policy",
+        f"in the second half of the steps {words}{other}",
+        "rely on labels no further than this, and let es.evaluate judge the policy",
         {"safe": safe, "kept": kept, "unsafe": unsafe, "unsafe_kept": unsafe - fine},
     )

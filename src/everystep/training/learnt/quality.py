@@ -2,7 +2,7 @@
 
 predicted   the change of each coordinate, the reward and each g, by the mean of the members: the squared error, that of
             the mean so far in its place, and the squared spread of the members
-judged      the first step of an episode and every fourth: the return and the violation that are imagined after its
+judged      the first step of an episode and every eighth: the return and the violation that are imagined after its
             action, and its label; what came is known when the episode is over
 
     came(t) = sum_i w_i r_{t+i},    w_i = mean_N gamma_N^i      the sum that critics estimate; likewise of violations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 STRETCHES, FIRST = 128, 8  # how many there are, and the steps of each at first
 POINTS = 48  # of a curve, at most
-EVERY = 4  # steps, of which one is judged
+EVERY = 8  # steps, of which one is judged
 BINS = np.r_[0.0, np.geomspace(1e-3, 100, 16)]  # edges of imagined violations, in units of the largest |g|
 LABELS = ("unsafe", "unknown", "safe")  # -1, 0, 1
 FAR = 12  # longest horizons, beyond which weights are negligible
