@@ -32,7 +32,7 @@ def check_inputs(agent: str, space: Space, features: object, cost_features: obje
     if o > MOST_COORDINATES or (len(axes) > 1 and np.dtype(space.dtype) == np.uint8):
         raise EverystepError(
             f"observations have {o:,} numbers, and {agent} learns from at most {MOST_COORDINATES}, and not "
-            "from images; make fewer numbers of them in a wrapper, or give features= with a function of your own."
+            "from images; make fewer numbers of them in a wrapper, or train lsvi-ahead with features= of your own."
         )
     if coordinates.single:
         raise EverystepError(
