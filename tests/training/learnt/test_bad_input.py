@@ -58,7 +58,8 @@ def test_images_are_refused_before_anything_is_played(space):
         observation_space = gym.spaces.Box(0, 255, *space)
 
     numbers = f"{int(np.prod(space[0])):,}"
-    with pytest.raises(EverystepError, match=rf"observations have {numbers} numbers, and lsvi-nets .* train lsvi-ahead with features="):
+    words = f"observations have {numbers} numbers, and lsvi-nets .* train lsvi-ahead with features="
+    with pytest.raises(EverystepError, match=words):
         es.Learner(Camera(), AGENT)
 
 
