@@ -68,6 +68,7 @@ RENAMED = {  # names of other libraries, and the name here
     "value_model": "value",
     "cost_model": "cost",
     "safe_actions": "known_safe",
+    "harm_price": "violation_price",  # its name before
 }
 _AGENT = "give the name of an agent second, as in train(env, 'lsvi-ahead')"
 _CONSTRAINT = "use constraint=, a function of (obs, action, obs_next, info) that is safe where it is at most 0"
