@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--price", type=float, default=10.0)
     parser.add_argument("--out", default="out/examples/racetrack")
     options = parser.parse_args()
-    agents = ["lsvi-ae", "lsvi-ahead", es.agents.lsvi_priced(harm_price=options.price)]
+    agents = ["lsvi-ae", "lsvi-ahead", es.agents.lsvi_priced(violation_price=options.price)]
     with progress_bar(len(agents) * options.seeds * options.episodes) as advanced:
         result = es.run(es.problems.racetrack(), agents, options.episodes, options.seeds, progress=advanced)
     folder = result.save(Path(options.out), figures=False)

@@ -66,8 +66,9 @@ def each_done(jobs: list[tuple[Any, ...]], at_a_time: int) -> Iterator[dict[str,
                 continue
             yield row
             print(
-                f"{row['problem']}, {row['system']}, seed {row['seed']}: harm {row['harm']:.4g}, "
-                f"final return {row['final_return']:.4g}, final harm {row['final_harm']:.4g}; {row['seconds']:.0f} s",
+                f"{row['problem']}, {row['system']}, seed {row['seed']}: violation {row['harm']:.4g}, "
+                f"final return {row['final_return']:.4g}, final violation {row['final_harm']:.4g}; "
+                f"{row['seconds']:.0f} s",
                 flush=True,
             )
 

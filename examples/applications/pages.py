@@ -38,7 +38,7 @@ def shown(table: Any) -> dict[str, str]:
     found = {name: colour for name, colour in OURS.items() if name in by_name}
     for algorithm, colour in THEIRS.items():
         prices = [row for row in table.rows if row.system.split(", price")[0] == algorithm]
-        enough = [row for row in prices if row.share >= 0.9]  # rows are sorted by harm
+        enough = [row for row in prices if row.share >= 0.9]  # rows are sorted by violation
         if prices:
             best = enough[0] if enough else max(prices, key=lambda row: row.share)
             found[best.system] = colour
@@ -46,7 +46,7 @@ def shown(table: Any) -> dict[str, str]:
 
 
 def picture(name: str, table: Any, unit: str) -> None:
-    """Harm while learning, step by step; and harm against the final return, of every system."""
+    """Violation while learning, step by step; and violation against the final return, of every system."""
     runs: dict[str, list[dict[str, Any]]] = {}
     for row in rows(name):
         runs.setdefault(row["system"], []).append(row)
@@ -64,10 +64,12 @@ def picture(name: str, table: Any, unit: str) -> None:
         draws = np.random.default_rng(0).integers(len(curves), size=(500, len(curves)))
         low, high = np.quantile(curves[draws].mean(1), [0.025, 0.975], axis=0)
         left.fill_between(steps, np.maximum(low, floor), np.maximum(high, floor), color=colour, alpha=0.15, linewidth=0)
-    left.set(yscale="log", xlabel="steps of training", ylabel=f"harm so far ({unit})", title="Harm while learning")
+    left.set(
+        yscale="log", xlabel="steps of training", ylabel=f"violation so far ({unit})", title="Violation while learning"
+    )
     figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=8, frameon=False)
     if any(not any(each["harm"] for each in runs[system]) for system in lines):
-        left.text(steps[-1], floor * 1.08, "no harm at all", fontsize=8, ha="right")
+        left.text(steps[-1], floor * 1.08, "no violation at all", fontsize=8, ha="right")
     for row in table.rows:
         if row.system == "random":  # far from all others
             continue
@@ -76,7 +78,7 @@ def picture(name: str, table: Any, unit: str) -> None:
         right.plot(*at, "o" if row.kind == "ours" else "s", color=colour or "#bbbbbb", markersize=7 if colour else 4)
     right.set(
         xscale="log",
-        xlabel=f"harm while learning ({unit})",
+        xlabel=f"violation while learning ({unit})",
         ylabel="final return",
         title="Up and to the left is better",
     )
@@ -114,7 +116,7 @@ def markdown(table: Any) -> str:
             f"| {label} | {number(row.harm)} | {last} | {number(row.final_return)} | {number(row.final_harm)} |"
         )
     words = f"Means over {seeds(table)} seeds, with 95 % bootstrap intervals; the last violation is a median."
-    lines += ["", words + " Ours in bold, references in italics; \\* the best rival."]
+    lines += ["", words + " Ours in bold, references in", "italics; \\* the best rival."]
     return "\n".join(lines)
 
 

@@ -60,3 +60,15 @@ class Naughty(gymnasium.Env):
     def step(self, action):
         values = self.misdeed() if self.episode == 3 else None
         return values or (np.zeros(2), 0.0, True, False, {"constraint": -1.0})
+
+
+class Lies(gymnasium.Env):
+    """Its space has vectors of three numbers, and every observation is one number."""
+
+    observation_space, action_space = spaces.Box(-1, 1, (3,)), spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return 0.5, {}
+
+    def step(self, action):
+        return 0.5, 0.0, False, False, {"constraint": -1.0}

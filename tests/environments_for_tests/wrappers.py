@@ -70,3 +70,12 @@ class CostOfSixValues(gymnasium.Wrapper):
     def step(self, action):
         obs, reward, terminated, truncated, _ = self.env.step(action)
         return obs, reward, float(action), terminated, truncated, {}
+
+
+class FromZero(gymnasium.ActionWrapper):
+    """Three actions that count from 0, of an environment whose actions count from 1."""
+
+    action_space = gymnasium.spaces.Discrete(3)
+
+    def action(self, action):
+        return int(action) + 1

@@ -60,7 +60,7 @@ TRACK = racetrack_from(["S....#", ".....G"], top_speed=2, failure=0.2, horizon=6
 LOWERED = {"beta": 0.2, "beta_harm": 0.05, "share_values": False}
 CASES = {
     "lsvi-ae": (PLAIN, lsvi_ae(), False),
-    "a price inside the reward": (PLAIN, lsvi_priced(harm_price=0.7), False),
+    "a price inside the reward": (PLAIN, lsvi_priced(violation_price=0.7), False),
     "lsvi-primal, radii of the paper": (PLAIN, lsvi_primal(radius="paper"), False),
     "noise, steps, two constraints, one estimator for each step": (
         stepped(from_map(MAP, horizon=7, cost="realised")),

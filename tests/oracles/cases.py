@@ -155,7 +155,7 @@ CASES = {
         SHARED,
         {"cost": [f"gp({ALIKE})", "counts"], "react": True, "beta_harm": 0.05, "optimism": -1, "beta": 0.2},
     ),
-    "dead ends, a price inside the reward": (DEAD_ENDS, "lsvi-priced", SHARED, {"harm_price": 0.7, "beta": 0.2}),
+    "dead ends, a price inside the reward": (DEAD_ENDS, "lsvi-priced", SHARED, {"violation_price": 0.7, "beta": 0.2}),
     "dead ends, marked": (DEAD_ENDS, "sucbvi", SHARED, {"beta": 0.2}),
     "every step its own process": (STEPPED, "lsvi-ae", OWN, {"cost": f"gp({ALIKE})", "optimism": 0.5}),
 }
@@ -267,7 +267,7 @@ def expected(case):
         share_costs=values["share_costs"],
         penalty=PENALTIES.get(agent, "none"),
         ahead=ahead(agent, values, p),
-        harm_price=values["harm_price"] if agent == "lsvi-priced" else 0.0,
+        violation_price=values["violation_price"] if agent == "lsvi-priced" else 0.0,
         rectify=values["rectify"],
         cost_models=cost_models(case),
         lam_cost=lam_cost,

@@ -37,7 +37,7 @@ def run(
     known_safe=None,
     react=False,
     ahead=None,
-    harm_price=0.0,
+    violation_price=0.0,
 ):
     """Play `episodes` episodes and return all plans, observations and prices.
 
@@ -54,7 +54,7 @@ def run(
     react: at every step the action is chosen again, with the costs of the episode's earlier steps.
     ahead: the harm that a decision leads to is priced instead of the cost of this step: a dictionary with `mode`
         ("least", "plan", or "marked" for SUCBVI), `events`, `tolerance`, `weights` (m,), `beta` and `cap`.
-    harm_price: the reward is learnt less this times the harm of the step.
+    violation_price: the reward is learnt less this times the violation of the step.
     """
     H, K = horizon, episodes
     S, A, d = phi.shape
@@ -153,7 +153,7 @@ def run(
             for x in range(S):
                 for a in range(A):
                     Q[x, a] = min(w @ phi[x, a] + beta * norm[x, a], cap)
-                    if harm_price == 0.0:  # the one departure from the text: rewards in [0, 1] have values above 0
+                    if violation_price == 0.0:  # the one departure from the text: rewards in [0, 1] have values above 0
                         Q[x, a] = max(Q[x, a], 0.0)
 
             if not share_costs or h == H - 1:  # otherwise it is that of the step after
@@ -204,7 +204,7 @@ def run(
             harm = [max(each, 0.0) for each in cost]
             if ahead is not None and ahead["mode"] != "marked" and ahead["events"]:
                 cost = np.array(harm)
-            episode.append((h, x, a, reward - harm_price * sum(harm), cost, y))
+            episode.append((h, x, a, reward - violation_price * sum(harm), cost, y))
             x = y
         data += episode
 

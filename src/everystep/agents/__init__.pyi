@@ -123,7 +123,7 @@ def lsvi_priced(
     share_values: bool | Literal["auto"] = "auto",
     switch: float | bool | str = "none",
     precision: Literal["float64", "float32"] = "float64",
-    harm_price: float = 1.0,
+    violation_price: float = 1.0,
 ) -> Recipe: ...
 def lsvi_primal(
     *,

@@ -68,6 +68,7 @@ RENAMED = {  # names of other libraries, and the name here
     "value_model": "value",
     "cost_model": "cost",
     "safe_actions": "known_safe",
+    "harm_price": "violation_price",  # its name before
 }
 _AGENT = "give the name of an agent second, as in train(env, 'lsvi-ahead')"
 _CONSTRAINT = "use constraint=, a function of (obs, action, obs_next, info) that is safe where it is at most 0"
@@ -90,6 +91,12 @@ EXPLAINED = {  # names of other libraries for which there is no single name here
     "device": "JAX decides it; leave it out",
     "kernel": "give it in a model, as in es.agents.lsvi_ahead(value=es.kernel_values(...), cost=es.gp(...))",
 }
+# One spelling: what runs several seeds has `seeds`, what has one has `seed`.
+_RANGE = 'use seeds=, a number, a list or a range, as in seeds="10:42"'
+SEVERAL_SEEDS: Mapping[str, str] = MappingProxyType({"seed": _RANGE, "seed0": _RANGE})
+ONE_SEED: Mapping[str, str] = MappingProxyType(
+    {"seeds": "use seed=, because it trains one seed; `everystep train --seeds` trains several"}
+)
 
 
 def refuse_unknown(what: str, elsewhere: Mapping[str, str] = NOWHERE) -> Callable[[Callable[P, T]], Callable[P, T]]:

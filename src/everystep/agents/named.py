@@ -114,8 +114,8 @@ def lsvi(s: Parts) -> Agent:
     title="LSVI, priced",
     colour="#E69F00",
     dashes=(0, (1, 1)),
-    summary="LSVI on rewards less a fixed price on harm, the simple alternative",
-    settings=(*VALUE_SETTINGS, "harm_price"),
+    summary="LSVI on rewards less a fixed price on violations, the simple alternative",
+    settings=(*VALUE_SETTINGS, "violation_price"),
     uses_costs=False,
     trainable=True,
     playable=True,
@@ -123,11 +123,11 @@ def lsvi(s: Parts) -> Agent:
 def lsvi_priced(s: Parts) -> Agent:
     """The simple alternative: LSVI that learns from r - price sum_i [g_i]_+, with a price that the user must choose.
 
-    >>> es.agents.lsvi_priced(harm_price=10).label
-    'lsvi-priced(harm_price=10.0)'
+    >>> es.agents.lsvi_priced(violation_price=10).label
+    'lsvi-priced(violation_price=10.0)'
     """
     parts = (s.value_model(), s.cost_model(), NoPenalty(), Greedy())
-    return Agent(*parts, s["optimism"], switch=s.switch, harm_price=s["harm_price"])
+    return Agent(*parts, s["optimism"], switch=s.switch, violation_price=s["violation_price"])
 
 
 @register(

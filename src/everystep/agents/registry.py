@@ -120,11 +120,11 @@ class AgentDefinition(NamedTuple):
     networks: bool = False
 
     def lowest_value(self, cap: float) -> float:
-        """What no value is below in units of the range of rewards: 0, but nothing where `cap` is none or harm is paid.
+        """What no value is below in units of the range of rewards: 0, but nothing where `cap` is none.
 
-        A price on harm makes rewards negative.
+        Nothing either where violations have a price, which makes rewards negative.
         """
-        return -UNCLIPPED if cap == UNCLIPPED or "harm_price" in self.settings else 0.0
+        return -UNCLIPPED if cap == UNCLIPPED or "violation_price" in self.settings else 0.0
 
 
 REGISTERED: dict[str, AgentDefinition] = {}

@@ -374,8 +374,10 @@ SETTINGS: dict[str, Setting] = {
         "width by which the harm after a step is lowered, in the same units, or a factor on the formula if radius is "
         f"not tuned (auto: 0 tuned, {DEFAULTS['beta_harm'].environment} on environments, else 1)",
     ),
-    "harm_price": Setting(
-        _number(at_least=0), 1.0, "what a harm of 1 is deducted from the reward, in units of the range of rewards"
+    "violation_price": Setting(
+        _number(at_least=0),
+        1.0,
+        "what is deducted from the reward for a violation of 1, in units of the range of rewards",
     ),
     "seed_episodes": Setting(
         _or(PRINTED, _whole(at_least=0)),

@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 from everystep import __version__, problems
-from everystep.agents.arguments import refuse_unknown
+from everystep.agents.arguments import SEVERAL_SEEDS, refuse_unknown
 from everystep.agents.registry import REGISTERED, Recipe, recipe, where_settings_belong
 from everystep.agents.resolve.agent import Resolved
 from everystep.errors import (
@@ -113,7 +113,7 @@ class Experiment:
         return {label: phi for label, phi in given.items() if phi is not None}
 
 
-@refuse_unknown("run", {**where_settings_belong(), "seed0": 'use seeds=, which may be a range: seeds="10:42"'})
+@refuse_unknown("run", {**where_settings_belong(), **SEVERAL_SEEDS})
 def run(
     problem: FiniteCMDP | str,
     agents: Sequence[str | Recipe] | str | Recipe = ("lsvi-ae",),

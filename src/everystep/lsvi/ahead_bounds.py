@@ -7,7 +7,7 @@
     Glow_h <= G*_h <= Gup_h     at all (k, h, x, a) with probability 1 - 2 p         (proved in docs/look-ahead.md)
 
 lower and upper are the ends of the cost intervals, Phat is the plain mean over what followed (x, a), without the ridge,
-and y is any state that may be entered: no agent here is told which states can follow (x, a). With one-hot features
+and y is any state that may be entered: no agent here knows which states can follow (x, a). With one-hot features
 `low` and `up` are the ends of the Chernoff interval, all mu with n kl(u, mu) <= L around a mean u of n numbers in
 [0, 1], here in units of the most harm that can follow; L = log(2 H S A n (n + 1) / p). The cost intervals spend one p
 and the transitions the other. With other features the width of the regression is used, which carries no probability.

@@ -50,7 +50,7 @@ class Agent(NamedTuple):
     switch      the factor by which det(Lambda_h) must grow at some h before a new plan is made; None plans in every
                 episode
     ahead       how the harm-to-go is estimated, for agents that look ahead (`ahead.py`)
-    harm_price  rewards are learnt less this times the harm of the step; None for agents that do not mix the two
+    violation_price  rewards are learnt less this times the violation of the step; None: the two are not mixed
     """
 
     values: protocols.ValueModel[Pytree, Pytree]
@@ -61,12 +61,12 @@ class Agent(NamedTuple):
     known_safe: Bool[Array, "A S"] | np.ndarray | None = None
     switch: Float[Array, ""] | float | None = None
     ahead: protocols.LookAhead | None = None
-    harm_price: Float[Array, ""] | float | None = None
+    violation_price: Float[Array, ""] | float | None = None
 
     def learnt(self, reward: AnyArray, cost: AnyArray) -> tuple[AnyArray, AnyArray]:
         """What the models learn from an observed reward and costs (m,); for NumPy and JAX arrays."""
-        if self.harm_price is not None:
-            reward = reward - self.harm_price * cost.clip(min=0).sum(-1)
+        if self.violation_price is not None:
+            reward = reward - self.violation_price * cost.clip(min=0).sum(-1)
         return reward, cost if self.ahead is None else self.ahead.learnt(cost)
 
     def priced(self, cost: Float[Array, "m *H"]) -> Float[Array, "prices *H"]:

@@ -79,7 +79,7 @@ def carry_in_order(carry: Carry, order: Int[Array, " S"]) -> Carry:
 
 # --- plan, evaluate ---------------------------------------------------------------------------------------------------
 def refitted(agent: Agent, state: State, fitted: Fitted, episode: Episode) -> Fitted:
-    """What the models say after an episode, given what they said before it: only the pairs it visited differ.
+    """The estimates after an episode, given those before it: only the pairs it visited differ.
 
     For radii that do not depend on k. The small states below have one "state" for each step of the episode.
     """

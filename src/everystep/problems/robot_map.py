@@ -17,7 +17,7 @@ CENTRES = 3  # along each side of the map
 AT_REST = 0.4  # the fraction of a cell's hazard that staying there costs
 KERNEL_SHARE = 0.1  # the scale of kernels in the triples, which carry no information on costs
 OF_FREE = (0.4, 0.9)  # range of the ratio of the safe optimum to the unconstrained one, for H = 5/2 size
-LEAST_HARM = 0.5  # least expected violation of the unconstrained optimum for that H
+LEAST_VIOLATION = 0.5  # least expected violation of the unconstrained optimum for that H
 ATTEMPTS = 1000
 
 
@@ -89,8 +89,8 @@ def robot_map(seed: int = 0, horizon: int = 25, size: int = 10) -> FiniteCMDP:
         hazard = psi @ _weights(rng)
         judged = drawn(hazard, 5 * n // 2)  # at a fixed horizon, so that `horizon` does not change the map
         safe, free = planner.solve(judged).value, planner.solve(judged, safe=False)
-        worth, harm = safe / free.value, planner.evaluate(judged, free.policy).violation
-        if OF_FREE[0] <= worth <= OF_FREE[1] and harm >= LEAST_HARM:
+        worth, violation = safe / free.value, planner.evaluate(judged, free.policy).violation
+        if OF_FREE[0] <= worth <= OF_FREE[1] and violation >= LEAST_VIOLATION:
             return drawn(hazard, horizon)
     raise EverystepError(f"no map of size {n} and seed {seed} has a safe route to the goal; give another seed or size.")
 

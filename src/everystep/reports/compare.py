@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from everystep.agents.arguments import refuse_unknown
+from everystep.agents.arguments import SEVERAL_SEEDS, refuse_unknown
 from everystep.agents.registry import Recipe, recipe, where_settings_belong
 from everystep.errors import EverystepError, check_type, listed, path_from, true_or_false
 from everystep.experiments.options import Seeds
@@ -39,7 +39,7 @@ class Comparison:
         return f"<Comparison of {len(self.rows)} rows>"
 
 
-@refuse_unknown("compare", where_settings_belong())
+@refuse_unknown("compare", {**where_settings_belong(), **SEVERAL_SEEDS})
 def compare(
     folders: Sequence[str | Path] = (),
     *,

@@ -97,7 +97,7 @@ def prepare(
 def _all_agents() -> list[Recipe]:
     """Every agent; the one with a price inside the reward at each of `PRICES`, because the right one is unknown."""
     once = [Recipe(name) for name, each in REGISTERED.items() if name != "lsvi-priced" and not each.networks]
-    return [*once, *(lsvi_priced(harm_price=price).called(f"lsvi-priced {price:g}") for price in PRICES)]
+    return [*once, *(lsvi_priced(violation_price=price).called(f"lsvi-priced {price:g}") for price in PRICES)]
 
 
 def ablation(names: Sequence[str] | None = None, seeds: Seeds = 32, episodes: int | None = None) -> PreparedComparison:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from everystep.agents.arguments import refuse_unknown
+from everystep.agents.arguments import ONE_SEED, refuse_unknown
 from everystep.agents.registry import TRAINED_BY_DEFAULT, Recipe, recipe, suited_to, where_settings_belong
 from everystep.environments.play.action_sets import ActionSet, Candidates
 from everystep.environments.play.batch import Batch, BatchBuilder
@@ -112,7 +112,7 @@ class Learner:
     ((2,), 3, 2)
     """
 
-    @refuse_unknown("Learner", OF_AGENTS | _OF_TRAIN)
+    @refuse_unknown("Learner", {**OF_AGENTS, **_OF_TRAIN, **ONE_SEED})
     def __init__(
         self,
         env: AnyEnv | str,

@@ -72,7 +72,7 @@ def progress_shown(
     if given is not None:
         yield given
         return
-    first, before = learner.number, learner.so_far.steps  # a training in a folder may then go on with a later one
+    first, before = learner.number, learner.so_far.steps  # a training in a folder may then continue with a later one
 
     def words() -> str:
         played, done = learner.number - first, learner.so_far

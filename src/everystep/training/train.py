@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from everystep import files
-from everystep.agents.arguments import refuse_unknown
+from everystep.agents.arguments import ONE_SEED, refuse_unknown
 from everystep.agents.registry import TRAINED_BY_DEFAULT, Recipe
 from everystep.environments.play.action_sets import ActionSet, Candidates
 from everystep.environments.play.batch import Batch
@@ -23,7 +23,7 @@ from everystep.training.result import TrainingResult
 from everystep.training.schedule import Schedule, progress_shown
 
 
-@refuse_unknown("train", OF_AGENTS)
+@refuse_unknown("train", {**OF_AGENTS, **ONE_SEED})
 def train(
     env: AnyEnv | str,
     agent: str | Recipe = TRAINED_BY_DEFAULT,

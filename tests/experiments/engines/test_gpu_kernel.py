@@ -83,7 +83,7 @@ def test_so_it_does_with_noise_two_constraints_and_a_queue(noisy):
 
 
 def test_so_it_does_for_the_greedy_agent_on_priced_rewards_with_numbers_loaded_one_by_one(small):
-    assert_same(*both_ways(small, agents.lsvi_priced(harm_price=0.7), width=1), 1e-12)
+    assert_same(*both_ways(small, agents.lsvi_priced(violation_price=0.7), width=1), 1e-12)
 
 
 # Harm that is learnt as events and lowered by a width, two constraints with one price; the modes share a compilation.

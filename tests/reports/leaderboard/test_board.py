@@ -61,7 +61,7 @@ def test_the_best_rival_reaches_nine_tenths_of_the_best_return_and_is_no_referen
     harm = values(contest, "mine", "pump", "harm").mean() / values(contest, "careful", "pump", "harm").mean()
     words = compared.text()
     assert (
-        f"mine (ours): {harm:.2g} times the harm of the best rival; {100 * share:.0f} % of the best final return"
+        f"mine (ours): {harm:.2g} times the violation of the best rival; {100 * share:.0f} % of the best final return"
         in words
     )
     assert "oracle (reference)" in words
@@ -77,7 +77,7 @@ def test_without_random_the_lowest_mean_is_zero_and_the_most_harmful_system_one(
     equal = [row("a", harm=0.0), row("b", harm=0.0)]
     (table,) = es.leaderboard(save(equal, tmp_path / "e.parquet")).problems
     assert [each.share for each in table.rows] == [1.0, 1.0]
-    assert "no system did harm" in text.plain(es.leaderboard(tmp_path / "e.parquet"))
+    assert "no system violated the limit" in text.plain(es.leaderboard(tmp_path / "e.parquet"))
 
 
 def test_a_return_that_is_earned_by_breaking_the_limit_at_the_end_does_not_count(tmp_path):

@@ -45,7 +45,7 @@ def test_monitor_files_become_rows_at_the_resolution_of_episodes(tmp_path, capsy
         49: 9.0,
     }
     assert (second["last_violation"], second["final_episodes"]) == (0, 9)
-    assert json.loads(first["settings"])["last_violation"] == "the end of the last episode with harm"
+    assert json.loads(first["settings"])["last_violation"] == "the end of the last episode with a violation"
 
 
 def test_final_policies_and_counted_unsafe_steps_are_used_if_they_are_there(tmp_path):

@@ -6,8 +6,8 @@ import gymnasium
 import jax
 import numpy as np
 import pytest
+from environments_for_tests.broken import Lies
 from environments_for_tests.walks import Point
-from gymnasium import spaces
 
 import everystep as es
 from everystep.errors import EverystepError
@@ -122,14 +122,5 @@ def test_integers_keep_their_own_features_and_vectors_of_looking_ahead_learn_har
 
 @pytest.mark.quick
 def test_observations_that_are_not_those_of_the_space_are_said(soon):
-    class Lies(gymnasium.Env):
-        observation_space, action_space = spaces.Box(-1, 1, (3,)), spaces.Discrete(2)
-
-        def reset(self, *, seed=None, options=None):
-            return 0.5, {}
-
-        def step(self, action):
-            return 0.5, 0.0, False, False, {"constraint": -1.0}
-
     with pytest.raises(EverystepError, match=r"observations have shape .*need \(n, 3\)"):
         es.train(Lies(), "lsvi-ae", length=4, horizon=2, episodes=2)

@@ -4,7 +4,7 @@ import gymnasium
 import numpy as np
 import pytest
 from environments_for_tests.walks import SlippingWalk
-from gymnasium import spaces
+from environments_for_tests.wrappers import FromZero
 from helpers import loops
 from helpers.loops import EPISODES
 
@@ -114,12 +114,6 @@ def test_the_policy_uses_the_estimates_themselves_as_episodes_without_exploratio
 
 
 def test_a_batch_collected_by_a_policy_is_what_it_plays_when_it_is_evaluated():
-    class FromZero(gymnasium.ActionWrapper):
-        action_space = spaces.Discrete(3)
-
-        def action(self, action):
-            return int(action) + 1
-
     env = FromZero(SlippingWalk())
     policy = es.train(env, "lsvi-ae", episodes=6, horizon=6, length=12).policy
     batch = es.logged.from_env(env, policy, episodes=1, seed=FIRST_SEED)

@@ -1,7 +1,7 @@
 """What a command may import because of a folder: names that this user gave, and never a module inside the folder.
 
 The folder of `everystep train` names an environment, a constraint and callbacks. To import them is to run
-code, and a folder may come from anybody. Commands that only read (`report`, `summary`, ...) import none of them.
+code, and a folder may come from anyone. Commands that only read (`report`, `summary`, ...) import none of them.
 `evaluate` and `resume` ask `check`: a name that would import a module must be given on the command line, or the
 request must carry the signature of this user, or the user trusts the folder with --trust. Even then `nothing_from`
 refuses modules that lie in the folder. docs/folders.md describes it for users.

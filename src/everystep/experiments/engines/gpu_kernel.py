@@ -265,8 +265,8 @@ def act_and_learn(program: Program, seed: AnyArray, k: AnyArray, i: AnyArray) ->
         cost = tuple(world.cost[c, a, slot, x] for c in range(m))
         if chance.cost_noise is not None:
             cost = tuple(cost[c] + chance.cost_noise[seed, i, h, c] for c in range(m))
-        if agent.harm_price is not None:  # as in Agent.learnt
-            reward -= agent.harm_price * sum(rowwise.larger(each, 0.0) for each in cost)
+        if agent.violation_price is not None:  # as in Agent.learnt
+            reward -= agent.violation_price * sum(rowwise.larger(each, 0.0) for each in cost)
         learnt.arrivals[seed, a, slot, x] = learnt.arrivals[seed, a, slot, x] + 1
         learnt.rewards[seed, a, x] = learnt.rewards[seed, a, x] + reward
         for c, each in enumerate(cost if agent.ahead is None else map(agent.ahead.learnt, cost)):

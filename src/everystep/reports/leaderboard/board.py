@@ -1,11 +1,12 @@
 """The leaderboard: what the files of results say about each problem, and about all problems together.
 
-    harm, normalised     harm / unit          unit: mean harm of the best rival on the problem, else of the worst system
-    return, normalised   (R - low) / (high - low)
-                         low: 0; where means are negative, the mean final return of "random", else the lowest mean
-                         high: the best mean of systems whose final policies keep the limit
+    violation, normalised   violation / unit  unit: the mean of the best rival on the problem, else of the worst system
+    return, normalised      (R - low) / (high - low)
+                            low: 0; where means are negative, the mean final return of "random", else the lowest mean
+                            high: the best mean of systems whose final policies keep the limit
 
-References, which know more than the others, set none of these.
+References, which know more than the others, set none of these. In files of results the violation of a training is the
+column `harm`, and so it is in the names here.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 RANDOM = "random"  # the name of the system that sets the units
 ENOUGH = 0.9  # of the best final return, for a rival to be compared with
-KEPT = 0.1  # of the final harm of the most harmful system, for a final policy that keeps the limit
+KEPT = 0.1  # of the final violation of the worst system, for a final policy that keeps the limit
 NOTHING = ""  # no system: a return of 0
 MEASURED = ("harm", "last_violation", "final_return", "final_harm", "steps")
 OURS, RIVAL, REFERENCE = "ours", "rival", "reference"
@@ -86,7 +87,7 @@ class Units(NamedTuple):
 
 
 class ProblemTable(NamedTuple):
-    """All systems on one problem, by harm."""
+    """All systems on one problem, by violation."""
 
     problem: str
     rows: list[SystemRow]
@@ -113,7 +114,7 @@ class AggregateRow(NamedTuple):
 
 
 class Aggregate(NamedTuple):
-    """The systems that are on all problems, by harm, and the problems that each of the others lacks."""
+    """The systems that are on all problems, by violation, and the problems that each of the others lacks."""
 
     rows: list[AggregateRow]
     left_out: dict[str, list[str]]
@@ -145,7 +146,7 @@ class Leaderboard:
     [2.0, 4.0]
     >>> board.problems[0].best_rival.system, [float(row.harm.mean) for row in board.aggregate.rows]
     ('theirs', [0.25, 1.0])
-    >>> "mine (ours): 0.25 times the harm of the best rival" in board.text()
+    >>> "mine (ours): 0.25 times the violation of the best rival" in board.text()
     True
     >>> board.markdown().splitlines()[0]
     '# Leaderboard'
@@ -208,8 +209,8 @@ def leaderboard(paths: str | Path | Sequence[str | Path], baseline: str | None =
     """Compare systems by files of results: tables for each problem and for all, with intervals and tests.
 
     paths     files of results, or folders that hold some (docs/reference/files.md describes the format)
-    baseline  the system that the others are compared with; by default that of kind "ours" with the least harm, or
-              the first
+    baseline  the system that the others are compared with; by default that of kind "ours" with the least violation,
+              or the first
 
     >>> import pathlib, tempfile
     >>> import pyarrow as pa, pyarrow.parquet as pq
@@ -236,7 +237,7 @@ def leaderboard(paths: str | Path | Sequence[str | Path], baseline: str | None =
 
 
 def _default_baseline(rows: pa.Table) -> str:
-    """The system of kind "ours" on the most problems, of these the one with the least harm; or the first."""
+    """The system of kind "ours" on the most problems, of these the one with the least violation; or the first."""
     runs, of = grouped(rows), kinds(rows)
     candidates = [name for name, kind in of.items() if kind == OURS]
     if not candidates:
@@ -273,7 +274,7 @@ def grouped(rows: pa.Table) -> dict[str, dict[str, Runs]]:
 def keeping(runs: Mapping[str, Runs], kinds: Mapping[str, str]) -> list[str]:
     """The systems whose final policies keep the limit, references aside: returns that break it are not comparable.
 
-    They do at most `KEPT` of the final harm of the most harmful one. If none does, all count.
+    They do at most `KEPT` of the final violation of the worst. If none does, all count.
     """
     fair = [name for name in runs if kinds[name] != REFERENCE] or list(runs)
     most = max(runs[name].mean("final_harm") for name in fair)
@@ -284,9 +285,9 @@ def units(runs: Mapping[str, Runs], kinds: Mapping[str, str]) -> Units:
     """What is 0 and 1 on a problem.
 
     1 of the return is the best mean of those that keep the limit; 0 is 0, or, where there are negative means, the mean
-    of a system named random or else the lowest. 1 of harm is that of the best rival: of the rivals that keep the limit
-    and whose share of the return is enough, the least. If there is none, or it does no harm, the most harmful system is
-    1. (Chance is no unit: where limits are hard to reach, it does no harm.)
+    of a system named random or else the lowest. 1 of violation is that of the best rival: of the rivals that keep the
+    limit and whose share of the return is enough, the least. If there is none, or it has no violation, the worst system
+    is 1. (Chance is no unit: where limits are hard to reach, it has no violation.)
     """
     fair, kept = [name for name in runs if kinds[name] != REFERENCE] or list(runs), keeping(runs, kinds)
     returns = {name: runs[name].mean("final_return") for name in {*fair, *({RANDOM} & runs.keys())}}
@@ -304,7 +305,7 @@ def units(runs: Mapping[str, Runs], kinds: Mapping[str, str]) -> Units:
 
 # --- one problem ------------------------------------------------------------------------------------------------------
 def problem_table(problem: str, runs: Mapping[str, Runs], kinds: Mapping[str, str], baseline: str) -> ProblemTable:
-    """The systems on a problem by mean harm, each compared with the baseline, and the best rival."""
+    """The systems on a problem by mean violation, each compared with the baseline, and the best rival."""
     unit = units(runs, kinds)
     of_harm, of_return = (_differences(runs, baseline, name) for name in ("harm", "final_return"))
     over_seeds = lambda each, name: statistics.mean_over_seeds(each.columns[name])
@@ -377,7 +378,7 @@ POINTS = 201  # of a profile
 
 
 def _harm_taus(scores: Collection[measures.Scores]) -> np.ndarray:
-    """Equally spaced logarithms, from below the least positive harm (no less than 1/1000) to the largest."""
+    """Equally spaced logarithms, from below the least positive violation (no less than 1/1000) to the largest."""
     runs = np.concatenate([each for system in scores for each in system] or [np.ones(1)])
     least = np.min(runs[runs > 0], initial=1.0)
     most = max(1.0, runs.max())

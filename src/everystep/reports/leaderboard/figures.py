@@ -30,7 +30,7 @@ GREY = ("#555555", "#999999", "#222222")
 Dash = str | tuple[int, tuple[float, ...]]
 DASHES: tuple[Dash, ...] = ("-", (0, (5, 2)), (0, (1.5, 1.5)), "-.")
 WIDEST = 24  # characters of a name beside an axis
-MOST, MOST_CURVES = 30, 12  # systems in a figure, and in one with curves: all of ours and those with the least harm
+MOST, MOST_CURVES = 30, 12  # systems in a figure, and in one with curves: ours and those with the least violation
 
 
 class Look(NamedTuple):
@@ -56,7 +56,7 @@ def _about(board: Leaderboard) -> str:
 
 
 def overview(found: Aggregate, about: str) -> Figure:
-    """Interquartile means of harm and return with their intervals, the system with the least harm on top."""
+    """Interquartile means of violation and return with intervals, the system with the least violation on top."""
     rows = _shown(found)
     figure = Figure(figsize=(9.6, 1.7 + 0.3 * max(len(rows), 2)), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
@@ -71,7 +71,7 @@ def overview(found: Aggregate, about: str) -> Figure:
             axes.plot(float(each.mean), y, "o", color=look.colour, markerfacecolor=face, markersize=4.5, zorder=3)
         axes.grid(axis="x", color=FAINT, alpha=0.25, linewidth=0.6)
         axes.set_ylim(-0.7, len(rows) - 0.3)
-    _harm_axis(left, [float(each) for row in rows for each in row.harm])
+    _violation_axis(left, [float(each) for row in rows for each in row.harm])
     left.set_yticks(places, [_short(row.system) for row in rows])
     for row, words in zip(rows, left.get_yticklabels(), strict=True):
         words.set(
@@ -81,7 +81,7 @@ def overview(found: Aggregate, about: str) -> Figure:
         words.set_fontstyle("italic" if row.kind == REFERENCE else "normal")
     left.tick_params(axis="y", length=0)
     right.tick_params(axis="y", length=0)
-    left.set(title="Harm while learning: less is better", xlabel="normalised harm (1: the best rival)")
+    left.set(title="Violation while learning: less is better", xlabel="normalised violation (1: the best rival)")
     right.set(title="Final return: more is better", xlabel="normalised return (1: the best mean)")
     if not rows:
         _say_nothing((left, right))
@@ -90,9 +90,10 @@ def overview(found: Aggregate, about: str) -> Figure:
 
 
 def profiles(found: Aggregate, about: str) -> Figure:
-    """Shares of runs: with a normalised harm of at most tau, and with a normalised return above tau."""
+    """Shares of runs: with a normalised violation of at most tau, and with a normalised return above tau."""
     rows = _shown(found, MOST_CURVES)
-    about += f"; the {len(rows)} systems that are ours or do the least harm" if len(rows) < len(found.rows) else ""
+    some = f"; the {len(rows)} systems that are ours or have the least violation"
+    about += some if len(rows) < len(found.rows) else ""
     figure = Figure(figsize=(9.6, 3.4 + 0.24 * -(-len(rows) // 4)), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
     lines = []
@@ -107,7 +108,7 @@ def profiles(found: Aggregate, about: str) -> Figure:
     for axes, taus in ((left, found.harms), (right, found.returns)):
         axes.set(xlim=(taus[0], taus[-1]), ylim=(0, 1.02))
         axes.grid(color=FAINT, alpha=0.25, linewidth=0.6)
-    left.set(title="Runs with little harm", xlabel="normalised harm, at most (log scale)", ylabel="share of runs")
+    left.set(title="Runs with little violation", xlabel="normalised violation, at most (log)", ylabel="share of runs")
     right.set(title="Runs with much return", xlabel="normalised return, above")
     if rows:
         legend = figure.legend(
@@ -136,14 +137,14 @@ def looks(rows: Sequence[AggregateRow]) -> dict[str, Look]:
 
 
 def _shown(found: Aggregate, most: int = MOST) -> list[AggregateRow]:
-    """All systems; if they are too many, ours and those with the least harm."""
+    """All systems; if they are too many, ours and those with the least violation."""
     ours = [row.system for row in found.rows if row.kind == OURS][:most]
     others = [row.system for row in found.rows if row.kind != OURS][: most - len(ours)]
     return [row for row in found.rows if row.system in {*ours, *others}]
 
 
-def _harm_axis(axes: Axes, numbers: Sequence[float]) -> None:
-    """Logarithmic where systems are far apart; from 0 otherwise, or if one does no harm at all."""
+def _violation_axis(axes: Axes, numbers: Sequence[float]) -> None:
+    """Logarithmic where systems are far apart; from 0 otherwise, or if one has no violation at all."""
     most = max(numbers, default=1.0)
     if numbers and min(numbers) > 0 and most > 20 * min(numbers):
         axes.set_xscale("log")

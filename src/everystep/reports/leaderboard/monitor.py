@@ -1,11 +1,12 @@
 """Rows of results from episodes, for software that records episodes and not steps, and from its monitor files.
 
-What happened inside an episode is not known, so `last_violation` is the end of the last episode with harm, and
-`unsafe_steps`, if nobody counted them, all steps of the episodes with harm: both are upper bounds.
+What happened inside an episode is not known, so `last_violation` is the end of the last episode with a violation,
+and `unsafe_steps`, if they were not counted, all steps of the episodes with a violation: both are upper bounds.
 
 A monitor file is CSV: a first line '#' with JSON (t_start, env_id), then the columns r, l and t (return, length and
-time of each episode) and one for each of `info_keywords`. Harm is such a column: the environment puts the harm of the
-episode so far into its info, under "harm", and `Monitor(env, path, info_keywords=("harm",))` records its last value.
+time of each episode) and one for each of `info_keywords`. The violation is such a column: the environment puts the
+sum of max(g, 0) of the episode so far into its info, under "harm", and `Monitor(env, path, info_keywords=("harm",))`
+records its last value.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ KINDS = ("ours", "rival", "reference")
 
 
 class Episodes(NamedTuple):
-    """Returns, lengths and harm of episodes in their order; unsafe steps if they were counted."""
+    """Returns, lengths and violations of episodes in their order; unsafe steps if they were counted."""
 
     returns: np.ndarray
     lengths: np.ndarray
@@ -80,8 +81,8 @@ def row(
     curve = np.where(ended > 0, cumulative[np.maximum(ended, 1) - 1], 0.0)
     parts = np.split(training.returns, ended[:-1])
     settings = {
-        "last_violation": "the end of the last episode with harm",
-        "unsafe_steps": "counted" if counted else "all steps of the episodes with harm",
+        "last_violation": "the end of the last episode with a violation",
+        "unsafe_steps": "counted" if counted else "all steps of the episodes with a violation",
         "final": f"the end of the training (episodes: {last})" if final is None else "evaluation",
     }
     return {
@@ -135,7 +136,7 @@ def convert_monitor(
     out          the Parquet file to write
     system       what learnt, as the leaderboard names it
     problem      on what, as the leaderboard names it
-    harm_column  the column with the harm of each episode, one of info_keywords of `Monitor`
+    harm_column  the column with the violation of each episode, one of info_keywords of `Monitor`
     final        a folder of monitor files of the final policies, for the same seeds; without one, the
                  episodes at the end of training (`experiments.statistics.episodes_at_the_end`)
     seeds        of the files in alphabetical order; without them the number in the name of each file
@@ -144,9 +145,9 @@ def convert_monitor(
     versions     of packages, by name
     force        also replace a file that everystep did not write
 
-    A file records episodes, not steps: `last_violation` is the end of the last episode with harm, and `unsafe_steps`,
-    unless there is a column of this name, all steps of episodes with harm. An episode that the end of the training cut
-    off is not in the file.
+    A file records episodes, not steps: `last_violation` is the end of the last episode with a violation, and
+    `unsafe_steps`, unless there is a column of this name, all steps of episodes with a violation. An
+    episode that the end of the training cut off is not in the file.
 
     >>> import pathlib, tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())
@@ -277,7 +278,7 @@ def read_monitor(path: Path, harm_column: str = HARM) -> MonitorFile:
     if missing := [name for name in ("r", "l", harm_column) if name not in names]:
         raise EverystepError(
             f"'{path}' has no column {shown(missing[0])}, only {shown(', '.join(names))}; record it with "
-            "info_keywords of Monitor, or choose another column for harm."
+            "info_keywords of Monitor, or choose another column for the violation."
         )
     numbers = lambda name, least, whole=False: _numbers(
         path, name, [row[names.index(name)] for row in rows], least, whole
@@ -287,8 +288,8 @@ def read_monitor(path: Path, harm_column: str = HARM) -> MonitorFile:
     if unsafe is not None and ((unsafe > lengths) | ((unsafe > 0) != (harm > 0))).any():
         at = int(np.argmax((unsafe > lengths) | ((unsafe > 0) != (harm > 0))))
         raise EverystepError(
-            f"'{path}': {UNSAFE} of episode {at + 1} is {unsafe[at]:g}, but its length is {lengths[at]:g} and its harm "
-            f"{harm[at]:g}; record steps with g > 0, and their sum of max(g, 0)."
+            f"'{path}': {UNSAFE} of episode {at + 1} is {unsafe[at]:g}, but its length is {lengths[at]:g} and its "
+            f"violation {harm[at]:g}; record steps with g > 0, and their sum of max(g, 0)."
         )
     times = numbers("t", -math.inf) if "t" in names else None
     environment = header.get("env_id")

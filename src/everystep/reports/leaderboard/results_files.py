@@ -30,7 +30,7 @@ MOST_ROWS = 1_000_000
 MOST_SYSTEMS = 1000  # on one board: each is compared with the baseline on every problem, and is a row of every table
 MOST_FILES = 100_000  # in the folders that are searched
 FORMAT = "docs/reference/files.md describes the format"
-CLOSE = 1e-6  # of harm: its curve may have been added in another order
+CLOSE = 1e-6  # of the violation: its curve may have been added in another order
 
 
 @cache

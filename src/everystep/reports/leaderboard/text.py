@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from string import Template
@@ -29,13 +30,14 @@ from everystep.reports.leaderboard.board import (
 TEMPLATE = Path(__file__).parent / "templates" / "page.md"
 PAGE, ROWS = "leaderboard.md", results_files.OWN
 FIGURES = {"profiles": "profiles.png", "overview": "overview.png"}
+WIDTH = 120  # of the lines of the page
 FORMAT_PAGE = Path("reference", "files.md")  # beside a page of the documentation
 FOOTNOTE = """\
-harm: the sum of max(g, 0) over the steps of the training; in brackets: 95 % bootstrap intervals over seeds
+violation: the sum of max(g, 0) over the steps of the training; in brackets: 95 % bootstrap intervals over seeds
 last violation: the number of the last unsafe step of the training, median over seeds; final: the policy at the end
 difference: the system minus the baseline over common seeds; p: sign-flip test, after Holm's correction
-over all problems: interquartile means of harm / unit and (R - low) / (high - low); intervals resample seeds
-less harm, more return: the probability that a run is better than one of the baseline, mean over problems"""
+over all problems: interquartile means of violation / unit and (R - low) / (high - low); intervals resample seeds
+less violation, more return: the probability that a run is better than one of the baseline, mean over problems"""
 
 
 class Style(NamedTuple):
@@ -66,6 +68,14 @@ PLAIN = Style(str, lambda name, kind: f"{name} ({kind})" if kind in (OURS, REFER
 MARKDOWN = Style(_unbroken, _marked, literal)
 
 
+def _wrapped(line: str) -> str:
+    """A line of prose in lines of at most `WIDTH` columns; rows of tables and pictures stay as they are."""
+    if len(line) <= WIDTH or line.startswith(("|", "!", "#")):
+        return line
+    indent = "  " if line.startswith(("- ", "  ")) else ""
+    return textwrap.fill(line, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
 def plain(board: Leaderboard) -> str:
     """The tables for a terminal."""
     return "\n\n".join([*(PLAIN.table(each) for each in _tables(board, PLAIN)), FOOTNOTE])
@@ -76,8 +86,8 @@ def page_text(board: Leaderboard, figures: Mapping[str, str], format_at: str = "
     overview, profiles = (
         f"![{words}]({figures[name]})" if name in figures else ""
         for name, words in (
-            ("overview", "Interquartile means of normalised harm and return, with 95 % intervals"),
-            ("profiles", "Shares of runs by normalised harm and return, with 95 % bands"),
+            ("overview", "Interquartile means of normalised violation and return, with 95 % intervals"),
+            ("profiles", "Shares of runs by normalised violation and return, with 95 % bands"),
         )
     )
     *per_problem, together = (MARKDOWN.table(each) for each in _tables(board, MARKDOWN))
@@ -94,7 +104,7 @@ def page_text(board: Leaderboard, figures: Mapping[str, str], format_at: str = "
         problems="\n\n".join(per_problem),
         commands=_commands(board),
     )
-    return re.sub(r"\n{3,}", "\n\n", filled)
+    return "\n".join(map(_wrapped, re.sub(r"\n{3,}", "\n\n", filled).split("\n")))
 
 
 def _tables(board: Leaderboard, style: Style) -> Iterator[Table]:
@@ -107,8 +117,8 @@ def _tables(board: Leaderboard, style: Style) -> Iterator[Table]:
 # --- one problem ------------------------------------------------------------------------------------------------------
 def _problem(table: ProblemTable, baseline: str, style: Style) -> Table:
     base = style.word(baseline)
-    head = ["system", "seeds", "harm", "last violation", "final return", "final harm"]
-    head += [f"harm minus {base}", f"return minus {base}"]
+    head = ["system", "seeds", "violation", "last violation", "final return", "final violation"]
+    head += [f"violation minus {base}", f"return minus {base}"]
     rows = [
         [
             style.name(row.system, row.kind), f"{row.seeds}", interval(row.harm, row.seeds), number(row.last_violation),
@@ -130,19 +140,18 @@ def _notes(table: ProblemTable, style: Style) -> list[str]:
         notes.append(f"Best rival: none that keeps the limit reaches {_percent(ENOUGH)} of the best final return.")
     else:
         notes.append(
-            f"Best rival: {name(best.system)}, harm {number(float(best.harm.mean))}, {_percent(best.share)} of the "
-            "best final return."
+            f"Best rival: {name(best.system)}, violation {number(float(best.harm.mean))}, {_percent(best.share)} of "
+            "the best final return."
         )
     notes += [f"{style.name(row.system, OURS)}: {_against(row, best)}." for row in table.ours]
     low = f"{number(units.low)} ({name(units.low_of)})" if units.low_of else "0"
     high = f"{number(units.high)} ({name(units.high_of)})"
     scale = f"0 % of the return is {low}, 100 % {high}"
     scale = scale if units.high > units.low else "All mean final returns are equal: each is 100 %"
-    harm = (
-        f"the unit of harm is {number(units.harm)} ({name(units.harm_of)})" if units.harm > 0 else "no system did harm"
-    )
+    unit = f"the unit of violation is {number(units.harm)} ({name(units.harm_of)})"
+    unit = unit if units.harm > 0 else "no system violated the limit"
     uneven = "; the numbers of steps differ between systems" if len(set(table.steps)) > 1 else ""
-    return [*notes, f"{scale}; {harm}{uneven}."]
+    return [*notes, f"{scale}; {unit}{uneven}."]
 
 
 def _against(row: SystemRow, best: SystemRow | None) -> str:
@@ -151,10 +160,9 @@ def _against(row: SystemRow, best: SystemRow | None) -> str:
         return share
     harm, theirs = float(row.harm.mean), float(best.harm.mean)
     if theirs == 0:
-        compared = "no harm, like the best rival" if harm == 0 else f"harm {number(harm)}, the best rival none"
-    else:
-        compared = f"{_ratio(harm / theirs)} times the harm of the best rival"
-    return f"{compared}; {share}"
+        own = "no violation, like the best rival" if harm == 0 else f"violation {number(harm)}, the best rival none"
+        return f"{own}; {share}"
+    return f"{_ratio(harm / theirs)} times the violation of the best rival; {share}"
 
 
 # --- all problems -----------------------------------------------------------------------------------------------------
@@ -169,7 +177,8 @@ def _all(board: Leaderboard, style: Style) -> Table:
     without = [f"Left out, because they are not on all problems: {'; '.join(left)}."] if left else []
     if not found.rows:
         return Table(heading, [], [], ["No system is on all problems.", *without])
-    head = ["system", "normalised harm", "normalised return", f"less harm than {base}", f"more return than {base}"]
+    head = ["system", "normalised violation", "normalised return"]
+    head += [f"less violation than {base}", f"more return than {base}"]
     seeds = lambda row: max(len(each[row.system].seeds) for each in board.runs.values())
     return Table(heading, head, [_aggregate_row(row, seeds(row) * n, style) for row in found.rows], without)
 
@@ -191,7 +200,7 @@ def _commands(board: Leaderboard) -> str:
     for several, systems in together.items():
         shown = [f"`{_shortened(each).replace('`', chr(39))}`" for each in several[:3]]
         more = f" and {len(several) - 3} others" if len(several) > 3 else ""
-        lines.append(f"- {', '.join(systems)}: {', '.join(shown)}{more}")
+        lines.append(f"- {', '.join(systems)}: " + ",\n  ".join(shown) + more)
     return "\n".join(lines)
 
 

@@ -152,7 +152,7 @@ class TrainingAgent(Protocol):
         """The same by the least harm in every step; None if it does not look ahead."""
 
     def saved(self, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-        """Everything that decides how training goes on, ready for JSON; its arrays are added to `arrays`."""
+        """Everything that decides how training continues, ready for JSON; its arrays are added to `arrays`."""
 
     def restore(self, content: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         """Take over what `saved` returned. Raises KeyError, TypeError or ValueError if it is not that."""

@@ -3,7 +3,7 @@
     h(t) = max(t - (L - H), 0)   while t < L;   h(t) = 0 after that            t, h counted from 0
 
 A plan looks H steps ahead, and an episode has at most L >= H steps. The plan of the first step is used until H steps
-are left, and then the steps are counted down. An episode that goes on after L steps is not about to end: it is played
+are left, and then the steps are counted down. An episode that continues after L steps is not about to end: it is played
 by the plan of the first step again.
 """
 

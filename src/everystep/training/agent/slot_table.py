@@ -52,7 +52,7 @@ class Slots:
         return observation.tobytes() + (a.to_bytes(4, "little") if self.by_action else b"")
 
     def chosen(self, keep: np.ndarray) -> Slots:
-        """The same with some slots, counted anew."""
+        """The same with some slots, counted again."""
         new = Slots(self.by_action)
         for i in keep:
             new.add(self.observations[i], self.actions[i])
@@ -154,7 +154,7 @@ class SlotTable:
 class PlannedActions:
     """The planned action (H, C) of every state that had a slot when the plan was made, and None for other states.
 
-    Once states were merged it is None for all of them: their slots are counted anew.
+    Once states were merged it is None for all of them: their slots are counted again.
     """
 
     table: SlotTable

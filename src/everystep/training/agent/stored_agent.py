@@ -390,7 +390,7 @@ class StoredAgent:
 
     # --- saved and restored ------------------------------------------------------------------------------------------
     def saved(self, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-        """Everything that decides how training goes on, ready for JSON; its arrays are added to `arrays`.
+        """Everything that decides how training continues, ready for JSON; its arrays are added to `arrays`.
 
         The plan in force is saved, not made again: with rare plans the state that it was made from is gone.
         """
