@@ -27,8 +27,9 @@ def plan(trained):
 def test_estimates_are_half_critics_and_half_an_imagined_step(plan):
     found, z = plan.estimates(0, X), plan.scales.inputs(X)
     predicted = world.predict(plan.model, z[None], 3)
-    direct = critics.bounded(plan.units, critics.heads(plan.averaged, plan.sizes, z).mean(0))
-    given = (predicted, plan.model, plan.averaged, plan.sizes, plan.units, plan.rule, z[None])
+    values = critics.scaled(plan.averaged, plan.sizes, plan.units)
+    direct = critics.bounded(plan.units, critics.heads(values, plan.sizes, z)).mean(0)
+    given = (predicted, plan.model, values, plan.sizes, plan.units, plan.rule, z[None])
     steps = np.stack([
         critics.imagined(*given, plan.residuals[:, :, None, [c]])
         for c in range(plan.residuals.shape[2])

@@ -19,7 +19,7 @@ def seen():
     for _ in range(200):
         x, a = rng.normal(size=2), int(rng.integers(3))
         y = x + [0.3 * (a - 1), -0.1 * x[1]]
-        made.add(x=x, y=y, a=a, r=x[0], g=[y[0] - 1], ended=0.0, residual=np.zeros(2))
+        made.add(x=x, y=y, a=a, r=x[0], g=[y[0] - 1], ended=0.0, residual=np.zeros(2), standard=np.zeros(2))
     return made
 
 
@@ -30,7 +30,9 @@ def test_draws_repeat_and_are_in_units(seen):
     assert one.limit is None
     for a, b in zip(one[:-1], other[:-1], strict=True):
         np.testing.assert_array_equal(a, b)
-        assert a.dtype == np.float32
+        assert a.dtype == np.int32 if a is one.steer else np.float32
+    assert one.steer.min() == -1
+    assert one.steer.max() == 2
     assert one.z.shape == (2, rounds.BATCH, 2)
     assert one.states.shape == (2, 3, rounds.states_of(SIZES), 2)
     assert set(np.unique(one.weights)) == {0.0, np.float32(rounds.WEIGHT)}

@@ -67,19 +67,21 @@ def test_networks_stay_the_same_functions_in_new_units():
     unscaled = lambda found, s: found.reward * s.reward_size + s.reward_mean
     np.testing.assert_allclose(unscaled(before, old), unscaled(after, new), atol=1e-4)
     np.testing.assert_allclose(before.ends, after.ends, atol=1e-4)
+    deviations = lambda found, s: world.deviation(found) * s.change
+    np.testing.assert_allclose(deviations(before, old), deviations(after, new), rtol=0.05)
     measured = lambda found, s: found.g[..., 0] * s.g_size[0] + s.g_mean[0]
     np.testing.assert_allclose(measured(before, old), measured(after, new), atol=1e-4)
     np.testing.assert_allclose(before.g[..., 1], after.g[..., 1], atol=1e-4)
     carried = old.carried_critics(of_critics, new)
-    values = lambda layers, s: s.q_mean + s.q_size * critics.heads(layers, SIZES, s.inputs(x))
+    values = lambda layers, s: critics.heads(critics.scaled(layers, SIZES, s.units), SIZES, s.inputs(x))
     np.testing.assert_allclose(values(of_critics, old), values(carried, new), atol=1e-4)
 
 
 def test_a_constraint_that_is_no_probability_any_more_is_learnt_anew():
     old = Scales.blank(3, 2, 2).refreshed(rows(), None)
     more = rows()
-    more.add(x=np.ones(3), y=np.ones(3), a=0, r=0.0, g=[0.0, 0.3], ended=0.0, residual=np.zeros(3))
+    more.add(x=np.ones(3), y=np.ones(3), a=0, r=0.0, g=[0.0, 0.3], ended=0.0, residual=np.zeros(3), standard=np.zeros(3))
     new = old.refreshed(more, None)
     assert not new.two[1]
     made = old.carried_world(world.new(RNG, SIZES), new)
-    assert not networks.outputs(made, np.ones((1, 4, 5), np.float32))[..., -1].any()
+    assert not networks.outputs(made, np.ones((1, 4, 5), np.float32))[..., 5].any()  # the second of g

@@ -22,17 +22,18 @@ X = np.random.default_rng(1).uniform(-0.15, 0.15, (20, 2))
 @pytest.fixture(scope="module")
 def trained():
     made = ending(seed=1)
-    made.play(steps=60)
+    made.play(steps=100)
     return made
 
 
 def test_a_shield_replaces_what_leads_to_more_harm(trained):
     policy = trained.policy()
     shield = es.shield(policy)
-    harm = policy.plan.harm(policy.plan.estimates(0, X), -1.0)
+    seen = trained.agent.rows["x"][:20]
+    harm = policy.plan.harm(policy.plan.estimates(0, seen), -1.0)
     tolerance = shield.tolerance(policy.plan)
     assert tolerance == pytest.approx(0.01 * trained.agent.cost_scale[0])
-    for x, own in zip(X, harm.T, strict=True):
+    for x, own in zip(seen, harm.T, strict=True):
         allowed = shield.admissible(x)
         assert (own[allowed] <= max(tolerance, own.min() + 1e-6)).all()
         assert allowed[shield(x, int(own.argmax()))]
@@ -77,7 +78,7 @@ def two(tmp_path_factory):
     """A training of two seeds by the command, in this process."""
     folder = tmp_path_factory.mktemp("seeds")
     words = ["train", "--env", "training.learnt.small:at_the_limit", "--agent", "lsvi-nets", "--set", "rounds=2"]
-    words += ["--steps", "60", "--seeds", "2", "--evaluate", "0", "--jobs", "1", "--out", str(folder / "two")]
+    words += ["--steps", "100", "--seeds", "2", "--evaluate", "0", "--jobs", "1", "--out", str(folder / "two")]
     assert main(words) == 0
     return folder / "two"
 

@@ -11,6 +11,7 @@ could not have had, scales are chosen again and `REFRESHED` further rounds are l
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -29,19 +30,20 @@ from everystep.training.learnt.plan import LearntPlan, copies_of, harm_to_go
 from everystep.training.learnt.quality import Quality, QualityFigures
 from everystep.training.learnt.rounds import Learnt
 from everystep.training.learnt.rows import Rows
-from everystep.training.learnt.scales import Scales
+from everystep.training.learnt.scales import Scales, Units
 from everystep.training.learnt.world import Sizes
 
 if TYPE_CHECKING:
     from everystep.training.learnt.settings import LearntSettings
 
 AT_RANDOM = 16
+FARTHEST = 5.0  # predicted deviations to which residuals are clipped
 GROWN = 1.25
 MANY = 64  # coordinates, above which a remark says what they cost
 REFRESHED = 400  # rounds
 MOST_OF_LOGGED = 2000  # rounds for a logged batch besides
 OF_SPREAD = 4  # batches of imagined steps by which critics are scaled
-MADE_AGAIN = ("settings", "constraints", "sizes", "penalty", "plan_in_force", "_newest", "limit")  # not saved
+MADE_AGAIN = ("settings", "constraints", "sizes", "penalty", "plan_in_force", "_newest", "_units", "limit")  # not saved
 
 
 class LearntAgent:
@@ -69,6 +71,7 @@ class LearntAgent:
         self.waiting: dict[str, np.ndarray] = {}  # by copy: the rows of an episode that goes on
         self.plan_in_force: LearntPlan | None = None
         self._newest: LearntPlan | None = None
+        self._units: tuple[Scales, Units] | None = None
 
     # --- what was seen -----------------------------------------------------------------------------------------------
     @property
@@ -173,15 +176,18 @@ class LearntAgent:
 
     def _add(self, x: np.ndarray, a: int, r: float, g: np.ndarray, y: np.ndarray, ended: bool) -> int:
         x, y = (np.asarray(self.settings.value.encode(np.asarray(each)[None]))[0] for each in (x, y))
-        residual = y - x - self._predicted(x[None], np.array([a]))[0]
+        change, deviation = self._predicted(x[None], np.array([a]))
+        residual = y - x - change[0]
+        standard = _standard(residual, deviation[0])
         self._newest = None
-        return self.rows.add(x=x, a=a, r=r, g=g, y=y, ended=float(ended), residual=residual)
+        return self.rows.add(x=x, a=a, r=r, g=g, y=y, ended=float(ended), residual=residual, standard=standard)
 
-    def _predicted(self, x: np.ndarray, a: np.ndarray) -> np.ndarray:
-        """(n, o): the changes that the model predicts, the mean of its members."""
+    def _predicted(self, x: np.ndarray, a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(n, o): the changes that the model predicts and their deviations, means of its members."""
         chosen = (a[:, None] == np.arange(self.sizes.actions)).astype(np.float32)
-        found = world.predict_at(_in_numpy(self.state.world), self.scales.inputs(x)[None], chosen[None])
-        return np.asarray(found.change.clip(-world.LARGEST, world.LARGEST).mean(0) * self.scales.change)
+        found = world.predict_at(_in_numpy(self.state.steady), self.scales.inputs(x)[None], chosen[None])
+        change, deviation = found.change.clip(-world.LARGEST, world.LARGEST).mean(0), world.deviation(found).mean(0)
+        return np.asarray(change * self.scales.change), np.asarray(deviation * self.scales.change)
 
     def _floored(self, price: np.ndarray, violation: float) -> np.ndarray:
         """Eq. (13) for one price of all steps, which grows by the mean violation of a step."""
@@ -195,7 +201,7 @@ class LearntAgent:
     def _rounds(self, count: int) -> None:
         """Rounds of learning, as many at a time as after each step."""
         k = self.settings["rounds"]
-        units, rule = self.scales.units, self._rule
+        units, rule = self.units, jax.tree.map(jnp.asarray, self._rule)
         for _ in range(max(count // k, 1)):
             drawn = rounds.draw(self.rng, self.rows, self.scales, self.sizes, k)
             if self.limit_agrees:
@@ -207,12 +213,19 @@ class LearntAgent:
             self.state = after
         self._newest = None
 
+    @property
+    def units(self) -> Units:
+        """Those of the scales, in arrays of JAX."""
+        if self._units is None or self._units[0] is not self.scales:
+            self._units = self.scales, Units(*map(jnp.asarray, self.scales.units))
+        return self._units[1]
+
     def _limit_of(self, drawn: rounds.Drawn) -> np.ndarray | None:
         """(k, E, n, A, m): the constraints of imagined steps, called; None once they cannot be."""
         assert self.limit is not None
         scales, sizes = self.scales, self.sizes
         first = drawn.residuals[:, 0, :, :, 0]
-        y = np.asarray(rounds.arrivals(sizes, self.state.world, scales.units, drawn.states, first))
+        y = np.asarray(rounds.arrivals(sizes, self.state.steady, self.units, drawn.states, first))
         x = np.broadcast_to(drawn.states[..., None, :], y.shape)
         a = np.broadcast_to(np.arange(sizes.actions), y.shape[:-1])
         before, after = (scales.observations(each).reshape(-1, sizes.coordinates) for each in (x, y))
@@ -243,20 +256,23 @@ class LearntAgent:
         """Other units, for the same functions; `anew`: nothing was learnt in the old ones."""
         if not anew:
             old, state = self.scales, jax.tree.map(np.asarray, self.state)
-            made = (old.carried_world(state.world, new), *(old.carried_critics(each, new) for each in state[2::2]))
-            of_world, of_critics, average = (jax.tree.map(jnp.asarray, each) for each in made)
-            self.state = self.state._replace(world=of_world, critics=of_critics, average=average)
+            made = {name: old.carried_world(getattr(state, name), new) for name in ("world", "steady")}
+            made |= {name: old.carried_critics(getattr(state, name), new) for name in ("critics", "average")}
+            self.state = self.state._replace(**jax.tree.map(jnp.asarray, made))
         self.scales = new
 
     def _residuals_again(self) -> None:
         """Those of the first steps, which nothing could predict."""
         rows = self.rows
-        rows["residual"][:] = rows["y"] - rows["x"] - self._predicted(rows["x"], rows["a"])
+        change, deviation = self._predicted(rows["x"], rows["a"])
+        rows["residual"][:] = rows["y"] - rows["x"] - change
+        rows["standard"][:] = _standard(rows["residual"], deviation)
 
     def _spread(self) -> tuple[np.ndarray, np.ndarray]:
         """(2 N,): mean and spread of the targets of critics."""
-        of_world, average = _in_numpy(self.state.world), _in_numpy(self.state.average)
+        of_world, average = _in_numpy(self.state.steady), _in_numpy(self.state.average)
         sizes, units = self.sizes, self.scales.units
+        average = critics.scaled(average, sizes, units)
         means, spreads = [], []
         drawn = rounds.draw(self.rng, self.rows, self.scales, sizes, OF_SPREAD)
         for z, residuals in zip(drawn.states, drawn.residuals, strict=True):
@@ -281,13 +297,13 @@ class LearntAgent:
         residuals = np.zeros((*copies, sizes.coordinates), np.float32)
         if n:
             back = np.random.default_rng(n).integers(0, min(n, rounds.RECENT), copies)
-            residuals = self.scales.changes(self.rows["residual"][n - 1 - back])
+            residuals = self.rows["standard"][n - 1 - back].astype(np.float32)
         return LearntPlan(
             value_encoder=settings.value,
             sizes=sizes,
             horizons=settings.horizons,
             scales=self.scales,
-            model=_in_numpy(self.state.world),
+            model=_in_numpy(self.state.steady),
             averaged=_in_numpy(self.state.average),
             residuals=residuals,
             price=np.full((1, settings.environment.horizon), self.price[0, 0]),
@@ -335,11 +351,17 @@ class LearntAgent:
 
     def _numbers(self) -> list[np.ndarray]:
         """All arrays of networks and scales, and the price."""
-        leaves = jax.tree.leaves((self.state, vars(self.scales), self.price))
+        scales = {each.name: getattr(self.scales, each.name) for each in fields(Scales)}
+        leaves = jax.tree.leaves((self.state, scales, self.price))
         return [np.asarray(each) for each in leaves]
 
     def _shapes(self) -> list[tuple[int, ...]]:
         return [each.shape for each in self._numbers()]
+
+
+def _standard(residual: np.ndarray, deviation: np.ndarray) -> np.ndarray:
+    """In predicted deviations."""
+    return np.asarray((residual / deviation).clip(-FARTHEST, FARTHEST))
 
 
 def _in_numpy(layers: Any) -> Any:

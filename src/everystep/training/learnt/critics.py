@@ -24,7 +24,7 @@ from everystep.training.learnt.scales import Units
 from everystep.training.learnt.world import Predicted, Sizes
 
 FARTHEST = 4.0
-DEPTH, DEPTH_LEARNT = 5, 3  # imagined steps in a row, of a decision and of a target
+DEPTH, DEPTH_LEARNT = 8, 3  # imagined steps in a row, of a decision and of a target
 CHOICE = Penalised(rectify=True)
 
 
@@ -53,24 +53,42 @@ def new(rng: np.random.Generator, sizes: Sizes, last: float = 0.1) -> Layers:
     return networks.new(rng, sizes.critics, sizes.coordinates, 2 * sizes.heads * (1 + sizes.actions), last)
 
 
-def heads(critics: Layers, sizes: Sizes, z: AnyArray) -> AnyArray:
-    """(K, n, A, 2 N) in units of the spread: a value, and advantages of mean 0."""
-    out = networks.outputs(critics, z.clip(-FARTHEST, FARTHEST)[None])
-    out = out.reshape(out.shape[0], -1, 1 + sizes.actions, 2 * sizes.heads)
-    advantage = out[:, :, 1:]
-    return out[:, :, :1] + advantage - advantage.mean(2, keepdims=True)
+def centred(critics: Layers, sizes: Sizes) -> Layers:
+    """The same networks with the output Q_j + advantage_a,j of every action a: advantages have mean 0."""
+    *hidden, (weights, biases) = critics
+    xp = module_of(weights)
+
+    def together(last: AnyArray) -> AnyArray:
+        last = last.reshape(*last.shape[:-1], 1 + sizes.actions, 2 * sizes.heads)
+        advantage = last[..., 1:, :]
+        every = last[..., :1, :] + advantage - advantage.mean(-2, keepdims=True)
+        return every.reshape(*last.shape[:-2], sizes.actions * 2 * sizes.heads)
+
+    return (*hidden, (together(xp.asarray(weights)), together(xp.asarray(biases))))
+
+
+def scaled(critics: Layers, sizes: Sizes, units: Units) -> Layers:
+    """The same, whose outputs are the values themselves, not in units of the spread."""
+    *hidden, (weights, biases) = centred(critics, sizes)
+    size, mean = (module_of(each).tile(each, sizes.actions) for each in (units.q_size, units.q_mean))
+    return (*hidden, (weights * along_last(size, 3), biases * along_last(size, 2) + along_last(mean, 2)))
+
+
+def heads(layers: Layers, sizes: Sizes, z: AnyArray) -> AnyArray:
+    """(K, n, A, 2 N): the outputs of `centred` or `scaled` layers."""
+    out = networks.outputs(layers, z.clip(-FARTHEST, FARTHEST)[None])
+    return out.reshape(out.shape[0], -1, sizes.actions, 2 * sizes.heads)
 
 
 def bounded(units: Units, values: AnyArray) -> AnyArray:
-    """Of heads (..., 2 N): the values themselves, within their range."""
-    size, mean, most = (along_last(each, values.ndim) for each in (units.q_size, units.q_mean, units.most))
-    return module_of(values).clip(mean + size * values, 0, most)
+    """Values (..., 2 N) within their range."""
+    return values.clip(0, along_last(units.most, values.ndim))
 
 
 def sums(rule: Rule, values: AnyArray) -> tuple[AnyArray, AnyArray]:
     """Q and G (A, n) of values (n, A, 2 N)."""
-    N, weights = len(rule.weights), along_last(rule.weights, 3)
-    return (values[..., :N] * weights).sum(-1).T, (values[..., N:] * weights).sum(-1).T
+    N, weights = len(rule.weights), rule.weights
+    return (values[..., :N] @ weights).T, (values[..., N:] @ weights).T
 
 
 def chosen(rule: Rule, values: AnyArray) -> tuple[AnyArray, AnyArray]:
@@ -78,7 +96,7 @@ def chosen(rule: Rule, values: AnyArray) -> tuple[AnyArray, AnyArray]:
     Q, G = sums(rule, values)
     ahead = HarmToGo(of_plan=True, events=True, tolerance=rule.tolerance, weights=(), cap=0.0)
     best = CHOICE.scored(Q, ahead.avoidable(G), rule.price).argmax(0)
-    return module_of(Q).take_along_axis(values, best[:, None, None], 1)[:, 0], best
+    return values[module_of(Q).arange(len(best)), best], best
 
 
 def imagined(
@@ -97,7 +115,7 @@ def imagined(
     R_j = sum_{i < j} gamma^i alive_i now_i + gamma^j alive_j V(y_j),    sum_j trust^(j - 1) R_j / sum_j trust^(j - 1)
 
     found       predictions at z (E, n, o) or (1, n, o)
-    residuals   (L, E, n, C, o) or (L, E, 1, C, o)
+    residuals   (L, E, n, C, o) or (L, E, 1, C, o), in predicted deviations
     limit       (E, n, A, m): the constraints of the first step in the model's units, where they are not learnt
     """
     xp, N = module_of(z), sizes.heads
@@ -105,12 +123,13 @@ def imagined(
     shape = (E, n, residuals.shape[3], A)
     costs = world.costs(units, found.g) if limit is None else world.costs_of(units, limit)
     now, ends = _outcome(world.reward(units, found), costs, found.ends, N)
-    now, ends, change, y = now[:, :, None], ends[:, :, None], found.change[:, :, None], z[:, :, None, None]
+    now, ends, y = now[:, :, None], ends[:, :, None], z[:, :, None, None]
+    change, deviation = found.change[:, :, None], world.deviation(found)[:, :, None]
     nothing = xp.concatenate([xp.broadcast_to(units.nothing.reshape(1), (N,)), xp.zeros(N, np.float32)])
     gamma, nothing = along_last(rule.gamma, 5), along_last(nothing, 5)
     total, alive, value, weight, share = 0.0, 1.0, 0.0, 0.0, 1.0
     for depth, residual in enumerate(residuals, 1):
-        y = world.arrive(units, y, change, residual[:, :, :, None])
+        y = world.arrive(units, y, change, residual[:, :, :, None] * deviation)
         total = total + alive * ((1 - gamma) * now + gamma * ends * nothing)
         alive = alive * gamma * (1 - ends)
         flat = y.reshape(-1, o)
@@ -121,7 +140,8 @@ def imagined(
             taken = (best[:, None] == along_last(xp.arange(A), 2)).astype(np.float32)
             after = world.predict_at(model, flat.reshape(E, -1, o), taken.reshape(E, -1, A))
             now, ends = _outcome(world.reward(units, after), world.costs(units, after.g), after.ends, N)
-            now, ends, change = (each.reshape(*shape, -1) for each in (now, ends, after.change))
+            each_of = (now, ends, after.change, world.deviation(after))
+            now, ends, change, deviation = (each.reshape(*shape, -1) for each in each_of)
     return value / weight
 
 

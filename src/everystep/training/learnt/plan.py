@@ -45,7 +45,7 @@ class LearntPlan(EstimatingPlan):
     sizes, horizons        of the networks, and of the critics' heads
     scales                 the units of what they see
     model, averaged        their parameters
-    residuals (L, E, C, o) which imagined steps add, in usual changes; the same for all actions and observations
+    residuals (L, E, C, o) which imagined steps add, in predicted deviations; the same for all actions and observations
     price (1, H)           one price, at every step
     cost_scale (m,)        the largest |g|, by which harm is divided; 0 while all were 0
     trained                whether it has learnt anything; otherwise it prefers no action, and knows nothing
@@ -83,6 +83,11 @@ class LearntPlan(EstimatingPlan):
         return self.scales.units
 
     @cached_property
+    def values(self) -> Layers:
+        """The critics, in values themselves."""
+        return critics.scaled(self.averaged, self.sizes, self.units)
+
+    @cached_property
     def rule(self) -> Rule:
         return Rule.of(self.horizons, float(self.price[0, 0]), float(self.ahead.tolerance))
 
@@ -101,13 +106,13 @@ class LearntPlan(EstimatingPlan):
         sizes, units, rule = self.sizes, self.units, self.rule
         found = world.predict(self.model, z[None], sizes.actions)
         cost = world.costs(units, found.g)  # (E, n, A, m)
-        heads = critics.heads(self.averaged, sizes, z)
-        direct = critics.bounded(units, heads.mean(0))
+        values = self.values
+        heads = critics.bounded(units, critics.heads(values, sizes, z))
         residuals = self.residuals[:, :, None]
-        steps = critics.imagined(found, self.model, self.averaged, sizes, units, rule, z[None], residuals).mean(2)
-        Q, G = critics.sums(rule, HALF * direct + HALF * steps.mean(0))
+        steps = critics.imagined(found, self.model, values, sizes, units, rule, z[None], residuals).mean(2)
+        Q, G = critics.sums(rule, HALF * heads.mean(0) + HALF * steps.mean(0))
         mean, width = cost.mean(0), cost.std(0)
-        spread = np.stack([critics.sums(rule, critics.bounded(units, each))[1] for each in heads]).std(0)
+        spread = np.stack([critics.sums(rule, each)[1] for each in heads]).std(0)
         members = np.stack([critics.sums(rule, each)[1] for each in steps]).std(0)
         after = G - mean.sum(-1).T
         arrays = (Q, mean.transpose(2, 1, 0), width.transpose(2, 1, 0), after, spread + members)

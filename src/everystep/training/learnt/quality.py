@@ -112,7 +112,7 @@ class Quality:
     def _predict(self, agent: LearntAgent, i: int, x: np.ndarray, a: int, target: np.ndarray) -> None:
         scales, chosen = agent.scales, np.zeros((1, 1, agent.sizes.actions), np.float32)
         chosen[..., a] = 1
-        model = tuple((np.asarray(weights), np.asarray(biases)) for weights, biases in agent.state.world)
+        model = tuple((np.asarray(weights), np.asarray(biases)) for weights, biases in agent.state.steady)
         found = world.predict_at(model, scales.inputs(x[None])[None], chosen)
         change = found.change[:, 0].clip(-world.LARGEST, world.LARGEST).astype(float) * scales.change
         reward = found.reward.astype(float) * scales.reward_size + scales.reward_mean

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-COLUMNS = ("x", "y", "a", "r", "g", "ended", "residual")
+COLUMNS = ("x", "y", "a", "r", "g", "ended", "residual", "standard")
 START = 256
 
 
@@ -15,11 +15,12 @@ class Rows:
     r (n,), g (n, m) reward and signed constraints
     ended (n,)       1 where the episode terminated
     residual (n, o)  the change of the observation less the change that was predicted before it was learnt
+    standard (n, o)  the same, in predicted deviations
     """
 
     def __init__(self, coordinates: int, constraints: int) -> None:
         o, m = coordinates, constraints
-        shapes: dict[str, tuple[int, ...]] = {"x": (o,), "y": (o,), "g": (m,), "residual": (o,)}
+        shapes: dict[str, tuple[int, ...]] = {"x": (o,), "y": (o,), "g": (m,), "residual": (o,), "standard": (o,)}
         self.count = 0
         self.columns = {
             name: np.zeros((START, *shapes.get(name, ())), np.int64 if name == "a" else np.float64) for name in COLUMNS

@@ -40,7 +40,7 @@ class Units(NamedTuple):
     two_low, two_high      the costs of both
     nothing                the reward 0 in [0, 1]
     q_mean, q_size, most (2 N,)     spread and largest value of critics
-    trust ()               of a further imagined step: the share of the change that was predicted
+    trust ()               of a further imagined step: 1 less its error, relative to the spread of observations
     """
 
     step: AnyArray
@@ -139,7 +139,7 @@ class Scales:
             two=np.array([len(np.unique(column)) <= 2 for column in g.T]),
             g_low=g.min(0),
             g_high=g.max(0),
-            trust=np.asarray(share_predicted(change, rows["residual"])),
+            trust=np.asarray(trusted(rows["residual"], np.where(span > 0, every.std(0), 0.0))),
         )
 
     def with_spread(self, mean: np.ndarray, size: np.ndarray) -> Scales:
@@ -209,14 +209,14 @@ class Scales:
     def carried_world(self, world: Layers, new: Scales) -> Layers:
         """The model, with inputs and predictions in new units. What becomes a probability, or ceases to be, is new."""
         o, m = len(self.center), len(self.two)
-        factor, offset = np.ones(o + 2 + m), np.zeros(o + 2 + m)
-        factor[:o] = _bounded(self.change / new.change)
-        factor[o] = _bounded(self.reward_size / new.reward_size)
-        offset[o] = np.clip((self.reward_mean - new.reward_mean) / new.reward_size, -MOST_FACTOR, MOST_FACTOR)
-        kept = self.two == new.two
-        moved = ((self.g_mean - new.g_mean) / new.g_size).clip(-MOST_FACTOR, MOST_FACTOR)
-        factor[o + 2 :] = np.where(kept, np.where(new.two, 1.0, _bounded(self.g_size / new.g_size)), 0.0)
-        offset[o + 2 :] = np.where(kept & ~new.two, moved, 0.0)
+        kept, k = self.two == new.two, o + 1 + m
+        means = (self.reward_mean - new.reward_mean) / new.reward_size, (self.g_mean - new.g_mean) / new.g_size
+        of_g = np.where(new.two, 1.0, self.g_size / new.g_size)
+        factor = _bounded(np.r_[self.change / new.change, self.reward_size / new.reward_size, of_g])
+        offset = np.r_[np.zeros(o), means[0], np.where(kept & ~new.two, means[1], 0.0)].clip(-MOST_FACTOR, MOST_FACTOR)
+        variance = 2 * np.log(factor)
+        factor[o + 1 :] *= kept
+        factor, offset = np.r_[factor, np.ones(k + 1)], np.r_[offset, variance, 0.0]
         return networks.with_outputs(self.carried_inputs(world, new), factor, offset)
 
     def carried_critics(self, critics: Layers, new: Scales) -> Layers:
@@ -234,12 +234,10 @@ def usual_change(change: np.ndarray) -> np.ndarray:
     return np.asarray(np.maximum(change.clip(low, high).std(0), change.std(0) / 5))
 
 
-def share_predicted(change: np.ndarray, residual: np.ndarray) -> float:
-    """The mean share of the variance of a coordinate's changes that was predicted, in the newer half of all rows."""
-    change, residual = (each[len(each) // 2 :] for each in (change, residual))
-    variance, missed = change.var(0), (residual**2).mean(0)
-    varies = variance > 0
-    return float((1 - missed[varies] / variance[varies]).clip(0, 1).mean()) if varies.any() else 1.0
+def trusted(residual: np.ndarray, size: np.ndarray) -> float:
+    """1 - median_j min(RMS residual_j / size_j, 1) over coordinates that vary, in the newer half of all rows."""
+    error = np.sqrt((residual[len(residual) // 2 :] ** 2).mean(0))[size > 0] / size[size > 0]
+    return float(1 - np.median(error.clip(0, 1))) if len(error) else 1.0
 
 
 def _bounded(factor: np.ndarray) -> np.ndarray:

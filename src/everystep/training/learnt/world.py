@@ -1,6 +1,15 @@
-"""The model: networks of (z, a) for the change of the observation, the reward, the logit of termination, and each g.
+"""The model: networks of (z, a) for the change of the observation, the reward, each g, and the logit of termination.
 
-y = z + (change + residual) step            a residual of a step that was predicted before it was learnt
+Beside each mean mu they predict the logarithm of its variance, v = log sigma^2, and learn both by the loss
+
+    (e^2 / sigma^2 + v) sigma^(2 beta) / 2,    e = target - mu,    beta = 1/2,
+
+in which the factor sigma^(2 beta) is held constant: the beta-NLL of Seitzer, Tavakoli, Antic and Martius, "On the
+Pitfalls of Heteroscedastic Uncertainty Estimation with Probabilistic Neural Networks", ICLR 2022. beta = 1 would learn
+the means as least squares do, beta = 0 by maximum likelihood. So a few steps that nobody can predict, such as a leg
+that touches the ground, do not spoil the prediction of all others.
+
+y = z + (change + sigma residual) step      a residual, over sigma, of a step that was predicted before it was learnt
 cost_i = max(g_i, 0), or its mean where g_i has two values: low + P(high) (high - low)
 """
 
@@ -10,6 +19,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from everystep.mdp.world import AnyArray
 from everystep.training.learnt import networks
@@ -17,6 +27,8 @@ from everystep.training.learnt.networks import Layers, along_last, module_of, si
 from everystep.training.learnt.scales import Units
 
 FARTHEST, LARGEST = 6.0, 12.0  # units to which inputs are clipped, and usual changes to which changes are
+MOST_LOG = 7.0  # log variances lie within +-7
+BETA = 0.5
 
 
 class Sizes(NamedTuple):
@@ -31,22 +43,33 @@ class Sizes(NamedTuple):
 
 
 class Predicted(NamedTuple):
-    """Of every member at every observation and action, (E, n, A, ...), in the model's units."""
+    """Of every member at every observation and action, (E, n, A, ...), in the model's units.
+
+    variance (..., o + 1 + m)   the logarithms of those of the change, the reward and the constraints
+    """
 
     change: AnyArray
     reward: AnyArray
     ends: AnyArray
     g: AnyArray
+    variance: AnyArray
 
 
 def new(rng: np.random.Generator, sizes: Sizes) -> Layers:
     o, A = sizes.coordinates, sizes.actions
-    return networks.new(rng, sizes.members, o + A, o + 2 + sizes.constraints)
+    return networks.new(rng, sizes.members, o + A, 2 * (o + 1 + sizes.constraints) + 1)
 
 
 def split(out: AnyArray, coordinates: int) -> Predicted:
-    o = coordinates
-    return Predicted(out[..., :o], out[..., o], out[..., o + 1], out[..., o + 2 :])
+    """Outputs: change, reward, each g, the log variances of all these, and the logit of termination."""
+    o, k = coordinates, out.shape[-1] // 2
+    variance = MOST_LOG * module_of(out).tanh(out[..., k : 2 * k] / MOST_LOG)
+    return Predicted(out[..., :o], out[..., o], out[..., 2 * k], out[..., o + 1 : k], variance)
+
+
+def deviation(found: Predicted) -> AnyArray:
+    """sigma of the change (..., o), in usual changes."""
+    return module_of(found.variance).exp(found.variance[..., : found.change.shape[-1]] / 2)
 
 
 def predict(world: Layers, z: AnyArray, actions: int) -> Predicted:
@@ -90,7 +113,12 @@ def reward(units: Units, found: Predicted) -> AnyArray:
 
 def costs(units: Units, g: AnyArray) -> AnyArray:
     """(..., m): the expected cost of a step in [0, 1], for outputs g (..., m)."""
-    return costs_of(units, module_of(g).where(along_last(units.two, g.ndim), sigmoid(g), g))
+    return costs_of(units, as_targets(units, g))
+
+
+def as_targets(units: Units, g: AnyArray) -> AnyArray:
+    """Outputs g (..., m) as what they are learnt from: a logit as a probability."""
+    return module_of(g).where(along_last(units.two, g.ndim), sigmoid(g), g)
 
 
 def costs_of(units: Units, targets: AnyArray) -> AnyArray:
@@ -107,11 +135,21 @@ def _logistic(logit: AnyArray, yes: AnyArray) -> AnyArray:
 
 def loss(found: Predicted, change: AnyArray, r: AnyArray, g: AnyArray, ended: AnyArray, two: AnyArray) -> AnyArray:
     """(E, n): the error of one-step predictions (E, n, ...) for targets (n, ...)."""
-    total = ((found.change - change[None]) ** 2).mean(-1) + (found.reward - r[None]) ** 2
-    total = total + _logistic(found.ends, ended[None])
-    return total + error_of_g(found.g, g[None], two)
+    o, v = change.shape[-1], found.variance
+    total = _beta_nll(found.change - change[None], v[..., :o]).mean(-1) + _beta_nll(found.reward - r[None], v[..., o])
+    of_g = _beta_nll(found.g - g[None], v[..., o + 1 :])
+    return total + _logistic(found.ends, ended[None]) + _where_two(two, _logistic(found.g, g[None]), of_g)
+
+
+def _beta_nll(error: AnyArray, v: AnyArray) -> AnyArray:
+    return (error**2 * jnp.exp(-v) + v) / 2 * jnp.exp(BETA * lax.stop_gradient(v))
+
+
+def _where_two(two: AnyArray, of_two: AnyArray, otherwise: AnyArray) -> AnyArray:
+    """(...): summed over constraints (..., m)."""
+    return jnp.where(along_last(two, of_two.ndim), of_two, otherwise).sum(-1)
 
 
 def error_of_g(found: AnyArray, g: AnyArray, two: AnyArray) -> AnyArray:
-    """(...): summed over constraints (..., m)."""
-    return jnp.where(along_last(two, found.ndim), _logistic(found, g), (found - g) ** 2).sum(-1)
+    """(...): of constraints (..., m) that are known exactly."""
+    return _where_two(two, _logistic(found, g), (found - g) ** 2)
