@@ -52,7 +52,7 @@ def test_an_imagined_step_is_discounted_and_may_end(ends):
     units = UNITS._replace(q_mean=np.full(4, 0.5, np.float32), nothing=np.float32(0.25))
     layers = critics.scaled(jax.tree.map(np.zeros_like, critics.new(RNG, SIZES)), SIZES, units)
     full = lambda value, *shape: np.full((2, 1, 3, *shape), value, np.float32)
-    found = Predicted(full(0.0, 2), full(0.7), full(ends), full(0.2, 1), full(0.0, 4))
+    found = Predicted(full(0.0, 2), full(0.7), full(ends), full(0.2, 1), full(0.0, 3))
     z, residual = np.zeros((1, 1, 2), np.float32), np.zeros((1, 2, 1, 1, 2), np.float32)
     target = critics.imagined(found, world.new(RNG, SIZES), layers, SIZES, units, RULE, z, residual)
     assert target.shape == (2, 1, 1, 3, 4)

@@ -47,7 +47,7 @@ def test_arrivals_stay_within_limits_and_listed_coordinates_have_a_listed_value(
 
 def test_the_loss_is_least_where_predictions_are_right():
     zeros = lambda *shape: jnp.zeros((1, 2, *shape), np.float32)
-    right = Predicted(zeros(2), zeros(), zeros() - 20, zeros(1), zeros(4) - world.MOST_LOG)
+    right = Predicted(zeros(2), zeros(), zeros() - 20, zeros(1), zeros(3) - world.MOST_LOG)
     targets = (jnp.zeros((2, 2), np.float32), jnp.zeros(2, np.float32), jnp.zeros((2, 1), np.float32))
     ended, two = jnp.zeros(2, np.float32), jnp.zeros(1, bool)
     for wrong in (right._replace(change=zeros(2) + 1), right._replace(ends=zeros()), right._replace(g=zeros(1) + 1)):

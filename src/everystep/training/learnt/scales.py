@@ -209,14 +209,14 @@ class Scales:
     def carried_world(self, world: Layers, new: Scales) -> Layers:
         """The model, with inputs and predictions in new units. What becomes a probability, or ceases to be, is new."""
         o, m = len(self.center), len(self.two)
-        kept, k = self.two == new.two, o + 1 + m
-        means = (self.reward_mean - new.reward_mean) / new.reward_size, (self.g_mean - new.g_mean) / new.g_size
-        of_g = np.where(new.two, 1.0, self.g_size / new.g_size)
-        factor = _bounded(np.r_[self.change / new.change, self.reward_size / new.reward_size, of_g])
-        offset = np.r_[np.zeros(o), means[0], np.where(kept & ~new.two, means[1], 0.0)].clip(-MOST_FACTOR, MOST_FACTOR)
-        variance = 2 * np.log(factor)
-        factor[o + 1 :] *= kept
-        factor, offset = np.r_[factor, np.ones(k + 1)], np.r_[offset, variance, 0.0]
+        kept, k = self.two == new.two, o + 1
+        factor, offset = np.ones(2 * k + 1 + m), np.zeros(2 * k + 1 + m)
+        factor[:k] = _bounded(np.r_[self.change / new.change, self.reward_size / new.reward_size])
+        offset[o] = (self.reward_mean - new.reward_mean) / new.reward_size
+        offset[k : 2 * k] = 2 * np.log(factor[:k])  # of log variances
+        factor[2 * k + 1 :] = np.where(kept, np.where(new.two, 1.0, _bounded(self.g_size / new.g_size)), 0.0)
+        offset[2 * k + 1 :] = np.where(kept & ~new.two, (self.g_mean - new.g_mean) / new.g_size, 0.0)
+        offset = offset.clip(-MOST_FACTOR, MOST_FACTOR)
         return networks.with_outputs(self.carried_inputs(world, new), factor, offset)
 
     def carried_critics(self, critics: Layers, new: Scales) -> Layers:

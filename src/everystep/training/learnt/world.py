@@ -1,13 +1,14 @@
 """The model: networks of (z, a) for the change of the observation, the reward, each g, and the logit of termination.
 
-Beside each mean mu they predict the logarithm of its variance, v = log sigma^2, and learn both by the loss
+Beside the means mu of the change and the reward they predict v = log sigma^2 and learn both by the loss
 
     (e^2 / sigma^2 + v) sigma^(2 beta) / 2,    e = target - mu,    beta = 1/2,
 
 in which the factor sigma^(2 beta) is held constant: the beta-NLL of Seitzer, Tavakoli, Antic and Martius, "On the
 Pitfalls of Heteroscedastic Uncertainty Estimation with Probabilistic Neural Networks", ICLR 2022. beta = 1 would learn
 the means as least squares do, beta = 0 by maximum likelihood. So a few steps that nobody can predict, such as a leg
-that touches the ground, do not spoil the prediction of all others.
+that touches the ground, do not spoil the prediction of all others. Constraints are learnt by least squares: steps that
+break a limit are rare and hard to predict, and must not count less for it.
 
 y = z + (change + sigma residual) step      a residual, over sigma, of a step that was predicted before it was learnt
 cost_i = max(g_i, 0), or its mean where g_i has two values: low + P(high) (high - low)
@@ -45,7 +46,7 @@ class Sizes(NamedTuple):
 class Predicted(NamedTuple):
     """Of every member at every observation and action, (E, n, A, ...), in the model's units.
 
-    variance (..., o + 1 + m)   the logarithms of those of the change, the reward and the constraints
+    variance (..., o + 1)   the logarithms of those of the change and the reward
     """
 
     change: AnyArray
@@ -57,14 +58,14 @@ class Predicted(NamedTuple):
 
 def new(rng: np.random.Generator, sizes: Sizes) -> Layers:
     o, A = sizes.coordinates, sizes.actions
-    return networks.new(rng, sizes.members, o + A, 2 * (o + 1 + sizes.constraints) + 1)
+    return networks.new(rng, sizes.members, o + A, 2 * (o + 1) + sizes.constraints + 1)
 
 
 def split(out: AnyArray, coordinates: int) -> Predicted:
-    """Outputs: change, reward, each g, the log variances of all these, and the logit of termination."""
-    o, k = coordinates, out.shape[-1] // 2
+    """Outputs: change and reward, the logarithms of their variances, the logit of termination, and each g."""
+    o, k = coordinates, coordinates + 1
     variance = MOST_LOG * module_of(out).tanh(out[..., k : 2 * k] / MOST_LOG)
-    return Predicted(out[..., :o], out[..., o], out[..., 2 * k], out[..., o + 1 : k], variance)
+    return Predicted(out[..., :o], out[..., o], out[..., 2 * k], out[..., 2 * k + 1 :], variance)
 
 
 def deviation(found: Predicted) -> AnyArray:
@@ -137,19 +138,13 @@ def loss(found: Predicted, change: AnyArray, r: AnyArray, g: AnyArray, ended: An
     """(E, n): the error of one-step predictions (E, n, ...) for targets (n, ...)."""
     o, v = change.shape[-1], found.variance
     total = _beta_nll(found.change - change[None], v[..., :o]).mean(-1) + _beta_nll(found.reward - r[None], v[..., o])
-    of_g = _beta_nll(found.g - g[None], v[..., o + 1 :])
-    return total + _logistic(found.ends, ended[None]) + _where_two(two, _logistic(found.g, g[None]), of_g)
+    return total + _logistic(found.ends, ended[None]) + error_of_g(found.g, g[None], two)
 
 
 def _beta_nll(error: AnyArray, v: AnyArray) -> AnyArray:
     return (error**2 * jnp.exp(-v) + v) / 2 * jnp.exp(BETA * lax.stop_gradient(v))
 
 
-def _where_two(two: AnyArray, of_two: AnyArray, otherwise: AnyArray) -> AnyArray:
-    """(...): summed over constraints (..., m)."""
-    return jnp.where(along_last(two, of_two.ndim), of_two, otherwise).sum(-1)
-
-
 def error_of_g(found: AnyArray, g: AnyArray, two: AnyArray) -> AnyArray:
-    """(...): of constraints (..., m) that are known exactly."""
-    return _where_two(two, _logistic(found, g), (found - g) ** 2)
+    """(...): summed over constraints (..., m)."""
+    return jnp.where(along_last(two, found.ndim), _logistic(found, g), (found - g) ** 2).sum(-1)
