@@ -65,9 +65,9 @@ def test_images_are_refused_before_anything_is_played(space):
 
 @pytest.mark.parametrize("limit", [-1.0, 9.0], ids=["all steps unsafe", "no step unsafe"])
 def test_labels_are_right_where_every_step_is_alike(limit):
-    agent = es.agents.lsvi_nets(rounds=2, tolerance=0.05)  # with few rounds critics are not sharp yet
-    made = es.Learner(Cart(limit=limit, length=30, ends=False), agent, seed=1)
-    made.play(12)
+    agent = es.agents.lsvi_nets()  # with two rounds a step critics are not sharp enough yet
+    made = es.Learner(Cart(limit=limit, length=30, ends=False), agent, seed=3)
+    made.play(8)
     label = 1 if limit > 0 else -1
     assert made.policy().certify(np.zeros(2)).tolist() == [label] * 3
     found = made.diagnose().findings
