@@ -5,7 +5,7 @@ import pytest
 
 from everystep.training.learnt import critics, networks, world
 from everystep.training.learnt.rows import Rows
-from everystep.training.learnt.scales import Scales
+from everystep.training.learnt.scales import Scales, trusted
 from everystep.training.learnt.world import Sizes
 
 pytestmark = pytest.mark.quick
@@ -87,3 +87,11 @@ def test_a_constraint_that_is_no_probability_any_more_is_learnt_anew():
     assert not new.two[1]
     made = old.carried_world(world.new(RNG, SIZES), new)
     assert not networks.outputs(made, np.ones((1, 4, 5), np.float32))[..., -1].any()
+
+
+def test_trust_is_that_of_the_median_coordinate():
+    residual = np.zeros((10, 3))
+    residual[5:] = [0.1, 0.4, 9.0]  # the older half does not count
+    residual[:5] = 100.0
+    assert trusted(residual, np.array([1.0, 2.0, 3.0])) == pytest.approx(0.8)
+    assert trusted(residual, np.zeros(3)) == 1  # nothing varies
