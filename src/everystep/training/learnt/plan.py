@@ -1,4 +1,4 @@
-"""A plan that acts by networks, in NumPy: half critics, half one imagined step of every action and what follows it.
+"""A plan that acts by networks, in NumPy: half critics, half imagined steps that begin with each action.
 
     Q, G (x, a)     mean of both halves, in sums over steps (`critics.py`)
     mean (x, a)     the expected harm of this step, the mean of the members; its width is their spread
