@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from everystep.training.learnt.settings import LearntSettings
 
 AT_RANDOM = 16
-FARTHEST = 5.0  # predicted deviations to which residuals are clipped
+MOST_DEVIATIONS = 5.0  # predicted deviations to which residuals are clipped
 GROWN = 1.25
 MANY = 64  # coordinates, above which a remark says what they cost
 REFRESHED = 400  # rounds
@@ -361,7 +361,7 @@ class LearntAgent:
 
 def _standard(residual: np.ndarray, deviation: np.ndarray) -> np.ndarray:
     """In predicted deviations."""
-    return np.asarray((residual / deviation).clip(-FARTHEST, FARTHEST))
+    return np.asarray((residual / deviation).clip(-MOST_DEVIATIONS, MOST_DEVIATIONS))
 
 
 def _in_numpy(layers: Any) -> Any:

@@ -32,7 +32,7 @@ BATCH = 128  # rows for the model in a round; a fifth of them are of the last `N
 NEW = 64
 POOL, RECENT = 256, 512  # residuals that imagined steps draw from, of the last ones
 AVERAGED = 0.02  # the share of the newest parameters in their average, each round
-WALKING, AT_RANDOM = 0.5, 0.3  # the share of states that are imagined, and of their steps that are random
+WALKING, WANDERING = 0.5, 0.3  # the share of states that are imagined, and of their steps that are random
 LINEAR_FROM = 5.0  # errors of critics above which the loss grows linearly
 LEFT_OUT, WEIGHT = 200, 1.25  # of 997 residues of a row: a member leaves it out, or weighs it
 
@@ -99,7 +99,7 @@ def draw(rng: np.random.Generator, rows: Rows, scales: Scales, sizes: Sizes, k: 
     pool = n - 1 - rng.integers(0, min(n, RECENT), POOL)
     picked = pool[rng.integers(0, POOL, (k, critics.DEPTH_LEARNT, *shape[1:]))][..., None]
     x, y = rows["x"], rows["y"]
-    steer = np.where(rng.random(shape) < AT_RANDOM, rng.integers(0, sizes.actions, shape), -1)
+    steer = np.where(rng.random(shape) < WANDERING, rng.integers(0, sizes.actions, shape), -1)
     return Drawn(
         z=scales.inputs(x[at]),
         chosen=(rows["a"][at][..., None] == np.arange(sizes.actions)).astype(np.float32),
