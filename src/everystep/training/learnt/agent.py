@@ -112,7 +112,7 @@ class LearntAgent:
         if (o := self.sizes.coordinates) > MANY:
             found.append(
                 f"observations have {o} numbers: a step costs about {1 + o / 60:.0f} times as much as with a few, and "
-                f"{o * 24 / 1000:.2g} kB of memory; a wrapper that leaves out what does not matter makes it faster"
+                f"{o * 32 / 1000:.2g} kB of memory; a wrapper that leaves out what does not matter makes it faster"
             )
         if self.limit_agrees:
             found.append("the constraint is a function of observations, and called on imagined steps")
